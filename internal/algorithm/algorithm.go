@@ -51,8 +51,8 @@ type Algorithm struct {
 	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
 	checkInput   func(labels []string, params, input map[string]any) error
 	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
-	rejects      func(input map[string]any) bool                      // nil if no input rejects
-	redraw       func(labels []string, result []byte) ([]byte, error) // nil if the result needs the inputs
+	rejects      func(input map[string]any) bool                      // nil if no input can make the deal VOID
+	redraw       func(labels []string, result []byte) ([]byte, error) // nil if the result cannot be recomputed without the inputs
 }
 
 // Beacon is a round of a public randomness beacon, with lower-case hex. It is part of
@@ -84,10 +84,9 @@ func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warning
 	return append(warnings, unknownMembers(a, params)...), nil
 }
 
-// CheckInput checks that a party's input can be used. A committed input cannot be
-// corrected, so CheckInput accepts every input with only one meaning and ignores
-// unknown members. The error names the rule and the member. It MUST NOT contain any
-// part of the input.
+// CheckInput checks that a party's input can be used. A party cannot correct a committed
+// input, so CheckInput accepts every unambiguous input and ignores unknown members. The
+// error names the rule and the member, and MUST NOT contain any part of the input.
 func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) error {
 	if n := len(canon.Encode(input)); n > a.MaxInput {
 		return fmt.Errorf("the input has %d bytes in its RFC 8785 form; %s takes at most %d", n, a.ID, a.MaxInput)
@@ -129,10 +128,10 @@ func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 }
 
 // Compute returns the RFC 8785 bytes of the deal's result. inputs are in the order of
-// the parties. b is the pinned round; algorithms without a beacon ignore it. Compute
-// repeats the checks of CheckParams and CheckInput, so that callers may pass arguments
-// of any source, but accepts null valuations. It returns the errors of these checks,
-// those of an input prefixed with the party, or ErrRejected.
+// the parties. b is the pinned beacon round; algorithms without a beacon ignore b.
+// Compute repeats the checks of CheckParams and CheckInput, except that it accepts null
+// valuations. An error about an input names the party. Compute returns ErrRejected if a
+// party rejected.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err

@@ -191,8 +191,8 @@ var someParams = map[string]string{
 	Shapley: `{"coalition_values":{"a":1,"b":1,"a,b":3}}`,
 }
 
-// An error may reach a log. It contains no name or value of the refused input, which here
-// contain SECRET or 4242.
+// An error may reach a log, so it must not contain any part of the refused input. Here the
+// parts to look for are SECRET and 4242.
 func TestCheckInput(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ id, input, err string }{

@@ -71,8 +71,7 @@ func listed(names []string) string {
 	return b.String()
 }
 
-// quoted quotes text of the caller. It cuts the text to the bytes of the longest allowed
-// label.
+// quoted returns a text of the caller in quotes, cut to maxLabelBytes.
 func quoted(s string) string {
 	if len(s) > maxLabelBytes {
 		s = strings.ToValidUTF8(s[:maxLabelBytes], "") + "…"
@@ -80,7 +79,7 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// kind returns the JSON type of a value of a tree, with its article, for a message.
+// kind returns the JSON type of a value for a message, with an article: "a string".
 func kind(v any) string {
 	switch v.(type) {
 	case nil:

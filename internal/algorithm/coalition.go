@@ -17,10 +17,10 @@ type game struct {
 	names []string // by party: the party's name in keys
 }
 
-// readGame reads algorithm_params.coalition_values. All keys name parties in the same
-// way. They are read as indexes if fewer keys then have an unknown name, else as labels.
-// With at most 8 parties each index is one digit, so ascending indexes are sorted by
-// bytes too.
+// readGame reads algorithm_params.coalition_values. Its keys name all parties by index or
+// all by label. readGame chooses indexes if fewer keys then contain an unknown name, else
+// labels. A key sorts its names by bytes. This is also the order of the indexes, because
+// with at most 8 parties each index is one digit.
 func readGame(labels []string, params map[string]any) (*game, error) {
 	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object from coalition key to non-negative integer")
 	if err != nil {

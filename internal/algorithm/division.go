@@ -8,9 +8,9 @@ import (
 // adjustedWinner divides between two parties (S. J. Brams and A. D. Taylor, Fair
 // Division, Cambridge 1996, chapter 4). It scales both valuations to a common total.
 // It orders the valued items by the ratio of party 0's scaled value to party 1's,
-// largest first, infinite if party 1's is 0, ties in the order of the params. Party
-// 0 takes items from the top until both parties get the same part of their total.
-// At most one valued item is split.
+// largest first. The ratio is infinite if party 1's value is 0. Items with equal
+// ratios stay in the order of the params. Party 0 takes items from the top until both
+// parties get the same part of their total. At most one valued item is split.
 func (d division) adjustedWinner() [][]*big.Rat {
 	shares := d.equalShares()
 	give := func(item int, part *big.Rat) { // to party 0; party 1 gets the rest
@@ -37,7 +37,7 @@ func (d division) adjustedWinner() [][]*big.Rat {
 		return shares
 	}
 
-	// Scaled to the common total t0·t1.
+	// a and b are the values of parties 0 and 1, scaled to the common total t0·t1.
 	a, b := make([]*big.Int, d.items), make([]*big.Int, d.items)
 	for i := range d.items {
 		a[i] = new(big.Int).Mul(d.values[0][i], d.totals[1])

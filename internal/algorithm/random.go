@@ -79,8 +79,8 @@ func readNonce(input map[string]any) ([]byte, error) {
 	return nonce, nil
 }
 
-// xorNonces returns the XOR of the nonces, which it pads on the left with zero bytes
-// to the longest.
+// xorNonces returns the XOR of the nonces. It pads shorter nonces on the left with zero
+// bytes.
 func xorNonces(nonces [][]byte) []byte {
 	size := 0
 	for _, nonce := range nonces {
@@ -186,9 +186,9 @@ func drawTicket(seed [32]byte, party int) [32]byte {
 	return sha256.Sum256(message[:])
 }
 
-// readBeacon returns the hashes of a pinned round as bytes. An error says that b is
-// malformed or not the declared round. readBeacon does not check that the beacon signed
-// b; the service does that before it pins a round.
+// readBeacon returns the chain hash and the randomness of a pinned round as bytes. It
+// returns an error if b is malformed or not the declared round. It does not check that
+// the beacon signed b, because the service does that before it pins a round.
 func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) {
 	if b == nil {
 		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet: random.v1 cannot draw without it", round)

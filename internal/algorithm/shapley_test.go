@@ -54,8 +54,8 @@ func divide(t rapid.TB, n int, worth []int64) (shares []*big.Rat, payouts []int6
 	return shares, payouts
 }
 
-// byOrders computes the definition: the mean of the marginal contributions over all
-// orders of arrival.
+// byOrders computes the Shapley values by their definition: the mean of a player's
+// marginal contributions over all orders of arrival.
 func byOrders(worth []int64, n int) []*big.Rat {
 	sums, count := make([]*big.Rat, n), int64(0)
 	for i := range sums {

@@ -51,7 +51,8 @@ func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// texts returns texts about all algorithms, by the name of each text's placeholder.
+// texts returns, by placeholder name, the texts that Fill inserts. Each text covers all
+// algorithms.
 var texts = sync.OnceValue(func() map[string]string {
 	each := func(separator string, words func(*Algorithm) string) string {
 		var all []string

@@ -50,8 +50,9 @@ func JSON(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// Error writes the error's status and `{"error": "CODE: fix"}` in the words of REST
-// (SPEC 7.1), and counts the error. An err without a problem.Error becomes INTERNAL.
+// Error writes the error's status and `{"error": "CODE: fix"}` (SPEC 7.1), and counts the
+// error. The text names calls by their REST paths. An err without a problem.Error becomes
+// INTERNAL.
 func Error(w http.ResponseWriter, err error) {
 	p := problem.From(err)
 	Count(p)

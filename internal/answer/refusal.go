@@ -10,12 +10,12 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// refusalHeaders follow the status line of the answer that net/http itself writes to a
-// connection if it cannot parse a request. In a handler's answer other headers come first.
+// refusalHeaders are the headers that net/http itself writes after the status line if it
+// cannot parse a request. In a handler's answer other headers come first.
 var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// Listener accepts connections on which answers of net/http itself, such as 400 to a
-// request that it cannot parse, have the JSON body of SPEC 7.1 too.
+// Listener gives the JSON body of SPEC 7.1 also to the answers that net/http itself writes,
+// such as 400 to a request that it cannot parse.
 type Listener struct{ net.Listener }
 
 // Accept waits for the next connection.

@@ -22,7 +22,7 @@ type Declaration struct {
 	BeaconChain    *string        // chain hash; nil if the algorithm uses no beacon
 	CommitDeadline int64
 	Mode           string
-	PartyKeys      []*string // by party; an element is nil if the party has no declared key; a nil slice: none has
+	PartyKeys      []*string // by party; nil element: that party has no declared key; nil slice: no party has one
 	PartyLabels    []string
 	Retention      string
 	RevealDeadline int64
@@ -53,7 +53,7 @@ func Digest(declaration []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// property precedes the digest in the properties of a certificate.
+// property is the prefix of the text that Property returns.
 const property = "declaration-sha256:"
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -147,8 +147,8 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify checks the signature of the seat. holds verifies a signature of message under
-// key (es256:HEX or ed25519:HEX). It MUST be as strict as for certificates.
+// Verify checks the signature of the seat with holds. holds verifies a signature of message
+// under key (es256:HEX or ed25519:HEX), and MUST be as strict as for certificates.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }

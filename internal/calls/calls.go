@@ -25,7 +25,7 @@ type Calls struct {
 type Request struct {
 	Body   func() (map[string]any, error)                          // reads the JSON body
 	Once   func(body map[string]any) (idempotency.Request, error)  // parses the idempotency key
-	Copies int                                                     // how many times REST or MCP holds the answer in memory
+	Copies int                                                     // how many copies of the answer REST or MCP holds in memory
 	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // returns the answer to a commitment, with the next step in the words of REST or MCP
 }
 
@@ -45,8 +45,8 @@ func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, on
 // anyObject parses the body of a call that has no members.
 func anyObject(body map[string]any) (map[string]any, error) { return body, nil }
 
-// CreateKey issues an API key to a network address. It refuses an address that has
-// taken too many.
+// CreateKey issues an API key to a network address. It refuses the address if
+// caller.Policy allows its network no more keys.
 func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escrow.NewKey, error) {
 	if err := c.Callers.MayTakeKey(ctx, address); err != nil {
 		return escrow.NewKey{}, err
@@ -61,7 +61,7 @@ func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escro
 		idempotency.Lost[escrow.NewKey])
 }
 
-// CreateDeal creates a deal of an API key. It also returns the parsed body.
+// CreateDeal creates a deal for the holder of an API key. It also returns the parsed body.
 func (c *Calls) CreateDeal(ctx context.Context, p escrow.Principal, r Request) (escrow.Declared, escrow.Created, error) {
 	var none escrow.Created
 	if err := c.Escrow.MayCreate(p); err != nil {

@@ -64,10 +64,11 @@ type Deal struct {
 	VoidFlakers []int // ascending; VOID only
 }
 
-// Step is a change that a deal needs before it takes any other action.
+// Step is a change that the clock or the last party makes due. The service takes a due step
+// before any other action on the deal.
 type Step int
 
-// The steps of the table above.
+// The steps. The table in the package comment says when each is due.
 const (
 	None Step = iota
 	Advance
@@ -90,7 +91,7 @@ func (d Deal) State() State {
 // Ended reports whether the deal is final. Its certificate may still be pending.
 func (d Deal) Ended() bool { return d.Phase != Committing && d.Phase != Revealing }
 
-// AllRevealed reports whether the deal waits only for its result.
+// AllRevealed reports whether all parties have revealed and the deal has not ended.
 func (d Deal) AllRevealed() bool { return d.Phase == Revealing && d.Reveals == d.Parties }
 
 // Next returns the step that is due at now.

@@ -16,17 +16,18 @@ const (
 )
 
 const (
-	// recountEvery is the shortest time between two counts of a key that has used up its
-	// units. This process also counts again after it has created 1/recountAfter of the
-	// bound for a key, because other replicas create deals too.
+	// A count reads the units of a key's open deals from the database. recountEvery is the
+	// shortest time between two counts for a key that has used up its units. Other replicas
+	// create deals too, so this process also counts again after it has created bound /
+	// recountAfter units for a key.
 	recountEvery = 10 * time.Second
 	recountAfter = 16
 )
 
 // account holds what this process knows about one API key's open deals, in units. A
-// creation updates it in memory, without a statement. Only the next count sees deals
-// that have ended and deals of other replicas. So N replicas together allow a key at most
-// N/16 more than the bound.
+// creation updates the account in memory, without an SQL statement. Only the next count
+// sees deals that have ended and deals of other replicas. So N replicas together allow a
+// key at most 1 + N/16 times the bound.
 type account struct {
 	mu      sync.Mutex
 	open    int // as last counted, plus what this process has created since

@@ -65,7 +65,7 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 // Deals whose creation is in flight count toward the bound, although the database does not
 // have them yet.
 func TestCreationsInFlightAreCounted(t *testing.T) {
-	const most = 4 // so few that each creation counts again
+	const most = 4 // so few that every creation reads the units from the database
 	h := newHouse(t)
 	on, deal := h.bounding(most), h.declared(h.now(t), 2)
 	key := of(on.CreateKey(t.Context(), nil)).ok(t).APIKey

@@ -12,8 +12,8 @@ import (
 )
 
 // advance takes the steps that are due and returns the deal after them. If a step creates a
-// certificate, advance issues it within issueBound; the worker retries what fails. Until its
-// deadline, a deal with a lost input is returned unchanged.
+// certificate, advance tries to issue it within issueBound, and the worker retries. A deal
+// with a lost input is returned unchanged until its deadline.
 func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*store.Snapshot, error) {
 	now, err := s.takeSteps(ctx, a.deal, want)
 	if errors.Is(err, store.ErrNotFound) {
@@ -25,9 +25,8 @@ func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*stor
 	return now, err
 }
 
-// takeSteps is advance, except that for a deal with a lost input it returns the deal
-// together with errInputLost. Attend returns that error, so that the worker logs it and
-// tries again.
+// takeSteps does the same as advance, but returns a deal with a lost input together with
+// errInputLost. Attend needs this error, so that the worker logs it and tries again.
 func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -43,7 +42,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 		switch {
 		case step == deal.Advance, rules.Random && rules.AllRevealed() && now.RevealsClosedAt == nil:
 			err = s.store.CatchUp(ctx, d.DealID)
-		case step == deal.None || step == deal.Draw: // a draw waits for its caller or the worker
+		case step == deal.None || step == deal.Draw: // a party or the worker draws, see Entropy and Attend
 			return now, nil
 		case step == deal.Expire:
 			ended, err = s.drawOrExpire(ctx, d)
@@ -53,7 +52,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 		if errors.Is(err, errInputLost) {
 			rules.InputLost = true
 			if rules.Next(now.Now) != deal.Expire {
-				return now, err // the secret may come back until the deadline
+				return now, err // an operator may add the missing secret before the deadline
 			}
 			ended, err = s.expireLost(ctx, d)
 		}
@@ -68,7 +67,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 }
 
 // drawOrExpire ends a random.v1 deal whose entropy window is over. It first tries the
-// draw: the round may be available if only the deployment was down. The deal expires only
+// draw, because the round exists if only this deployment was down. The deal expires only
 // if no relay has the round. After any other error the deal is unchanged, and the next
 // call tries again.
 func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, error) {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// meets are the kinds of call about a deal, each at a process that has not cached the deal.
+// meets makes each kind of call about a deal, at a process that has not cached the deal.
 var meets = map[string]func(*testing.T, *game) error{
 	"view": func(t *testing.T, g *game) error {
 		svc := g.replica()
@@ -38,8 +38,9 @@ var meets = map[string]func(*testing.T, *game) error{
 	"attend": func(t *testing.T, g *game) error { return of(g.replica().Attend(t.Context(), g.id)).err },
 }
 
-// abandoned returns a deal whose process died before it took the next step: after the last
-// reveal if revealed is true, else after the last commit, as an older release stores it.
+// abandoned returns a deal whose process died before it took the next step. It died after
+// the last reveal if revealed is true, else after the last commit. Only an older release
+// stores the last commit without the next step.
 func abandoned(t *testing.T, h *house, revealed bool) *game {
 	t.Helper()
 	g := h.split(t, nil)
@@ -111,8 +112,8 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 				if (name == "reveal" || name == "a wrong reveal") && row.reveal != "" && !problem.Is(err, row.reveal) {
 					t.Errorf("%s: got error %v, want %s", name, err, row.reveal)
 				}
-				// A call that takes a due step does not fail because of it. A call that needs
-				// another phase is refused for the deal's new phase.
+				// A due step makes no call fail, unless the deal's new phase does not allow the
+				// call.
 				want := map[string]problem.Code{"entropy": problem.WrongAlgorithm, "cancel": problem.CannotCancel}[name]
 				if row.phase == "REVEALING" && name == "certificate" {
 					want = problem.CertNotReady

@@ -67,7 +67,7 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 		}
 		if known {
 			a := &account{open: open, counted: time.Now()}
-			if !readOnly { // UseKey must still record the first use, which ends the replay of the key
+			if !readOnly { // later calls must still reach UseKey, which records the first use and so ends the key's replay
 				s.apiKeys.Add(hash(sum), a, 0)
 			}
 			return Principal{keyHash: sum, account: a}, nil
@@ -163,8 +163,8 @@ func unknownDeal(action Action) error {
 }
 
 // lost refuses a call about a deal that the caches know and the database does not: a dump
-// was restored without a restart of the database server. It empties the caches, because
-// their other entries are as old.
+// was restored without a restart of the database server. lost empties the caches, because
+// their other entries may be from before the restore too.
 func (s *Service) lost(a Access) error {
 	s.forgetTwice()
 	if a.by.isParty() {

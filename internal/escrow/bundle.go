@@ -15,8 +15,8 @@ type Bundle struct {
 	Issued
 	TLogProof   []byte        // a .tlog-proof file
 	Keys        []byte        // the answer of GET /v1/pubkeys
-	Declaration []byte        // nil if the certificate, of an earlier release, does not name its digest
-	Chain       *beacon.Chain // of the round that a random.v1 result was drawn with
+	Declaration []byte        // nil if the certificate does not name its digest (earlier releases)
+	Chain       *beacon.Chain // chain of the beacon round of a random.v1 result
 	Own         *OwnInput     // of the calling party; nil if that party did not reveal or its input is purged
 }
 

@@ -33,7 +33,7 @@ func TestProcessesSeeEachOther(t *testing.T) {
 	g.commit(t, other, 0).refused(t, problem.AlreadyCommitted)
 	g.commit(t, other, 1).ok(t)
 	sees(deal.Revealing, 2, 0)
-	g.reveal(t, other, 0).ok(t) // the commitment was stored by one
+	g.reveal(t, other, 0).ok(t) // replica one stored the commitment
 	g.reveal(t, one, 0).refused(t, problem.AlreadyRevealed)
 	sees(deal.Revealing, 2, 1)
 	h.log.fail(func(func()) error { return translog.ErrUnavailable }, nil)
@@ -60,7 +60,7 @@ func TestARefusedCommitmentIsNotCached(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g, svc := h.split(t, nil).committed(t), h.replica()
-	wrong := g.commitment(t, 1) // of the other party
+	wrong := g.commitment(t, 1) // the other party's commitment
 	of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Commitment{Hash: wrong}, nil)).refused(t, problem.AlreadyCommitted)
 	g.reveal(t, svc, 0).ok(t)
 }
@@ -114,7 +114,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	owner := of(svc.Authenticate(t.Context(), back.key)).ok(t)
 	backAccess := back.access(t, svc, back.key, escrow.Read)
 
-	// The backup lacks the deal gone, and all acts in the deal back.
+	// The backup lacks the deal in gone, and every commit and reveal of the deal in back.
 	h.exec(t, "DELETE FROM api_keys WHERE key_hash = (SELECT owner_hash FROM deals WHERE deal_id = $1)", gone.id)
 	for _, table := range []string{"parties", "deals"} {
 		h.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", gone.id)
@@ -165,8 +165,8 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	})
 }
 
-// A dump may be restored without a restart of the database server. A call about a deal
-// that it has not is refused as for an unknown deal, and empties the caches.
+// A dump may be restored without a restart of the database server. A call about a deal that
+// the dump lacks is refused like one about an unknown deal, and empties the caches.
 func TestDealThatARestoreLostIsUnknown(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -25,9 +25,9 @@ const (
 // need cautions of their own, because only the initiator sees the warnings at creation.
 func (d *Deal) Cautions() []string { return d.cautions() }
 
-// cautionsOf returns the cautions of a deal. Parties can commit from the time from on.
-// Cautions quote no text of the initiator, because the other parties' agents read them as
-// advice of the service.
+// cautionsOf returns the cautions of a deal. from is the unix time at which the parties can
+// begin to commit. Cautions quote no text of the initiator, because the other parties'
+// agents read cautions as advice of the service.
 func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
 		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, not after reveal_deadline %d, so the last to reveal can know the winner first", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))

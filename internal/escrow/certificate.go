@@ -66,8 +66,8 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 // worker does not draw it yet.
 var errDrawable = errors.New("the deal can be drawn")
 
-// drawLook is how many seconds a caller should wait before it reads a deal again whose draw
-// is late.
+// drawLook is how many seconds a caller should wait before it reads a deal with a late draw
+// again.
 const drawLook = 15
 
 // certificateAfterSteps takes the steps that are due and returns the certificate that they
@@ -199,9 +199,9 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 
 // checkHead verifies the signature of a tree head. It caches the result for the same bytes.
 //
-// A signature under an unknown key says nothing about a certificate: log-server verifies
-// its heads, and during a rotation it may have other keys than this process. A head that a
-// key signed after its retirement is ErrInconsistent.
+// A signature under an unknown key is no evidence against a certificate: during a rotation
+// log-server may sign with a key that this process lacks. A head that a key signed after
+// its retirement is ErrInconsistent.
 func (s *Service) checkHead(head translog.TreeHead) error {
 	message := head.Message()
 	sum := hash(sha256.Sum256(append(append([]byte("head\x00"), message...), head.Signature...)))

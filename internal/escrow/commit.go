@@ -72,7 +72,7 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 		return Cancelled{}, err
 	}
 	rule := func(d deal.Deal, p deal.Party, _ int64) *problem.Error { return d.Cancel(p.Committed) }
-	a.party = 0 // the rule asks what the initiator's seat has done
+	a.party = 0 // the rule needs to know whether the initiator has committed
 	err = s.attempt(ctx, a, rule, func() (bool, error) { return s.store.Cancel(ctx, a.deal.DealID, replay) })
 	if err != nil {
 		return Cancelled{}, err

@@ -20,10 +20,10 @@ import (
 // Declared is what a creation request declares (SPEC 2.2).
 type Declared struct {
 	Algorithm      string
-	Mode           string // sealed, open
-	Retention      string // standard, purge
+	Mode           string // sealed or open
+	Retention      string // standard or purge
 	Labels         []string
-	PartyKeys      []*string // seat keys by party; an element is nil if the party has no key; a nil slice: none has
+	PartyKeys      []*string // seat keys by party; nil element: that party has no key; nil slice: no party has one
 	CommitDeadline int64     // unix seconds
 	RevealDeadline int64     // unix seconds
 	Params         map[string]any
@@ -143,7 +143,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		return nil, nil, err
 	}
 	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
-		r.PartyKeys = nil // the store returns a declaration without seat keys in this form
+		r.PartyKeys = nil // as the store returns a declaration without seat keys
 	}
 	if err := legible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err

@@ -81,7 +81,7 @@ func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	return d, nil
 }
 
-// keep caches the deal of a declaration.
+// keep makes a deal from a declaration, caches the deal and returns it.
 func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	d, err := NewDeal(declaration)
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	return d, nil
 }
 
-// rules returns a deal as package deal needs it to decide.
+// rules returns the facts of a deal that the rules of package deal need.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	phase := now.Phase
 	if s.mayBeCertified(now) && *now.LeafIndex < s.log.Certified() {

@@ -117,8 +117,8 @@ func TestStoredRounds(t *testing.T) {
 	}
 }
 
-// At the end of the entropy window any call makes a deal EXPIRED whose round cannot be
-// fetched. The deal never has a certificate.
+// From the end of the entropy window, any call makes a deal EXPIRED if the round cannot be
+// fetched. An EXPIRED deal never has a certificate.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

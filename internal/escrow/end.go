@@ -15,16 +15,15 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// errMoved is returned if the deal changed while its ending was computed.
 var errMoved = errors.New("the deal changed while its ending was computed")
 
 // endDeal takes a step that ends a deal, issues its certificate, and returns the ended deal
-// with the parts of all parties. now is the deal with what the step needs; if now is nil,
-// endDeal reads the deal. endDeal returns errMoved if the step is no longer due.
+// with the parts of all parties. now is a snapshot of the deal with what the step needs; if
+// now is nil, endDeal reads one. endDeal returns errMoved if the step is no longer due.
 //
-// Calls of one process that meet the same step share one run, which uses the now of the
-// first caller. This is sound, because store.End writes nothing if the phase, the
-// commitments or the reveals have changed since now was read.
+// Concurrent calls of one process for the same step share one run, which uses the snapshot
+// of the first caller. An old snapshot does no harm: store.End writes nothing if the phase,
+// the commitments or the reveals have changed since.
 func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *store.Snapshot) (*store.Snapshot, error) {
 	after, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
 		ctx, cancel := detached(ctx)
@@ -132,8 +131,8 @@ func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *al
 }
 
 // inputs decrypts the inputs of all parties, in party order. It returns errMoved if the
-// deal has ended and its inputs are purged, and UNAVAILABLE because of errInputLost if an
-// input cannot be decrypted.
+// deal has ended and its inputs are purged. It returns UNAVAILABLE with the cause
+// errInputLost if an input cannot be decrypted.
 func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 	if len(sealed) != len(d.Labels) {
 		return nil, errMoved

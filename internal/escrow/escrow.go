@@ -38,12 +38,12 @@
 // # Caches
 //
 // The process caches what never changes: the seat of a token, a deal's declaration, a
-// party's commitment, a deal that has ended with its certificate published, and that
-// certain bytes verified under a certain key. It also caches that an API key exists, with
-// an estimate of its open deals, which account.go counts again. Each cache is bounded in
-// bytes. A certificate's row and leaf are read at every call, so that a changed row is
-// found. When the database server changes (a restore, a failover), the process empties all
-// caches except that of verified bytes, which does not depend on the database.
+// party's commitment, an ended deal whose certificate is published, and verified
+// signatures. It also caches the API keys in use, each with an estimate of its open deals
+// that account.go corrects. Each cache is bounded in bytes. A certificate's row and leaf are
+// read at every call, so that a changed row is found. When the database server changes (a
+// restore, a failover), the process empties all caches except the verified signatures,
+// which do not depend on the database.
 //
 // # Large work
 //

@@ -26,7 +26,7 @@ import (
 type pen struct {
 	*signing.Signer
 	mu     sync.Mutex
-	before func(ctx context.Context) error // its error fails the signature
+	before func(ctx context.Context) error // runs before each signature; if it fails, Sign fails
 	signed int
 }
 

@@ -58,14 +58,14 @@ type Says struct {
 // proof against a tree head that the log has published. It also compares the document with
 // the stored certificate of the same cert_id. If certID is not "", the document MUST have
 // this cert_id. If the log or the database is out of reach, VerifyHanded returns an error
-// and no report, because a report that says invalid would be a verdict.
+// and no report, because a report could only say valid:false, even of a valid certificate.
 func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, certID string) (Handed, error) {
 	if err := limits.Turn(ctx); err != nil {
 		return Handed{}, err
 	}
 	text := canon.Encode(document)
-	// A document that is not a certificate leaves c empty. Then verification.Verify reports
-	// its form.
+	// A document that is not a certificate leaves c empty. verification.Verify then reports
+	// what is wrong with the document.
 	var c certificate.Certificate
 	formed := json.Unmarshal(text, &c) == nil
 	limits.Rest(ctx)
@@ -101,7 +101,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if evidence.Open != nil {
 		evidence.Open = whileRunning(ctx, evidence.Open)
 	}
-	var report verification.Report // cert_id and stored come first, because either decides alone
+	var report verification.Report // cert_id and stored come first: a failure of either is enough to make the document invalid
 	if certID != "" && certID != c.CertID {
 		report.Add(verification.Check{Name: "cert_id", Detail: "the document is not the certificate that cert_id names"})
 	}
@@ -111,7 +111,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	}
 	of := verification.Verify(evidence)
 	report.Checks, report.Notes, report.Valid = append(report.Checks, of.Checks...), of.Notes, of.Valid && len(report.Checks) == 0
-	if err := ctx.Err(); err != nil { // the report may be incomplete, and valid:false would be a verdict
+	if err := ctx.Err(); err != nil { // the report may be incomplete, so its valid:false may be wrong
 		return Handed{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").After(2).Because(err)
 	}
 	h := Handed{
@@ -141,9 +141,9 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	return h, nil
 }
 
-// whileRunning returns a function that calls open until ctx ends. Afterwards the function
-// returns keys with ctx's error: to check the signatures of 10,000 seat keys takes more
-// than a second, and nobody reads the report of a call that has ended.
+// whileRunning returns a function that calls open until ctx ends, and then returns keys that
+// only carry ctx's error. So an ended call checks no further seat keys. The check of 10,000
+// seat keys takes more than a second.
 func whileRunning(ctx context.Context, open func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
 	return func(named []verification.Trusted) []verification.Key {
 		if err := ctx.Err(); err != nil {
@@ -170,8 +170,8 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 
 // compare compares a document with the published certificate of its cert_id. stored is nil
 // if there is none. compare ignores the proof, which differs from read to read. It does not
-// say which members differ: whoever has a certificate with parts blacked out could guess
-// them one by one.
+// say which members differ: otherwise the holder of a redacted certificate could guess the
+// redacted members one by one.
 func compare(document map[string]any, stored *store.Certificate) string {
 	switch {
 	case stored == nil:

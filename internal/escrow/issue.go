@@ -44,7 +44,7 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 //	the append                leaf in the log, no leaf   signs again and appends: the log finds
 //	                          in the row                 the digest and returns the same leaf
 //
-// Any number of processes can issue one certificate. The leaf is the digest, whatever the
+// Several processes can issue the same certificate at once: its leaf does not depend on the
 // signature, and the first stored signature and leaf stay. No caller receives a
 // certificate before its leaf is stored. Concurrent calls in one process share one run.
 //
@@ -80,7 +80,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 			return err
 		}
 	}
-	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // of the signed deal_id: somebody may have changed the row's
+	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // the signed deal_id, because somebody may have changed the row
 	index, err := s.log.Append(ctx, entry, signature, tag)
 	// A key that retired after it had signed is not valid for a new leaf: sign with the
 	// current key.
@@ -151,11 +151,10 @@ type contradiction struct {
 	err    error
 }
 
-// Adopt stores the certificate that the log has of a deal, and the end of the deal that the
-// certificate states, from a copy that a party kept. The caller MUST have verified the
-// copy's signature, and that leafIndex of the log is the copy's entry under the deal's tag.
-// Adopt does not restore commitments and reveals. A deal that the database lacks is an
-// error.
+// Adopt stores a deal's certificate, and the end of the deal that the certificate states,
+// from a copy that a party kept. The caller MUST have verified the copy's signature, and
+// that the log has the copy's entry at leafIndex under the deal's tag. Adopt does not
+// restore commitments and reveals. It returns an error if the database lacks the deal.
 func Adopt(ctx context.Context, s *store.Store, secrets *sealing.Secrets, payload []byte, signature string, leafIndex int64) error {
 	if err := serversecret.Check(ctx, s, secrets); err != nil {
 		return err

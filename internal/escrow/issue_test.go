@@ -114,8 +114,8 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 	}
 }
 
-// If the log has another certificate of the deal, each process tries the deal's pending
-// certificate once. Its signature is not stored, and readers get an error.
+// If the log has another certificate of the deal, each process tries to issue the pending
+// certificate once. The signature is not stored, and readers get an error.
 func TestSecondCertificateIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -101,8 +101,8 @@ func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...
 	return all
 }
 
-// checkEndedOnce checks that since the counter was ended and the log had leaves, one deal
-// has ended and one leaf was added.
+// checkEndedOnce checks that one deal has ended and the log has one new leaf. ended and
+// leaves are the number of ended deals and the number of leaves before.
 func checkEndedOnce(t *testing.T, g *game, ended float64, leaves int) {
 	t.Helper()
 	g.attended(t).published(t)

@@ -21,14 +21,14 @@ const (
 	settleTime = time.Minute
 )
 
-// ReplayTime is the longest lifetime of a replay, in seconds.
+// ReplayTime is the longest lifetime of an idempotency record, in seconds.
 const ReplayTime = int64(idempotency.Lifetime / time.Second)
 
 // Reseal does the next part of a rotation of the server secret, and reports whether the
 // caller should call again at once. It encrypts a batch of stored inputs under the active
-// secret. After the last batch and once no replay is under a former secret, it renews the
-// MACs of pending certificates, and records that the former secrets can be removed.
-// It can be interrupted at any point and run by any number of processes at once.
+// secret. After the last batch, once no idempotency record is under a former secret, it
+// renews the MACs of pending certificates and records that the former secrets can be
+// removed. Reseal can be interrupted at any point, and several processes can run it at once.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	r, err := s.store.Rotation(ctx, ReplayTime, 1)
 	if errors.Is(err, store.ErrNotFound) {

@@ -44,7 +44,7 @@ func (r rotation) rotate(t *testing.T) {
 	}
 }
 
-// resealed lets a worker finish a rotation, as if a minute had passed since.
+// resealed lets a worker finish a rotation, as if settleTime had passed.
 func (r rotation) resealed(t *testing.T, h *house) {
 	t.Helper()
 	r.exec(t, "UPDATE server_secret SET since = since - 61")
@@ -109,9 +109,9 @@ func (g *game) as(h *house) *game {
 	return &other
 }
 
-// A process needs the former secret while a replay may be under it. A certificate that was
-// pending at the rotation is still issued after the former secret is removed. e2e/ops
-// rotates the secret in the middle of deals.
+// A process needs the former secret while an idempotency record may be under that secret. A
+// certificate that was pending at the rotation is still issued after the former secret is
+// removed. e2e/ops rotates the secret in the middle of deals.
 func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)

@@ -32,7 +32,8 @@ var errNoCertificate = problem.New(problem.CertNotFound, "no published certifica
 
 // Verify checks the stored certificate against the key set and the log's leaves and nodes.
 // An unknown certID is CERT_NOT_FOUND. If the log or the database is out of reach, Verify
-// returns an error and no report, because a report that says invalid would be a verdict.
+// returns an error and no report, because a report could only say valid:false, even
+// of a valid certificate.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
 	c, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {

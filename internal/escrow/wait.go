@@ -18,7 +18,7 @@ import (
 type Wait struct {
 	For     time.Duration   // 0: do not wait
 	Network string          // client network of the caller
-	State   deal.State      // the caller waits for another state, or for the certificate
+	State   deal.State      // state that the caller knows: only another state or the certificate ends the wait
 	Same    func(View) bool // reports whether the caller already has this view
 }
 
@@ -59,8 +59,8 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 	return nil
 }
 
-// known returns the deal if it is what the caller knows already, or nil if it has changed
-// since.
+// known returns the deal if the caller should wait for a change. It returns nil if the deal
+// already differs from what the caller knows.
 func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot, error) {
 	if w.Same != nil {
 		view, err := s.View(ctx, a)
@@ -91,8 +91,9 @@ func final(now store.Mark) bool {
 	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
-// pause waits until the deal differs from known. Meanwhile the call holds no turn of
-// package limits and no body, and telemetry.NoteWait keeps its time out of the latency.
+// pause waits until the deal may differ from known and returns the result of call.Wait.
+// Meanwhile the call holds no turn of package limits and no memory for its body. The wait
+// does not count as latency (telemetry.NoteWait).
 func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	limits.Wait(ctx)
 	began := time.Now()

@@ -34,8 +34,8 @@ func (s *Service) Load(ctx context.Context) (store.Load, error) {
 func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
 
 // Attend does everything that is due for a deal: its steps, its draw, its certificate.
-// again is the time until the clock makes the next step due, or 0 if no step waits for the
-// clock. After an error the worker calls Attend again.
+// again is the time until the clock makes the next step due, at most an hour, or 0 if no
+// step waits for the clock. After an error the worker calls Attend again.
 func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
 	s.sameServer(ctx)
 	d, err := s.dealOf(ctx, dealID)

@@ -8,16 +8,18 @@
 // stored: a refused call changed nothing, and may be corrected and sent again
 // with the same key.
 //
-// A record is looked up under all server secrets of the process, and written under
-// the secret in force. If another secret comes into force in between, the database
-// refuses to create a deal or key and to reveal or reject (store.ErrSecretMoved), and
-// the call starts again. The database does not refuse a commit or cancellation: a deal
-// accepts each only once, even if no process finds the record.
+// A record's primary key is its scope: a MAC of caller, method, path and
+// Idempotency-Key under a server secret. A call looks for records under all server
+// secrets of the process, and writes its record under the secret in force. If another
+// secret comes into force in between, the database refuses to create a deal or key and
+// to reveal or reject (store.ErrSecretMoved), and the call starts again. The database
+// does not refuse a commit or cancellation, because a deal accepts each only once, even
+// if no process finds the record.
 //
 //	fault                                    a retry
 //	crash before the effect's commit         finds no record, runs the effect
 //	crash after it, before the answer        finds a record, replays or renders
-//	Redis down, emptied or restarted         the database decides: a scope is unique
+//	Redis down, emptied or restarted         the database decides: it stores one record per scope
 //	database down                            gets 503, nothing is done
 package idempotency
 
@@ -42,9 +44,9 @@ import (
 const (
 	// Lifetime is how long an answer is replayed.
 	Lifetime = 24 * time.Hour
-	// KeyLifetime is the lifetime for POST /v1/keys. It is short because only the header
-	// keeps others from a replay of the new API key. A replay also ends at the first use
-	// of that API key.
+	// KeyLifetime is the lifetime for POST /v1/keys. It is short because anybody at the
+	// caller's address who sends the same header gets the new API key. The first use of
+	// that API key ends the replay earlier.
 	KeyLifetime = 10 * time.Minute
 
 	// lockTime must be less than waitTime. Then a retry waits until the lock of a killed

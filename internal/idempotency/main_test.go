@@ -132,7 +132,6 @@ func noEffect(t *testing.T) effect {
 	return func(*idempotency.Record) (reply, error) { return never(t, "the effect")() }
 }
 
-// try makes a call at a replica.
 func (b *bench) try(t *testing.T, replica int, req idempotency.Request, e effect, r render) (reply, error) {
 	return idempotency.Do(t.Context(), b.guards[replica], req, e, r)
 }

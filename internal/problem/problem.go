@@ -62,12 +62,12 @@ func (e *Error) Also(format string, args ...any) *Error {
 	return &c
 }
 
-// In returns `CODE: fix` with every Call in the words of a surface.
+// In returns `CODE: fix`. words renders each Call for REST or MCP.
 func (e *Error) In(words func(Call) string) string {
 	return string(e.Code) + ": " + e.Fix(words)
 }
 
-// Fix returns the text without the code, with every Call in the words of a surface.
+// Fix returns the text without the code. words renders each Call for REST or MCP.
 func (e *Error) Fix(words func(Call) string) string {
 	args := make([]any, len(e.args))
 	for i, arg := range e.args {
@@ -79,7 +79,7 @@ func (e *Error) Fix(words func(Call) string) string {
 	return fmt.Sprintf(e.format, args...)
 }
 
-// Error returns the text in neutral words, for logs.
+// Error returns the text for logs, with the neutral name of each Call.
 func (e *Error) Error() string { return e.In(Call.String) }
 
 // Unwrap returns the inner cause.

@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// path matches the words of REST, tool the words of MCP.
+// path matches the names of calls in REST, and tool those in MCP.
 var (
 	path = regexp.MustCompile(`/v1/|\b(GET|POST) |Idempotency-Key`)
 	tool = regexp.MustCompile(`\b(create_key|list_algorithms|create_deal|compute_commitment_tool|commit_input|reveal_input|get_deal|get_certificate|verify_certificate|idempotency_key)\b`)

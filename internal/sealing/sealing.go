@@ -1,7 +1,7 @@
 // Package sealing encrypts with the server secrets: revealed inputs at rest, and
-// idempotency records. All replicas have the same secrets (Secrets). Who has only the
-// database can read neither inputs nor stored answers. The package also makes tokens and
-// identifiers.
+// idempotency records. All replicas have the same secrets (Secrets). Access to the
+// database alone does not suffice to read inputs or stored answers. The package also makes
+// tokens and identifiers.
 package sealing
 
 import (
@@ -28,7 +28,7 @@ type Secret struct {
 	mac         []byte
 	root        []byte
 	fingerprint []byte
-	mark        []byte // prefix of a sealed input that names the secret
+	mark        []byte // names the secret at the start of a sealed input
 	marks       bool   // whether SealInput writes the mark
 }
 
@@ -118,8 +118,8 @@ func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, erro
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }
 
-// cut splits b after its first part, which follows its own length in 4 bytes. ok is false
-// if b is too short.
+// cut splits b after its first part. The first 4 bytes are the length of that part. ok is
+// false if b is too short.
 func cut(b []byte) (head, rest []byte, ok bool) {
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
 		return nil, nil, false

@@ -1,8 +1,8 @@
 // Package serversecret compares the server secrets of a process with those that its
 // database names: the secret in force, under which everything is written, and former
 // secrets that stored data still needs. A process that lacks one of them is not ready
-// and writes nothing: other processes could not decrypt what it would write, or it
-// could not decrypt what is stored.
+// and writes nothing. Without the secret in force, it would write what other processes
+// may not be able to decrypt. Without a former secret, it could not decrypt stored data.
 package serversecret
 
 import (
@@ -43,8 +43,8 @@ func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	return nil
 }
 
-// Refresh calls Check after store.ErrSecretMoved. It converts an error of Check to
-// UNAVAILABLE, which a client of the service may see.
+// Refresh repeats Check, for example after store.ErrSecretMoved. It converts an error of
+// Check to UNAVAILABLE, which a client of the service may see.
 func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	err := Check(ctx, s, own)
 	if err == nil || problem.Is(err, problem.Unavailable) {

@@ -6,9 +6,10 @@
 //	lookSlowly × lookEvery have passed          all deals with waiting calls
 //	lookEvery has passed, no announcements      all deals with waiting calls
 //
-// A look is one statement for all of the deals (store.Marks). It wakes each call whose deal
-// differs from what the call knows, and the call then reads its deal. So a lost announcement
-// only delays an answer, and a look also finds a change that was made by hand.
+// A look is one SQL statement for all of the deals (store.Marks). It wakes each call whose
+// deal has a due step or differs from what the call knows. The call then reads its deal. So
+// a lost announcement only delays an answer, and a look also finds a change that was made by
+// hand.
 package waiting
 
 import (
@@ -34,9 +35,9 @@ const (
 	betweenTwo  = 10 * time.Millisecond // pause after a look; under load one look serves more deals
 	lookTimeout = 5 * time.Second
 
-	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Calls on three quarters of a
-	// process's connections can wait, at about 30 kB each, and those of one client network
-	// on one quarter. The rest is for other calls.
+	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Waiting calls (about 30 kB
+	// each) can use three quarters of a process's connections, and those of one client
+	// network one quarter. The rest is for other calls.
 	Connections = 8192
 )
 
@@ -59,7 +60,7 @@ type Hub struct {
 	end      func()
 }
 
-// New returns a hub for a process that serves Connections. read is store.Marks. announce
+// New returns a hub with the bounds for Connections (Bound). read is store.Marks. announce
 // tells the other replicas about a change and MUST NOT block; nil if there are no others.
 func New(read func(context.Context, []string) ([]store.Marked, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
@@ -163,7 +164,8 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// lookAt reads deals and wakes the calls whose deal differs from what they know.
+// lookAt reads deals and wakes the calls whose deal has a due step or differs from what they
+// know.
 func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

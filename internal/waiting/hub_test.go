@@ -77,7 +77,7 @@ func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 	})
 }
 
-// waiter waits for a change of a deal in d. The channel reports whether it was woken.
+// waiter waits for a change of a deal in d. The channel receives the result of Wait.
 func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time.Duration) <-chan bool {
 	t.Helper()
 	c, err := h.Join(id, "")
@@ -167,7 +167,7 @@ func TestOneStatementReadsForAll(t *testing.T) {
 		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *Hub, d *deals) {
 				h.Connected(c.connected)
-				time.Sleep(time.Minute + lookEvery/2) // between two looks: a look wakes a call that has not called Wait yet
+				time.Sleep(time.Minute + lookEvery/2) // until between two looks, because a look would wake a call that has not called Wait yet
 				if n := d.asked(); n != 0 {
 					t.Errorf("%d statements without waiting calls, want 0", n)
 				}
