@@ -1,10 +1,15 @@
 package ops
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -127,5 +132,44 @@ func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	}
 	if asked < 40 {
 		t.Errorf("only %d metrics were found in alerts and dashboard: the pattern misses some", asked)
+	}
+}
+
+// The runbooks quote logs and errors as the code words them: after "says", and in the first
+// column of the tables of log lines.
+func TestRunbooksQuoteTheCode(t *testing.T) {
+	var quotes []string
+	for _, page := range pages(t) {
+		quotes = append(quotes, matches("says `([^`]+)`", text(t, page))...)
+		for _, rows := range matches(`(?m)^\| [^|\n]*(?:says|log line|you see) \|.*\n\|[-|]+\n((?:\|.*\n)+)`, text(t, page)) {
+			for _, cell := range matches(`(?m)^\| ([^|]+) \|`, rows) {
+				quotes = append(quotes, matches("`([^`]+ [^`]+)`", cell)...)
+			}
+		}
+	}
+	var code strings.Builder
+	e2e.Must(t, filepath.WalkDir(e2e.Repo("internal"), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		for n := range ast.Preorder(file) {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				value, _ := strconv.Unquote(literal.Value)
+				code.WriteString(value + "\n")
+			}
+		}
+		return err
+	}))
+	variable := regexp.MustCompile(`…|: |\bN\b|\d+`) // also ": ", because an error often begins with its cause
+	for _, quote := range quotes {
+		for _, part := range variable.Split(quote, -1) {
+			if !strings.Contains(code.String(), strings.TrimSpace(part)) {
+				t.Errorf("the runbooks quote %q, but no string of the code has %q", quote, part)
+			}
+		}
+	}
+	if len(quotes) < 20 {
+		t.Errorf("only %d quotes were found: the pattern misses some", len(quotes))
 	}
 }
