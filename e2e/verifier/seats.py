@@ -131,7 +131,7 @@ def other_draw(declaration, result):
         return "the declaration names another beacon than the result was drawn from"
     declared, drawn = declaration["algorithm_params"].get("beacon_round"), beacon.get("round")
     if type(declared) is not int or type(drawn) is not int or declared != drawn:
-        return "it declares beacon round %s, and the result was drawn from %s" % (declared, drawn)
+        return "the declaration names beacon round %s, and the result was drawn from %s" % (declared, drawn)
     return None
 
 
@@ -141,5 +141,5 @@ def late(declaration, timing):
     for phase in ("commit", "reveal"):
         by, closed = declaration[phase + "_deadline"], timing[phase + "s_closed_at"]
         if closed is not None and closed >= by:
-            return "it declares %s_deadline %d, and the %ss closed at %d" % (phase, by, phase, closed)
+            return "the declaration names %s_deadline %d, and the %ss closed at %d" % (phase, by, phase, closed)
     return None

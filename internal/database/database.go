@@ -164,9 +164,9 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 // password, but keeps the cause of an error about TLS settings, which cannot contain it.
 func unusable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil && strings.HasSuffix(err.Error(), ": failed to configure TLS ("+cause.Error()+")") {
-		return fmt.Errorf("DATABASE_URL is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
+		return fmt.Errorf("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
 	}
-	return errors.New("DATABASE_URL is not a Postgres URL (not shown, because it may hold a password): set it to postgres://USER:PASSWORD@HOST:PORT/NAME")
+	return errors.New("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not a Postgres URL (not shown, because it may hold a password): set it to postgres://USER:PASSWORD@HOST:PORT/NAME")
 }
 
 // breakUnreplicated makes a commit fail if its wait for the synchronous standby was
@@ -207,7 +207,7 @@ func NewSchema(name string, embedded embed.FS) Schema {
 }
 
 // Migrate runs the migrations that the schema lacks. It may run again, and in several
-// processes at once: an advisory lock admits one of them.
+// processes at once: an advisory lock admits one at a time, and the others wait.
 func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	config, err := Config(databaseURL)
 	if err != nil {

@@ -17,7 +17,7 @@ type tracer struct{ *otelpgx.Tracer }
 
 // failure replaces an error in a span. Postgres quotes values in its messages, and
 // a connection error names the user.
-type failure struct{ pg *pgconn.PgError } // nil if Postgres did not answer
+type failure struct{ pg *pgconn.PgError } // nil: any other error, mostly no answer
 
 func redacted(err error) error {
 	if err == nil || errors.Is(err, sql.ErrNoRows) {

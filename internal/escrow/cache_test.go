@@ -43,7 +43,7 @@ func TestProcessesSeeEachOther(t *testing.T) {
 	of(other.Attend(t.Context(), g.id)).ok(t)
 	for i, svc := range []*escrow.Service{one, other} {
 		if v := g.view(t, svc); v.CertificateID == nil || *v.CertificateID != g.certID(t) {
-			t.Errorf("replica %d shows certificate %v, want %s", i, v.CertificateID, g.certID(t))
+			t.Errorf("replica %d shows certificate %s, want %s", i, show(v.CertificateID), g.certID(t))
 		}
 	}
 	g.reveal(t, one, 0).refused(t, problem.DealEnded)
@@ -137,7 +137,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 		}
 	}
 	if v, err := svc.View(t.Context(), backAccess); err != nil || v.CertificateID != nil {
-		t.Errorf("a deal in which nobody has acted: got state %s, certificate %v, %v; want no certificate", v.State, v.CertificateID, err)
+		t.Errorf("a deal in which nobody has acted: got state %s, certificate %s, %v; want no certificate", v.State, show(v.CertificateID), err)
 	}
 	t.Run("credentials", func(t *testing.T) {
 		for _, credential := range []string{gone.key, gone.tokens[0], gone.tokens[1]} {

@@ -29,8 +29,9 @@ type Issued struct {
 
 // Certificate returns a deal's certificate with a proof against the newest published tree
 // head. Every read returns the same bytes, except for the proof. The error is
-// CERT_NOT_READY if the deal has no certificate yet, and NO_CERTIFICATE if it never gets
-// one.
+// CERT_NOT_READY if the deal has no certificate yet, NO_CERTIFICATE if it never gets one,
+// LOG_INCONSISTENT if the certificate does not verify or the log has another one, or an
+// error of prove. Errors of the store are returned unchanged.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err := a.deal.turn(ctx); err != nil {
 		return Issued{}, err

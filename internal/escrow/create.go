@@ -30,8 +30,9 @@ type Declared struct {
 	Unknown        []string // members that the service does not know
 }
 
-// Units returns what the deal counts toward the limit of its API key's open deals: one,
-// plus one for each 100 parties and each 10 KiB, in proportion to its storage.
+// Units returns what the deal counts toward the limits of its API key, open deals and
+// deals a minute: one, plus one for each 100 parties and each 10 KiB, in proportion to its
+// storage.
 func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {
@@ -181,8 +182,8 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 }
 
 // pinBeacon adds the beacon round, with its chain and time, to the declaration. If the round
-// is published before the reveal deadline, pinBeacon returns advice, or an error if the
-// deployment is strict.
+// is published at or before the reveal deadline, pinBeacon returns advice, or an error if
+// the deployment is strict.
 func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has checked it

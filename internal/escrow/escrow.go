@@ -98,7 +98,7 @@ type Beacon interface {
 // Options are the deployment's choices.
 type Options struct {
 	EntropyWindow time.Duration // after which a random.v1 deal without its beacon round is EXPIRED
-	StrictBeacon  bool          // refuse rounds that are published before the reveals close
+	StrictBeacon  bool          // refuse rounds that are published at or before the reveal deadline
 	OpenUnits     int           // limit of the units that one API key's open deals cost, see Declared.Units; 0: no limit
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
 	ReadOnly      bool          // the database and the log take no changes

@@ -217,7 +217,7 @@ func (g *game) published(t *testing.T) certificate.Certificate {
 		t.Fatalf("Verify = %+v, want a valid certificate with outcome %s", report, c.Outcome)
 	}
 	if got := g.view(t, svc).CertificateID; got == nil || *got != c.CertID {
-		t.Fatalf("the view has the certificate_id %v, want %s", got, c.CertID)
+		t.Fatalf("the view has the certificate_id %s, want %s", show(got), c.CertID)
 	}
 	return c
 }

@@ -141,7 +141,7 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 // contradictedFor is how long a process does not retry a certificate that the log refused
 // because the log has another certificate of the deal. The log never accepts the refused
 // certificate: a retry only logs the contradiction again, until an operator has resolved
-// it.
+// it. A new process tries each refused certificate once.
 const contradictedFor = time.Hour
 
 // contradiction is a certificate that the log refused because the log has another

@@ -127,7 +127,7 @@ func TestSecondCertificateIsTriedOnce(t *testing.T) {
 		g.certificate(t, worker).refused(t, problem.LogInconsistent)
 	}
 	if n := h.pen.signatures() - before; n != 1 || g.pendingCertificate(t).Signature != nil || h.log.size() != 1 {
-		t.Errorf("signed %d times, stored signature %v, %d leaves; want 1, nil, 1", n, g.pendingCertificate(t).Signature, h.log.size())
+		t.Errorf("signed %d times, stored signature %s, %d leaves; want 1, null, 1", n, show(g.pendingCertificate(t).Signature), h.log.size())
 	}
 	g.exec(t, "UPDATE certificates SET created_at = created_at - 60")
 	for who, lists := range map[*escrow.Service]bool{worker: false, h.replica(): true} {

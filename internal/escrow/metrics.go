@@ -20,13 +20,13 @@ var (
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
 	})
 	inputsLost = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_inputs_unopened_total", Help: "Failed attempts to decrypt a stored input.",
+		Name: "fairpact_inputs_unopened_total", Help: "Failed attempts to decrypt a stored input for use; resealing is not counted.",
 	})
 	inputsResealed = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process encrypted again under the active server secret.",
 	})
 	formerSecrets = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_former_server_secrets", Help: "Former server secrets that stored data still needs: 0 after a rotation has ended, and in a process on a standby.",
+		Name: "fairpact_former_server_secrets", Help: "Former server secrets that stored data still needs: 0 after a rotation has ended, in deal-api, and in a deadline-worker that does not hold the Lease.",
 	})
 	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored.",

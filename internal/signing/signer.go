@@ -26,7 +26,7 @@ import (
 
 var (
 	// ErrProvider is returned when a provider's answer is not a signature of the digest
-	// under the pinned public key.
+	// under the pinned public key. No part of that answer is returned.
 	ErrProvider = errors.New("the provider's answer is not a signature of this digest under the pinned public key")
 
 	// ErrUnavailable is returned when a provider is out of reach, overloaded or too

@@ -50,7 +50,8 @@ type Acted struct {
 // same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
-// Reveal stores a reveal whose Commitment is the stored one, or returns ErrSecretMoved.
+// Reveal stores a reveal whose Commitment is the stored one. Otherwise Done is false; it
+// may return ErrSecretMoved.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.moved {

@@ -36,6 +36,13 @@ func shown[T any](p *T) string {
 	return fmt.Sprint(*p)
 }
 
+func shownAll[T any](all []*T) (texts []string) {
+	for _, p := range all {
+		texts = append(texts, shown(p))
+	}
+	return texts
+}
+
 // SetSignature replaces a signature only if the caller names the stored one, and never
 // after the leaf is stored.
 func TestTheFirstSignatureStands(t *testing.T) {

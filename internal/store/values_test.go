@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,15 +48,15 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 	}
 	now := f.snapshot(t, d, store.WithInputs)
 	for what, by := range map[string][]*string{"with inputs": now.AttestedBy, "attested": f.snapshot(t, d, store.Attested(2)).AttestedBy} {
-		if len(by) != 2 || by[0] != nil || by[1] == nil || *by[1] != "what the certificate says" {
-			t.Errorf("%s: AttestedBy is %v, want nil and a text", what, by)
+		if got, want := shownAll(by), []string{"none", "what the certificate says"}; !slices.Equal(got, want) {
+			t.Errorf("%s: AttestedBy is %q, want %q", what, got, want)
 		}
 	}
 	if by := f.snapshot(t, d, store.Everyone(2)).AttestedBy; by != nil {
-		t.Errorf("AttestedBy, which Everyone does not read, is %v, want nil", by)
+		t.Errorf("AttestedBy, which Everyone does not read, is %q, want nil", shownAll(by))
 	}
 	if !reflect.DeepEqual(now.Sealed, inputs) {
-		t.Errorf("Sealed (%d and %d bytes) differs from the stored inputs, want them unchanged (%d and %d bytes)", len(now.Sealed[0]), len(now.Sealed[1]), len(inputs[0]), len(inputs[1]))
+		t.Errorf("the %d elements of Sealed differ from the %d stored inputs, want them unchanged", len(now.Sealed), len(inputs))
 	}
 	for p, want := range []string{"sha256:" + strings.Repeat("0", 64), "sha256:" + strings.Repeat("f", 64)} {
 		if *now.Parts[p].Commitment != want {

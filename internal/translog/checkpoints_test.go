@@ -524,7 +524,7 @@ func TestCertifiedSizeIsCappedByASignedHead(t *testing.T) {
 	}
 	eventually(t, "sizes that a signed head covers are believed", func() bool { return learned(client, 2) == 2 && learned(client, 3) == 3 })
 	if got := learned(client, canon.MaxInt); got != 3 {
-		t.Errorf("the log claimed %d: the client believed %d, want the previous size 3", got, got)
+		t.Errorf("the log claimed %d: the client believed %d, want the previous size 3", canon.MaxInt, got)
 	}
 	if learned(withoutKeys, 3) != 0 || learned(otherKeys, 3) != 0 {
 		t.Error("believed a head by an unknown key")

@@ -18,7 +18,7 @@ type Finding struct {
 	Problem string `json:"problem"`
 }
 
-// FsckOptions says how Fsck verifies signatures. A nil field skips the checks of its
+// FsckOptions says how Fsck verifies signatures. A nil field skips the signatures of its
 // rows.
 type FsckOptions struct {
 	Heads       func(TreeHead) error

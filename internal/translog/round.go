@@ -14,9 +14,9 @@ import (
 
 const publishTimeout = 30 * time.Second
 
-// round publishes a head that covers the committed leaves, and returns its size. With
-// an error, size is that of the newest published head, or 0 if the round has not read
-// one.
+// round publishes a head that covers the committed leaves, and returns its size. If
+// roundFromTables fails at the guard's first check or at the signer, size is that of the
+// newest published head. With any other error it is 0.
 func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()

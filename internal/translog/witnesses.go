@@ -18,13 +18,14 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Witnesses cosign checkpoints (c2sp.org/tlog-witness). Only the replica that holds an
-// advisory lock asks them, so that no witness is asked twice. No append, head or
-// checkpoint waits for a witness.
+// Witnesses cosign checkpoints (c2sp.org/tlog-witness). The replica that holds an advisory
+// lock asks them. The lock is only to avoid asking twice and does not exclude it. No
+// append, head or checkpoint waits for a witness.
 //
 // A quorum must cosign the same size, but witnesses answer at different speeds. So the
 // replica asks all witnesses for one checkpoint, the target, until the target has its
-// quorum or patience has passed. Then the newest checkpoint becomes the target.
+// quorum or patience has passed. Then the newest checkpoint becomes the target. A witness
+// that answers late still cosigns the target that it was asked for.
 
 const (
 	witnessTimeout = 10 * time.Second

@@ -174,7 +174,7 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	case declaration["beacon_chain"] != drawn.ChainHash:
 		return "the declaration names another beacon than the result was drawn from"
 	case round != drawn.Round:
-		return fmt.Sprintf("it declares beacon round %v, and the result was drawn from %d", round, drawn.Round)
+		return fmt.Sprintf("the declaration names beacon round %v, and the result was drawn from %d", round, drawn.Round)
 	}
 	return ""
 }
@@ -183,10 +183,10 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 // late, and a phase that missed its deadline has no closing time.
 func late(declaration map[string]any, t certificate.Timing) string {
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
-		return fmt.Sprintf("it declares commit_deadline %d, and the commits closed at %d", by, *t.CommitsClosedAt)
+		return fmt.Sprintf("the declaration names commit_deadline %d, and the commits closed at %d", by, *t.CommitsClosedAt)
 	}
 	if by := declaration["reveal_deadline"].(int64); t.RevealsClosedAt != nil && *t.RevealsClosedAt >= by {
-		return fmt.Sprintf("it declares reveal_deadline %d, and the reveals closed at %d", by, *t.RevealsClosedAt)
+		return fmt.Sprintf("the declaration names reveal_deadline %d, and the reveals closed at %d", by, *t.RevealsClosedAt)
 	}
 	return ""
 }

@@ -107,13 +107,13 @@ export async function addSeats(add, notes, certificate, known) {
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
   if (drawn?.chain_hash === undefined) return null;
   if (chain !== drawn.chain_hash) return 'the declaration names another beacon than the result was drawn from';
-  return round === drawn.round ? null : `it declares beacon round ${round}, and the result was drawn from ${drawn.round}`;
+  return round === drawn.round ? null : `the declaration names beacon round ${round}, and the result was drawn from ${drawn.round}`;
 }
 
 /** Returns what is wrong if a phase closed at or after its deadline, or null. A phase that missed its deadline has no closing time. */
 function late(declaration, timing) {
   const phase = ['commit', 'reveal'].find((name) => timing[`${name}s_closed_at`] !== null && timing[`${name}s_closed_at`] >= declaration[`${name}_deadline`]);
-  return phase ? `it declares ${phase}_deadline ${declaration[`${phase}_deadline`]}, and the ${phase}s closed at ${timing[`${phase}s_closed_at`]}` : null;
+  return phase ? `the declaration names ${phase}_deadline ${declaration[`${phase}_deadline`]}, and the ${phase}s closed at ${timing[`${phase}s_closed_at`]}` : null;
 }
 
 /** Adds the check that the bundle's declaration is the one that the certificate names, and agrees with the certificate. */
