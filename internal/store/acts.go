@@ -164,9 +164,9 @@ func replayColumns(acts []Act) []any {
 	return []any{scopes, bodies, lifetimes}
 }
 
-// locked locks the deals and then runs a statement, in one implicit transaction
-// and one round trip. If another transaction holds a deal, it waits if wait is set, else
-// it skips the deal.
+// locked locks the deals and then runs a statement, in one implicit transaction and one
+// round trip. If another transaction holds a deal, locked waits for it if wait is set,
+// and skips the deal otherwise.
 func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement string, args []any, scan func(pgx.CollectableRow) error) error {
 	lock := lockSQL
 	if wait {

@@ -41,7 +41,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	ctx := t.Context()
 	for what, test := range map[string]struct {
 		declare  func(*store.Declaration)
-		size     int // of the smallest input
+		size     int // bytes of the smallest input
 		answered bool
 	}{
 		"split.v1":          {parties(4), 10_000, true},

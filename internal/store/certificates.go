@@ -94,9 +94,9 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 	return translate(err)
 }
 
-// SetSignature stores a signature of a certificate that has no leaf yet, so that
-// an outage of the log costs no second signature. It does nothing unless the stored
-// signature is old (nil: none).
+// SetSignature stores a signature of a certificate that has no leaf yet, so that an
+// outage of the log costs no second signature. It does nothing unless the stored
+// signature equals old (nil: none).
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
 	return translate(err)

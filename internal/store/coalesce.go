@@ -54,7 +54,7 @@ type coalescer[Q, A any] struct {
 	// all calls are then of one deal.
 	run     func(ctx context.Context, calls []Q, wait bool) ([]A, error)
 	size    func(Q) int    // most bytes that a call sends or receives; nil: too few to count
-	row     func(Q) string // the row that a call writes; two calls with the same row go into two groups; nil: two groups may run at the same time
+	row     func(Q) string // the row that a call writes: a group has one call for each row, and groups run one at a time; nil: groups may run at once
 	fills   bool           // whether a group waits up to fillTime for the group before it
 	deal    func(Q) string // the deal whose lock a call needs; nil: no lock
 	skipped func(A) bool   // whether another transaction held the lock; nil if deal is nil
@@ -187,9 +187,9 @@ func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 	return true
 }
 
-// reads returns the run function of a statement that only reads. It sends each
-// distinct query once. scan reads a row, and into n the number of the row's query
-// in unique, counted from 1. A call without a row is answered nil.
+// reads returns the run function of a statement that only reads. It sends each distinct
+// query once. scan reads a row, and sets n to the number of the row's query in unique,
+// counted from 1. The answer to a call without a row is nil.
 func reads[Q comparable, A any](s *Store, statement string, columns func(unique []Q) []any,
 	scan func(row pgx.CollectableRow, n *int, unique []Q) (*A, error)) func(context.Context, []Q, bool) ([]*A, error) {
 	return func(ctx context.Context, calls []Q, _ bool) ([]*A, error) {

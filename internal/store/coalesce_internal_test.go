@@ -364,8 +364,9 @@ func TestAPanicFailsItsGroupOnly(t *testing.T) {
 	}
 }
 
-// translate makes an error of an outage a 503 with Retry-After and leaves errors of this
-// program as they are. Appendix A of the Postgres documentation lists the SQLSTATEs.
+// translate turns the error of an outage into a 503 with Retry-After, and returns the
+// errors of this program unchanged. Appendix A of the Postgres documentation lists the
+// SQLSTATEs.
 func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 	pg := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for _, row := range []struct {

@@ -15,17 +15,17 @@ var (
 // are unix seconds.
 type Declaration struct {
 	DealID         string
-	OwnerHash      []byte // SHA-256 of the API key that created it
+	OwnerHash      []byte // SHA-256 of the API key that created the deal
 	Algorithm      string
 	Params         []byte // RFC 8785
 	Mode           string
 	Retention      string
 	Labels         []string
-	SeatKeys       []*string // declared public keys by party; an element is nil if the party has no key; a nil slice: none has
+	SeatKeys       []*string // declared public keys by party; an element is nil if the party has no key, the slice if no party has one
 	CommitDeadline int64
 	RevealDeadline int64
 	CreatedAt      int64
-	ChainHash      *string // random.v1 only, as BeaconRound and RoundTime
+	ChainHash      *string // random.v1 only, like the next two fields
 	BeaconRound    *int64
 	RoundTime      *int64
 }

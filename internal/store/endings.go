@@ -75,8 +75,8 @@ func (s *Store) newEndings() *coalescer[*Ending, ended] {
 	return c.start(s.budget)
 }
 
-// allRevealed reports whether every party of every deal has revealed. Such deals
-// accept no further insert, so end.sql needs no lock before it.
+// allRevealed reports whether every party of every deal has revealed. Such deals accept
+// no further insert, so end.sql may run without locking them.
 func allRevealed(endings []*Ending) bool {
 	for _, e := range endings {
 		if e.Reveals < e.Parties {
@@ -117,9 +117,10 @@ func intArray(numbers []int) *string {
 	return &text
 }
 
-// Reject stores a reveal that rejects and ends the deal VOID, in one transaction,
-// so that nothing can be computed in between. e.Reveals does not count this
-// reveal. Reject returns false as End does, or ErrSecretMoved as Reveal does.
+// Reject stores a reveal that rejects and ends the deal VOID. It does both in one
+// transaction, so that no other call computes a result from the stored reveal. e.Reveals
+// does not count this reveal. Reject returns false as End does, or ErrSecretMoved as
+// Reveal does.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,

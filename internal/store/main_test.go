@@ -120,7 +120,7 @@ func newDeal(now int64, change func(*store.Declaration)) store.NewDeal {
 	return d
 }
 
-// create stores a deal.
+// create stores the deal that declare returns.
 func (f *fixture) create(t *testing.T, change func(*store.Declaration)) *store.Declaration {
 	t.Helper()
 	d := f.declare(t, change)

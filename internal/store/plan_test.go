@@ -186,7 +186,8 @@ func TestPlansReadByIndex(t *testing.T) {
 	fewRows("after a burst, analysed")
 }
 
-// burst stores n ended deals, copied from the deal like, and their certificates.
+// burst stores n ended deals and their certificates. The deals are copies of the one with
+// the id like.
 func (f *fixture) burst(t *testing.T, like string, n int) {
 	t.Helper()
 	for _, statement := range []string{

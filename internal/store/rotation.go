@@ -37,8 +37,8 @@ func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Ro
 	return r, translate(err)
 }
 
-// InputsAfter returns at most limit inputs that follow last in the order of their key. The
-// list ends early with the input that brings it to the given bytes or more.
+// InputsAfter returns at most limit inputs that follow last in the order of their key.
+// The list ends early once its inputs have the given bytes or more.
 func (s *Store) InputsAfter(ctx context.Context, last SealedInput, limit, bytes int) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], resealNextSQL, last.DealID, last.Party, limit, bytes)
 }

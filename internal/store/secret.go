@@ -72,12 +72,13 @@ func (s *Store) LoseDeals(ctx context.Context) error {
 // rotateTries bounds how often RotateSecret tries to get its lock.
 const rotateTries = 30
 
-// RotateSecret puts the secret to in force instead of from. It returns false if
-// another secret than from is in force. After it returns true, CreateDeal, InsertKey,
-// Reveal and Reject with from store nothing and return ErrSecretMoved. Commit and
-// Cancel do not compare the secret: they store nothing under it except their
-// idempotency record, and a deal takes each of them only once. RotateSecret waits for
-// the writes under way, and new writes wait for it, for at most 2 seconds a try.
+// RotateSecret puts the secret `to` in force in place of `from`. It returns false if
+// `from` is not in force. After it returns true, CreateDeal, InsertKey, Reveal and Reject
+// with the old secret store nothing and return ErrSecretMoved.
+//
+// Commit and Cancel do not check the secret. They use it only for their idempotency
+// record, and a deal takes each of them only once. RotateSecret waits for the writes
+// under way, and new writes wait for it, for at most 2 seconds a try.
 func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, err error) {
 	for range rotateTries {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// rotate puts the secret to in force instead of from.
+// rotate puts the secret `to` in force in place of `from`.
 func (f *fixture) rotate(t *testing.T, from, to []byte) {
 	t.Helper()
 	if done, err := f.RotateSecret(t.Context(), from, to); err != nil || !done {

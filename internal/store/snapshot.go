@@ -24,7 +24,7 @@ type Snapshot struct {
 	VoidFlakers     []int
 	CertID          *string
 	Published       bool   // the certificate has its leaf
-	LeafIndex       *int64 // the index of that leaf; nil also if the caller has published it since the read
+	LeafIndex       *int64 // the index of that leaf; nil also if the caller published the certificate after the read
 	Commits         int    // number of commitments
 	Reveals         int    // number of reveals
 	LastReveal      int64  // time of the last reveal; 0: none yet
@@ -134,5 +134,5 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 	return s, nil
 }
 
-// CommitmentText returns a commitment in the form of the contract (SPEC 2.6).
+// CommitmentText returns a commitment in the text form of SPEC 2.6.
 func CommitmentText(raw []byte) string { return "sha256:" + hex.EncodeToString(raw) }

@@ -1,17 +1,17 @@
-// Package store keeps deals in Postgres. Postgres holds the truth, and its clock
-// decides every deadline. Each method is one round trip unless its comment says
-// otherwise, and each write is one transaction. Calls of the same kind that wait
-// at the same moment run as one statement (see coalescer).
+// Package store keeps deals in Postgres. Postgres holds the truth, and its clock decides
+// every deadline. Each method is one round trip unless its comment says otherwise, and
+// each write is one transaction. Calls of the same kind that wait at the same moment run
+// as one statement (see coalescer).
 //
-// Locks: a commitment, a reveal and a change of phase first lock the deal's row,
-// and decide in the statement after the lock. A change of phase therefore waits
-// for each insert that got the lock before it, and sees that insert. An insert
-// that gets the lock later sees the new phase. So an acknowledged commitment is
-// never named a flaker, and of two last reveals the second one sees the first. No
+// Locks: a commitment, a reveal and a change of phase first lock the deal's row, and
+// decide in the statement after the lock. A change of phase therefore waits for each
+// insert that got the lock before it, and sees that insert. An insert that gets the lock
+// later sees the new phase. So a party whose commitment was acknowledged is never named
+// as one that did not commit, and of two last reveals the second one sees the first. No
 // lock is held across a round trip of the client.
 //
-// Plans: every statement finds its rows by key, from arrays or scalar subqueries.
-// A session plans each statement once (see database.Open).
+// Plans: every statement finds its rows by key, from arrays or scalar subqueries. A
+// session plans each statement once (see database.Open).
 package store
 
 import (

@@ -11,9 +11,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Without Redis, two calls with one Idempotency-Key may be in one statement, which the
-// second record makes roll back. One deal is created, and both calls get its answer. The
-// other calls of the group are not affected.
+// Without Redis, two calls with one Idempotency-Key may be in one statement, and the
+// statement rolls back because of the second record. One deal is created, and both calls
+// get its answer. The other calls of the group are not affected.
 func TestOneKeyTwiceInOneGroup(t *testing.T) {
 	f := newFixture(t)
 	secret, err := sealing.New(make([]byte, 32))

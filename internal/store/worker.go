@@ -12,18 +12,18 @@ var (
 	loadSQL     = query("load")
 )
 
-// Due is a deal for the worker to attend In milliseconds from now. 0 or less
-// means at once.
+// Due is a deal that the worker must attend. The field In is the delay in milliseconds; 0
+// or less means at once.
 type Due struct {
 	DealID string
 	In     int64
 }
 
 // Due lists deals whose deadline is at most horizon seconds away, and deals whose
-// certificate is pending; at most limit of each kind. It leaves complete
-// random.v1 deals to their parties until drawDelay seconds after the later of
-// last reveal and beacon round. It leaves out pending certificates of the deals in
-// except.
+// certificate is pending; at most limit of each kind. It leaves out pending certificates
+// of the deals in except. It also leaves out a complete random.v1 deal until drawDelay
+// seconds after the later of last reveal and beacon round, so that its parties can draw
+// first.
 func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }
