@@ -10,17 +10,17 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// breaker is a circuit breaker: while a provider is down, calls fail without reaching
-// it. Transient failures and invalid signatures count as failures. A refusal (no
-// permission, a disabled key) does not count, because the provider is up. Nor does a
-// call that its caller left.
+// breaker is a circuit breaker: while a provider is down, calls fail without reaching it.
+// Transient failures and invalid signatures count as failures. A refusal (no permission,
+// a disabled key) does not count, because the provider is up. A call that its caller
+// cancelled does not count either.
 type breaker struct {
 	circuit *gobreaker.CircuitBreaker[string]
 	cause   atomic.Value // string: the text of the newest failure that counted
 }
 
-// uncounted marks a failure that says nothing about the provider, because the
-// caller left or allowed too little time.
+// uncounted marks a failure that says nothing about the provider, because the caller gave
+// up or allowed too little time.
 type uncounted struct{ error }
 
 func (u uncounted) Unwrap() error { return u.error }
@@ -55,8 +55,8 @@ func excluded(err error) bool {
 	return is || errors.Is(err, errClosed)
 }
 
-// closed reports whether all calls reach the provider. While it is false, at most one
-// probe at a time does.
+// closed reports whether all calls reach the provider. Otherwise at most one call at a
+// time, the probe, reaches it.
 func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
 // call runs f, or returns ErrUnavailable at once if the provider is down.

@@ -32,8 +32,8 @@ func TestPKCS11Conforms(t *testing.T) {
 	}
 }
 
-// Every signer of a token uses it again without a restart, also one that was idle
-// while the token was away.
+// When a token is back, every signer of the token signs again without a restart. That
+// includes a signer that was idle while the token was away.
 func TestPKCS11TokenComesBack(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	s.Import(t, "one", "01", newP256(t))

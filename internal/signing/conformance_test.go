@@ -144,18 +144,18 @@ type remoteCase struct {
 	has   []kmstest.Fault // in addition to faults; each makes the provider unavailable
 }
 
-// patient are limits that a slow machine does not reach. Its breaker does not
-// open: breaker_test.go tests that.
+// patient are limits that a slow machine does not reach. The breaker never opens under
+// them; breaker_test.go tests the breaker.
 var patient = limits{deadline: time.Minute, attempt: 10 * time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
 // quick are limits for tests with a provider that hangs.
 var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
-// faultCase says how Sign ends while a fault lasts. After one call with the fault,
-// the second try always succeeds.
+// faultCase says how Sign ends while a fault lasts. If only the first call fails, the
+// second try succeeds with every fault.
 type faultCase struct {
 	fault   kmstest.Fault
-	lasting error // nil: it succeeds
+	lasting error // the error of Sign; nil: Sign succeeds
 	tries   int   // calls of the provider
 }
 

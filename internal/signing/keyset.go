@@ -44,17 +44,17 @@ type Key struct {
 	// RetiredAt is the unix time at which a retired key stopped signing. nil: unknown.
 	RetiredAt *int64 `json:"retired_at,omitempty"`
 
-	// TreeSize closes a retired key: its signatures do not count for leaves with
-	// this index or above. nil: certificates that were pending when the key
-	// retired may still enter the log under it.
+	// TreeSize closes a retired key: its signatures do not count for leaves with this
+	// index or above. nil: the log may still get certificates that the key signed before
+	// it retired.
 	TreeSize *int64 `json:"tree_size,omitempty"`
 
-	// Disowned says that the operator closed a stolen key below leaves that it
-	// signed, on purpose.
+	// Disowned says that the operator knowingly set a TreeSize below leaves that the key
+	// signed, because the key was stolen.
 	Disowned bool `json:"disowned,omitempty"`
 }
 
-// MayHold reports whether the key may have signed the certificate of a leaf.
+// MayHold reports whether the key's signature counts for the leaf with this index.
 func (k Key) MayHold(leafIndex int64) bool { return k.TreeSize == nil || leafIndex < *k.TreeSize }
 
 // Closed reports whether TreeSize closes the key.
@@ -167,9 +167,9 @@ func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 	return Key{}, ErrNotVerified
 }
 
-// SignedBy returns the key that signed a SHA-256 digest with es256. An ed25519
-// signature is ErrNotVerified, because it signs a message, not a digest. The error
-// wraps ErrMalformed or ErrNotVerified.
+// SignedBy returns the key that signed a SHA-256 digest with es256. The error wraps
+// ErrMalformed or ErrNotVerified. For an ed25519 signature it is ErrNotVerified, because
+// ed25519 signs the message and not its digest.
 func (k *KeySet) SignedBy(digest [32]byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err != nil {

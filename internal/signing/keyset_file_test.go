@@ -142,7 +142,7 @@ func TestSettings(t *testing.T) {
 	good, held := set(labels[0], uris[0]), mustOpen(t, uris[0])
 	for name, c := range map[string]struct {
 		settings Settings
-		says     []string // in the error; nil: it opens
+		says     []string // parts of the error; nil: Open succeeds
 	}{
 		"key alone":             {Settings{SigningKey: uris[0]}, nil},
 		"published key":         {Settings{SigningKey: uris[0], PublicKey: labels[0], LegacyKeys: labels[1:]}, nil},

@@ -156,8 +156,8 @@ func TestBadLabels(t *testing.T) {
 	}
 }
 
-// Every generated key passes. RFC 8032 5.1.3 refuses a y that is not below p = 2^255-19,
-// also if y-p is that of a point: it would be a second label of one key.
+// Every generated key passes. RFC 8032 5.1.3 refuses a y of p = 2^255-19 or more. If y-p
+// is the y of a point, accepting y would give that key a second label.
 func TestCheckEd25519(t *testing.T) {
 	for range 100 {
 		public, _, err := ed25519.GenerateKey(rand.Reader)

@@ -146,8 +146,8 @@ func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &from})...)
 }
 
-// RotateNow returns the set in which the key signs at once, because the current key
-// is stolen or lost. It closes all keys that signed before at the tree size.
+// RotateNow returns the set in which the key signs at once, because the current key is
+// stolen or lost. treeSize closes the keys that signed until now (see Key.TreeSize).
 func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, error) {
 	next := slices.DeleteFunc(k.settled(now), func(key Key) bool {
 		return key.PublicKey == label && key.SignsFrom != nil && *key.SignsFrom > now
@@ -163,8 +163,8 @@ func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, err
 	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &now})...)
 }
 
-// settled returns the keys. It retires keys that no process signs with any more, not
-// even one with a clock that is one margin behind.
+// settled returns the keys after it has retired those that no process signs with any
+// more. The clock of a process may be one margin behind.
 func (k *KeySet) settled(now int64) []Key {
 	keys := slices.Clone(k.keys)
 	for i := range keys {
@@ -175,8 +175,8 @@ func (k *KeySet) settled(now int64) []Key {
 	return keys
 }
 
-// Close returns the set in which the retired key is closed at the tree size. disown
-// says that the key signed leaves from that index on, which no longer count.
+// Close returns the set in which the retired key is closed at the tree size. disown says
+// that the key also signed later leaves, which then no longer count.
 func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*KeySet, error) {
 	i := k.find(label)
 	if i < 0 {

@@ -116,7 +116,7 @@ func TestRotate(t *testing.T) {
 		set       []int64
 		label     string
 		from, now int64
-		says      string // of the error, or of the document
+		says      string // part of the error, or of the document if Rotate succeeds
 	}{
 		"the first":                   {[]int64{0}, labels[1], 1000, 500, `{"pubkey":"` + labels[1] + `","signs_from":1000,"uri":"dev://new"}`},
 		"too soon":                    {[]int64{0}, labels[1], 509, 500, "choose 1970-01-01T00:08:30Z or later"},

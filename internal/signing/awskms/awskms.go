@@ -67,14 +67,14 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 	k := &key{kind: kind, transport: newTransport(settings), named: a}
 	settings.Credentials = marked{settings.Credentials}
 	k.client = kms.NewFromConfig(settings, func(o *kms.Options) {
-		// Package signing retries. Calls to STS, which issues the credentials, keep
-		// the SDK's retries.
+		// Package signing retries, so the KMS client does not. Calls to STS, which issues
+		// the credentials, keep the SDK's retries.
 		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
 		o.HTTPClient = &http.Client{
 			Transport:     k.transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
-		o.Logger = logging.Nop{} // the errors say what matters
+		o.Logger = logging.Nop{} // the returned errors have what the SDK would log
 		if a.endpoint != "" {
 			o.BaseEndpoint = &a.endpoint
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// explain adds to an error of AWS KMS what it means and what to do, and marks
-// errors that may pass.
+// explain adds to an error of AWS KMS what it means and what to do, and marks transient
+// errors.
 // https://docs.aws.amazon.com/kms/latest/APIReference/CommonErrors.html
 func explain(key, action string, err error) error {
 	wrap := func(what string) error {
@@ -58,7 +58,8 @@ func explain(key, action string, err error) error {
 	if _, is := errors.AsType[*smithyhttp.RequestSendError](err); is {
 		return provider.Transient(wrap("the endpoint is out of reach or broke the connection; if this lasts, check that the process can connect to kms.REGION.amazonaws.com:443 (or the endpoint of the URI; in a private network a VPC endpoint), DNS and proxies included"))
 	}
-	// The answer is not one of KMS: a proxy's page, half an answer or a redirect.
+	// The answer is not a complete answer of KMS: it may be a proxy's page, half an answer
+	// or a redirect.
 	refusal, named := errors.AsType[smithy.APIError](err)
 	_, answered := errors.AsType[*smithyhttp.ResponseError](err)
 	if answered && (!named || refusal.ErrorCode() == "UnknownError") {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// explain adds to an error of Google Cloud KMS what it means and what to do, and
-// marks errors that may pass.
+// explain adds to an error of Google Cloud KMS what it means and what to do, and marks
+// transient errors.
 func explain(name, action string, err error) error {
 	s, _ := status.FromError(err)
 	wrap := func(what string) error {

@@ -42,7 +42,7 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 	if err != nil {
 		return nil, fmt.Errorf("no usable credentials for Google Cloud KMS: in GKE bind the pod's service account by Workload Identity, elsewhere set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", err)
 	}
-	// Package signing retries. By default the client retries for 60 s.
+	// Package signing retries, so the client must not. By default it retries for 60 s.
 	client.CallOptions.AsymmetricSign = nil
 	client.CallOptions.GetPublicKey = nil
 	return &key{kind, client, a.name}, nil

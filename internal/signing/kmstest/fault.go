@@ -19,11 +19,10 @@ import (
 	"time"
 )
 
-// Fault is how a server fails. A server ignores the fault if its protocol lacks the
-// field.
+// Fault is how a server fails. A server ignores a fault that its protocol cannot have.
 type Fault string
 
-// The faults of calls of the signing method, except where noted.
+// A fault affects calls of the signing method, except where noted.
 const (
 	None             Fault = ""
 	CorruptedCRC     Fault = "corrupted CRC"
@@ -42,7 +41,7 @@ const (
 	CutConnection    Fault = "cut connection"     // during the call
 	Down             Fault = "connection refused" // of every method, until the next fault is set
 
-	// Only in HTTP:
+	// Only AWS, the HTTP server, has these faults:
 	OtherAlgorithm Fault = "another signing algorithm in the answer"
 	TruncatedBody  Fault = "truncated body"
 	KeyUnavailable Fault = "key unavailable"

@@ -139,8 +139,9 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 	fault, changed := g.take()
 	switch fault {
 	case Hang:
-		// Not until the context ends: gRPC sends the caller's deadline along, and an
-		// answer at that moment could arrive before the caller's own deadline.
+		// Waits until the test changes the fault, and not until the context ends: gRPC
+		// passes the caller's deadline on, so an answer at that time could arrive before
+		// the deadline ends the call.
 		<-changed
 		return nil, gcpRefusals[Overloaded]
 	case CutConnection:

@@ -93,8 +93,8 @@ func (l *library) start() error {
 	return nil
 }
 
-// restart ends all sessions. Some libraries need that to see a token that was
-// removed and put back.
+// restart ends all sessions. Without a restart, some libraries do not see a token that
+// was removed and put back.
 func (l *library) restart() error {
 	_ = l.Finalize()
 	return l.start()
@@ -106,8 +106,8 @@ func (l *library) release() {
 	}
 }
 
-// explain adds the failed step, the meaning of the code and what to do, and marks
-// errors that may pass with a new login.
+// explain adds the failed step, the meaning of the code and what to do. It marks an error
+// as transient if a new login may help.
 func explain(step string, err error) error {
 	code, _ := errors.AsType[cryptoki.Error](err)
 	passing, words := false, ""

@@ -33,7 +33,7 @@ func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// inToken runs do in a login of the test to the token.
+// inToken runs do in a session of its own that is logged in to the token.
 func inToken(t *testing.T, s *kmstest.SoftHSM, do func(*library, cryptoki.SessionHandle) error) {
 	t.Helper()
 	l := libraryAt(kmstest.SoftHSMLibrary)

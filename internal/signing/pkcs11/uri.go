@@ -12,7 +12,7 @@ import (
 
 // address is a parsed URI of RFC 7512. Fields that the URI omits are empty.
 type address struct {
-	token, manufacturer, model, serial string // of the token; each must be equal
+	token, manufacturer, model, serial string // the token must have each of these values that is not empty
 	object, id                         string // CKA_LABEL and CKA_ID (raw bytes) of the key
 	module                             string // the token's library, absolute
 	pinFile                            string // holds the user PIN, absolute

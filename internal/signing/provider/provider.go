@@ -21,10 +21,10 @@ const (
 // low s, and verifies each signature. A call that failed but may succeed later
 // returns an error that Transient has marked.
 type Provider interface {
-	// Key returns the public key, an *ecdsa.PublicKey or an ed25519.PublicKey, and
-	// says for the public where the private key is kept, without path, account or
-	// address. Package signing calls it before the first Sign, until it succeeds
-	// once, and pins the key.
+	// Key returns the public key, an *ecdsa.PublicKey or an ed25519.PublicKey. custody
+	// says where the private key is kept. It is public, so it MUST NOT have a path, an
+	// account or an address. Package signing calls Key before the first Sign, until Key
+	// succeeds once, and pins the public key.
 	Key(ctx context.Context) (public crypto.PublicKey, custody string, err error)
 
 	// Sign signs data. For P256, data is a SHA-256 digest and the signature is
@@ -40,9 +40,9 @@ type transient struct{ error }
 
 func (t transient) Unwrap() error { return t.error }
 
-// Transient marks err as a failure that may pass: throttling, a 5xx, a broken
-// connection, a damaged answer. Package signing retries only failures that are marked,
-// and ErrProvider once.
+// Transient marks err as a failure after which a retry may succeed: throttling, a 5xx, a
+// broken connection, a damaged answer. Package signing retries only failures that are
+// marked, and ErrProvider once.
 func Transient(err error) error { return transient{err} }
 
 // IsTransient reports whether Transient has marked err or an error that it wraps.
