@@ -25,8 +25,8 @@ func newAnswers(maxAll int64) *answers {
 	return &answers{maxAll: maxAll, maxNetwork: maxAll / networkShare, networks: map[string]int64{}}
 }
 
-// take counts more bytes for an answer that already counts for has bytes. It returns a
-// problem.Error and counts nothing if a bound would be exceeded.
+// take adds more bytes to the has bytes that an answer counts for already. It returns a
+// problem.Error and adds nothing if a bound would be exceeded.
 func (a *answers) take(network string, has, more int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -54,11 +54,11 @@ func (a *answers) release(network string, bytes int64) {
 	}
 }
 
-// Answer counts an answer of that many bytes until the end of the call in ctx. It
-// returns a problem.Error if too many large answers are being sent. Small answers are
-// not counted. If a repeated call would not give the same answer, call Answer with an
-// estimate before the effect. A later call for the same answer adds only the
-// difference.
+// Answer counts an answer of the given bytes until the call in ctx ends. It returns a
+// problem.Error if too many large answers are being sent. Small answers are not counted.
+//
+// If the call has an effect and could not send its answer a second time, call Answer with
+// an estimate before the effect. Answer with the true size then adds only the difference.
 func Answer(ctx context.Context, bytes int) error {
 	c := callIn(ctx)
 	if c == nil || bytes <= step {

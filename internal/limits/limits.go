@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20         // most bytes of the first steps of all bodies in a room, and again of all further steps
+	bodyBytes = 64 << 20         // bytes for the first steps of all bodies in a room; further steps have as many of their own
 	step      = 64 << 10         // bytes counted at a time; a longer body or answer is large
 	stepTime  = 5 * time.Second  // for one step to arrive
 	bodyTime  = 30 * time.Second // for a whole body to arrive
@@ -118,16 +118,16 @@ func Turn(ctx context.Context) error {
 	return c.take(ctx, c.process.turns)
 }
 
-// Wait releases the turn and the body of the call in ctx before it waits for other
-// parties. The body MUST have been read.
+// Wait releases the turn and the body of the call in ctx. Use it before the call waits
+// for other parties. The body MUST have been read.
 func Wait(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.Written()
 	}
 }
 
-// Rest ends the turn of the call in ctx before it asks another server. Call Turn
-// again to continue with large work.
+// Rest ends the turn of the call in ctx. Use it before the call sends a request to
+// another server. Call Turn again to continue with large work.
 func Rest(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.mu.Lock()

@@ -62,7 +62,8 @@ func TestRequestsThatCannotBeParsed(t *testing.T) {
 			t.Errorf("%q: got %d %q with headers %v, want 400 INVALID_REQUEST with %q", request, answered.StatusCode, body, answered.Header, says)
 		}
 	}
-	// The server never changes a handler's answer, even if it looks like such a refusal.
+	// The server never changes a handler's answer, even if it looks like a refusal by
+	// net/http.
 	text := strings.Repeat("HTTP/1.1 417 Expectation Failed ", 4096)
 	answered, body := send(t, strings.TrimPrefix(s.at["public"], "http://"),
 		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text))

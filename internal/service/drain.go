@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// DrainTimeout bounds the requests in flight once a process stops. It is shorter than the
-// grace period of a pod.
+// DrainTimeout is how long a stopping process waits for the requests in flight. It is
+// shorter than the grace period of a pod.
 const DrainTimeout = 28 * time.Second
 
 // Serve serves all ports until ctx ends or one of them fails. The admin port comes first.

@@ -73,7 +73,7 @@ var readOnly = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "fairpact_read_only", Help: "1 if this process refuses all changes (FAIRPACT_READ_ONLY).",
 })
 
-// ReadOnly sets the metric of read-only mode and logs it.
+// ReadOnly sets the metric of read-only mode and logs a line, if the mode is on.
 func ReadOnly(on bool, logger *slog.Logger) {
 	if on {
 		readOnly.Set(1)
@@ -110,18 +110,20 @@ const (
 	SecretsHeader = "Fairpact-Server-Secrets"
 )
 
-// Health serves /healthz while the process runs and /readyz while it is ready: the last
-// check that the database answered passed, and the process is not draining. A loss of the
-// database does not change readiness: all replicas lose it, a restart does not help, and a
-// replica that stays in the Service answers 503 with a reason and serves the pages that need
-// no database. A process that has just started is not ready without the database.
+// Health serves /healthz while the process runs and /readyz while it is ready. A process
+// is ready if it is not draining and passed the last check in which the database
+// answered. So a process that has just started is not ready without the database.
+//
+// A loss of the database does not change readiness: all replicas lose it, and a restart
+// does not help. A replica that stays in the Service answers 503 with a reason, and
+// serves the pages that need no database.
 type Health struct {
 	Delay   time.Duration // how long to keep serving after a stop is requested; set before Serve
 	KeySet  string        // digest of the key set of this process
 	Secrets string        // digest of the server secrets of this process; empty: it has none
 
 	ready    func(context.Context) error
-	passed   atomic.Bool // the last check that the database answered passed
+	passed   atomic.Bool // the process passed the last check in which the database answered
 	metrics  prometheus.Gatherer
 	draining atomic.Bool
 	work     <-chan struct{} // closed when the work of ServeBeside has ended; nil: there is none
