@@ -195,7 +195,7 @@ var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
 
 // checkOrigin returns an error unless the address is empty or an origin as browsers write
 // it: scheme and host in lower case, no default port, no path and no slash at the end.
-// Seat keys sign this text, so an origin has only one form, and attested_by can hold it.
+// Seat keys sign the text of the origin, so an origin must have only one form.
 func checkOrigin(address string) error {
 	if address == "" {
 		return nil

@@ -37,7 +37,7 @@ var ErrBadRound = errors.New("a beacon round is an integer of 1 to 2^53-1")
 // round.
 var ErrBadSignature = errors.New("the beacon signature does not verify")
 
-// Chain identifies a beacon. Only who has the private key to PublicKey can make its
+// Chain identifies a beacon. Only the holder of the private key to PublicKey can make its
 // rounds. The values come from configuration, never from a relay.
 type Chain struct {
 	Hash      string // 64 lower-case hex digits, drand's name of the chain
@@ -62,9 +62,9 @@ func Quicknet() Chain {
 	return chain
 }
 
-// ParseChain reads a chain from configuration: hash and public key in lower-case
-// hex, period in seconds, genesis in unix seconds. It checks each value alone. The
-// operator MUST make sure that hash and key belong together; InfoHash says how.
+// ParseChain reads a chain from configuration: hash and public key in lower-case hex,
+// period in seconds, genesis in unix seconds. It checks each value alone. The operator
+// MUST make sure that hash and key belong together (see InfoHash).
 func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	if _, err := canon.ParseHash(hash); err != nil {
 		return Chain{}, fmt.Errorf("the beacon chain hash %.80q has %w", hash, err)
@@ -117,9 +117,9 @@ func (c Chain) Fill(text string) string {
 }
 
 // Verify checks the signature of a round and returns the round's randomness,
-// SHA-256(signature). It accepts exactly one byte string for each round, because a
-// second one would be a second randomness. The error wraps ErrBadRound or
-// ErrBadSignature.
+// SHA-256(signature). It accepts exactly one byte string as the signature of a round,
+// because a second one would give the round a second randomness. The error wraps
+// ErrBadRound or ErrBadSignature.
 func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err error) {
 	if round < 1 || round > MaxRound {
 		return randomness, fmt.Errorf("%w, got %d", ErrBadRound, round)
@@ -153,10 +153,10 @@ func Message(round int64) [32]byte {
 	return sha256.Sum256(number[:])
 }
 
-// parseSignature reads a compressed point of G1 that is not infinity. SetBytes
-// checks the curve and the subgroup. A point outside the subgroup could be a second
-// signature that the pairing accepts. SetBytes ignores trailing bytes and accepts
-// infinity.
+// parseSignature reads a compressed point of G1 that is not infinity. SetBytes checks the
+// curve and the subgroup: a point outside the subgroup could be a second signature that
+// the pairing accepts. SetBytes ignores trailing bytes and accepts infinity, so
+// parseSignature refuses both.
 func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 	if len(signature) != bls.SizeOfG1AffineCompressed {
 		return point, fmt.Errorf("it has %d bytes instead of %d", len(signature), bls.SizeOfG1AffineCompressed)

@@ -2,7 +2,8 @@ package beacon
 
 import "time"
 
-// The tests are outside the package because they import devbeacon, which imports it.
+// The tests are outside this package because they import devbeacon, which imports this
+// package.
 const (
 	RelayTimeout = relayTimeout
 	HedgeDelay   = hedgeDelay

@@ -16,8 +16,8 @@ import (
 // maxBody is the most bytes of a relay's answer; a round takes 250.
 const maxBody = 8 << 10
 
-// errNotOut is returned when a relay says that the round is not published. Errors of a
-// relay follow its host name in ErrUnavailable.
+// errNotOut is returned when a relay says that the round is not published. In the text of
+// ErrUnavailable it follows the relay's host name.
 var errNotOut = errors.New("says the round is not out yet")
 
 // relay is a server that serves a chain's rounds. It can withhold a round but cannot
@@ -91,8 +91,9 @@ func transportError(err error) error {
 	return err
 }
 
-// parseRound trusts only the signature in a relay's answer, once it verifies. The
-// randomness MUST be right or absent, as in drand's newer interface.
+// parseRound verifies the signature in a relay's answer and computes the randomness from
+// it. The answer may omit the randomness, as in drand's newer interface, but MUST NOT
+// have another one.
 func parseRound(body []byte, chain Chain, round int64) (Round, error) {
 	var answer struct {
 		Round      int64   `json:"round"`

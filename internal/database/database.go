@@ -37,13 +37,17 @@ var (
 // connection while it waits for another statement.
 const MinConns = 4
 
-// Open connects a pool of at most maxConns connections (0: as the URL says), with
-// the settings in sql/session_settings.sql. The settings belong to a session, so PgBouncer
-// in transaction mode does not work. Whatever the server's defaults, a commit is
-// durable before others see it, a transaction is READ COMMITTED, a process that
-// vanishes loses its locks after 10 seconds, and reads use indexes. Open returns an
-// error if the database cannot be reached before ctx ends. No error shows the URL,
+// Open connects a pool of at most maxConns connections (0: as the URL says). It returns
+// an error if the database cannot be reached before ctx ends. No error shows the URL,
 // which may hold a password.
+//
+// The settings in sql/session_settings.sql override the server's defaults:
+//   - a commit is durable before others see it;
+//   - a transaction is READ COMMITTED;
+//   - a process that vanishes loses its locks after 10 seconds;
+//   - reads use indexes.
+//
+// The settings belong to a session, so PgBouncer in transaction mode does not work.
 func Open(ctx context.Context, databaseURL string, maxConns int32, options ...Option) (*pgxpool.Pool, error) {
 	config, err := Config(databaseURL)
 	if err != nil {

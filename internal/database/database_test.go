@@ -157,7 +157,7 @@ func TestErrorsNameTheTLSSetting(t *testing.T) {
 }
 
 // A host that accepts connections and never answers, as a frozen server does, does not
-// stop a migration: the next host is used.
+// stop a migration: Migrate uses the next host.
 func TestMigrationsPassOverASilentHost(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel completes handshakes

@@ -26,9 +26,9 @@ var up = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "fairpact_database_up", Help: "1 while Postgres answers this process within 3 s, checked every 5 s.",
 })
 
-// watch sets the gauge up until the pool is closed. The readiness check cannot set it:
-// outside a cluster nothing probes a process, and the check may return before it asks
-// the database.
+// watch sets the gauge fairpact_database_up until the pool is closed. The readiness check
+// cannot set the gauge: outside a cluster nothing probes a process, and the check may
+// return before it asks the database.
 func watch(pool *pgxpool.Pool) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), watchBound)

@@ -1,8 +1,9 @@
-// Package deadline is the worker's controller. It attends each deal at the exact
-// second of its deadline, and finishes deals and certificates that a crash left.
-// The rules are in package escrow. A call for an overdue deal applies them too, so
-// no caller depends on the worker. Two workers at once are harmless, because the
-// database decides every step.
+// Package deadline is the worker's controller. It attends each deal: it calls Attend in
+// package escrow, which takes the step that is due, at the exact second of the deal's
+// deadline. It also finishes deals and certificates that a crash left unfinished.
+//
+// A call for an overdue deal takes the same step, so no caller depends on the worker. Two
+// workers at once are harmless, because the database decides every step.
 package deadline
 
 import (
@@ -34,7 +35,7 @@ const (
 	completeEvery = 4               // one relist in 4 also calls Complete, which looks at every active deal
 	sweepEvery    = time.Minute
 	resealEvery   = 10 * time.Second
-	resealPause   = 50 * time.Millisecond // between two batches: leaves the database to the deals
+	resealPause   = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
 	attendTimeout = 20 * time.Second
 	firstRetry    = 100 * time.Millisecond // pause after the first failure of a deal, doubled up to lastRetry
 	lastRetry     = 5 * time.Second
@@ -52,7 +53,7 @@ type Deals interface {
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/deadline")
 
-// Controller attends deals.
+// Controller calls Attend for each deal that is due.
 type Controller struct {
 	deals    Deals
 	logger   *slog.Logger
@@ -98,9 +99,9 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Complete(c)
 }
 
-// Reconcile attends one deal. If a deal is added twice, the queue keeps the smaller
-// delay, which may be too early. So Attend reads the deal and returns when to attend it
-// again.
+// Reconcile attends one deal and adds it again after the delay that Attend returns.
+// Attend reads the deadline itself, because the call may be too early: if a deal is added
+// twice, the queue keeps the smaller delay.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(running, attendTimeout)
 	defer cancel()
@@ -143,7 +144,7 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 }
 
 // relist adds the deals that are due within the horizon to the queue. If all is set, it
-// also adds the deals of Complete.
+// also adds the deals that Complete lists.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

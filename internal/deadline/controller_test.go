@@ -44,8 +44,9 @@ func TestDealsAreAttendedAtTheMillisecondOfTheirDeadline(t *testing.T) {
 	})
 }
 
-// A deal is attended again when Attend says. A time beyond the horizon is left to
-// the relist.
+// The controller attends a deal again after the delay that Attend returns. If the delay
+// is longer than the horizon, the controller leaves the deal to the next relist that
+// lists it.
 func TestADealIsAttendedAgain(t *testing.T) {
 	bubble(t, map[string]time.Duration{"a": 0}, func(d *deals) {
 		d.attend = func(context.Context, string) (time.Duration, error, bool) {
@@ -67,9 +68,9 @@ func TestADealIsAttendedAgain(t *testing.T) {
 	})
 }
 
-// The pauses after failures double, although each relist lists the deal. They start
-// from the beginning after a success. The log has one line a minute (package telemetry
-// proves the bound for each cause).
+// The pauses after failures double, although each relist lists the deal. They start from
+// the beginning after a success. The log has one line a minute (package telemetry tests
+// the bound for each cause).
 func TestFailuresBackOff(t *testing.T) {
 	const failures = 11
 	fail := func(d *deals, first int) {

@@ -36,8 +36,7 @@ type attendance struct {
 	at   time.Duration // since the start
 }
 
-// deals is an escrow in which a deal ends when it is attended at its deadline or
-// later.
+// deals is a fake escrow. Its Attend ends a deal whose deadline has passed.
 type deals struct {
 	began time.Time
 
@@ -52,7 +51,7 @@ type deals struct {
 	reseals  []time.Duration
 	toReseal int // number of batches
 	log      slog.Handler
-	attend   func(ctx context.Context, deal string) (again time.Duration, err error, final bool) // replaces Attend if it returns final; may be nil
+	attend   func(ctx context.Context, deal string) (again time.Duration, err error, final bool) // Attend calls it first, if it is set, and returns its results if final is true
 }
 
 func newDeals(due map[string]time.Duration) *deals {

@@ -14,8 +14,8 @@ import (
 
 const measureEvery = 5 * time.Second
 
-// Only the leading worker sets these gauges. It measures every measureEvery and not at
-// a scrape, which a database that hangs would delay.
+// Only the leading worker sets these gauges. It measures every measureEvery. A
+// measurement at each scrape would delay the scrape while the database hangs.
 // fairpact_deadline_last_relist_timestamp_seconds shows whether the gauges are current.
 var (
 	running = promauto.NewGaugeVec(prometheus.GaugeOpts{

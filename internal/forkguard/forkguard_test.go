@@ -197,7 +197,7 @@ func TestOpenRefusesUnusableURIs(t *testing.T) {
 // its power: no answer arrives, and no end of the connection.
 type silent struct {
 	net.Listener
-	now atomic.Pointer[chan struct{}] // of the connections that are accepted now; closed when they fall silent
+	now atomic.Pointer[chan struct{}] // silentConn.fell of each new connection
 }
 
 type silentConn struct {
@@ -210,7 +210,7 @@ func (l *silent) Accept() (net.Conn, error) {
 	return &silentConn{conn, *l.now.Load()}, err
 }
 
-// fall makes the connections silent that were accepted since the last call.
+// fall makes all connections fall silent that were accepted since its last call.
 func (l *silent) fall() {
 	next := make(chan struct{})
 	if last := l.now.Swap(&next); last != nil {

@@ -1,10 +1,12 @@
 // Package keywatch lets the processes of a deployment see each other's key sets.
 //
 // log-server names in each answer the keys whose time to sign has come. A process that
-// does not accept one of these keys has missed a rotation. It cannot verify what that
-// key signed, so it treats the log as unavailable and is not ready until it gets the
-// new key set. Each process also puts the digest of its key set into its
-// application_name in Postgres, where fairpactctl keys reads it. Neither makes a key
+// does not accept one of these keys has missed a rotation. It cannot verify what that key
+// signed, so it treats the log as unavailable and is not ready until it gets the new key
+// set.
+//
+// Each process also puts the digest of its key set into its application_name in Postgres,
+// where fairpactctl keys reads it. Neither the answers nor these names make a key
 // trusted.
 package keywatch
 
@@ -87,7 +89,7 @@ func (w *Watch) Ready() error {
 }
 
 // Run calls ask, which must send a request to the log, every 5 s until ctx ends. So a
-// process without requests also learns of keys.
+// process that has no calls also learns of new keys.
 func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
 	lacking := false
 	for {

@@ -19,8 +19,8 @@ const (
 	two = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"
 )
 
-// keys returns a set with a key that signs and, unless none is set, a second key that
-// signs from second after now.
+// keys returns a set whose first key signs already. Unless none is true, the set has
+// another key, which signs after the duration second.
 func keys(t *testing.T, second time.Duration, none bool) *signing.KeySet {
 	t.Helper()
 	text := fmt.Sprintf(`{"keys":[{"pubkey":"%s","uri":"dev://1","signs_from":0}`, one)
@@ -39,7 +39,7 @@ func TestKeysOfTheLog(t *testing.T) {
 	for name, row := range map[string]struct {
 		mine, theirs *signing.KeySet
 		status       int
-		says         string // "": all is well
+		says         string // part of the error of Check; "": no error
 		ready        bool
 	}{
 		"the same":                             {keys(t, -time.Hour, false), keys(t, -time.Hour, false), 200, "", true},

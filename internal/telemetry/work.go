@@ -58,8 +58,9 @@ func requestID(h http.Header) string {
 
 // NoteDeal adds the deal's id to the work's later log lines and to its span. dealID MUST
 // have the form of a deal id. The id is not a secret: it gives no access without a
-// credential of the deal. Log entries stay unguessable because the certificate's id has
-// another 128 random bits; log-server gets neither id.
+// credential of the deal. Nobody can guess the deal's entry in the transparency log from
+// this id, because the certificate's id has 128 further random bits. log-server gets
+// neither id.
 func NoteDeal(ctx context.Context, dealID string) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.deal.Store(&dealID)
