@@ -50,9 +50,10 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// NewConnections bounds a port to most connections. One network may hold half of
-// them, a proxy all. proxy reports whether an address is a proxy; nil: none is.
-// refused writes to a connection that is then closed; it MUST NOT block.
+// NewConnections returns the bounds of a port that holds at most `most` connections. One
+// network may hold half of them, and a proxy may hold all. proxy reports whether an
+// address is a proxy; nil: none is. refused writes to a connection that is then closed;
+// it MUST NOT block.
 func NewConnections(most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Connections {
 	return &Connections{most: most, each: max(1, most/2), proxy: proxy, refused: refused, peers: make(map[string]*peer), idle: list.New()}
 }

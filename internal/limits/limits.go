@@ -1,7 +1,10 @@
-// Package limits bounds what one process holds and computes for all its callers
-// together: the bytes of request bodies and answers in memory, the time that a body
-// takes to arrive, large work at the same time, and open connections. Package caller
-// bounds what one caller may use in a minute.
+// Package limits bounds what one process holds and computes for all its callers together:
+//   - the bytes of request bodies and of answers in memory;
+//   - the time that a body takes to arrive;
+//   - the large work that runs at the same time;
+//   - the open connections.
+//
+// Package caller bounds what one caller may use in a minute.
 package limits
 
 import (

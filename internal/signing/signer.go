@@ -1,10 +1,11 @@
-// Package signing signs digests with the deployment's key, wherever that key is
-// kept, and verifies signatures by it, by the keys that it replaced and by seat keys.
+// Package signing signs digests with the deployment's key, wherever that key is kept. It
+// verifies signatures by this key, by the keys that it replaced and by seat keys.
 //
-// Labels and signatures are text. `es256` is ECDSA over P-256: the key is
-// compressed SEC1 in hex, the signature raw r‖s in hex with s in the lower half
-// of the order. `ed25519` only verifies: old certificates and seat keys. A log key (LogKey) is
-// an Ed25519 key that signs checkpoints, not certificates.
+// Labels and signatures are text. `es256` is ECDSA over P-256: the key is compressed SEC1
+// in hex, the signature raw r‖s in hex with s in the lower half of the order. The service
+// signs certificates with `es256` only. It also verifies `ed25519`, for old certificates
+// and seat keys. A log key (LogKey) is an Ed25519 key that signs checkpoints, not
+// certificates.
 package signing
 
 import (
