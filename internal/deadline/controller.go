@@ -75,8 +75,8 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// SetupWithManager adds the controller and its loops to a manager. At most workers
-// deals are attended at once.
+// SetupWithManager adds the controller and its loops to a manager. The controller attends
+// at most `workers` deals at once.
 func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure, c.reseal} {
 		if err := mgr.Add(loop); err != nil {

@@ -147,7 +147,7 @@ func TestOtherDealsAreAttendedInTime(t *testing.T) {
 	})
 }
 
-// The first listing that succeeds shows all that became due before, and makes the
+// The first relist that succeeds adds every deal that became due before, and makes the
 // worker ready.
 func TestListingsFailAtFirst(t *testing.T) {
 	bubble(t, map[string]time.Duration{"a": time.Second}, func(d *deals) {

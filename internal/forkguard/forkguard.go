@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// ErrMoved is returned when another publisher has replaced the record since it
-// was loaded. Load it again.
+// ErrMoved is returned when another publisher has replaced the record since it was
+// loaded. Load the record again.
 var ErrMoved = errors.New("the fork guard was advanced by another publisher")
 
 // Record is the head that a guard keeps. Root is empty if none was ever recorded.

@@ -72,7 +72,7 @@ func deploymentKeyConforms(t *testing.T, uri string, ephemeral bool) {
 			message := fmt.Appendf(nil, "message %d", i)
 			signature, err := signer.Sign(t.Context(), sha256.Sum256(message))
 			if err == nil {
-				err = keys.Verify(message, signature) // refuses a high s
+				err = keys.Verify(message, signature) // Verify refuses a high s
 			}
 			if err != nil {
 				t.Error(err)

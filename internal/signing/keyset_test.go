@@ -203,7 +203,7 @@ func TestCheckEd25519(t *testing.T) {
 	}
 }
 
-// X.509 and signed notes take the DER form.
+// The standard library verifies the form that DER returns, which X.509 and signed notes use.
 func TestDERVerifiesElsewhere(t *testing.T) {
 	f := newFixture(t)
 	der, err := DER(f.current)

@@ -205,7 +205,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		l.concurrency = 3
 		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d []byte) ([]byte, error) {
 			enter(1)
-			time.Sleep(time.Millisecond) // in the bubble: passes when every other goroutine waits
+			time.Sleep(time.Millisecond) // the bubble's clock advances when all goroutines wait
 			enter(-1)
 			return honest(ctx, k, d)
 		}}, l)
@@ -244,7 +244,7 @@ func TestEveryOutcomeStartsAtZero(t *testing.T) {
 		requests.Collect(found)
 		return len(found)
 	}
-	before, fresh := series(), "fresh-"+rand.Text() // another one for each run of -count
+	before, fresh := series(), "fresh-"+rand.Text() // a new scheme for each run, because go test -count keeps the series
 	if _, err := newSigner(t.Context(), &fake{newP256(t), honest}, store{scheme: fresh}, patient); err != nil {
 		t.Fatal(err)
 	}

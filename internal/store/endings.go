@@ -103,8 +103,8 @@ func endingColumns(endings []*Ending) (deals []string, args []any) {
 	return deals, []any{deals, from, to, commits, reveals, closed, computed, results, flakers, certs, payloads, macs, at}
 }
 
-// intArray returns numbers as the text of an int[]. The flakers of several deals
-// cannot be one SQL array of arrays, because their lengths differ.
+// intArray returns numbers as the text of an int[]. The flakers of several deals cannot
+// be passed as one SQL array of arrays, because their numbers differ.
 func intArray(numbers []int) *string {
 	if numbers == nil {
 		return nil

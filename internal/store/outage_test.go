@@ -115,7 +115,7 @@ func TestPostgresHangs(t *testing.T) {
 	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)
 	began := time.Now()
 	f.Close()
-	if took := time.Since(began); took > 18*time.Second { // the statements under way would last 20 s
+	if took := time.Since(began); took > 18*time.Second { // if Close waited for the statements under way, it would take 20 s
 		t.Errorf("Close took %s, want at most 18 s", took)
 	}
 }
@@ -177,8 +177,8 @@ func TestAPanicInAScanFreesItsConnection(t *testing.T) {
 	check(t, second(s.Now(t.Context())))
 }
 
-// A process without the tables of its version does not start and is not ready. The error
-// names the command to run.
+// If the database lacks the tables of a process's version, the process does not start and
+// is not ready. The error names the command to run.
 func TestReadyNeedsTheSchema(t *testing.T) {
 	_, empty := store.Open(t.Context(), servertest.Postgres(t), 1)
 	f := newFixture(t)

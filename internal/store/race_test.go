@@ -207,7 +207,7 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 	}
 	call(func() (bool, error) { return f.End(ctx, e) })
 	f.awaitWaiting(t, 3)
-	for range 3 { // these calls would wait for the slow deals if they were in their groups
+	for range 3 { // in one group with calls of a slow deal, these calls would wait for it
 		other := f.create(t, nil)
 		f.commit(t, other, 0, 1)
 		f.reveal(t, other, 0, 1)

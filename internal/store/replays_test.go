@@ -54,7 +54,7 @@ func TestTheRecordIsStoredWithItsEffect(t *testing.T) {
 		return err == nil, err
 	}
 	for what, row := range map[string]struct {
-		possible, impossible write // impossible may be nil
+		possible, impossible write // impossible is nil if every call of the row is possible
 		rows                 string
 		id                   any
 	}{

@@ -43,10 +43,10 @@ func (s *Store) InputsAfter(ctx context.Context, last SealedInput, limit, bytes 
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], resealNextSQL, last.DealID, last.Party, limit, bytes)
 }
 
-// Reseal replaces the inputs in read by fresh, which are the same inputs encrypted
-// under the secret in force. Reseal does not replace an input that has changed since the
-// read. The next batch starts after last; nil: no input is left. Reseal does nothing if
-// fingerprint is not in force.
+// Reseal replaces the stored inputs `read` by `fresh`: the same inputs, encrypted under
+// the secret in force. It does not replace an input that has changed since the read, and
+// does nothing if fingerprint is not in force. The next batch starts after last; nil: no
+// input is left.
 func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, fresh [][]byte, last *SealedInput) error {
 	deals, parties, sealed := make([]string, len(read)), make([]int, len(read)), make([][]byte, len(read))
 	for i, in := range read {

@@ -11,9 +11,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// If a commit's wait for the synchronous standby is cancelled, Postgres sends only a warning,
-// although a failover may lose the commit. Its caller gets UNAVAILABLE, and so does a retry
-// with the same Idempotency-Key until a standby has the commit.
+// If a commit's wait for the synchronous standby is cancelled, Postgres sends only a
+// warning, although a failover may lose the commit. The caller gets UNAVAILABLE. A retry
+// with the same Idempotency-Key also gets UNAVAILABLE until a standby has the commit.
 func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	primary := servertest.StartPostgres(t)
 	url, err := primary.EnsureDatabase(t.Context(), "fairpact")

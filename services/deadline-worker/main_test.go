@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// For each valid failover time, client-go's election takes less time in the worst case,
-// and client-go accepts the three periods.
+// For each valid failover time, the worst case of client-go's election is shorter than
+// that time, and client-go accepts the three periods.
 func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 	t.Parallel()
 	for failover := 5 * time.Second; failover <= time.Hour; failover += 250 * time.Millisecond {

@@ -20,7 +20,7 @@ type key struct {
 	form
 	at      address
 	library *library
-	uses    bool // counts as a user of library
+	uses    bool // the key counts in library.users
 	closed  bool
 
 	// The login. It is valid while epoch equals library.epoch.
@@ -92,7 +92,7 @@ func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 		raw, err = k.sign(data)
 		return err
 	}); err != nil {
-		return nil, err // raw may be written later, if the library hangs
+		return nil, err // do not use raw: a library that hangs may still write it
 	}
 	return k.signature(raw)
 }
@@ -106,7 +106,7 @@ func (k *key) sign(data []byte) (raw []byte, err error) {
 		raw, err = k.library.Sign(k.session, data)
 	}
 	if err != nil {
-		k.drop() // the session's state is unknown
+		k.drop() // the session cannot be used again, because its state is unknown
 		return nil, explain("sign", err)
 	}
 	return raw, nil

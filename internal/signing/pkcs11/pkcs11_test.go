@@ -215,7 +215,7 @@ func TestPKCS11Sessions(t *testing.T) {
 			loseSessions(t, s)
 		}
 		all.Wait()
-		_, _ = p.Sign(t.Context(), digest) // may find its session lost
+		_, _ = p.Sign(t.Context(), digest) // fails if it uses a session that loseSessions ended
 		works(t, p)
 	})
 
@@ -273,7 +273,7 @@ func TestPKCS11Sessions(t *testing.T) {
 	})
 }
 
-// A library hangs while a key opens. Key and Close return, and the key is closed as
+// A library hangs while Key opens a key. Key and Close return, and the key is closed as
 // soon as the library answers.
 func TestPKCS11HangsAtStart(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)

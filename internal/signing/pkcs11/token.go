@@ -85,7 +85,7 @@ func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	}
 	err = k.library.Login(k.session, cryptoki.CKU_USER, pin)
 	switch {
-	case err == nil, errors.Is(err, cryptoki.Error(cryptoki.CKR_USER_ALREADY_LOGGED_IN)): // by another provider of this process
+	case err == nil, errors.Is(err, cryptoki.Error(cryptoki.CKR_USER_ALREADY_LOGGED_IN)): // another provider of this process has logged in
 		return nil
 	case errors.Is(err, cryptoki.Error(cryptoki.CKR_PIN_INCORRECT)):
 		k.rejected = sum

@@ -1,6 +1,6 @@
 -- Recovers deals after a crash: lists the deals in which every party has acted and whose next step has not been taken.
--- REVEALING: all have revealed, and the process died before it computed and stored the end of the deal. Also a deal with a
--- lost input, which has no next step until its deadline.
+-- REVEALING: all have revealed, and the process died before it computed and stored the end of the deal. Or an input of the
+-- deal is lost, and the deal waits for its deadline.
 -- COMMITTING: only a process of the previous release leaves such a deal (see catch_up.sql).
 -- Looks up the party with the highest index first, and counts the acts of a deal if this party has acted. Leaves out a deal
 -- for 3 seconds after its last act, because the call that made this act may still work on it. $1: most deals.
