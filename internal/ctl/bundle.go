@@ -15,7 +15,8 @@ import (
 )
 
 // bundle writes the bundle, its log proof, or both to files. It waits up to 5 s for a
-// checkpoint that covers the certificate, which the log signs within a second or two.
+// checkpoint that covers the certificate. The log signs such a checkpoint within a
+// second or two.
 func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call) error {
 	var mine *sealed
 	if c.Sealed != "" {

@@ -16,8 +16,8 @@ import (
 )
 
 // For every bundle in e2e/testdata/bundles, which all verifiers share, fairpactctl verify
-// fails the checks that the case names. It also checks the beacon's signature, and fetches
-// nothing.
+// fails the checks that the case names. The command also checks the beacon's signature. It
+// fetches nothing, because FAIRPACT_URL is empty.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")
 	files, err := filepath.Glob("../../e2e/testdata/bundles/*.json")
@@ -136,8 +136,8 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 	}
 }
 
-// The check fails for a beacon value that the chain did not sign. The key is the pinned one
-// for quicknet, and the bundle's for another chain.
+// The check fails for a beacon value that the chain did not sign. It uses the pinned key for
+// quicknet and the bundle's key for any other chain.
 func TestBeaconSignature(t *testing.T) {
 	t.Parallel()
 	const round, genuine = 12040883, "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394"
@@ -151,7 +151,7 @@ func TestBeaconSignature(t *testing.T) {
 		round     int64
 		signature string
 		bundle    map[string]any // the chain in the bundle
-		want      string         // "": not checked
+		want      string         // "" if the signature is not checked
 	}{
 		"quicknet":                         {quicknet.Hash, round, genuine, nil, "OK"},
 		"quicknet in a bundle":             {quicknet.Hash, round, genuine, chain(key), "OK"},

@@ -81,8 +81,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		"deal %s has its certificate %s at leaf %d again", dealID, members["cert_id"], leaf.Index)
 }
 
-// leafOf returns the members of a verified certificate, its leaf, and the payload that its
-// signature signs.
+// leafOf returns the members of a verified certificate, its leaf, and its signed payload.
 func leafOf(e verification.Evidence) (members map[string]any, leaf translog.TaggedLeaf, payload []byte) {
 	members = e.Certificate.(map[string]any) // verified, so all members exist and have the right types
 	signed := maps.Clone(members)
@@ -110,12 +109,12 @@ func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpoo
 }
 
 // tagPage is the number of certificates that tagLeaves reads at once. It bounds memory: a
-// certificate of 10,000 parties has a megabyte.
+// certificate of 10,000 parties takes a megabyte.
 const tagPage = 100
 
-// tagLeaves tags the leaves that a release without tags logged. It computes each tag from
-// the certificate in the database of deals, which log-server cannot read. It prints a note
-// for each leaf that stays without a tag.
+// tagLeaves tags the leaves that an earlier release logged without a tag (package translog).
+// It computes the tag from the certificate in the database of deals, which log-server
+// cannot read. It prints a note for each leaf that stays without a tag.
 func tagLeaves(ctx context.Context, t *terminal, s *store.Store, log *pgxpool.Pool) error {
 	untagged, err := translog.Untagged(ctx, log)
 	if err != nil {

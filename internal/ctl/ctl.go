@@ -65,8 +65,8 @@ var errFailed = errors.New("a check failed")
 // checkpoints (ExitForged).
 var errForged = errors.New("the log contradicts its signed checkpoints")
 
-// refusal is an error with ExitFailed instead of ExitUsage: the command was understood
-// and refused.
+// refusal is an error that exits with ExitFailed instead of ExitUsage: the usage was right,
+// but the command or the service refused.
 type refusal struct{ error }
 
 // Main runs the command that args name, without the program's name, and returns the exit
@@ -127,8 +127,8 @@ func subject(err error) string {
 
 var secret = regexp.MustCompile(`\b(fp|it)_[A-Za-z0-9_-]{4,}`)
 
-// redacted hides API keys and tokens, because an error quotes a key that was typed instead
-// of a file name.
+// redacted hides API keys and tokens: an error may quote a key that a user typed instead of
+// a file name.
 func redacted(text string) string { return secret.ReplaceAllString(text, "${1}_…") }
 
 // printable escapes control and direction characters: labels and names come from strangers

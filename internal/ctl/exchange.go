@@ -11,8 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/restclient"
 )
 
-// exchangeWidth is the width, in characters, from which a line of a printed exchange is
-// broken.
+// exchangeWidth is the length in characters up to which exchange does not break a line.
 const exchangeWidth = 112
 
 var (

@@ -58,8 +58,8 @@ func (t *terminal) object(path string) (map[string]any, error) {
 	return o, nil
 }
 
-// inputLevels is added to the limit of JSON nesting for an array of {input, salt}, so that
-// the limit holds for each input.
+// inputLevels is the number of levels that an array of {input, salt} puts around an input.
+// The file may be nested that much deeper than an input.
 const inputLevels = 2
 
 // inputs reads a file with an array of {input, salt}.
@@ -85,9 +85,9 @@ func keep(path string, content []byte) error {
 }
 
 // keepMade writes what produce returns to a new file that only its owner may read. It
-// creates the file first, so that produce gets no secret that cannot be written, and removes
-// the file if produce fails. It refuses an existing file, which may hold the only copy of a
-// secret.
+// creates the file before it calls produce, so that produce obtains no secret that cannot be
+// saved. If produce fails, it removes the file. It refuses an existing file, which may hold
+// the only copy of a secret.
 func keepMade(path string, produce func() ([]byte, error)) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -111,7 +111,7 @@ func replace(path string, content []byte, mode os.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) // fails after the rename, as it should
+	defer os.Remove(file.Name()) // after the rename there is no file of this name
 	if err := errors.Join(file.Chmod(mode), fill(file, content)); err != nil {
 		return err
 	}
@@ -126,8 +126,8 @@ func fill(file *os.File, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// secretOf returns a credential: value, which is from a flag or the environment, or else the
-// first line of the file at path. It returns "" if both are empty.
+// secretOf returns value, a credential from a flag or the environment. If value is empty, it
+// returns the first line of the file at path. It returns "" if both arguments are empty.
 func (t *terminal) secretOf(value, path string) (string, error) {
 	if value != "" || path == "" {
 		return value, nil

@@ -46,7 +46,7 @@ func (p published) in(state string) (found published) {
 	return found
 }
 
-// keys returns the keys in the type of a key set, without their URIs and SignsFrom.
+// keys converts the published keys to keys of a key set, without URI and SignsFrom.
 func (p published) keys() (keys []signing.Key) {
 	for _, k := range p {
 		keys = append(keys, signing.Key{PublicKey: k.Label, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})

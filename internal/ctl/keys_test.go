@@ -43,7 +43,7 @@ func newKeyed(t *testing.T) keyed {
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// entry returns the key's entry in a key set file, with signs_from at that time from now.
+// entry returns the key's entry in a key set file. Its signs_from is now plus from.
 func (k keyed) entry(from time.Duration) string {
 	return fmt.Sprintf(`{"pubkey":"%s","signs_from":%d,"uri":"%s"}`, k.PublicKey(), time.Now().Add(from).Unix(), k.uri)
 }
@@ -165,7 +165,8 @@ func TestKeysCheck(t *testing.T) {
 	after := func(more string) string {
 		return `{"keys":[{"pubkey":"` + b + `","state":"current"},{"pubkey":"` + a + `","retired_at":5,"state":"retired"` + more + `}]}`
 	}
-	// grown returns the URL of a deployment whose log has that size and these older heads.
+	// grown returns the URL of a deployment whose newest head has that size. The deployment
+	// also serves heads of the older sizes.
 	grown := func(size int, older ...int) string {
 		heads := map[string]string{"": headOf(t, first, size)}
 		for _, size := range older {
@@ -226,7 +227,8 @@ func TestKeysCheck(t *testing.T) {
 }
 
 // keys close requires that every process has the key set, and that no certificate of the
-// key is pending or becomes invalid. keys check finds a key set that closes a key too low.
+// key is pending or becomes invalid. keys check fails if a closed key signed
+// something beyond its tree_size.
 func TestClosingIsChecked(t *testing.T) {
 	t.Parallel()
 	first, second := newKeyed(t), newKeyed(t)

@@ -173,7 +173,7 @@ func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restcl
 const nearby = 64
 
 // earlier returns the head in the file of --tree-head. Without the flag it returns a head of
-// the log that has about half of size.
+// the log with size/2 leaves or slightly more.
 func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *restclient.Client, size int64, keys published) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)

@@ -84,8 +84,8 @@ func haveSecrets(processes []keywatch.Process, err error, digest string) verific
 	return agree(processes, err, "set of server secrets", digest, func(p keywatch.Process) string { return p.Secrets })
 }
 
-// agree checks that of returns the same digest for each process. what names the thing with
-// that digest, and a non-nil err fails the check.
+// agree checks that every process has the given digest. The function of returns the digest
+// of a process. what names the kind of digest in texts. A non-nil err fails the check.
 func agree(processes []keywatch.Process, err error, what, digest string, of func(keywatch.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
 		err = errors.New("no process of this release is connected to the database: correct --database-url, unless all processes are of an earlier release")
@@ -108,12 +108,12 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 	return checked("processes", err, "%d run (%s), all with the %s %s", len(processes), strings.Join(counts, ", "), what, digest)
 }
 
-// mostHeads bounds the tree heads above its tree size that are checked for each closed key.
-// Each takes 0.1 ms, so the check of a key takes at most 5 s.
+// mostHeads bounds how many tree heads are checked for each closed key. A head takes 0.1 ms,
+// so a key takes at most 5 s.
 const mostHeads = 50_000
 
 // beyond returns an error if a closed key signed a tree head or a certificate beyond its
-// tree size. Disowned keys may have done so.
+// tree size. It ignores disowned keys (signing.Key).
 func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {
@@ -148,8 +148,9 @@ func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.K
 	return n, err
 }
 
-// signedFrom calls visit for each signed certificate at leafIndex or above, and for each
-// without a leaf, with the key that signed it. It skips signatures of unknown keys.
+// signedFrom visits each signed certificate at leafIndex or above, and each without a leaf.
+// visit gets the key that signed the certificate, and the leaf index or nil. Signatures of
+// unknown keys are skipped. After an error of visit, signedFrom visits no more.
 func signedFrom(ctx context.Context, databaseURL string, set *signing.KeySet, leafIndex int64, visit func(signing.Key, *int64) error) error {
 	s, err := store.Open(ctx, databaseURL, 2)
 	if err != nil {

@@ -76,11 +76,11 @@ type logReport struct {
 	RootHash  string             `json:"root_hash,omitempty"`
 	Witnesses []string           `json:"witnesses"`
 	Findings  []logaudit.Finding `json:"findings,omitempty"`
-	Notes     []string           `json:"notes,omitempty"` // signed checkpoints: the evidence
+	Notes     []string           `json:"notes,omitempty"` // the signed checkpoints that contradict each other or the log
 }
 
-// judged prints a verdict on a log and returns the error with its exit code, nil for a good
-// log. If err is not a Contradiction, judged prints nothing and returns err.
+// judged prints a verdict on a log and returns the error that sets the exit code, nil for a
+// good log. If err is not a Contradiction, judged prints nothing and returns err.
 func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err error) error {
 	found, contradiction := errors.AsType[*logaudit.Contradiction](err)
 	if err != nil && !contradiction {

@@ -12,7 +12,6 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// databases holds the URLs of a deployment's databases.
 type databases struct {
 	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
 	logDatabase

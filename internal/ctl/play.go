@@ -152,8 +152,7 @@ func (c revealCommand) Run(ctx context.Context, t *terminal) error {
 
 type statusCommand struct{ reader }
 
-// reader holds the flags of a command that a party may call, and the initiator with its API
-// key.
+// reader holds the flags of a command that a party or the initiator may call.
 type reader struct {
 	party
 	initiator

@@ -67,8 +67,8 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 // notALeaf returns the first failed check of a certificate as an error, nil if there is
-// none. It ignores the inclusion proof, whose tree head the log may have lost. The caller
-// MUST compare the certificate with the log's leaf instead.
+// none. It ignores the checks of the inclusion proof, because the log may have lost the
+// proof's tree head. The caller MUST compare the certificate with the log's leaf instead.
 func notALeaf(report verification.Report) error {
 	for _, check := range report.Checks {
 		if !check.OK && !slices.Contains([]string{verification.TreeSize, verification.MerkleInclusion}, check.Name) {

@@ -23,7 +23,6 @@ type secretCommands struct {
 	Adopt  secretAdoptCommand  `cmd:"" help:"Give a database another server secret if the former one is lost."`
 }
 
-// secretFile holds the flag of the server secret file.
 type secretFile struct {
 	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, one on each line as 64 hex digits, the newest first."`
 }
@@ -119,7 +118,7 @@ type secretReport struct {
 	verification.Report
 	InForce string   `json:"in_force"`
 	Former  []string `json:"former"` // former secrets that stored data still needs
-	Held    []string `json:"held"`   // secrets in the file, by short fingerprint as above
+	Held    []string `json:"held"`   // short fingerprints of the secrets in the file
 	Inputs  int      `json:"inputs_left"`
 	Replays int      `json:"replays_left"`
 	Pending int      `json:"pending_certificates"`

@@ -72,11 +72,12 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	example := algorithm.VectorsOf(a.ID)[0]
 	params := example.Input.AlgorithmParams
 	deal := createCommand{Algorithm: a.ID, Label: example.Input.PartyLabels, CommitIn: 10 * time.Minute, RevealIn: 20 * time.Minute, Mode: "sealed", Retention: "standard"}
-	var chain beacon.Chain // with genesis and period only
+	var chain beacon.Chain // only genesis and period are set
 	var round int64        // of the beacon; 0 if the algorithm needs none
 	if a.NeedsBeacon {
-		// The round is published after the reveal deadline, so that no party knows its value
-		// before it reveals. Deadlines are short, because the draw waits for the round.
+		// The beacon publishes the round after the reveal deadline, so that no party knows
+		// the random value when it reveals. The deadlines are short, because the draw waits
+		// for the round.
 		var err error
 		if chain, err = c.chain(ctx); err != nil {
 			return cause(ctx, err)
@@ -141,9 +142,8 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 
 var pageFacts = regexp.MustCompile(`<template id="facts">([^<]*)</template>`)
 
-// chain returns the genesis and period of the deployment's beacon chain, from the page /new,
-// which needs them to propose a round. It uses a client of its own, because --show prints
-// only the requests of the deal.
+// chain reads the genesis and period of the deployment's beacon chain from the page /new. It
+// uses a separate client, so that --show does not print this request.
 func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
 	client, err := restclient.New(c.BaseURL)
 	if err != nil {
@@ -164,8 +164,8 @@ func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
 	return beacon.Chain{Genesis: facts.Genesis, Period: facts.Period}, nil
 }
 
-// commitAndReveal commits and reveals for all parties. It returns their {input, salt}, as
-// verification.Evidence takes them.
+// commitAndReveal commits and reveals for all parties. It returns their {input, salt} for
+// verification.Evidence.Inputs.
 func commitAndReveal(ctx context.Context, client *restclient.Client, s state, inputs []map[string]any) (opened []any, err error) {
 	salts := make([]string, len(inputs))
 	for i, input := range inputs {

@@ -163,8 +163,8 @@ func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e
 	return e, err
 }
 
-// keys returns the keys of --pubkey. Without that flag it returns those of --keys or
-// --status, and without these those of the deployment.
+// keys returns the keys of --pubkey, otherwise those of --keys or --status, otherwise those
+// of the deployment.
 func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient.Client) ([]verification.Key, error) {
 	if len(v.Pubkey) > 0 {
 		named := make([]verification.Trusted, len(v.Pubkey))
@@ -280,9 +280,9 @@ func unreadable(err error) error {
 	return err
 }
 
-// checkBeacon adds a check of the beacon's signature to the report. It uses the pinned key
-// of drand quicknet and, for another chain, the key in given, the bundle's beacon. It adds
-// nothing if the certificate has no draw or the key is not known.
+// checkBeacon adds a check of the beacon's signature to the report. For drand quicknet it
+// uses the pinned key. For another chain it uses the key in given, the bundle's member
+// beacon. It adds nothing if the certificate has no draw or the key is not known.
 func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	for _, check := range report.Checks {
 		if (check.Name == verification.Shape || check.Name == verification.BundleShape) && !check.OK {
