@@ -179,8 +179,8 @@ func TestProtocolCertificate(t *testing.T) {
 	}
 }
 
-// The inclusion proof of the example is computed by the steps of section 8, and each hash
-// on the way is in the document.
+// The steps of section 8 lead from the example certificate to the root of its tree head. The
+// document names the hash after each step.
 func TestProtocolInclusion(t *testing.T) {
 	b := blocks(t, Protocol)
 	var cert certificate.Certificate

@@ -48,8 +48,9 @@ func Full(chain beacon.Chain) string {
 // Vectors returns all published test vectors as one JSON array.
 func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
 
-// Pages returns the handlers of the texts by path. Pages of any origin may read them. They
-// are for GET and HEAD; package httpapi refuses other methods.
+// Pages returns the handlers of the texts by path. Web pages of any origin may read the
+// texts (CORS). The handlers do not check the method: package httpapi allows only GET and
+// HEAD.
 func Pages(chain beacon.Chain) map[string]http.Handler {
 	vectors, err := Vectors()
 	if err != nil {

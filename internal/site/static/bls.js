@@ -208,8 +208,8 @@ function line(m, t, p) {
 }
 
 /**
- * Returns the Miller loop of p in G1 and q in G2. It runs over X instead of −X, so the result is the conjugate, which
- * is 1 after the final exponentiation exactly if the result is.
+ * Returns the conjugate of the Miller loop of p in G1 and q in G2, because the loop runs over X instead of −X. After the
+ * final exponentiation, the conjugate is 1 exactly if the value is 1.
  */
 function miller(p, q) {
   let [f, t] = [ONE, q];
@@ -229,7 +229,7 @@ export async function signed(key, round, signature) {
   if (typeof key !== 'string' || typeof signature !== 'string') return false;
   const id = [key, round, signature].join();
   if (!verdicts.has(id)) {
-    if (verdicts.size >= 100) verdicts.delete(verdicts.keys().next().value); // the oldest
+    if (verdicts.size >= 100) verdicts.delete(verdicts.keys().next().value); // the oldest, because a Map keeps the order of insertion
     const verdict = verified(key, round, signature);
     verdicts.set(id, verdict);
     verdict.catch(() => verdicts.delete(id));

@@ -23,7 +23,7 @@ export function title(view) {
   return [...labels, ' settle ', element('code', {}, view.algorithm)];
 }
 
-/** Shows the facts of the deal: parties, deadlines, rules. chain: the beacon chain that the deal declares, undefined if it is not read, null without a beacon. */
+/** Shows the facts of the deal: parties, deadlines, rules. chain: the beacon chain that the deal declares, undefined if the page has not read it, null without a beacon. */
 export function describe({ view, party, cautions }, chain) {
   const you = view.parties[party];
   byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)));

@@ -81,7 +81,7 @@ function draw(view) {
 function terms(view, party) {
   const labels = view.parties.map((p) => p.label);
   const { total, shares } = shapley(labels, view.algorithm_params);
-  const worth = coalitions(labels, view.algorithm_params.coalition_values); // by bit set
+  const worth = coalitions(labels, view.algorithm_params.coalition_values); // values by bit set of members
   const choice = (value, words, more) => element('label', { class: 'choice' },
     element('input', { type: 'radio', name: 'accept', value: String(value) }), element('span', {}, words, element('span', { class: 'hint' }, more)));
   const fields = element('div', {},

@@ -1,5 +1,5 @@
-// Verifies a bundle from somebody else with the keys of this origin, because a forged bundle
-// verifies under the keys that it brings.
+// Verifies a bundle from somebody else. It uses the keys of this origin, because a forger can
+// put other keys into a bundle.
 
 import { isBundle, verifyBundle } from './bundle.js';
 import { element } from './dom.js';

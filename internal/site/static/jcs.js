@@ -46,7 +46,7 @@ class Reader {
     this.match(BLANK);
   }
 
-  /** Skips blanks. Consumes the character and returns true if it is next. */
+  /** Skips blanks. If the character is next, consumes it and returns true. */
   take(character) {
     this.blank();
     if (this.text[this.at] !== character) return false;

@@ -1,11 +1,11 @@
-// Storage in this browser. The token and typed values last as long as the tab; sealed
-// inputs with their seat keys and the API key until the browser's data is cleared.
+// Storage in this browser. The token and typed values last as long as the tab. Sealed
+// inputs, their seat keys and the API key last until the user clears the browser's data.
 
 function read(store, key) {
   try {
     return JSON.parse(store().getItem(key));
   } catch {
-    return null; // storage is off or contains something else
+    return null; // storage is off, or the value is not JSON
   }
 }
 
@@ -39,7 +39,7 @@ export const created = named(tab, 'fairpact:created');
 export const apiKey = named(browser, 'fairpact:key');
 
 // Each commitment has its own entry, so that a second tab that seals another input overwrites
-// nothing, and the input of the accepted commitment can be found.
+// nothing. The page then finds the input of the commitment that the service accepted.
 const sealedKey = (deal, commitment) => `fairpact:sealed:${deal}:${commitment}`;
 export const sealed = {
   get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),

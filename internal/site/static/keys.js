@@ -56,8 +56,8 @@ export function standing(key) {
 }
 
 /**
- * Returns [problem, detail] on whether the keys of the certificate's and the tree head's signatures were in force. signer
- * and headSigner are undefined if no key matched. A head of n leaves covers the leaves 0 to n−1.
+ * Checks that two keys were in force: signer, which signed the certificate, and headSigner, which signed the tree head.
+ * Each is undefined if no key matched. Returns [problem, detail]. A head of n leaves covers the leaves 0 to n−1.
  */
 export function inForce(signer, headSigner, leafIndex, headSize) {
   if (!signer) return ['not checked, because no key made the certificate’s signature', ''];

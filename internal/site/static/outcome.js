@@ -9,7 +9,7 @@ import { picture } from './picture.js';
 
 let shown = ''; // state and certificate of the panel on the page
 
-/** Shows the panel of an ended deal. own: the party's input in this browser; end: what follows the proof. */
+/** Shows the panel of an ended deal. own: the party's input in this browser; end: the content below the proof. */
 export async function showResult({ view, party, seat, own, end }, panel) {
   const key = `${view.state === 'VOID'} ${view.certificate_id}`;
   if (key === shown) return;

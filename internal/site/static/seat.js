@@ -1,5 +1,5 @@
-// One party's seat in a deal: the calls that its token allows, and waiting for changes. A
-// call without an answer is repeated. The next view of the deal shows whether an earlier
+// One party's seat in a deal: the calls that the party's token allows, and waiting for changes.
+// A Seat repeats a call without an answer. The next view of the deal shows whether an earlier
 // attempt took effect.
 
 import { call, codeOf, problemOf } from './dom.js';
@@ -7,7 +7,7 @@ import { parse } from './jcs.js';
 
 const LONGEST_WAIT = 45; // seconds, the service's limit of ?wait=
 const LONGEST_PAUSE = 30; // seconds between two attempts
-const FEW_PARTIES = 16; // in a larger deal the page waits for another state only: otherwise each commit would send the whole view to every party
+const FEW_PARTIES = 16; // in a larger deal the page waits only for another state, because otherwise every party would load the whole view after each commit
 
 const REFUSALS = ['AUTH_REQUIRED', 'INVALID_CREDENTIAL', 'FORBIDDEN', 'DEAL_NOT_FOUND'];
 
@@ -19,7 +19,7 @@ export class Seat {
     this.deal = deal;
     this.path = `/v1/deals/${encodeURIComponent(deal)}`;
     this.token = token;
-    this.onTrouble = onTrouble; // called with the reason for a repeated call, and with null once it is answered
+    this.onTrouble = onTrouble; // called with the reason before each retry, and with null once the service answers
     this.clock = 0; // ms that the service's clock is ahead of this one
     this.since = null; // the ETag of the newest view, or its state
     this.hurry = new AbortController();
@@ -32,13 +32,13 @@ export class Seat {
     return (Date.now() + this.clock) / 1000;
   }
 
-  /** Returns the signal that ends the current waits, both of a read and of an action. */
+  /** Returns the signal that lookNow aborts to end the current waits. */
   get hurried() {
     if (this.hurry.signal.aborted) this.hurry = new AbortController();
     return this.hurry.signal;
   }
 
-  /** Ends the current waits, so that the deal is read at once. */
+  /** Ends the current waits, so that the page reads the deal at once. */
   lookNow() {
     this.since = null;
     this.hurry.abort();
@@ -69,14 +69,14 @@ export class Seat {
         };
       }
       if (answer && REFUSALS.includes(codeOf(answer))) {
-        this.since = null; // do not wait: the next accepted call answers at once
+        this.since = null; // so that the next accepted read answers at once
         throw new Refused(problemOf(answer));
       }
       await this.retry(answer, failures);
     }
   }
 
-  /** Waits before a call is repeated, for Retry-After or 2^failures seconds. The wait ends early when the network returns. */
+  /** Waits Retry-After or 2^failures seconds before a call is repeated. lookNow ends the wait early, for example when the network returns. */
   async retry(answer, failures) {
     this.onTrouble(answer ? `The service cannot answer now (${problemOf(answer)}). Trying again.` : 'The connection is lost. Trying again.');
     await this.pause(Number(answer?.headers.get('retry-after')) || 2 ** failures);

@@ -28,9 +28,9 @@ export const seatMessage = (origin, dealId, party, commitment, declaration) =>
 
 /**
  * Returns party_key and party_signature for a commit. key: {public, private} of the party.
- * declared: the answer of the deal's declaration. The terms are signed as the view showed
- * them. The seat keys and the beacon chain, which the view lacks, are signed as declared:
- * the deal's page shows both.
+ * declared: the answer of GET /v1/deals/{id}/declaration. The key signs the terms that the view
+ * showed. The view lacks the seat keys and the beacon chain: the key signs both as declared,
+ * and the deal's page shows them.
  */
 export async function signSeat(key, declared, view, party, commitment) {
   const { declaration, origin } = declared;
@@ -116,7 +116,7 @@ function late(declaration, timing) {
   return phase ? `the declaration names ${phase}_deadline ${declaration[`${phase}_deadline`]}, and the ${phase}s closed at ${timing[`${phase}s_closed_at`]}` : null;
 }
 
-/** Adds the check that the bundle's declaration is the one that the certificate names, and agrees with the certificate. */
+/** Adds the check that the certificate names the digest of the bundle's declaration, and that certificate and declaration agree. */
 export async function addDeclaration(add, notes, declaration, certificate) {
   const [named] = digestIn(certificate.properties);
   if (declaration === undefined) {

@@ -4,7 +4,7 @@
 import { signatureForm } from './p256.js';
 import { digestIn } from './seats.js';
 
-/** The most keys of a deployment, which bounds the time of a verification. */
+/** The most keys that a deployment may publish. The limit bounds the time of a verification. */
 const MOST_KEYS = 1000;
 /** The least and most parties of each algorithm that this page recomputes. */
 const PARTIES = { 'split.v1': [2, 16], 'random.v1': [2, 10000], 'shapley.v1': [2, 8] };
@@ -107,7 +107,7 @@ export function keySetProblem(document) {
   return current === 1 ? null : `has ${current} current keys instead of one`;
 }
 
-/** Returns the contradictions between members of a well-formed certificate. It does not look inside result, which the checks draw and result verify. */
+/** Returns the contradictions between members of a well-formed certificate. It ignores the content of result: the checks draw and result verify that. */
 export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));

@@ -8,7 +8,7 @@ export function statement(certificate) {
   try {
     return certificate.outcome === 'VOID' ? voided(certificate) : WORDS[certificate.algorithm](certificate);
   } catch {
-    return null; // a key of another deployment may sign a result of any form
+    return null; // a certificate of another deployment may have a result of any form
   }
 }
 

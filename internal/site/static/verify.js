@@ -29,8 +29,8 @@ export function signingBytes(certificate) {
  * Returns all checks of a certificate, and adds to notes what they do not prove. keys: from keysOf.
  * inputs: list of {input, salt} in party order, null for unknown ones. params: algorithm_params.
  * known: the seat keys that the reader knows, from knownKeys. chain: the beacon of a bundle, for a
- * chain other than drand quicknet. Without inputs, params, known or chain their checks are left
- * out; without a head or keys the checks fail.
+ * chain other than drand quicknet. Without inputs, params, known or chain, their checks are left
+ * out. Without a head or keys, the checks that need them fail.
  */
 export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null, known = new Map(), notes = [], chain = null }) {
   const checks = [];
