@@ -77,8 +77,10 @@ func (a *API) view(w http.ResponseWriter, r *http.Request, access escrow.Access)
 	if party := access.Party(); party >= 0 {
 		w.Header().Set("Fairpact-Party", strconv.Itoa(party))
 	}
+	// A client may join these headers with commas. The texts contain commas too, so each
+	// text ends with a full stop.
 	for _, caution := range view.Cautions() {
-		w.Header().Add("Fairpact-Caution", caution+".") // a client may join the headers with commas, which occur in the texts: each text ends with a full stop
+		w.Header().Add("Fairpact-Caution", caution+".")
 	}
 	return wire.View(view)
 }
@@ -138,7 +140,8 @@ func encoded[T any](v T, err error) ([]byte, error) {
 	return answer.Encode(v)
 }
 
-// principal authenticates the caller. No Bearer credential: AUTH_REQUIRED.
+// principal authenticates the caller. It returns AUTH_REQUIRED if the request has no
+// Bearer credential.
 func (a *API) principal(r *http.Request) (escrow.Principal, error) {
 	presented := credential(r)
 	if presented == "" { // SPEC 5.5

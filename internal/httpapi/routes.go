@@ -112,7 +112,7 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 			telemetry.Propagate(r.In.Context(), r.Out.Header)
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			for _, set := range []string{telemetry.RequestIDHeader, allowOrigin} { // by deal-api already
+			for _, set := range []string{telemetry.RequestIDHeader, allowOrigin} { // deal-api sets these itself
 				resp.Header.Del(set)
 			}
 			return nil
@@ -180,7 +180,7 @@ func routeOf(r *http.Request) string {
 	return r.Pattern
 }
 
-// recorder keeps the status of an answer, and tells call when the answer begins.
+// recorder keeps the status of an answer. It calls Written of call when the answer begins.
 type recorder struct {
 	http.ResponseWriter
 	status int

@@ -53,7 +53,8 @@ func (a arguments) wait() (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// waitSince parses wait_seconds and since, the state that the call waits to end.
+// waitSince parses wait_seconds and since. The call waits until the deal leaves the state
+// since.
 func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	duration, err := a.wait()
 	wait := escrow.Wait{For: duration, Network: caller.Network(originOf(ctx).address)}
@@ -114,8 +115,8 @@ var sources = map[string]string{
 	"invite_token": "create_deal returns one for each party in invite_tokens, and whoever created the deal hands you yours",
 }
 
-// text returns a required string argument. Its error says what the argument must be, in
-// the words of want.
+// text returns a required string argument. In the error, want says what the argument must
+// be.
 func (a arguments) text(name, want string) (string, error) {
 	text, ok := a[name].(string)
 	if !ok || text == "" {

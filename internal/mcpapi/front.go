@@ -23,14 +23,14 @@ import (
 
 // Bounds of a message in bytes.
 const (
-	maxMessage = 64 << 10 // a message without the arguments of the tools in maxCall
-	maxPlain   = 8 << 10  // a call of any other tool; small, because it may stay in memory while the call waits
+	maxMessage = 64 << 10 // a message, not counting the arguments of a tool in maxCall
+	maxPlain   = 8 << 10  // a call of a tool not in maxCall; small, because the message may stay in memory while the call waits
 )
 
 // maxCall bounds the arguments of the tools that take large ones, in bytes.
 var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 8 << 20}
 
-// maxBody bounds any message: the largest arguments in maxCall and maxMessage.
+// maxBody bounds any message: the largest bound in maxCall plus maxMessage.
 const maxBody = 8<<20 + maxMessage
 
 // MCP protocol versions. They are dates, so they compare as text.

@@ -4,8 +4,8 @@
 //
 // A tool's structuredContent is the REST body, so that a certificate verifies as
 // received. Only the answers of create_deal and reveal_input have more members. The next
-// step for the agent is in a second text block and in _meta. It has placeholders for the
-// caller's tokens, so that no answer repeats a secret. Arguments and results stay JSON
+// step for the agent is in a second text block and in _meta. The step has placeholders for
+// the caller's tokens, so that no answer repeats a secret. Arguments and results stay JSON
 // bytes inside the SDK, so no number becomes a float.
 package mcpapi
 
@@ -92,7 +92,8 @@ func New(c Config) (http.Handler, error) {
 }
 
 // handler returns the SDK's handler of one tool. Its errors are tool errors, which the
-// agent sees. Unknown tools and methods are JSON-RPC errors, which it may not see.
+// agent sees. Unknown tools and methods are JSON-RPC errors, which a client may not show to
+// the agent.
 func (s *server) handler(t tool) mcp.ToolHandler {
 	zeroMetrics(t.name)
 	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {

@@ -62,7 +62,7 @@ func refusal(p *problem.Error) *mcp.CallToolResult {
 func words(c problem.Call) string {
 	return [...]string{
 		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal",
-		problem.ReadDeclaration: "compute_commitment_tool", // it returns the bytes to sign
+		problem.ReadDeclaration: "compute_commitment_tool", // the tool returns the bytes that a seat key signs
 		problem.Commit:          "commit_input", problem.Reveal: "reveal_input",
 		problem.Draw: "get_certificate", problem.ReadCertificate: "get_certificate", problem.Verify: "verify_certificate",
 		problem.IdempotencyKey: "idempotency_key",

@@ -148,8 +148,9 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	}
 	made := createdBody{Created: created}
 	var invitations []string
-	// Deadlines are read from the stored deal, because a replayed call may compute others
-	// from commit_seconds. An error is ignored, because the tokens must reach the caller.
+	// The deadlines come from the stored deal, because a replayed call may compute other
+	// deadlines from commit_seconds. If the deal cannot be read, the answer lacks them: the
+	// tokens must reach the caller.
 	if access, err := s.Escrow.Authorize(ctx, principal, created.DealID, escrow.Read); err == nil {
 		made.CommitDeadline, made.RevealDeadline = access.Deal().CommitDeadline, access.Deal().RevealDeadline
 		invitations = s.invitations(made, access.Deal().Algorithm)
@@ -284,7 +285,7 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 		if err != nil {
 			return result{}, err
 		}
-		issued = bundle.Issued // so that both have the same proof
+		issued = bundle.Issued // the certificate and the bundle must have the same proof
 		text, err := wire.Bundle(bundle)
 		if err != nil {
 			return result{}, err

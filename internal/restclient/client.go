@@ -131,8 +131,8 @@ type answer struct {
 	retryAfter time.Duration
 }
 
-// call sends a request until it succeeds, fails permanently, or was sent attempts times.
-// The error is a *Refused, wraps ErrUnreachable, or is that of ctx.
+// call sends a request at most attempts times, until it succeeds or fails permanently. The
+// error is a *Refused, wraps ErrUnreachable, or is that of ctx.
 func (c *Client) call(ctx context.Context, method, path, token string, body []byte) (answer, error) {
 	key := rand.Text() // 128 random bits, the same for all attempts of this call
 	pause := firstWait
