@@ -88,7 +88,7 @@ func TestListenerReconnects(t *testing.T) {
 	}
 	eventually(t, "the listener is connected again", l.is(true))
 	eventually(t, "it hears again", func() bool {
-		speaker.Announce("d_1") // dropped while the speaker does not ask Redis
+		speaker.Announce("d_1") // dropped during the speaker's pause after a failure
 		return l.heard("d_1")()
 	})
 	thaw := freeze(t, server)

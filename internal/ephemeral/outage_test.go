@@ -36,7 +36,7 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 				t.Fatalf("without Redis, use %d of 2 a minute: allowed %v, want the opposite", i+1, ok)
 			}
 		}
-		// Ask Redis again, as after the pause.
+		// End the pause, so that the next call asks Redis again.
 		r.downUntil.Store(0)
 	}
 	if r.Ping(ctx) == nil {
@@ -47,8 +47,8 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 	}
 }
 
-// waitUntilBack waits until the client uses Redis again, which shows in a lock that is
-// held.
+// waitUntilBack waits until the client uses Redis again: only then is a second Lock of
+// the same name refused.
 func waitUntilBack(t *testing.T, r *Redis) {
 	t.Helper()
 	ctx := bounded(t)
@@ -127,7 +127,7 @@ func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
 	r.downUntil.Store(time.Now().Add(time.Hour).UnixNano())
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	// A closed client would answer with an error if it were asked.
+	// The client is closed, so a call that asks Redis fails.
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}

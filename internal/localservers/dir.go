@@ -10,8 +10,8 @@ import (
 const throwawayPrefix = "fairpact-server-"
 
 // serverDir is the directory of a server. A throwaway directory is removed at the end. It is
-// locked while the process that made it runs, so that a later process can recognize and
-// remove the directories of killed processes.
+// locked while the process that made it runs. A later process removes unlocked throwaways,
+// because the processes that made them were killed (sweep).
 type serverDir struct {
 	path string
 	lock *os.File // nil if the directory is kept
@@ -49,8 +49,8 @@ func newThrowaway(kind string, acct account) (*serverDir, error) {
 	return &serverDir{path, lock}, nil
 }
 
-// An empty throwaway of Postgres has 40 MB in a thousand files, and its write-ahead log may
-// grow to 1 GB. In memory it starts in half the time.
+// A new Postgres has a thousand files with 40 MB, and its write-ahead log may grow to 1 GB.
+// With its directory in memory it starts in half the time.
 const (
 	memory     = "/dev/shm"
 	memoryFree = 2 << 30 // bytes that must be free there

@@ -16,12 +16,12 @@ import (
 // Options of a server. The zero value is a throwaway server.
 type Options struct {
 	// Dir keeps the server's files from one start to the next. It is created if missing.
-	// Its owner becomes the user of the server, which must be able to enter the directories
-	// above. Empty: a temporary directory that Close removes.
+	// The user that runs the server becomes its owner, and must be able to enter the
+	// directories above. Empty: a temporary directory that Close removes.
 	Dir string
 	// Durable makes Postgres flush to disk before it acknowledges a commit. Without Durable
 	// a crash of the machine may lose data, but a crash of the server does not. Redis
-	// ignores it and keeps nothing on disk, because Fairpact uses Redis as a cache.
+	// ignores Durable and keeps nothing on disk, because Fairpact uses Redis as a cache.
 	Durable bool
 	// Port is the loopback port; 0 picks a free one.
 	Port int
@@ -46,7 +46,7 @@ const (
 	startBound = 60 * time.Second // from exec to the first answer
 	stopBound  = 20 * time.Second // from the signal to stop to SIGKILL
 	pollEvery  = 15 * time.Millisecond
-	portTries  = 10 // starts of a server whose free port another process takes
+	portTries  = 10 // tries of a start, each with another free port
 )
 
 // randomHex returns n random bytes in hex.

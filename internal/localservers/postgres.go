@@ -89,8 +89,8 @@ func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDi
 }
 
 // postgresArgs returns the command line of Postgres. Settings are there and not in a file,
-// so that they also apply to an existing data directory. None makes the server faster than
-// an operator's, except that without Durable nothing is flushed.
+// so that they also apply to an existing data directory. No setting makes the server
+// faster than an operator's server, except that without Durable nothing is flushed to disk.
 func postgresArgs(o Options, data string, port int) []string {
 	settings := []string{
 		"listen_addresses=127.0.0.1",

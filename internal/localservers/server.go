@@ -35,8 +35,8 @@ type server struct {
 
 var errPortTaken = errors.New("another process took the port")
 
-// start starts the process and returns when the server answers. It waits for a fixed port
-// that is taken, and picks another port if a free one gets taken.
+// start starts the process and returns when the server answers. If another process
+// has the port, start waits if the port is fixed, and otherwise picks a new port.
 func (s *server) start(ctx context.Context) error {
 	if s.proc != nil && s.proc.Running() {
 		return fmt.Errorf("%s is already running (pid %d): stop it first", s.name, s.proc.PID())

@@ -19,8 +19,9 @@ type account struct {
 	cred *syscall.Credential // nil: the user of this process
 }
 
-// serverAccount returns the user of this process. For root, as which Postgres does not run,
-// it returns the user postgres or nobody, and an error if neither exists.
+// serverAccount returns the user that runs the servers: the user of this process or, for
+// root, postgres or nobody. Postgres refuses to run as root. It is an error if neither
+// exists.
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
 		return account{}, nil
@@ -47,8 +48,8 @@ func (a account) own(path string) error {
 	return os.Chown(path, int(a.cred.Uid), int(a.cred.Gid))
 }
 
-// command returns a command that the account runs in dir. It inherits no environment,
-// because PG* variables would change the behaviour of Postgres.
+// command returns a command that the account runs in dir. The command inherits no
+// environment, because PG* variables would change the behaviour of Postgres.
 func (a account) command(dir *serverDir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.SysProcAttr = dir.path, &syscall.SysProcAttr{Credential: a.cred}

@@ -57,5 +57,5 @@ const (
 	readyBound = 3 * time.Minute       // from exec to the first 200 of /readyz
 	stopBound  = 35 * time.Second      // from SIGTERM to SIGKILL; longer than the binaries drain
 	pollEvery  = 20 * time.Millisecond // between two requests of /readyz
-	portTries  = 10                    // first starts of a process whose ports another process takes
+	portTries  = 10                    // tries of a first start, each with other ports
 )

@@ -24,7 +24,7 @@ type process struct {
 	name, kind string
 	log        string         // path of the log file
 	ports      map[string]int // by the environment variable that names the port
-	fixed      map[string]int // those of ports that Options sets
+	fixed      map[string]int // the ports that Options sets, by the same variables
 
 	mu  sync.Mutex
 	bin string // directory of the binary
@@ -66,8 +66,8 @@ func (p *process) pickPorts() error {
 }
 
 // start runs the binary and returns when /readyz answers 200. If another process takes a
-// port during the first start, it tries again with other ports and calls env again, because
-// the environment of a process may hold its ports. onEnd is called if the process ends by itself.
+// port during the first start, start picks other ports and calls env again, because the
+// environment may name the ports. If the process later ends by itself, start calls onEnd.
 func (p *process) start(ctx context.Context, env func() []string, onEnd func(Failure)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers"
 )
 
-// Stack is a running stack.
+// Stack holds the servers and processes that Start started.
 type Stack struct {
 	o         Options
 	state     *state
