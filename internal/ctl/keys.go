@@ -23,8 +23,8 @@ type keysCommands struct {
 type published []verification.Trusted
 
 // readPublished parses the answer of GET /v1/pubkeys by the rules of
-// verification.ReadKeys. It refuses the answer of GET /v1/status, which those rules also
-// accept.
+// verification.ReadKeys. It refuses the answer of GET /v1/status, although those rules
+// accept it.
 func readPublished(document any) (published, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem == "" && keys[0].State == "" {

@@ -41,7 +41,7 @@ type Redis struct {
 	// downUntil is the time (unix nanoseconds) before which Redis is not asked.
 	downUntil atomic.Int64
 
-	name          string      // identifies this process to those that listen
+	name          string      // identifies this process to listeners
 	announcements chan string // ids of deals
 	stop          context.CancelFunc
 	loops         sync.WaitGroup

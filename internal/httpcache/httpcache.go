@@ -43,10 +43,9 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 }()
 
 // Handler adds an entity tag and Cache-Control: control to every 200 of next to a GET or
-// HEAD, and answers 304 to a matching If-None-Match. Other answers pass unchanged, and so
-// does a 200 that already has a tag. An answer of next MUST NOT hold a secret together
-// with text of somebody else: the compressed size would reveal something about the secret
-// (BREACH).
+// HEAD, and answers 304 to a matching If-None-Match. Other answers, and a 200 that already
+// has a tag, pass unchanged. An answer of next MUST NOT hold a secret together with text of
+// somebody else: the compressed size would reveal something about the secret (BREACH).
 func Handler(control string, next http.Handler) http.HandlerFunc {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {

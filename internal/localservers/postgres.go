@@ -114,8 +114,8 @@ func postgresArgs(o Options, data string, port int) []string {
 
 // initdb creates the data directory and the file with the superuser's password.
 func initdb(ctx context.Context, o Options, programs string, acct account, dir *serverDir) error {
-	// The directory has another name until it is complete, so that an interrupted initdb
-	// starts again.
+	// The directory has another name until it is complete, so that the next start repeats an
+	// interrupted initdb.
 	fresh, password := dir.join("data.new"), dir.join("password")
 	if err := os.RemoveAll(fresh); err != nil {
 		return err

@@ -24,7 +24,7 @@ const maxTextCopy = 8 << 10
 // success returns the result of a tool: the body as structuredContent and as text, and
 // the next step in a second text block and in _meta. structured reports whether the
 // client reads structuredContent. Such a client gets no text copy of a large body, unless
-// the body holds tokens; the copy is only a SHOULD in MCP (2025-06-18, server/tools).
+// the body holds tokens. MCP only recommends the copy (SHOULD; 2025-06-18, server/tools).
 func success(r result, structured bool) *mcp.CallToolResult {
 	meta, nextStep := mcp.Meta{metaNext: r.next}, r.next.text()
 	if r.lookAt > 0 {

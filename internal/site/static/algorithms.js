@@ -109,8 +109,8 @@ function adjustedWinner([a, b]) {
   if (!sum(a).n || !sum(b).n) { // if one party values nothing, the other gets every item that it values
     for (const i of order) first[i] = a[i].n ? ONE : ZERO;
   } else {
-    // Party 0 takes items from the top until its share of its total equals party 1's, that is
-    // until the sum of a+b over its items is 1. left is what is missing to 1.
+    // Party 0 takes items from the top until both parties have equal shares of their totals.
+    // Then the sum of a+b over party 0's items is 1. left is what that sum still lacks.
     let left = ONE;
     for (const i of order) {
       const both = plus(a[i], b[i]);
