@@ -18,8 +18,8 @@ type Process struct {
 	err  error // of Wait; read only after done
 }
 
-// starter returns a channel of functions that run on one OS thread, which exists as long as
-// the process. The kernel sends the parent-death signal when the thread that forked ends,
+// starter returns a channel. The functions sent to it run on one OS thread that lives as long
+// as this process. The kernel sends the parent-death signal when the thread that forked ends,
 // and Go may end any thread that no goroutine is locked to.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
