@@ -88,8 +88,8 @@ func (x *Cut) Revealing(party int) *Cut {
 	return x.Ends("/reveal", party, x.Inputs[party].Act("reveal"))
 }
 
-// Open creates a deal with one sealed input for each party. The first parties then
-// commit, and the first ones reveal: commits and reveals are their numbers.
+// Open creates a deal and seals the given inputs, one for each party in order. Parties
+// 0 to commits-1 then commit, and parties 0 to reveals-1 reveal.
 func Open(c *Client, b Body, commits, reveals int, inputs ...Body) *Cut {
 	c.T.Helper()
 	x := &Cut{Deal: c.Create(b), Params: b["algorithm_params"].(Body), Outcome: "COMPUTED"}

@@ -37,8 +37,8 @@ var never = []struct{ what, query string }{
 	{"an action at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
 		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
 	{"a reveal after the end", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
-	// Times are in seconds, so the query above misses a reveal in the second of the end.
-	// The next one finds it.
+	// Times are in seconds, so the query above misses a reveal in the same second as the end.
+	// The next query finds such a reveal.
 	{"an input root without all reveals, or all reveals without an input root", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
 		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
 	{"a result, flakers or computed_at that the deal's phase does not allow, or that it lacks", `SELECT deal_id FROM deals
@@ -46,7 +46,7 @@ var never = []struct{ what, query string }{
 	{"a VOID for a missed commit that does not name exactly the parties that did not commit", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
 			AND NOT EXISTS (SELECT FROM commitments c WHERE c.deal_id = d.deal_id AND c.party = p.party))`},
-	// A rejector has revealed, and only the rejector is named.
+	// A rejector has revealed. A VOID by rejection names only the rejector.
 	{"a VOID after the commits that does not name exactly the parties that did not reveal, or the one rejector", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NOT NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
 			AND NOT EXISTS (SELECT FROM reveals r WHERE r.deal_id = d.deal_id AND r.party = p.party))

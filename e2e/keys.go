@@ -29,8 +29,8 @@ func KeyService(t testing.TB) *kmstest.GCP {
 // IssueBound is the longest time that a reveal waits for its certificate (internal/escrow).
 const IssueBound = 3 * time.Second
 
-// PlayedWithoutKey is PlayedAndTimed while the key service fails, which the caller has
-// arranged. It requires that the certificate is not ready.
+// PlayedWithoutKey is PlayedAndTimed, and requires that the certificate is not ready. The
+// caller must make the key service fail before the call.
 func PlayedWithoutKey(c *Client) (*Cut, time.Duration) {
 	x, took := PlayedAndTimed(c)
 	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)
@@ -183,8 +183,8 @@ func (k *Keyholder) SignsFrom() (from time.Time) {
 // Switched waits until the newest key signs.
 func (k *Keyholder) Switched() { time.Sleep(time.Until(k.SignsFrom())) }
 
-// Close closes a key in keys.json. It retries as long as fairpactctl refuses because a
-// process may still sign with the key, or the log has pending certificates of it.
+// Close closes a key in keys.json. It retries while fairpactctl refuses because a process may
+// still sign with the key, or because certificates that the key signed are not yet in the log.
 func (k *Keyholder) Close(label string, more ...string) {
 	k.T.Helper()
 	Eventually(k.T, "the key may be closed", 2*Patience, func() bool {

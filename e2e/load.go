@@ -25,7 +25,7 @@ type Stubborn struct {
 	Worst    atomic.Int64 // the most failures of one request
 }
 
-// Promise is a request and its successful response, which must stay true.
+// Promise is a request and its successful response. A repetition must get the same response.
 type Promise struct {
 	Method, Path, token, key string
 	sent                     any

@@ -48,7 +48,7 @@ func AskStranger(args ...string) (accepted bool, said string, err error) {
 	strangerAt.Lock()
 	defer strangerAt.Unlock()
 	if strangerAt.questions == nil {
-		// The Python process ends when the test process ends, which closes its input.
+		// The end of the test process closes the stdin of the Python process, which then exits.
 		cmd := exec.Command("python3", "-c", strangers)
 		cmd.Dir, cmd.Stderr = Repo("e2e"), os.Stderr
 		in, errIn := cmd.StdinPipe()

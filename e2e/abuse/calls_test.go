@@ -18,7 +18,7 @@ import (
 
 const hour = time.Hour
 
-// deal-api survives each attack with a bounded use of memory. The attacks run in order.
+// deal-api survives each attack with a bounded use of memory. The attacks run one after another.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -114,9 +114,9 @@ func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// An API key creates deals until its budget is used up. The budget of another key is
-// unaffected. The same holds without Redis. The open deals of one API key are bounded,
-// however slowly it creates them. The end of a deal frees its share.
+// An API key can create deals until its budget is used up, with and without Redis. Other keys
+// keep their budgets. The total cost of a key's open deals is limited too, and a deal that ends
+// frees its share.
 func TestBudgetsOfDeals(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Env[localstack.DealAPI] = []string{"FAIRPACT_DEAL_UNITS_PER_MINUTE=20"} })
@@ -146,7 +146,7 @@ func TestBudgetsOfDeals(t *testing.T) {
 		d.Play(e2e.AnnsValues, e2e.BobsValues)
 	}
 	spent()
-	// Many refusals are logged once a minute.
+	// deal-api logs one warning a minute, however many calls it refuses.
 	for range 50 {
 		c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", greedy, large)
 	}

@@ -228,7 +228,8 @@ func (s *site) withoutPostgres() (back func()) {
 	return func() { e2e.Must(s.t, s.stack.Postgres().Restart(s.t.Context())) }
 }
 
-// with restarts processes with additional settings. back restarts them without these.
+// with restarts processes with additional settings. back restarts the processes
+// without these settings.
 func (s *site) with(names []string, env ...string) (back func()) {
 	for _, name := range names {
 		s.restart(name, env...)
@@ -270,9 +271,9 @@ func gone(kind string) func(s *site) func() {
 	}
 }
 
-// undrawn creates a random.v1 deal and moves its reveals to ago, at least a minute
-// earlier: a minute after the last reveal, the worker draws. The fault ends when the
-// worker has a relay that answers.
+// undrawn creates a random.v1 deal and moves its reveals into the past by ago. ago is at least
+// a minute, because the worker draws a minute after the last reveal. The returned function
+// restarts the worker with a relay that answers.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))

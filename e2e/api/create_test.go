@@ -28,7 +28,7 @@ func items(n int) e2e.Body {
 }
 
 // A creation is answered with an id and one token for each party (SPEC 2.3). The view has
-// the default values, and no members that the service does not know.
+// the default values, and omits unknown members of the request.
 func TestCreated(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()

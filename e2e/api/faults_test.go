@@ -10,7 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Callers notice these settings of a deployment, and a beacon that is down.
+// A draw is refused while no beacon relay answers, and succeeds afterwards. The settings for
+// strict beacons and for the limit on keys behind a proxy take effect.
 func TestFaultsAndSettings(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DeadlineWorker: 0} })

@@ -8,8 +8,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The check of every response against the OpenAPI document finds what the document does
-// not allow.
+// The check against the OpenAPI document rejects responses that the document does not allow.
 func TestResponsesOutsideTheDocumentAreFound(t *testing.T) {
 	c := newClient(t)
 	body := func(old, text string) func(*e2e.Answer) {

@@ -98,7 +98,7 @@ func TestEachState(t *testing.T) {
 			if s.cancel != "" {
 				d.C.Refused(409, s.cancel, "POST", d.Path("/cancel"), d.Key, nil)
 			}
-			if s.state != "REVEALING" || !s.revealed[1] { // all but the deal of random.v1
+			if s.state != "REVEALING" || !s.revealed[1] { // every deal except the one of random.v1
 				d.C.Refused(409, "WRONG_ALGORITHM", "POST", d.Path("/entropy"), d.Key, nil)
 			}
 			d.C.Refused(409, "INPUTS_SEALED", "GET", d.Path("/inputs"), d.Tokens[1], nil)

@@ -114,7 +114,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 		})
 	}
 
-	// A certificate with its result blacked out does not confirm a guess of another member.
+	// If the result is blacked out, a right and a wrong guess of another member get the same report.
 	guess := func(label string) string {
 		var got sentReport
 		c.Want(200, "POST", "/v1/verify", "", e2e.Body{"certificate": document(cert, func(b e2e.Body) {

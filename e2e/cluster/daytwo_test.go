@@ -52,7 +52,7 @@ func postgresAway(t *testing.T, c *cluster) {
 	}
 	cut()
 	e2e.Eventually(t, "deal-api has no Postgres", time.Minute, func() bool {
-		cut() // connections opened after the first cut
+		cut() // also ends connections that were opened after the first cut
 		status, _, err := c.ask(t, "POST", "/v1/keys")
 		return err == nil && status == 503
 	})

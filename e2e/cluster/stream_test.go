@@ -314,7 +314,7 @@ func startOverdue(t *testing.T, c *cluster) {
 				ctx := context.WithoutCancel(ctx)
 				m, err := s.miss(ctx, n%2 == 0, time.Now().Unix()+missAfter)
 				if err == nil {
-					// Two of four deals are read at their deadline, which voids them. The worker voids the others.
+					// Half of the deals are read at their deadline, and the read voids them. The worker voids the others.
 					time.Sleep(time.Until(time.Unix(m.deadline, 0)) + time.Duration(n/2%2)*3*time.Second)
 					err = s.judged(ctx, m)
 				}

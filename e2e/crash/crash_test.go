@@ -24,8 +24,8 @@ var ending = []at{
 	{"escrow.published", "published"},
 }
 
-// finisher says how a deal ends after the crash: by the processes to start, and by a call
-// of the deal-api via ("" for no call). The killed process stays dead unless start has it.
+// finisher is what ends a deal after the crash: the processes in start, and calls to the
+// deal-api via unless via is empty. The killed process stays dead unless start contains it.
 type finisher struct {
 	name  string
 	start []string
@@ -51,7 +51,8 @@ var finishers = map[string][]finisher{
 }
 
 // crashes is a scenario with the points at which the process is killed. Each point is
-// combined with every finisher of the process. If turns is true, the finishers take turns.
+// combined with every finisher of the process. If turns is true, each point gets only one
+// finisher, in turn.
 type crashes struct {
 	name  string
 	play  e2e.Scenario

@@ -31,7 +31,7 @@ func newYard(t *testing.T, victim string) *yard {
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
 		o.Env[localstack.LogServer] = []string{"FAIRPACT_FORK_GUARD=file://" + t.TempDir() + "/guard.json"}
-		o.Env[e2e.SecondLog] = []string{"FAIRPACT_FORK_GUARD="} // a file serves one process
+		o.Env[e2e.SecondLog] = []string{"FAIRPACT_FORK_GUARD="} // a guard file serves only one process
 	})
 	y := (&yard{stack: stack, redis: e2e.Cache(t, stack), victim: victim}).at(t)
 	y.rest()
@@ -80,8 +80,8 @@ type struckCase struct {
 }
 
 // together runs all cases up to their crash points and then starts the worker, which
-// finishes all deals. The worker gives a call some seconds to issue the certificate:
-// together, the cases wait only once.
+// finishes all deals. The worker waits some seconds before it issues a certificate, because a
+// call may issue it. Run together, the cases wait only once.
 func (y *yard) together(all []struckCase) {
 	y.t.Helper()
 	y.rest()
@@ -134,7 +134,7 @@ func (y *yard) startAll(names []string) {
 }
 
 // strike runs a deal until the process dies at its crash point. If a deadline passes too
-// early on a slow machine, it repeats that with a new deal and later deadlines.
+// early on a slow machine, strike tries again with a new deal and later deadlines.
 func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 	y.t.Helper()
 	dead := y.stack.Ended(y.victim)
@@ -166,8 +166,8 @@ func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 	return nil
 }
 
-// finish waits until the deal's certificate is published. It calls the deal-api via, or
-// makes no call before that if via is empty.
+// finish brings the deal to its published certificate with calls to the deal-api via. If via is
+// empty, the worker must first finish what the interrupted call began.
 func (y *yard) finish(x *e2e.Cut, via string) {
 	y.t.Helper()
 	caller := y.calm

@@ -182,8 +182,8 @@ func TestStolenKeys(t *testing.T) {
 	b.found("[1]")
 
 	t.Log("A retired key is stolen: closed")
-	b.falseLog(thief, 2, true)  // only a comparison with the log rejects a size at which the key still signed
-	b.falseLog(thief, 3, false) // the key's tree_size alone rejects a larger one
+	b.falseLog(thief, 2, true)  // the key still signed at size 2: only a comparison with the log rejects the head
+	b.falseLog(thief, 3, false) // the key's tree_size in the key set rejects the larger size 3
 
 	t.Log("A retired key is stolen: open")
 	b.Keys(0, "rotate", "--to", lastURI, "--in", e2e.Soonest.String())

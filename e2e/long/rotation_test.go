@@ -32,8 +32,8 @@ type rotation struct {
 	newSigned    atomic.Bool // newKey has signed a certificate
 }
 
-// A rotation is postponed, rolled out process by process and takes effect, and the old key
-// is closed. All the time, a client of the public API verifies every certificate and tree
+// A rotation is postponed and rolled out process by process. The new key then signs, and the
+// old key is closed. All the time, a client of the public API verifies every certificate and tree
 // head under the keys that each replica publishes. No replica shows a tree head that is
 // older than an earlier proof of any replica.
 func TestRotationUnderLoad(t *testing.T) {

@@ -20,7 +20,8 @@ func TestTenThousandParties(t *testing.T) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	w := e2e.Database(t, stack)
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
-	// Late enough for a slow machine with the race detector. The test does not wait for them.
+	// The deadlines are late enough for a slow machine with the race detector. The test does not
+	// wait for the deadlines.
 	b := e2e.Timed(e2e.RandomBody(parties, past, 0, 0), e2e.After(20*time.Minute), e2e.After(40*time.Minute))
 
 	key := c.Key()

@@ -118,8 +118,8 @@ func TestKeyServiceOutage(t *testing.T) {
 			t.Logf("%s: reveal p50 %s (%s without it), longest %s; all certificates %s after its end",
 				outage.what, half, calm, e2e.Quantile(took, 1), time.Since(back).Round(time.Millisecond))
 			// The outage lasts until all reveals are answered, so a reveal without a bound would hang.
-			// Reveals that wait for the whole bound take 2.5 s more than usual at every try. A machine
-			// that was slow once passes at the next try.
+			// If reveals wait for the whole bound, every try fails. If the machine was only slow, a later
+			// try passes.
 			if half <= e2e.IssueBound/2+2*calm {
 				break
 			}

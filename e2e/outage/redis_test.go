@@ -126,7 +126,7 @@ func twinsActOnce(t *testing.T, stack *localstack.Stack) {
 	w.Exactly(2, 1)
 	w.Converged()
 	e2e.Invariants(t, stack)
-	// The record of the key's creation ended at the key's first use.
+	// The service deletes the idempotency record of a key's creation at the key's first use.
 	if n := w.Records(); n != 7 {
 		t.Errorf("%d idempotency records, want 7", n)
 	}

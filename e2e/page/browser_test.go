@@ -56,7 +56,7 @@ type tab struct {
 	ctx    context.Context
 	origin string
 
-	bears string // a text that the browser may log, of a refusal that the test causes
+	bears string // part of a browser error that the test expects; empty if none
 
 	mu    sync.Mutex
 	asked int // number of requests to the origin

@@ -555,8 +555,9 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	}
 }
 
-// A person seals with a new key, which the saved copy and the certificate show. In a second
-// deal, made on the creation page, the seat is declared for that key, and the copy opens it.
+// A person seals with a new key. The page, the saved copy and the certificate show this key.
+// The person then creates a second deal that requires the key for their own seat. In that seat,
+// the page signs with the key from the saved copy.
 func TestPersonProvesItsSeat(t *testing.T) {
 	c, p := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))

@@ -137,7 +137,7 @@ func (l *leakTest) malformed(b e2e.Body) {
 		for _, to := range []struct{ path, token string }{
 			{"/v1/keys", ""}, {"/v1/deals", d.Key}, {d.Path("/commit"), d.Tokens[0]}, {d.Path("/reveal"), d.Tokens[0]}, {d.Path("/cancel"), d.Key}, {d.Path("/entropy"), d.Tokens[0]},
 		} {
-			// Without cancel: it accepts any object, and would end the deal.
+			// POST cancel accepts any JSON object and would end the deal, so it gets no valid object.
 			if strings.HasSuffix(to.path, "/cancel") && strings.HasPrefix(form, `{"`) && !strings.HasPrefix(form, `{"%`) {
 				continue
 			}
@@ -184,7 +184,8 @@ func (l *leakTest) send(method, path string, sent any, header ...string) {
 	}
 }
 
-// tools makes all calls of a deal over MCP. Its answers repeat an agent's own secrets to that agent.
+// tools makes all calls of a deal over MCP. The answers may repeat an agent's own secrets to that
+// agent.
 func (l *leakTest) tools(b e2e.Body) {
 	l.T.Helper()
 	const may = "POST /mcp "

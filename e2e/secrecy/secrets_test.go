@@ -262,7 +262,7 @@ func (l *leakTest) search() {
 // a broken search would look like a stack without leaks.
 func (l *leakTest) checkSearch(d *e2e.Dealt, label string) {
 	l.T.Helper()
-	// What the service keeps in Redis expires within seconds.
+	// The keys of the service in Redis expire within seconds, so the check adds its own key.
 	if err := e2e.Cache(l.T, l.stack).Set(l.T.Context(), "public", label, 0).Err(); err != nil {
 		l.T.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestSoak(t *testing.T) {
 					kept = append(kept, d)
 				}
 				mu.Unlock()
-				reads := map[string]string{"/v1/log/tree-head": ""} // path to token
+				reads := map[string]string{"/v1/log/tree-head": ""} // token by path
 				if d.Id != "" {                                     // empty if the deadline passed before the creation
 					reads["/v1/deals/"+d.Id] = d.Tokens[0]
 				}

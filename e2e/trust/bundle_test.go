@@ -25,7 +25,7 @@ type bundle struct {
 
 // fairpactctl and the independent verifier verify a bundle offline, with only the file and the
 // deployment's key. The service puts no input or salt into a bundle, because the initiator may
-// still have the invite token. fairpactctl adds the party's own input.
+// still have the party's invite token. fairpactctl adds the party's own input.
 func TestBundleVerifiesOffline(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -34,7 +34,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 	for name, x := range map[string]struct {
 		request   e2e.Body
 		inputs    []e2e.Body
-		own, path bool // the bundle has the own input, and its path to input_root
+		own, path bool // whether the bundle has the party's own input, and the Merkle path from it to input_root
 	}{
 		"sealed":    {e2e.SplitBody(time.Hour, 2*time.Hour), split, true, true},
 		"open":      {e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "open", "standard"), split, true, true},

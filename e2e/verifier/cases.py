@@ -24,7 +24,7 @@ def recorded(certificate, head, keys=toys.KEYS, inputs=None, params=None):
 
 
 toys.failed = recorded
-import test_verifier  # noqa: E402  (it takes the name `failed` from toys)
+import test_verifier  # noqa: E402  (the module imports `failed` from toys, so the line above comes first)
 
 suite = unittest.TestSuite(unittest.defaultTestLoader.loadTestsFromTestCase(case)
                            for case in (test_verifier.Certificates, test_verifier.KeySets, test_verifier.Inputs))

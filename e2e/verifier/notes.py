@@ -10,7 +10,7 @@ import re
 import signatures
 
 ED25519, ECDSA, COSIGNATURE, ML_DSA = 0x01, 0x02, 0x04, 0x06
-SIZES = {ED25519: 32, ECDSA: 91, COSIGNATURE: 32, ML_DSA: 1312}  # of the public keys
+SIZES = {ED25519: 32, ECDSA: 91, COSIGNATURE: 32, ML_DSA: 1312}  # bytes of a public key, by type
 DER_P256 = bytes.fromhex("3059301306072a8648ce3d020106082a8648ce3d030107034200")  # the DER prefix of an uncompressed P-256 point
 NAME = re.compile(r"[^\s+]+")
 
@@ -115,7 +115,7 @@ class Note:
             self.lines.append((match[1], data[:4], data[4:]))
 
     def signed(self, keys):
-        """Returns those of the keys that signed. Raises Refused if a line by one of the keys does not verify."""
+        """Returns which of the given keys signed. Raises Refused if a signature by a given key is invalid, unless it is ML-DSA-44."""
         by = []
         for name, key_id, signature in self.lines:
             for key in keys:
@@ -187,7 +187,7 @@ class Policy:
         return [name for name, key in self.witnesses.items() if key in by]
 
     def unchecked(self, note):
-        """Returns the witnesses with an ML-DSA-44 key that the note has a line by, valid or not."""
+        """Returns the witnesses with an ML-DSA-44 key whose signature line, valid or not, is in the note."""
         lines = {(name, key_id) for name, key_id, _ in note.lines}
         return [name for name, key in self.witnesses.items() if key.kind == ML_DSA and (key.name, key.id) in lines]
 

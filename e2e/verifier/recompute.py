@@ -154,7 +154,8 @@ def shapley(labels, params):
 
 
 def coalitions(labels, values):
-    """Returns the value of each coalition by the bit set of its members. The keys are all sorted labels or all party indexes."""
+    """Returns the value of each coalition by the bit set of its members. A key of values is a sorted list of members, written
+    with labels or with party indexes. All keys use the same kind."""
     for names in (labels, [str(i) for i in range(len(labels))]):
         bits = {name: 1 << i for i, name in enumerate(names)}
         keys = {key: key.split(",") for key in values}

@@ -436,7 +436,7 @@ def fetch(url):
 
 
 def fetch_head(base, certificate):
-    """Returns the head of the proof's size if the log answers it, and otherwise the newest head."""
+    """Returns the tree head of the proof's tree_size if the log has that head, and otherwise the newest head."""
     import urllib.error
     head = fetch(base + "/v1/log/tree-head")
     proof = certificate.get("log_proof") if type(certificate) is dict else None
