@@ -38,8 +38,8 @@ type counting struct {
 }
 
 // startCounting restarts Postgres with pg_stat_statements, and each service with
-// its own role and proxy. It is not undone, so it is the last part of a run on
-// this stack.
+// its own role and proxy. Nothing undoes this, so it is the last part of a
+// run on this stack.
 func (b *bench) startCounting() (*counting, error) {
 	c := &counting{b, map[string]*roundTripCounter{}}
 	server, err := url.Parse(b.stack.DatabaseURL())

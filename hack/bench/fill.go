@@ -51,7 +51,7 @@ func (b *bench) fill(n int) error {
 		if err := fillTree(b.ctx, conn, digests); err != nil {
 			return err
 		}
-		// Without this, autovacuum and the checkpointer would do it during a measurement.
+		// Otherwise autovacuum and the checkpointer would do this work during a measurement.
 		for _, statement := range []string{"VACUUM (ANALYZE)", "CHECKPOINT"} {
 			if _, err := conn.Exec(b.ctx, statement); err != nil {
 				return err
@@ -61,8 +61,8 @@ func (b *bench) fill(n int) error {
 	}, noEnv)
 }
 
-// sortedDigests returns n digests in ascending order: inserts in the order of the
-// indexes are many times faster.
+// sortedDigests returns n digests in ascending order, because inserts in index order
+// are many times faster.
 func sortedDigests(n int) [][]byte {
 	digests := make([][]byte, n)
 	for i := range digests {

@@ -57,8 +57,8 @@ func (b *bench) startFloor() error {
 }
 
 // start starts the program with its output in NAME.log and returns its URL. The
-// first line of the output is the address. It returns an error if there is none
-// within 5 s.
+// first line of the output is the address. start returns an error if the program prints
+// no address within 5 s.
 func (f *floor) start(dir, name, program string, args ...string) (string, error) {
 	path := filepath.Join(dir, name+".log")
 	out, err := os.Create(path)

@@ -75,7 +75,7 @@ type results struct {
 	Statements map[string][]statement `json:"statements"`
 }
 
-// provenance says from which commit, machine and options the numbers of a part are.
+// provenance is the commit, machine and options of the run that measured a part.
 type provenance struct {
 	Commit   string `json:"commit"`
 	Time     string `json:"time"`

@@ -51,7 +51,7 @@ func (b *bench) start(bin string) (err error) {
 		return err
 	}
 	b.stack, err = localstack.Start(b.ctx, localstack.Options{
-		Bin: bin, PostgresDir: filepath.Join(b.dir, "postgres"), // with a given directory, Postgres flushes to disk
+		Bin: bin, PostgresDir: filepath.Join(b.dir, "postgres"), // if PostgresDir is set, Postgres flushes to disk
 	})
 	if err != nil {
 		return err

@@ -128,7 +128,7 @@ func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event
 	return nil
 }
 
-// get returns a GET request. It changes a deal only by the steps that are due.
+// get returns a GET request. A GET changes a deal only by the steps that are due.
 func get(op, deal, token, path string) request {
 	return request{op: op, deal: deal, method: http.MethodGet, path: path, token: token}
 }

@@ -50,7 +50,8 @@ func where(dir string) string {
 
 // postgresDir returns the directory of the database. It is in the checkout, unless this
 // process is root: then Postgres runs as another user, who may be unable to enter the
-// checkout. For root it is in /var/tmp, and an error if others can write to it.
+// checkout. For root the directory is in /var/tmp. postgresDir returns an error if others
+// can write to that directory.
 func (h *home) postgresDir() (string, error) {
 	if os.Geteuid() != 0 {
 		return filepath.Join(h.dir, "postgres"), nil

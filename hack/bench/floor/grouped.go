@@ -22,8 +22,7 @@ const (
 	committers = 2 // groups in flight at once
 )
 
-// grouped inserts the rows of all calls that wait at the same moment in one
-// statement.
+// grouped inserts rows with one statement for all calls that wait at the same moment.
 type grouped struct {
 	deals   *group[int64]
 	actions *group[action]

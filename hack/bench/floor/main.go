@@ -2,10 +2,10 @@
 // sealing, idempotency or verification. The benchmark runs it beside the product
 // to show what the machine can do. Do not copy its design.
 //
-// INSERTs that wait at the same moment share a statement. So do leaves of the log.
+// INSERTs that wait at the same moment share a statement, as do leaves of the log.
 //
-// The log is a second process of this program, with the flag -log. It also creates
-// the tables.
+// The log is a second process of this program, with the flag -log. The log process also
+// creates the tables.
 package main
 
 import (

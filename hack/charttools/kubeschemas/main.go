@@ -130,7 +130,7 @@ func builtIn(folder string) (definitions schema, err error) {
 	seal(definitions)
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		kinds, _ := definitions[name].(schema)["x-kubernetes-group-version-kind"].([]any)
-		// A definition with several kinds is part of a request, such as DeleteOptions, and no object.
+		// A definition with several kinds, such as DeleteOptions, is part of a request, not an object.
 		if len(kinds) != 1 {
 			continue
 		}
