@@ -1,5 +1,5 @@
-# On a new Debian or Ubuntu machine with Go, the targets install what they need.
-# `make help` lists them.
+# `make help` lists the targets. On a new Debian or Ubuntu machine with Go, they install what
+# they need.
 
 # Git refuses to read a checkout of another user, so the build cannot stamp its commit.
 BUILDVCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
