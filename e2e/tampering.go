@@ -15,8 +15,8 @@ type Vault struct{ W Witness }
 
 var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
 
-// Change runs statements, each of which must change one row. undo restores the
-// vaultTables.
+// Change runs statements, each of which must change one row. undo restores
+// all rows of vaultTables.
 func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	t.Helper()
 	var keep, restore []string

@@ -87,7 +87,6 @@ func newStream(t *testing.T, base string) (*stream, context.Context) {
 	return s, ctx
 }
 
-// failed records a failure unless err is nil.
 func (s *stream) failed(err error) {
 	if err == nil {
 		return

@@ -41,8 +41,8 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// newAgent returns the client of an agent that knows only its invitation: the address,
-// the deal and the token of the link in it.
+// newAgent returns the client of an agent that knows only the invitation link: its address,
+// deal and token.
 func newAgent(t *testing.T, invited string) (*e2e.Client, *counting, e2e.Body) {
 	t.Helper()
 	link, err := url.Parse(regexp.MustCompile(`https?://\S+#it_\S+`).FindString(invited))

@@ -27,8 +27,8 @@ func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	return c, p
 }
 
-// declares makes the page read a status in which the signing key is declared a development
-// key, or is not.
+// declares changes the status that the page reads. development is whether this status declares
+// the signing key a development key.
 func (p *tab) declares(development bool) {
 	p.t.Helper()
 	eval[bool](p, `(() => {

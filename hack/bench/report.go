@@ -81,7 +81,6 @@ func (w *writer) ratio(a, b string) string {
 	return number(w.s.ratio(a, b))
 }
 
-// clients formats a number of clients.
 func clients(n int) string {
 	if n == 1 {
 		return "1 client"
