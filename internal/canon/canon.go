@@ -13,7 +13,7 @@ const (
 
 	// MaxDepth is the most levels of nested arrays and objects. It bounds recursion.
 	MaxDepth = 32
-	// MaxValues is the most values of a text, including nested ones. A certificate of
-	// 10,000 parties has 50,000.
+	// MaxValues is the most values that a text may contain at all levels together. A
+	// certificate of 10,000 parties has 50,000.
 	MaxValues = 1 << 17
 )

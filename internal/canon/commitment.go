@@ -35,8 +35,8 @@ func ParseCommitment(s string) (digest [32]byte, err error) {
 // bytes that do. It tries the salt's UTF-8 bytes first. If the salt consists of an
 // even number of hex digits, it also tries the bytes that they encode, because a
 // party may have committed to these bytes. input MUST be the RFC 8785 bytes of an object.
-// An object ends at its closing brace, so both readings bind the party to the same
-// input.
+// The hash has no separator between input and salt. It still binds the party to one
+// input, because an object ends at its closing brace.
 func Open(commitment string, input []byte, salt string) (saltBytes []byte, ok bool) {
 	literal := []byte(salt)
 	if Commitment(input, literal) == commitment {

@@ -77,9 +77,9 @@ func appendObject(b []byte, object map[string]any) []byte {
 	return append(b, '}')
 }
 
-// compareUTF16 compares two valid UTF-8 strings by their UTF-16 code units. The
-// order differs from that of the bytes only between characters beyond U+FFFF, whose
-// code units begin at 0xD800, and characters of U+E000 to U+FFFF.
+// compareUTF16 compares two valid UTF-8 strings by their UTF-16 code units. Characters
+// beyond U+FFFF come before U+E000 to U+FFFF, because their first code unit is 0xD800 to
+// 0xDBFF. In all other cases the order is that of the bytes.
 func compareUTF16(x, y string) int {
 	for x != "" && y != "" {
 		rx, nx := utf8.DecodeRuneInString(x)
@@ -92,8 +92,8 @@ func compareUTF16(x, y string) int {
 	return cmp.Compare(len(x), len(y))
 }
 
-// firstUnit returns the first UTF-16 code unit of r, or 0xD800 for every r beyond
-// U+FFFF. Valid UTF-8 does not contain U+D800.
+// firstUnit returns the UTF-16 code unit of r, or 0xD800 if r is beyond U+FFFF. Valid
+// UTF-8 does not contain U+D800, so no other character has this unit.
 func firstUnit(r rune) rune {
 	if r > 0xFFFF {
 		return 0xD800

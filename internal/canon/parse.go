@@ -83,7 +83,6 @@ type parser struct {
 	read  int // number of values so far
 }
 
-// value reads the next value.
 func (p *parser) value() (any, error) {
 	token, err := p.dec.ReadToken()
 	if err != nil {
@@ -102,8 +101,8 @@ func (p *parser) value() (any, error) {
 	case '0':
 		return p.integer(token.String())
 	}
-	// The tokenizer refuses a closing bracket in the place of a value, so token opens an
-	// array or object.
+	// token opens an array or object: the tokenizer refuses a closing bracket in the
+	// place of a value.
 	if p.dec.StackDepth() > p.depth {
 		return nil, &SyntaxError{p.dec.InputOffset() - 1, reasonDepth}
 	}

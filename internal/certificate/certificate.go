@@ -60,7 +60,7 @@ type Party struct {
 const AttestedByInitiator = "initiator"
 
 // MissedCommit, MissedReveal and Rejected are the flags that say why a certificate is
-// VOID. With the last two, all parties committed.
+// VOID. MissedReveal and Rejected imply that all parties committed.
 const (
 	MissedCommit = "void:missed-commit"
 	MissedReveal = "void:missed-reveal"
@@ -178,16 +178,16 @@ func InputPath(leaves [][]byte, party int) []string {
 	return path
 }
 
-// VerifyInput checks that leaf is the leaf of the party under inputRoot, which covers
-// that number of parties.
+// VerifyInput checks that leaf is the leaf of the party with this index under inputRoot.
+// parties is the number of leaves.
 func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
 	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
 }
 
 var rootForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// InputRootWellFormed makes the check of that name (SPEC 2.9). It reports whether
-// input_root is well-formed, or null in a VOID certificate.
+// InputRootWellFormed reports whether input_root is well-formed (SPEC 2.9). In a VOID
+// certificate it may also be null.
 func (p Payload) InputRootWellFormed() bool {
 	if p.InputRoot == nil {
 		return p.Outcome == Void
@@ -195,8 +195,8 @@ func (p Payload) InputRootWellFormed() bool {
 	return rootForm.MatchString(*p.InputRoot)
 }
 
-// VerifyInclusion checks that entry is the leaf at lp.LeafIndex of the tree with that
-// root (64 hex digits) and lp.TreeSize leaves (RFC 9162 2.1.3.2).
+// VerifyInclusion checks that entry is the leaf at lp.LeafIndex of a tree (RFC 9162
+// 2.1.3.2). The tree has lp.TreeSize leaves and the root rootHash (64 hex digits).
 func VerifyInclusion(entry [32]byte, lp LogProof, rootHash string) error {
 	return verifyPath(entry[:], lp, rootHash)
 }

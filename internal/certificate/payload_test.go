@@ -70,7 +70,7 @@ func TestSigningBytesNeverChange(t *testing.T) {
 		if string(got) != row.want {
 			t.Errorf("signing bytes of %s:\n got %s\nwant %s", row.payload.CertID, got, row.want)
 		}
-		// Stored bytes are read and written again.
+		// Parsing stored bytes and encoding them again must not change them.
 		if read, err := Parse(got); err != nil || string(signingBytes(t, read)) != row.want {
 			t.Errorf("parsed and written again: %s, %v; want the same bytes", signingBytes(t, read), err)
 		}

@@ -43,7 +43,7 @@ func (r result[T]) ok(t testing.TB) T {
 type logKeys struct {
 	ed    ed25519.PrivateKey
 	ec    *ecdsa.PrivateKey
-	first Key // of ed
+	first Key // the verifier key of ed
 	other Key // the verifier key of ec
 }
 

@@ -207,8 +207,8 @@ func (g *group) String() string {
 }
 
 // Verify checks that a log of the policy signed the checkpoint and that the quorum
-// cosigned it. witnesses are the names of those that cosigned it, also if the error is
-// ErrQuorum.
+// cosigned it. witnesses lists the names of the witnesses that cosigned it, even if the
+// error is ErrQuorum.
 func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, err error) {
 	cosigners := make([]Key, len(p.Witnesses))
 	for i, w := range p.Witnesses {

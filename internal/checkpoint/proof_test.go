@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// grown is a tree that package tlog builds: the reference.
+// grown is the reference: a tree that golang.org/x/mod/sumdb/tlog builds.
 type grown struct {
 	stored []tlog.Hash
 	size   int64

@@ -46,8 +46,8 @@ func ParseTilePath(path string) (tlog.Tile, error) {
 	return t, nil
 }
 
-// EntryBundle writes entries as tlog-tiles says: each follows its length, which is
-// two bytes, big-endian.
+// EntryBundle writes entries in the format of tlog-tiles: the length of each entry, as
+// two big-endian bytes, and then the entry.
 func EntryBundle(entries [][]byte) []byte {
 	var out []byte
 	for _, entry := range entries {

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// file keeps the record in a JSON file. The process holds a lock file beside it
-// until it ends, so that only one log-server publishes.
+// file keeps the record in a JSON file. It locks a second file, PATH.lock, until Close
+// or the end of the process, so that only one log-server publishes.
 type file struct {
 	path string
 	lock *os.File

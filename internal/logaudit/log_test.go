@@ -69,7 +69,7 @@ func (o *operator) policy() *checkpoint.Policy {
 	return &checkpoint.Policy{Logs: []checkpoint.Key{o.key}}
 }
 
-// fork returns an operator with the same key and the same first leaves.
+// fork returns an operator with the same key and the first keep entries.
 func (o *operator) fork(t testing.TB, keep int) *operator {
 	t.Helper()
 	other := &operator{signer: o.signer, key: o.key}

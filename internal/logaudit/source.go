@@ -1,6 +1,6 @@
 // Package logaudit checks a transparency log from the outside. It reads the
-// checkpoint, tiles and entry bundles that the log serves (c2sp.org/tlog-tiles), or
-// those of a folder that mirrors the log. It trusts only the keys of the given policy.
+// checkpoint, tiles and entry bundles (c2sp.org/tlog-tiles) that the log serves or that
+// a mirror of the log stores in a folder. It trusts only the keys of the given policy.
 //
 // There are three verdicts:
 //   - No error: the log is what its checkpoint says.
@@ -103,7 +103,7 @@ type Head struct {
 	checkpoint.Checkpoint
 	Note      []byte
 	Witnesses []string // the witnesses of the policy that cosigned it
-	Quorum    error    // checkpoint.ErrQuorum if these are too few
+	Quorum    error    // checkpoint.ErrQuorum if too few witnesses cosigned it
 }
 
 // Head reads the log's checkpoint and verifies its signatures.

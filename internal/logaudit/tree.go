@@ -23,11 +23,11 @@ type tree struct {
 	head   Head
 	mirror *Source // a folder to read first and to write verified files to; nil if there is none
 
-	edge  []content       // the verified partial tile of each level, without hashes if it has none
-	known map[int]content // the last full tile that was verified of each level
+	edge  []content       // the verified partial tile of each level; it has no hashes if the level has no partial tile
+	known map[int]content // the last full tile of each level that was verified
 
 	findings []Finding
-	most     int      // findings after which to stop
+	most     int      // the number of findings at which the work stops
 	notes    [][]byte // see Contradiction
 }
 
@@ -40,8 +40,7 @@ func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most
 
 var errEnough = errors.New("too many files are wrong")
 
-// find records a wrong file. It returns errEnough if so many files are wrong that the
-// work must end.
+// find records a wrong file. It returns errEnough once t.most files are wrong.
 func (t *tree) find(c content) error {
 	t.findings = append(t.findings, Finding{c.path(), c.problem})
 	if len(t.findings) >= t.most {
@@ -59,8 +58,9 @@ func (t *tree) verdict(err error) error {
 	return err
 }
 
-// read reads a file, from the mirror if it is right there, and sets its problem if it is
-// wrong. check returns the problem of the hashes, or an empty text.
+// read reads a file from the mirror or, if the mirror's copy is missing or wrong, from the
+// log. If the log's file is wrong, its problem says why. check returns what is wrong with
+// the hashes, or "".
 func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash) string) (content, error) {
 	if t.mirror != nil {
 		if c, err := t.mirror.read(ctx, want); err == nil && c.problem == "" && check(c.hashes) == "" {
@@ -113,8 +113,8 @@ func (t *tree) edgeRoot() tlog.Hash {
 	return rootOf(levels)
 }
 
-// tile returns the n-th tile of level l, verified. It records a wrong tile and returns
-// one rebuilt from the files below.
+// tile returns the n-th tile of level l, verified. If the served tile is wrong, it records
+// a finding and returns a tile that is rebuilt from the files below.
 func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	want := tileAt(l, n, t.head.Size)
 	if want.W < checkpoint.TileWidth {
@@ -137,7 +137,8 @@ func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	return c, err
 }
 
-// leads returns the check that the hashes of a full tile lead to the tile above it.
+// leads returns a function that checks whether the hashes of a full tile lead to the tile
+// above it. The function returns what is wrong, or "".
 func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) string, error) {
 	above, err := t.tile(ctx, l+1, n/checkpoint.TileWidth)
 	if err != nil {
@@ -200,8 +201,8 @@ func (t *tree) window(ctx context.Context, first, end int64) error {
 	return nil
 }
 
-// leaves reads a tile of level 0 and its entry bundle. leads checks that hashes lead to
-// the tile above; nil means the verified tile at the edge.
+// leaves reads a tile of level 0 and its entry bundle. leads checks the tile against the
+// tile above it. If leads is nil, leaves uses the verified tile at the edge.
 func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) string) (tile, bundle content, err error) {
 	if tile = t.edge[0]; leads != nil {
 		if tile, err = t.read(ctx, tileAt(0, n, t.head.Size), leads); err != nil {

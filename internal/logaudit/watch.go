@@ -23,7 +23,7 @@ func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen He
 }
 
 // Extends proves that the tree of head extends the tree of older, and returns a
-// Contradiction if not. Checkpoints of two different logs are another error.
+// Contradiction if not. If the checkpoints are of two logs, the error is no Contradiction.
 func Extends(ctx context.Context, from *Source, head, older Head) error {
 	notes := [][]byte{older.Note, head.Note}
 	switch {

@@ -34,8 +34,8 @@ func TestWatchFollowsAGrowingLog(t *testing.T) {
 	}
 }
 
-// requireFork checks that the error is a Contradiction with the text, and has the
-// signed checkpoints as evidence.
+// requireFork checks that err is a Contradiction whose text contains what and whose
+// evidence is the signed checkpoints in notes.
 func (o *operator) requireFork(t *testing.T, err error, what string, notes ...[]byte) {
 	t.Helper()
 	found, ok := errors.AsType[*logaudit.Contradiction](err)
@@ -71,7 +71,7 @@ func TestForkIsFoundFromBothSides(t *testing.T) {
 	err = logaudit.Extends(t.Context(), source(t, alice), hers, o.head(t, short.folder(t)))
 	o.requireFork(t, err, "the log is forked", short.signed(t), hers.Note)
 
-	// The client knows a larger head than this side shows.
+	// The client has seen a larger head than the one that the log shows now.
 	err = logaudit.Extends(t.Context(), source(t, alice), hers, his)
 	o.requireFork(t, err, "went back from 700 to 600", his.Note, hers.Note)
 }
@@ -117,8 +117,8 @@ func TestRewrittenAndShrunkLogsAreFound(t *testing.T) {
 	}
 }
 
-// served serves a folder over HTTP and counts the requests. It fails every request
-// after the first limit ones.
+// served serves a folder over HTTP and counts the requests. limit is the number of
+// requests that succeed; all later ones fail.
 func served(t *testing.T, dir string, limit int64) (url string, asked *atomic.Int64) {
 	asked = &atomic.Int64{}
 	files := http.FileServer(http.Dir(dir))

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Hundreds of callers append to two replicas that share a database and a fork guard, each
-// entry several times, and beyond a tile. The indexes are dense, each entry has one leaf,
-// each answer can be proved at once, and the race for the guard is not a contradiction.
+// 600 callers append 300 entries, which fill more than one tile, to two replicas that
+// share a database and a fork guard. Each entry gets one leaf, the indexes have no gap, and
+// each answer can be proved at once. A lost race for the guard is no contradiction.
 func TestConcurrentAppends(t *testing.T) {
 	t.Parallel()
 	const distinct, callers = 300, 600
@@ -39,7 +39,7 @@ func TestConcurrentAppends(t *testing.T) {
 				return
 			}
 			answers[c] = appended
-			// The answer is provable at once, on the other replica too.
+			// Both replicas can prove the leaf at once.
 			entry := entryOf(n)
 			for _, l := range replicas {
 				proof, err := l.Inclusion(ctx, LeafQuery{LeafIndex: &appended.LeafIndex, Entry: &entry})
@@ -78,7 +78,8 @@ func committedSize(t *testing.T, d *deployment) (size int64) {
 	return size
 }
 
-// Appends that wait while a batch runs or a head is signed share the next one.
+// Appends that arrive while a batch runs share the next batch. Those that wait while a
+// head is signed share the next head.
 func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -106,7 +107,7 @@ func newGate(d *deployment) *gatedSigner {
 	return &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
 }
 
-// gatedSigner announces each call in entered, and signs once pass lets it.
+// gatedSigner sends to entered at each call, and signs after it has received from pass.
 type gatedSigner struct {
 	Signer
 	entered chan struct{}
@@ -157,7 +158,8 @@ func TestAppendRefusesBadSignaturesAndOwnHeads(t *testing.T) {
 	}
 }
 
-// A head that may be signed but is not stored is refused too.
+// The committed head may be signed before it is stored, so the log refuses the digest of
+// an unstored head too.
 func TestUnstoredHeadIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -171,7 +173,7 @@ func TestUnstoredHeadIsRefused(t *testing.T) {
 	}
 }
 
-// An append that waits at Close gets an error, and so does one after it.
+// Close fails the appends that still wait. Appends after Close fail too.
 func TestAppendEndsWithTheLog(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

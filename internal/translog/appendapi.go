@@ -20,8 +20,8 @@ import (
 
 const (
 	appendPath = "/v1/append"
-	// maxAppendBody is the most bytes of an append request, many times the two digests
-	// and the signature.
+	// maxAppendBody is the most bytes of an append request. Two digests and a signature
+	// take much less.
 	maxAppendBody = 4096
 	appendTimeout = 25 * time.Second
 )
@@ -51,8 +51,8 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	return routes{appendPath: private(l.serveAppend), proofsPath: private(l.serveProofs)}.handler(l.checks.logger, false)
 }
 
-// authorize returns nil if the request has the secret of one of the digests. It compares
-// digests, in constant time and independent of the secrets' lengths.
+// authorize returns nil if the SHA-256 hash of the request's secret is in want. It compares
+// hashes in constant time, so the time does not depend on the length of a secret.
 func authorize(r *http.Request, want [][32]byte) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -102,9 +102,9 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	return l.Append(ctx, entry, request.Signature, tag)
 }
 
-// A process of the deployment asks for many proofs in one request to the append port:
-// calls that wait at the same moment share it. The public read port proves one leaf a
-// request.
+// A process of the deployment asks the append port for many proofs in one request. Calls
+// that wait at the same moment share a request. The public read port proves one leaf for
+// each request.
 
 const (
 	proofsPath    = "/v1/proofs"

@@ -13,8 +13,8 @@ import (
 
 const (
 	certifiedEvery   = time.Second
-	certifiedRarely  = 10 * time.Second       // if the log has no witnesses, or is of an earlier release
-	certifiedTimeout = 250 * time.Millisecond // the longest that a log that hangs delays a view of a deal
+	certifiedRarely  = 10 * time.Second       // if the log has no witnesses, or runs an earlier release
+	certifiedTimeout = 250 * time.Millisecond // the longest delay of a deal view if the log hangs
 )
 
 // certified is the largest size that a client knows to be cosigned by a quorum.

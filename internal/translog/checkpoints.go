@@ -117,12 +117,12 @@ func (c *checkpoints) run(ctx context.Context) {
 			checkpointFailures.Inc()
 			c.log.checks.logger.WarnContext(ctx, "no checkpoint was signed, retrying", "err", c.log.checks.note(ctx, err))
 		}
-		if (first || demands) && ctx.Err() == nil { // first: find the checkpoint of the previous process
+		if (first || demands) && ctx.Err() == nil { // the first pass finds the checkpoint of the previous process
 			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) && ctx.Err() == nil {
 				c.log.checks.logger.WarnContext(ctx, "reading the newest checkpoint failed, retrying", "err", err)
 			}
 		}
-		if demands { // also after an error: the wait continues
+		if demands { // even after an error, because the checkpoint still waits
 			quorumBehind.Set(waiting.follow(c.latestSize(), c.certified.Load(), time.Now()).Seconds())
 		}
 		if !pause(ctx, checkpointEvery) {

@@ -75,8 +75,9 @@ func (r tiles) ReadTiles(all []tlog.Tile) (data [][]byte, err error) {
 	return data, nil
 }
 
-// The packages sumdb/note and sumdb/tlog verify the checkpoints and tiles of a log of three
-// tile levels, from memory and then from the tables, also the old partial tiles.
+// The packages sumdb/note and sumdb/tlog verify the checkpoints and tiles of a log with
+// three tile levels. One replica serves the tiles from memory. A new one serves them, with
+// the old partial tiles, from the tables.
 func TestTilesProveTheLogElsewhere(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -359,8 +360,8 @@ func TestQuorumNoneCertifiesNothing(t *testing.T) {
 	}
 }
 
-// After a restart the log continues with each witness, also with one whose last cosignature
-// the database does not have.
+// After a restart each witness cosigns new checkpoints, even if the database lacks the
+// last cosignature of that witness.
 func TestWitnessesAreAskedAfterARestart(t *testing.T) {
 	t.Parallel()
 	d, ws, l := witnessed(t, "quorum w0", 1)

@@ -21,8 +21,9 @@ type checks struct {
 	failures atomic.Int64
 }
 
-// errRetired marks a head by a key that was not allowed to sign it, or that was closed
-// below the head's size later. Verifiers refuse the head, but its root may be right.
+// errRetired marks a head whose key is closed at a tree size below that of the head. The
+// key may have been closed after it signed the head. Verifiers refuse the head, but its
+// root may be right.
 var errRetired = errors.New("no verifier accepts it")
 
 // head verifies the head's signature, and that its key may sign a head of its size.
@@ -37,8 +38,9 @@ func (c *checks) head(h TreeHead) error {
 	return nil
 }
 
-// note counts and logs a contradiction, and returns err unchanged. A refusal by the fork
-// guard has its own counter, because it proves no contradiction in what was published.
+// note logs and counts a contradiction, and returns err unchanged. It does not count a
+// refusal by the fork guard, which proves no contradiction in what was published;
+// publishFailures counts that refusal.
 func (c *checks) note(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):

@@ -64,7 +64,7 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 		"an index past the log":      {second(client.Inclusion(ctx, entryOf(9), 9)), ErrNotFound},
 		"a wrong signature":          {second(client.Append(ctx, entryOf(9), d.sign(t, entryOf(8)), Tag{})), ErrRefused},
 		"another entry with the tag": {append9(client, tag), ErrTagTaken},
-		// A misconfigured client gets no verdict.
+		// A misconfigured client learns nothing about the entry.
 		"a wrong secret":            {append9(NewClient(appendURL, readURL, "another secret"), Tag{}), ErrUnavailable},
 		"append to the read port":   {append9(swapped, Tag{}), ErrUnavailable},
 		"read from the append port": {second(swapped.Inclusion(ctx, entryOf(1), 1)), ErrUnavailable},
@@ -86,7 +86,7 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 	}
 }
 
-// An answer that no log-server sends is not a verdict.
+// An answer that no log-server sends says nothing about the entry.
 func TestMalformedAnswersAreNoVerdict(t *testing.T) {
 	t.Parallel()
 	entry := entryOf(0)

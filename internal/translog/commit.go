@@ -89,7 +89,7 @@ func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 		var key []byte
 		var index int64
 		_, err := pgx.ForEachRow(rows, []any{&key, &index}, func() error {
-			if into[K(key)] != refused { // a digest stays refused, also if it has a leaf
+			if into[K(key)] != refused { // the digest of a head or checkpoint stays refused, even if it has a leaf
 				into[K(key)] = index
 			}
 			return nil
@@ -100,7 +100,8 @@ func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 
 // admit returns the place of each candidate and the growth of the log. leaves and tags
 // map the entries and tags that the log has to their leaves; admit adds the new ones.
-// Repeated entries and tags in the batch are decided in the given order.
+// An entry that occurs twice in the batch gets one leaf. If two entries of the batch have
+// the same tag, the first one gets it.
 func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]place, *growth, error) {
 	// Refuse the digest of the committed head: the head may be signed and not yet
 	// stored.

@@ -88,5 +88,6 @@
 // An operator must resolve a contradiction: a stored root that does not match its compact
 // range, a committed head that does not extend the newest published one or the fork
 // guard's record, or a head with a signature by no trusted key. The log then answers
-// ErrInconsistent, counts it (Log.ProofFailures), signs nothing, and waits.
+// ErrInconsistent, signs nothing, and waits. Log.ProofFailures counts each contradiction
+// except a refusal by the fork guard.
 package translog

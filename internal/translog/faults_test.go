@@ -112,8 +112,8 @@ func (f *failingSigner) Sign(ctx context.Context, digest [32]byte) (string, erro
 	return f.Signer.Sign(ctx, digest)
 }
 
-// A replica is ready on a schema of its version, with a published head and a database.
-// Package store tests the shared checks of schemas.
+// A replica is ready if the schema has its version, a head is published and the database
+// answers. Package store tests the shared checks of schemas.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	if _, err := Open(t.Context(), openPool(t, servertest.Postgres(t)), nil, nil, quiet, Options{}); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {

@@ -59,8 +59,8 @@ func TestWitnessRefusesAFork(t *testing.T) {
 	forked := other.withCheckpoints(t, other.pool, Checkpoints{Key: ws.policy.Key})
 	var logged refusals
 	var last *Log
-	// refused grows the fork, and has its newest checkpoint refused by the witness. Each size
-	// is asked for by a new replica: one replica asks for the same size until patience ends.
+	// refused grows the fork, and checks that the witness refuses its newest checkpoint. Each
+	// call starts a new replica, because a replica submits one size until patience has passed.
 	refused := func(leaves []int, want string) {
 		t.Helper()
 		size := other.mustAppend(t, forked, leaves...).LeafIndex + 1
@@ -81,7 +81,7 @@ func TestWitnessRefusesAFork(t *testing.T) {
 	client := NewClient("", readPort(t, last), "")
 	client.Trust(other.keys)
 
-	// The same over the witness's API, with each proof that the fork can make.
+	// Send the witness each request that the fork can make.
 	at := func(size int64) *signedCheckpoint { return of(forked.checkpoints.at(t.Context(), size)).ok(t) }
 	short, same, larger := at(2), at(3), at(5)
 	a := &asking{checkpoints: forked.checkpoints, client: http.DefaultClient}

@@ -30,7 +30,7 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change, back string
-		rows         []string // at least these
+		rows         []string // the findings must include these
 	}{
 		"a leaf":             {flip("leaves", "entry", "leaf_index = 10"), "", []string{"node 0 of level 8", "head 70000", "the committed head"}},
 		"a node":             {flip("nodes", "hash", "level = 8 AND node_index = 7"), "", []string{"node 7 of level 8"}},
@@ -98,7 +98,7 @@ func TestFsckOutlastsTheStatementTimeout(t *testing.T) {
 	check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
 	done := make(chan error, 1)
 	go func() { done <- second(Fsck(t.Context(), pool, FsckOptions{})) }()
-	waited := false // longer than the timeout
+	waited := false // whether Fsck waited longer than the timeout
 	eventually(t, "Fsck waits or ends", func() bool {
 		check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
 		return waited || len(done) > 0

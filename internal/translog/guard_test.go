@@ -265,7 +265,7 @@ func TestOlderCopyIsRefused(t *testing.T) {
 	refusedBy("swapped under a replica", l, gate, signed)
 	for _, c := range []struct {
 		name string
-		end  int // of the other leaves
+		end  int // the other entries are those from 100 to end-1
 	}{{"smaller", 101}, {"of the same size", 102}, {"bigger", 104}} {
 		check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(100, c.end))))
 		l, gate := d.guarded(t, g, nil)
@@ -277,7 +277,8 @@ func TestOlderCopyIsRefused(t *testing.T) {
 	}
 }
 
-// An empty guard, new to the log or without its record, adopts no published log by itself.
+// A guard without a record may be new, or may have lost its record. It accepts a log with
+// published heads only if the operator allows that.
 func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -292,8 +293,8 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	}
 	r.Close()
 
-	// The setting is for one size, that of the newest published head. If it is left on, it
-	// has no effect when the record is lost again.
+	// Options.Adopt must be the size of the newest published head. If Adopt stays set, it has
+	// no effect when the record is lost again.
 	adopt := int64(4)
 	r, gate = d.guarded(t, g, &adopt)
 	if _, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {

@@ -144,7 +144,7 @@ func (l *Log) Ready(ctx context.Context) error {
 	if err == nil {
 		sizePublished.Set(float64(head.TreeSize))
 	}
-	if errors.Is(err, errRetired) { // only an append makes a head by the current key
+	if errors.Is(err, errRetired) { // still ready: the next append makes a head by the current key
 		return nil
 	}
 	return err

@@ -55,9 +55,9 @@ func (t *tree) consistency(ctx context.Context, first, second root) (path [][]by
 	return path, err
 }
 
-// prove calls verify with the nodes. If these contradict the root, the nodes in memory may
-// come from a database that was swapped for another. So prove tries again with nodes from
-// the tables, and replaces the memory if these agree with the root.
+// prove calls verify with the nodes. If the nodes in memory contradict the root, they may
+// come from a database that was swapped for another. prove then reads the nodes from the
+// tables. If those agree with the root, their tiles replace the tiles in memory.
 func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, verify func([][]byte) error) error {
 	if len(ids) == 0 {
 		return verify(nil)

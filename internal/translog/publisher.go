@@ -37,7 +37,7 @@ type publisher struct {
 	mu sync.Mutex
 	// mu guards the fields up to handed. A waiter is answered once, when it is removed.
 	size    int64 // the newest published size that this replica has seen; never falls
-	wanted  int64 // the size that covers every leaf that was ever waited for
+	wanted  int64 // the smallest size that covers every leaf that an append has waited for
 	waiting map[*waiter]struct{}
 	lastErr error   // the error of the last round
 	handed  *growth // the sequencer's last growth, nil if it may not extend the previous one
@@ -55,8 +55,7 @@ func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
 }
 
-// hand takes the growth that the sequencer committed, or nil if the last one no longer
-// counts.
+// hand takes the growth that the sequencer committed. A nil growth withdraws the last one.
 func (p *publisher) hand(g *growth) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -35,8 +35,8 @@ type leafRow struct {
 	entry []byte
 }
 
-// leaf returns the row that the query names, by its index if it has one. If there is no such
-// row, found is false.
+// leaf returns the row with the query's index or, if the query has no index, with its
+// entry. If there is no such row, found is false.
 func (r *reading) leaf(q LeafQuery) (row leafRow, found bool) {
 	at := slices.IndexFunc(r.leaves, func(row leafRow) bool {
 		if q.LeafIndex != nil {
@@ -118,7 +118,8 @@ func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 		return TreeHead{}, fmt.Errorf("%w: %d", errNoHead, at)
 	}
 	err := l.checks.head(head)
-	// An old head by a retired key is no contradiction in the log: only this call named it.
+	// The caller named this head by its size. A head by a retired key is no contradiction in
+	// the log, so the answer is that the log has no such head.
 	if size != nil && errors.Is(err, errRetired) {
 		err = fmt.Errorf("%w: that of size %d is signed by a retired key, which verifiers reject; ask for the newest head", errNoHead, at)
 	}

@@ -50,7 +50,7 @@ func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error)
 }
 
 // A closed key gets leaves only below its tree size. An entry in the log keeps its index
-// whichever key signs it again, and a refusal leaves no gap.
+// whichever key signs it again. A refused entry takes no index.
 func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 0, 2, 5)
@@ -102,9 +102,8 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	}
 }
 
-// One batch has signatures by keys of all states. Each signature must be allowed at the
-// index that its entry would get. Of several signatures for one entry, the one with the
-// highest ceiling counts.
+// The candidates of one batch have different ceilings. A new entry gets a leaf only if its
+// index would be below the ceiling. If an entry occurs twice, its highest ceiling counts.
 func TestBatchOfMixedKeys(t *testing.T) {
 	t.Parallel()
 	_, l := newLog(t)
@@ -115,7 +114,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		ceiling, index int64
 	}{
 		{0, math.MaxInt64, 0}, {1, 2, 1}, {2, 2, late}, {3, math.MaxInt64, 2},
-		{4, 2, 3}, {4, math.MaxInt64, 3}, // the first alone would be late
+		{4, 2, 3}, {4, math.MaxInt64, 3}, // the ceiling 2 alone would be too low
 		{5, 2, late}, {6, math.MaxInt64, 4}, {1, 2, 1}, {6, 2, 4},
 	} {
 		batch = append(batch, candidate{entryOf(c.entry), c.ceiling, Tag{}})
@@ -135,8 +134,8 @@ func lockWaiters(t *testing.T, d *deployment) (n int) {
 }
 
 // Another replica grows the tree while an entry by a closed key waits for the lock. The
-// size that the lock's last holder left decides, also if the waiting replica appends to the
-// head in its memory.
+// committed size after that wait decides whether the entry gets a leaf, even if the
+// waiting replica appends to the head in its memory.
 func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	for way, leaves := range map[string]int{"the head is looked up": 0, "the head in memory": 2} {

@@ -19,7 +19,6 @@ func Migrate(ctx context.Context, databaseURL string) error {
 }
 
 const (
-	// sqlCommittedHead reads the tree as it is committed.
 	sqlCommittedHead = `SELECT size, root, hashes FROM translog.log_head WHERE singleton`
 	sqlLockHead      = sqlCommittedHead + ` FOR UPDATE`
 
@@ -90,8 +89,8 @@ SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($3::bytea
 
 // sqlInsertHead stores a head unless a head of its size is stored. $5 is the last entry
 // under the head if the caller knows it: a database that was swapped for an older copy
-// has another entry there. It names no conflict target, because either of two unique
-// indexes may report the conflict of concurrent inserts.
+// has another entry there. The statement names no conflict target, because either of two
+// unique indexes may report the conflict of concurrent inserts.
 const sqlInsertHead = `
 INSERT INTO translog.tree_heads (tree_size, root, digest, signature)
 SELECT $1, $2, $3, $4
@@ -108,8 +107,8 @@ WHERE NOT EXISTS (
     WHERE c.tree_size >= h.tree_size OR c.signed_at > clock_timestamp() - interval '1 second')`
 
 // sqlInsertCheckpoint stores a checkpoint under the condition of sqlDueCheckpoint,
-// because another replica may have stored one since. It names no conflict target, for
-// the reason given at sqlInsertHead.
+// because another replica may have stored one since. The statement names no conflict
+// target, for the reason given at sqlInsertHead.
 const sqlInsertCheckpoint = `
 INSERT INTO translog.checkpoints (tree_size, digest, note)
 SELECT $1, $2, $3

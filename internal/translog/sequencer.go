@@ -41,7 +41,8 @@ type sequencer struct {
 // entry with each tag. The zero Tag means no tag.
 type Tag [32]byte
 
-// candidate is an entry to append. It gets no new leaf at or above the ceiling.
+// candidate is an entry to append. ceiling is the first leaf index that the key that
+// signed the entry may not hold.
 type candidate struct {
 	entry   [32]byte
 	ceiling int64
@@ -51,10 +52,10 @@ type candidate struct {
 // place is the result for a candidate.
 type place struct {
 	index int64 // the index of its leaf, or refused, or late
-	taken bool  // whether the leaf at index is another entry that has the tag
+	taken bool  // whether another entry has the tag; index is then the leaf of that entry
 }
 
-// ceiling returns the first index that the key may not hold.
+// ceiling returns the first leaf index that the key may not hold.
 func ceiling(key signing.Key) int64 {
 	if key.TreeSize == nil {
 		return math.MaxInt64
@@ -115,7 +116,8 @@ func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) [
 		return nil
 	}
 	places, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
-	// A candidate that is refused or late may have a leaf, which only the tables show.
+	// An entry that seems refused or late may already be in the log. Only the tables show
+	// that.
 	if err != nil || slices.ContainsFunc(places, func(p place) bool { return p.index < 0 }) {
 		return nil
 	}

@@ -62,7 +62,7 @@ func TestATagHasOneEntry(t *testing.T) {
 	t.Run("a leaf without a tag is tagged", func(t *testing.T) {
 		check(t, takenBy(0)(d.tagged(t, l, 1, tag(0))))
 		check(t, isAt(1)(d.tagged(t, other, 1, tag(1))))
-		// For this replica the head has not moved, so it tries one statement.
+		// The head in this replica's memory is still current, so it tries one statement.
 		check(t, takenBy(1)(d.tagged(t, l, 2, tag(1))))
 	})
 	t.Run("in one batch", func(t *testing.T) {

@@ -30,10 +30,10 @@ func flip(table, column, where string) string {
 	return fmt.Sprintf("UPDATE translog.%s SET %[2]s = set_byte(%[2]s, 5, 255 - get_byte(%[2]s, 5)) WHERE %s", table, column, where)
 }
 
-// Every changed row that the proof of leaf 10 of 70,000 depends on is found each time, until
-// it is restored. The leaf and the head are read at each call. The other rows are verified
-// when they are read: a process that has them in memory still proves the leaf, and a process
-// that reads them now refuses.
+// Each case changes rows that the proof of leaf 10 of 70,000 depends on. Every call reads
+// the leaf and the head, so it finds a change there until the row is restored. The other
+// rows are verified when a process reads their tile: a process with the tile in memory
+// still proves the leaf, and a new process refuses.
 func TestTamperedTables(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)

@@ -60,7 +60,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	select { // a limit of its own, so that public bundles do not delay the tiles for private proofs
+	select { // a separate limit, so that public bundles do not delay the tiles for private proofs
 	case c.bundles <- struct{}{}:
 		defer func() { <-c.bundles }()
 	case <-ctx.Done():

@@ -29,7 +29,7 @@ const (
 // tree, and a complete tile to the node above it.
 type tree struct {
 	store *store
-	fresh bool // whether it began empty, so that all its tiles come from the tables as they are now
+	fresh bool // whether the tree was made by freshTree, so that all its tiles come from the tables as they are now
 	loads chan struct{}
 
 	mu sync.Mutex

@@ -108,7 +108,7 @@ func checkConsistency(t *testing.T, l *Log, tree *testonly.Tree, first int) {
 	if err != nil {
 		t.Fatalf("prove that size %d is extended by size %d: %v", first, second, err)
 	}
-	var path [][]byte // from the empty tree it is empty
+	var path [][]byte // the proof from an empty tree has no nodes
 	if first > 0 {
 		path = of(tree.ConsistencyProof(uint64(first), uint64(second))).ok(t)
 	}

@@ -62,8 +62,8 @@ type submission struct {
 	url       string
 	witnesses []checkpoint.Witness
 	size      int64     // the size that the witness is known to have cosigned last
-	done      int64     // the largest target that need not be asked for again, or -1
-	conflict  int64     // the target of its last conflict answer, or 0
+	done      int64     // the size of the largest target that need not be submitted again, or -1
+	conflict  int64     // the size of the target of the last conflict answer, or 0
 	owes      time.Time // since when a cosignature is due; zero if none is
 }
 
@@ -230,7 +230,7 @@ func (a *asking) serve(ctx context.Context, place *submission) {
 		}
 		witnessRequests.WithLabelValues(place.name(), outcome).Inc()
 		if outcome == outcomeCosigned {
-			place.owes = time.Now() // from when the next target's cosignature is due, if there is one
+			place.owes = time.Now() // the next target, if there is one, is due from now on
 		}
 		behind.Set(time.Since(place.owes).Seconds())
 		if err == nil {
@@ -243,7 +243,6 @@ func (a *asking) serve(ctx context.Context, place *submission) {
 	}
 }
 
-// These are the outcomes of a call to a witness.
 const (
 	outcomeCosigned    = "cosigned"
 	outcomeConflict    = "conflict"
@@ -252,17 +251,17 @@ const (
 	outcomeUnreachable = "unreachable"
 )
 
-// ask submits the target once. A first conflict is not an error, because its answer
-// names the size that the witness has. A second conflict for the same target is an
+// ask submits the target once. A first conflict is not an error, because the answer names
+// the size that the witness has cosigned. A second conflict for the same target is an
 // error.
 func (a *asking) ask(ctx context.Context, place *submission, target *signedCheckpoint) (outcome string, err error) {
-	if place.size > target.Size { // it has cosigned a newer checkpoint, so it refuses older ones
+	if place.size > target.Size { // the witness has cosigned a newer checkpoint, so it refuses older ones
 		place.done = target.Size
 		return outcomeConflict, nil
 	}
 	request := checkpoint.AddCheckpoint{Old: place.size, Note: []byte(target.note)}
 	if request.Proof, err = a.proof(ctx, place.size, target); err != nil {
-		place.size = 0 // so that the witness answers with its size
+		place.size = 0 // a request from size 0 makes the witness answer with its own size
 		return outcomeRefused, err
 	}
 	status, answer, err := a.post(ctx, place.url+checkpoint.AddCheckpointPath, request.Marshal())

@@ -18,7 +18,7 @@ import (
 const (
 	BundleShape         = "bundle"               // exactly the members of a bundle; if it fails, no other check is made
 	LogProof            = "log_proof"            // the path leads from the entry to the checkpoint's root
-	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or by the deployment, and no signature under a known key fails
+	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or, without a policy, by the deployment; no signature by a known key is invalid
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; made only with a policy
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
@@ -129,9 +129,9 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 	}
 }
 
-// checkpointSigner returns the signer of the checkpoint in good, or what is wrong in
-// problem. It accepts a log of the policy. Without a policy it accepts a key of the
-// deployment that was valid for this size.
+// checkpointSigner checks who signed the checkpoint. With a policy, a log of the policy
+// must have signed it. Without one, a key of the deployment must have signed it that was
+// valid for this size. good names the signer, or problem says what is wrong.
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {

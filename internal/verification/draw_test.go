@@ -120,8 +120,8 @@ func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 	}
 }
 
-// A certificate does not contain its declaration, so without it the signed params and
-// deadlines are not proven.
+// A certificate does not contain its declaration, so a certificate alone does not prove
+// the params and deadlines that the parties signed.
 func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
 	t.Parallel()
 	const note = "the params and deadlines were not checked"

@@ -19,7 +19,7 @@ type Trusted struct {
 	RetiredAt *int64 // unix seconds at which a retired key was replaced; nil if unknown
 	TreeSize  *int64 // the first leaf index that a closed key may not sign; nil if the key is not closed
 
-	Development bool // the deployment declares that it signs with a development key; only a status says so
+	Development bool // whether GET /v1/status declares this key a development key; GET /v1/pubkeys does not say
 }
 
 // developmentKey is the note on a certificate by a development key.

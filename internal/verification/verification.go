@@ -29,7 +29,7 @@ const (
 	TreeSize          = "tree_size"             // proof and tree head have the same size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
 	InputRootForm     = "input_root_wellformed" // SPEC 2.9
-	Consistency       = "consistency"           // no member contradicts another; Draw and Result prove the members of result
+	Consistency       = "consistency"           // no member contradicts another; Draw and Result check the members of result
 	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
 	Commitments       = "commitments"           // each given input and salt opens its commitment
 	InputRoot         = "input_root"            // the root over the openings is input_root

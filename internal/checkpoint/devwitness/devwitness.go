@@ -26,22 +26,22 @@ import (
 	"github.com/fairpact/fairpact/internal/logaudit"
 )
 
-// Witness cosigns the checkpoints of one log. It keeps the newest checkpoint that it
-// cosigned in a file.
+// Witness cosigns the checkpoints of one log. It stores in a file the newest checkpoint
+// that it cosigned.
 type Witness struct {
 	signer *formats.Signer
 	key    checkpoint.Key
 	log    checkpoint.Key
-	path   string // of the file with newest
+	path   string // of the file that stores newest
 
 	mu     sync.Mutex
-	newest checkpoint.Checkpoint // that it cosigned
+	newest checkpoint.Checkpoint // the newest one that the witness cosigned
 }
 
 var empty = sha256.Sum256(nil) // the root of the empty tree
 
-// Open reads the witness in a directory, or creates a witness with that name there. The
-// witness cosigns what the log key has signed.
+// Open reads the witness stored in dir, or creates one there with the given name. log is
+// the key that must have signed each checkpoint.
 func Open(dir, name string, log checkpoint.Key) (*Witness, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func keyOf(skey string) (checkpoint.Key, error) {
 // Key returns the key to list in a log's witness policy.
 func (w *Witness) Key() checkpoint.Key { return w.key }
 
-// ServeHTTP serves add-checkpoint.
+// ServeHTTP answers add-checkpoint requests.
 func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost || r.URL.Path != checkpoint.AddCheckpointPath {
 		http.NotFound(out, r)

@@ -25,7 +25,7 @@ CREATE TABLE translog.nodes (
     PRIMARY KEY (level, node_index)
 );
 
--- Published heads. The signature signs digest, and the log refuses it as an entry.
+-- Published heads. The deployment key signs digest. The log refuses digest as an entry.
 CREATE TABLE translog.tree_heads (
     tree_size bigint PRIMARY KEY CHECK (tree_size >= 0),
     root      bytea  NOT NULL CHECK (octet_length(root) = 32),

@@ -1,8 +1,8 @@
 -- +goose Up
 
 -- Published heads as signed notes (c2sp.org/tlog-checkpoint), one for each size.
--- digest is the SHA-256 hash of the note's text. The deployment key signs it, and the
--- log refuses it as an entry.
+-- digest is the SHA-256 hash of the note's text. The deployment key signs digest. The log
+-- refuses digest as an entry.
 CREATE TABLE translog.checkpoints (
     tree_size bigint      PRIMARY KEY CHECK (tree_size >= 0),
     digest    bytea       NOT NULL UNIQUE CHECK (octet_length(digest) = 32),
@@ -12,8 +12,8 @@ CREATE TABLE translog.checkpoints (
 CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.checkpoints
     FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();
 
--- The signature lines of witnesses. witness is the name and ID of the key. The largest
--- size of a witness is the one that it is known to have cosigned last.
+-- The signature lines of witnesses. witness is the name and ID of the witness's key. The
+-- largest tree_size of a witness is the last size that it is known to have cosigned.
 CREATE TABLE translog.cosignatures (
     witness   text   NOT NULL,
     tree_size bigint NOT NULL REFERENCES translog.checkpoints,
