@@ -31,7 +31,7 @@ type fault struct {
 	do func(s *site) (undo func())
 }
 
-// site is the stack of a fault.
+// site is the running stack into which a test injects a fault.
 type site struct {
 	t         *testing.T
 	dir       string // empty at the start

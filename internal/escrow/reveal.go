@@ -186,5 +186,5 @@ func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed
 			return Revealed{a.deal.DealID, deal.Void, a.party, true, nil}, nil
 		}
 	}
-	return Revealed{}, fmt.Errorf("the store refused a rejection that the rules allow: deal %s, %d times in a row", a.deal.DealID, tries)
+	return Revealed{}, fmt.Errorf("the store did not record a rejection that the rules allow: deal %s, %d attempts", a.deal.DealID, tries)
 }

@@ -180,7 +180,8 @@ func routeOf(r *http.Request) string {
 	return r.Pattern
 }
 
-// recorder keeps the status of an answer. It calls Written of call when the answer begins.
+// recorder keeps the status of an answer. It runs call.Written when the
+// answer begins.
 type recorder struct {
 	http.ResponseWriter
 	status int

@@ -83,7 +83,8 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	return places, g, fromDatabase(tx.Commit(ctx))
 }
 
-// leafIndexes returns a function that reads rows of an entry or tag and its leaf index.
+// leafIndexes returns a function that reads rows (entry or tag, leaf index) into the map.
+// Keys marked refused stay refused.
 func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var key []byte

@@ -135,7 +135,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 func (c *config) checkpoints(ctx context.Context, logger *slog.Logger) (*translog.Checkpoints, error) {
 	if c.LogKey == "" && c.LogOrigin == "" {
 		if c.WitnessPolicy != "" {
-			return nil, errors.New("FAIRPACT_WITNESS_POLICY_FILE is set, but witnesses cosign checkpoints: set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN too")
+			return nil, errors.New("FAIRPACT_WITNESS_POLICY_FILE is set, but this log publishes no checkpoints for witnesses to cosign: set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN too")
 		}
 		logger.Warn("no checkpoints and no tiles, so nobody can mirror the log: set FAIRPACT_LOG_KEY and FAIRPACT_LOG_ORIGIN")
 		return nil, nil

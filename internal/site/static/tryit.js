@@ -50,8 +50,8 @@ class Story {
 let examples = []; // published vectors that this page can play
 
 /**
- * Offers the first vector of each algorithm of the catalogue that ends with a
- * result and waits for no beacon round.
+ * For each algorithm in the catalogue, offers the first vector that has a result
+ * and needs no beacon round.
  */
 async function offerExamples() {
   const catalogue = await call('GET', '/v1/algorithms');
