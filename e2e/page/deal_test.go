@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	cdpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/fairpact/fairpact/e2e"
@@ -429,6 +430,9 @@ func TestPageTakesASavedCopy(t *testing.T) {
 	p.until("another opening is refused", "document.querySelector('#action [role=alert]').textContent.includes('not the input')")
 	bring(mine.Salt)
 	p.reaches("sealed")
+	if n := eval[int](p, "performance.getEntriesByType('resource').filter(({name}) => name.endsWith('/declaration')).length"); n != 0 {
+		t.Errorf("after the commit of a split the page has read the declaration %d times, want 0", n)
+	}
 	if said := p.text("#action"); !strings.Contains(said, "after seven days without a visit") {
 		t.Errorf("for a deal of eight days the page says %q, want a warning about seven days without a visit", said)
 	}
@@ -614,6 +618,14 @@ func TestPersonProvesItsSeat(t *testing.T) {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
 
+	if said := p.text("#forget + .hint"); !strings.Contains(said, "deletes the private key, which cannot be made again: save the copy first") {
+		t.Errorf("beside the button that deletes the only private key the page says %q", said)
+	}
+	p.click("#forget")
+	if eval[bool](p, "Boolean(document.querySelector('#own-key, #save-sealed'))") {
+		t.Error("after the key is deleted the page still offers it")
+	}
+
 	p.open("/new", 390, "light")
 	p.until("the form is there", "document.querySelector('#kinds input:checked')")
 	p.enter("#names", "Ann\rBen de Boer")
@@ -638,6 +650,57 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	p.hand("#seat-key", string(text))
 	p.enter("#seal", "\r")
 	p.reaches("sealed")
+}
+
+// If the first reads of the declaration fail, the form shows the keys and the offer of a key
+// later, keeps what was typed, and does not seal without a key that was chosen before.
+func TestFormWaitsForTheDeclaration(t *testing.T) {
+	c, p := browser(t)
+	_, err := chromedp.Call(p.ctx, cdpage.AddScriptToEvaluateOnNewDocument, cdpage.AddScriptToEvaluateOnNewDocumentParams{Source: `
+		const online = window.fetch;
+		globalThis.broken = true;
+		window.fetch = (path, options) => broken && String(path).endsWith('/declaration') ? Promise.resolve(new Response('unavailable', {status: 503})) : online(path, options);`})
+	e2e.Must(t, err)
+	request := e2e.SplitBody(time.Hour, 2*time.Hour)
+	key, err := signing.MakeSeatKey(filepath.Join(t.TempDir(), "ann.pem"), "es256")
+	e2e.Must(t, err)
+	request["party_keys"] = []any{key, nil}
+	p.take(c.Create(request), 1, 390, "light")
+	p.reaches("seal")
+	p.enter("#points-0", "40")
+	if eval[bool](p, "Boolean(document.querySelector('#prove, #other-keys'))") {
+		t.Error("the page shows keys without the declaration")
+	}
+	eval[bool](p, "broken = false, true")
+	p.until("the form shows the offer and the keys", "document.querySelector('#prove') && document.querySelector('#other-keys')")
+	if kept := eval[string](p, "document.activeElement.id + ' ' + document.querySelector('#points-0').value"); kept != "points-0 40" {
+		t.Errorf("the new form has the focus and the points %q, want points-0 40", kept)
+	}
+	p.enter("#prove summary", "\r")
+	p.enter("#new-key", " ")
+	p.do(chromedp.Reload())
+	p.reaches("seal")
+	p.enter("#points-0", "1")
+	p.enter("#seal", "\r")
+	p.until("the page does not seal without the chosen key", "document.querySelector('#problem').textContent.includes('chose to sign')")
+	eval[bool](p, "broken = false, true")
+	p.until("the choice is back", "document.querySelector('#new-key')?.checked")
+	p.enter("#seal", "\r")
+	p.reaches("sealed")
+	p.until("the key is shown", "document.querySelector('#own-key code')")
+}
+
+// At another address than the public one, the page names that one for whoever wants to sign.
+func TestPageNamesTheAddressThatKeysSignFor(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	p := newTab(t, strings.Replace(c.Base, "127.0.0.1", "localhost", 1))
+	p.take(c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)), 1, 320, "light")
+	p.reaches("seal")
+	if said := p.text("#prove-elsewhere"); !strings.Contains(said, c.Base) {
+		t.Errorf("at %s the page says %q, want the address %s", p.origin, said, c.Base)
+	}
+	p.accessible("seal at another address phone light")
 }
 
 // In mode open the page shows every party what each part is worth to each party.

@@ -5,6 +5,7 @@
 import { verifyFile } from './handed.js';
 import { countdown, describe, drawTime, status } from './describe.js';
 import { byId, copyButton, element, once } from './dom.js';
+import { algorithmOf } from './facts.js';
 import { formOf } from './forms.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
 import { parse } from './jcs.js';
@@ -19,6 +20,7 @@ const id = decodeURIComponent(location.pathname.split('/')[2]);
 const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'cancelled', EXPIRED: 'expired' };
 const LONG = 6 * 86400; // seconds; Safari deletes the data of an unvisited page after seven days
 const MOST_KEYS = 8; // more keys of others are folded away
+const RETRY_DECLARATION = 5; // seconds, while a form waits for the declaration
 const LOOKS_AFTER_END = 3; // reads after the certificate is issued, while its witnesses cosign; then the page stops asking
 
 let seat;
@@ -26,6 +28,7 @@ let now = null; // {view, party, cautions}, the newest answer
 let phase = null;
 let acted = false; // the person has acted, and the page has not shown a new panel since
 let declared; // {declaration, origin} of the deal; undefined until it is read
+let early = false; // the form for the input was drawn before the declaration was read
 
 /** Removes the token from the address bar, so that no screenshot or bookmark shows it. The browser's history may contain the opened link. */
 function takeToken() {
@@ -67,6 +70,17 @@ function show() {
   status(now.view, phase, now.party);
   tick();
   if (phase !== before || phase in { done: 1, void: 1 }) panels[phase](before);
+  else if (phase === 'seal' && early && declared) redraw();
+}
+
+/** Draws the form again with what the declaration adds. It keeps the focus, and leaves a form alone that is being sent. */
+function redraw() {
+  const button = byId('seal');
+  if (!button || button.hasAttribute('aria-disabled')) return;
+  const field = document.activeElement;
+  if (byId('action').contains(field)) field.blur(); // so that panel does not take the focus to its heading
+  ask();
+  if (field.id) byId(field.id)?.focus({ preventScroll: true });
 }
 
 function tick() {
@@ -96,7 +110,7 @@ function copyOf({ input, salt, seat_key, commitment }, saved = () => {}) {
       saveFile(`fairpact-${id}-party-${party}.json`, JSON.stringify({ deal_id: id, party, commitment, input, salt, seat_key }, null, 2));
       saved();
     },
-  }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, `Keep it secret. With it you can open from another device${seat_key ? ', and prove that the key is yours' : ''}.`));
+  }, 'Save a copy of what I sealed'), element('span', { class: 'hint' }, `Keep it secret. With it you can open from another device${seat_key ? ', and use its key for another deal' : ''}.`));
 }
 
 const panels = {
@@ -142,11 +156,13 @@ function otherKeys() {
     element('ul', {}, keys.map(({ key, party }) => element('li', {}, name(now.view.parties[party].label), ` (party ${party}): `, element('code', {}, key))))) : null;
 }
 
-/** Returns the offer to sign with a new key, or null if this page cannot sign. */
+/** Returns the offer to sign with a new key, at another address where to find it, or null if the deal takes no keys. */
 function keyOffer() {
-  return declared?.origin === location.origin ? element('details', { id: 'prove' }, element('summary', {}, 'Prove later that it was you'),
+  if (!declared?.origin) return null;
+  if (declared.origin !== location.origin) return element('p', { class: 'hint', id: 'prove-elsewhere' }, 'To sign with a key of your own, open your link at ', element('code', {}, declared.origin), '.');
+  return element('details', { id: 'prove' }, element('summary', {}, 'Prove later that it was you'),
     element('p', {}, `${now.party === 0 ? 'Whoever has your link' : 'Whoever made this deal has every link, yours too, and'} could seal in your name. With a key of your own the certificate shows who sealed: this browser makes it now, and you tell the others its public half yourself.`),
-    element('label', { class: 'choice' }, element('input', { type: 'checkbox', id: 'new-key' }), element('span', {}, 'Sign with a new key', element('span', { class: 'hint' }, 'The private half stays in this browser, and in the copy that you save.')))) : null;
+    element('label', { class: 'choice' }, element('input', { type: 'checkbox', id: 'new-key' }), element('span', {}, 'Sign with a new key', element('span', { class: 'hint' }, 'The private half stays in this browser, and in the copy that you save.'))));
 }
 
 const ownKey = ({ seat_key: key }) => key && element('div', { id: 'own-key' },
@@ -173,6 +189,9 @@ function privateKeyIn(text) {
 function ask(keyFile = null) {
   const form = formOf(now.view, now.party);
   const offer = keyFile ? null : keyOffer();
+  const newKey = () => offer?.querySelector('#new-key');
+  early = !declared;
+  let chosen = false; // a new key, before a reload, and this form does not offer it
   const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
   const button = element('button', { class: 'button', id: 'seal' }, form.button);
   const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key, or the copy that you saved with it'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], offer, problem, element('p', { class: 'actions' }, button,
@@ -184,7 +203,8 @@ function ask(keyFile = null) {
       problem.textContent = '';
       try {
         const one = await seal(form.read());
-        if (offer?.querySelector('input').checked) one.seat_key = await makeKey();
+        if (chosen && !declared) throw new Error('You chose to sign with a new key, and the page cannot read yet what the key signs. Try again in a few seconds.');
+        if (newKey()?.checked) one.seat_key = await makeKey();
         const key = keyFile ? { public: declared.declaration.party_keys[now.party], private: privateKeyIn(await keyFile.files[0]?.text()) } : one.seat_key;
         if (key) one.signed = await signSeat(key, declared, now.view, now.party, one.commitment);
         if (keep(one)) await commit(one); // kept before anything is sent: an answer may be lost
@@ -195,8 +215,8 @@ function ask(keyFile = null) {
     });
   });
   panel('Your input', form.intro, otherKeys(), node, whatIfLeft());
-  remember(node, form.refresh);
-  if (offer?.querySelector('input').checked) offer.open = true;
+  [chosen] = remember(node, form.refresh);
+  if (newKey()?.checked) offer.open = true;
 }
 
 function unsettled() {
@@ -208,24 +228,29 @@ function ended() {
   showResult({ ...now, seat, own: held(commitment), end: [keyPart(), forget()] }, panel);
 }
 
-/** Returns a button that deletes the deal's inputs from this browser, or null if it keeps none. */
+/** Returns a button that deletes the deal's inputs and keys from this browser, or null if it keeps none. */
 function forget() {
+  const key = held(now.view.parties[now.party].commitment)?.seat_key;
   return sealed.any(id) ? element('p', { class: 'actions' }, element('button', {
     type: 'button', class: 'second', id: 'forget', onclick: (event) => {
       sealed.dropAll(id);
+      byId('own-key')?.remove();
+      byId('save-sealed')?.closest('p').remove();
       event.target.closest('p').textContent = 'This browser has forgotten what you sealed.';
     },
-  }, 'Delete my sealed input from this browser'), element('span', { class: 'hint' }, 'Result and proof stay. A later check here leaves out your input, and the key if you signed with one.')) : null;
+  }, 'Delete my sealed input from this browser'), element('span', { class: 'hint' }, `${key ? 'This also deletes the private key, which cannot be made again: save the copy first. ' : ''}Result and proof stay. A later check here leaves out your input${key ? ' and your key' : ''}.`)) : null;
 }
 
-/** Keeps the typed values for a reload of this tab. */
+/** Keeps the typed values for a reload of this tab. Returns those without a field in this form: the choice of a new key, which comes last, while it is not offered. */
 function remember(form, refresh = () => {}) {
   const fields = [...form.querySelectorAll('input:not([type=file]), textarea')];
   const on = (field) => (field.type === 'radio' || field.type === 'checkbox' ? 'checked' : 'value');
   const typed = drafts.get(id) ?? [];
+  const rest = typed.slice(fields.length);
   fields.forEach((field, i) => { field[on(field)] = typed[i] ?? field[on(field)]; });
   refresh();
-  form.addEventListener('input', () => drafts.set(id, fields.map((field) => field[on(field)])));
+  form.addEventListener('input', () => drafts.set(id, [...fields.map((field) => field[on(field)]), ...rest]));
+  return rest;
 }
 
 /** Asks for a saved copy before it sends a commitment whose input the browser's storage refused: after this page closes, only the copy can open it. */
@@ -299,13 +324,16 @@ async function readDeclared() {
   }
 }
 
+/** Reports whether the page needs the declaration: a party reads it before it seals, and the beacon chain is shown to the end. */
+const needsDeclared = ({ view, party }) => (!ENDED[view.state] && !view.parties[party].committed) || algorithmOf(view.algorithm)?.needs_beacon !== false;
+
 /** Follows the deal for one seat, until it is final or another token is entered. */
 async function follow(own) {
   for (let looks = 0; looks < LOOKS_AFTER_END;) {
     try {
-      const next = await own.view(phase === 'draw' ? drawTime(now.view) - own.now() : undefined);
+      const next = await own.view(phase === 'draw' ? drawTime(now.view) - own.now() : phase === 'seal' && !declared ? RETRY_DECLARATION : undefined);
       if (seat !== own) return;
-      if (declared === undefined) {
+      if (declared === undefined && needsDeclared(next)) {
         const read = await readDeclared();
         if (seat !== own) return;
         declared = read;

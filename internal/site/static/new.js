@@ -181,6 +181,7 @@ byId('create').addEventListener('click', checkLists);
 byId('kinds').addEventListener('change', showParts);
 byId('names').addEventListener('input', showParts);
 
+byId('keys-part').hidden = !facts.public_url; // without its public address, the service takes no keys
 offerKinds();
 showParts();
 const before = created.get();

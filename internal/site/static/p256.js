@@ -111,7 +111,7 @@ export async function makeKey() {
 /** Signs a message with the private key in PEM (PKCS#8) of a labelled public key. */
 export async function sign(pem, key, message) {
   const body = /-----BEGIN PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END PRIVATE KEY-----/.exec(pem ?? '');
-  if (!body) throw new Error('Choose the file of your private key, PEM that begins with BEGIN PRIVATE KEY');
+  if (!body) throw new Error('Choose the file of your private key, PEM that begins with BEGIN PRIVATE KEY, or the copy that you saved with the key');
   const [scheme] = split(key);
   const { form, how } = ALGORITHMS[scheme];
   let made;
@@ -127,8 +127,8 @@ export async function sign(pem, key, message) {
   return made;
 }
 
-/** Returns an es256 signature with n − s instead of s. ECDSA accepts both, and this verifier only the smaller. */
-export function otherS(signature) {
+/** Returns an es256 signature with n − s instead of s. In ECDSA both are valid; Fairpact accepts only the smaller. */
+function otherS(signature) {
   const raw = fromHex(split(signature)[1]);
   return 'es256:' + split(signature)[1].slice(0, 64) + (N - toBigInt(raw.subarray(32))).toString(16).padStart(64, '0');
 }
