@@ -16,19 +16,21 @@ var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
-// readable returns a handler that answers a browser with the text in the frame of the
-// pages, and everybody else as plain does. The text begins with its title.
-func readable(frame, text string, plain http.Handler) http.Handler {
+// readable returns a handler of a path that answers a browser with the text in the frame
+// of the pages, and everybody else as plain does. With ?format=markdown, it answers a
+// browser as plain does too. The text begins with its title.
+func readable(frame, path, text string, plain http.Handler) http.Handler {
 	var body bytes.Buffer
 	if err := markdown.Convert([]byte(text), &body); err != nil {
 		panic(err) // the texts are embedded
 	}
 	title, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
+	frame = strings.Replace(frame, `<a href="`+path+`"`, `<a href="`+path+`" aria-current="page"`, 1)
 	browsers := page([]byte(strings.NewReplacer("{{title}}", html.EscapeString(title), "{{text}}", body.String()).Replace(frame)))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
 		accept := strings.Join(r.Header.Values("Accept"), ",")
-		if strings.Contains(accept, "text/html") && !strings.Contains(accept, "text/markdown") {
+		if r.URL.Query().Get("format") != "markdown" && strings.Contains(accept, "text/html") && !strings.Contains(accept, "text/markdown") {
 			browsers.ServeHTTP(w, r)
 			return
 		}

@@ -45,8 +45,8 @@ var kinds = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// Pages returns the handlers of reads by path, with those of package texts. publicURL is the address of the deployment, "" if it
-// is not known.
+// Pages returns the handlers of reads by path, with those of package texts. publicURL is
+// the address of the deployment, "" if it is not known.
 func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 	files := map[string][]byte{}
 	digest := sha256.New()
@@ -68,7 +68,7 @@ func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 	page := func(name string) http.Handler { return page([]byte(fill.Replace(string(files[name])))) }
 	pages, frame := texts.Pages(chain), fill.Replace(string(files["text.html"]))
 	for path, text := range map[string]string{"/protocol": texts.Protocol, "/trust": texts.Trust} {
-		pages[path] = readable(frame, text, pages[path])
+		pages[path] = readable(frame, path, text, pages[path])
 	}
 	maps.Copy(pages, map[string]http.Handler{
 		"/{$}":                     page("index.html"),

@@ -97,9 +97,14 @@ func TestTextsAreReadableInABrowser(t *testing.T) {
 				continue
 			}
 			if a.Header.Get("Content-Security-Policy") != policy || !strings.Contains(body, ">"+title) || !strings.Contains(body, "<table>") ||
+				!strings.Contains(body, `href="`+path+`" aria-current="page"`) || !strings.Contains(body, `href="?format=markdown"`) ||
 				strings.Contains(body, "{{") || strings.Contains(body, "raw HTML omitted") || strings.Contains(body, "style=") {
 				t.Errorf("%s is not ready, or names what the policy forbids: %v %.400s", path, a.Header, body)
 			}
+		}
+		linked := ask(m, "GET", path+"?format=markdown", "Accept", "text/html,*/*;q=0.8")
+		if body := text(t, linked.Body); linked.StatusCode != 200 || !strings.HasPrefix(body, "# "+title) {
+			t.Errorf("%s?format=markdown in a browser: %d %.80s, want the Markdown", path, linked.StatusCode, body)
 		}
 		if len(tags) != 2 {
 			t.Errorf("%s: two representations have the tags %v", path, tags)
