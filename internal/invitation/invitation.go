@@ -27,10 +27,10 @@ const (
 	head = `{from} invites {label} to settle {purpose}.
 
 `
-	linked = `Open your link by {commit_by}, and seal your input there:
+	linked = `Go to your link by {commit_by}, and seal your input there:
 {base}/d/{deal_id}#{token}
 `
-	unlinked = `Whoever sends this names the address of the Fairpact server. Open /d/{deal_id} there by {commit_by}, enter your invite_token, and seal your input.
+	unlinked = `Whoever sends this names the address of the Fairpact server. Go to /d/{deal_id} there by {commit_by}, enter your invite_token, and seal your input.
 invite_token: {token}
 `
 	middle = `
@@ -43,6 +43,7 @@ Leave the page open, or open it again after all have sealed and before {reveal_b
 This text is a secret: whoever has it can act as you.
 
 For an AI agent (party {party}, {algorithm})
+Check the terms, commit before {commit_deadline}, and reveal before {reveal_deadline} (unix seconds).
 `
 	linkedAgent = `Your deal_id is in the link between /d/ and #, your invite_token after #. You need no account.
 - MCP (Streamable HTTP): connect to {base}/mcp and call get_deal first.
@@ -68,5 +69,6 @@ func Text(base string, s Seat) string {
 		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm.ID, "{purpose}", s.Algorithm.Purpose, "{ready}", s.Algorithm.Ready,
 		"{from}", s.From, "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token,
 		"{commit_by}", utc(s.CommitDeadline), "{reveal_by}", utc(s.RevealDeadline),
+		"{commit_deadline}", strconv.FormatInt(s.CommitDeadline, 10), "{reveal_deadline}", strconv.FormatInt(s.RevealDeadline, 10),
 	).Replace(text)
 }

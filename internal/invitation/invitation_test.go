@@ -14,10 +14,10 @@ func TestTextNamesEverythingThatAPartyNeeds(t *testing.T) {
 		CommitDeadline: 1790000059, RevealDeadline: 1790003600,
 	}
 	needs := []string{"Ann invites {token} of Ben to settle who gets what", "by Mon, 21 Sep 2026 14:14 UTC", "Have ready: for each thing", "before Mon, 21 Sep 2026 15:13 UTC",
-		"\n\nFor an AI agent (party 2, split.v1)\n", "/mcp", "/llms.txt", "/v1/deals/d_1", "get_deal"}
+		"\n\nFor an AI agent (party 2, split.v1)\nCheck the terms, commit before 1790000059, and reveal before 1790003600 (unix seconds).\n", "/mcp", "/llms.txt", "/v1/deals/d_1", "get_deal"}
 	for base, also := range map[string][]string{
 		"https://fairpact.example.com": {"\nhttps://fairpact.example.com/d/d_1#it_secret\n", "https://fairpact.example.com/mcp"},
-		"":                             {"deal_id: d_1.", "\ninvite_token: it_secret\n", "Open /d/d_1 "},
+		"":                             {"deal_id: d_1.", "\ninvite_token: it_secret\n", "Go to /d/d_1 "},
 	} {
 		text := Text(base, seat)
 		for _, what := range append(also, needs...) {

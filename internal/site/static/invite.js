@@ -12,7 +12,7 @@ export const linkOf = (deal, token) => `${address}/d/${deal}#${token}`;
 export function invitation({ deal, algorithm, from, invite, commitDeadline, revealDeadline }) {
   const values = {
     base: address, deal_id: deal, algorithm: algorithm.id, purpose: algorithm.purpose, ready: algorithm.ready, from, label: invite.label, party: String(invite.party),
-    token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline),
+    token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline), commit_deadline: String(commitDeadline), reveal_deadline: String(revealDeadline),
   };
   // All placeholders are replaced in one pass, because a label may contain a placeholder.
   return facts.invitation.replace(/\{([a-z_]+)\}/g, (place, key) => values[key] ?? place);
