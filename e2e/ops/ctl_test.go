@@ -194,11 +194,19 @@ func TestCtlCancelAndStatus(t *testing.T) {
 	if text, _ := c.Run(0, "deal", "invite", "--state", "deal.json", "--party", "1", "--text"); text != want+"\n" {
 		t.Errorf("the invitation is\n%s\nwant\n%s", text, want)
 	}
+	// An invitation names the public address of the deployment, not the one that this client uses.
+	inside := strings.Replace(e2e.BaseURL(t), "127.0.0.1", "localhost", 1)
+	c.File("inside.json", bytes.Replace(c.Read("deal.json"), []byte(e2e.BaseURL(t)), []byte(inside), 1))
+	if text, _ := c.Run(0, "deal", "invite", "--state", "inside.json", "--party", "1", "--text"); text != want+"\n" || inside == e2e.BaseURL(t) {
+		t.Errorf("through %s the invitation is\n%s\nwant\n%s", inside, text, want)
+	}
+	says(t, c, 2, "party 0 is the initiator", "deal", "invite", "--state", "deal.json", "--party", "0", "--text")
 	// A deal can be cancelled by its id and key, without the state file. Another key is refused.
 	says(t, c, 1, "FORBIDDEN", "deal", "cancel", "--deal", v.DealID, "--api-key-file", "other.key")
 	if out, _ := c.Run(0, "deal", "cancel", "--deal", v.DealID, "--api-key-file", "key"); !strings.Contains(out, "CANCELLED") {
 		t.Errorf("deal cancel by id and key: %s, want CANCELLED", out)
 	}
+	says(t, c, 1, "is CANCELLED", "deal", "invite", "--state", "deal.json", "--party", "1", "--text")
 	if out, _ := c.Run(0, "deal", "watch", "--state", "deal.json"); !strings.Contains(out, "CANCELLED") {
 		t.Errorf("deal watch after the cancel: %s, want CANCELLED", out)
 	}

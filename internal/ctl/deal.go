@@ -297,6 +297,9 @@ func (c inviteCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if c.Text {
+		if c.Party == 0 {
+			return errors.New("party 0 is the initiator, and an invitation comes from the initiator: give the number of another party, or --out instead of --text")
+		}
 		text, err := s.invitation(ctx, i)
 		if err != nil {
 			return err
@@ -315,7 +318,8 @@ func (c inviteCommand) Run(ctx context.Context, t *terminal) error {
 	return t.show(map[string]string{"state_file": c.Out}, "%s is for party %d, %s", c.Out, i.Party, i.Label)
 }
 
-// invitation returns the text for a party. The service tells what the deal is.
+// invitation returns the text for a party. The service tells what the deal is, and under
+// which address the parties reach it: its base URL may serve only this client.
 func (s state) invitation(ctx context.Context, i invite) (string, error) {
 	call, err := s.call(i.Token)
 	if err != nil {
@@ -326,19 +330,33 @@ func (s state) invitation(ctx context.Context, i invite) (string, error) {
 		return "", err
 	}
 	var view struct {
+		State          string
 		Algorithm      string
 		Parties        []struct{ Label string }
 		CommitDeadline int64 `json:"commit_deadline"`
 		RevealDeadline int64 `json:"reveal_deadline"`
 	}
-	if err := json.Unmarshal(body, &view); err != nil || len(view.Parties) == 0 {
-		return "", fmt.Errorf("the service's answer is not a deal: %s", body)
+	if err := json.Unmarshal(body, &view); err != nil {
+		return "", fmt.Errorf("the service's answer to GET %s is unreadable: %w", call.path(""), err)
+	}
+	if len(view.Parties) == 0 {
+		return "", fmt.Errorf("the service's answer to GET %s is unreadable: it has no parties", call.path(""))
+	}
+	if view.State != "OPEN" && view.State != "COMMITTING" {
+		return "", refusal{fmt.Errorf("deal %s is %s, and a party can join only before all have committed and before the commit deadline: create another deal", s.DealID, view.State)}
 	}
 	alg, known := algorithm.Lookup(view.Algorithm)
 	if !known {
 		return "", fmt.Errorf("this fairpactctl does not know %s: use the release of the service, or give --out", view.Algorithm)
 	}
-	return invitation.Text(call.client.BaseURL(), invitation.Seat{
+	if body, err = call.client.Get(ctx, call.path("/declaration"), call.token); err != nil {
+		return "", err
+	}
+	var declared struct{ Origin string }
+	if err := json.Unmarshal(body, &declared); err != nil {
+		return "", fmt.Errorf("the service's answer to GET %s is unreadable: %w", call.path("/declaration"), err)
+	}
+	return invitation.Text(cmp.Or(declared.Origin, call.client.BaseURL()), invitation.Seat{
 		DealID: s.DealID, Algorithm: alg, From: view.Parties[0].Label, Party: i.Party, Label: i.Label, Token: i.Token,
 		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline,
 	}), nil
