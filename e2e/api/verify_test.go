@@ -76,7 +76,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 		failing string // one of the findings that fail, or empty if the document is valid
 		note    string // a part of the note
 	}{
-		"as issued":                    {e2e.Body{"certificate": document(cert, nil)}, "same", "", "checked"},
+		"as issued":                    {e2e.Body{"certificate": document(cert, nil)}, "same", "", "the initiator held every invite token"},
 		"as issued, with its id":       {e2e.Body{"certificate": document(cert, nil), "cert_id": id}, "same", "", "checked"},
 		"under another id":             {e2e.Body{"certificate": document(other, nil), "cert_id": id}, "same", "cert_id", "not the certificate that cert_id names"},
 		"another result, true id":      {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["result"].(map[string]any)["method"] = "proportional" })}, "differs", "signature", "not rely on this document: stored: forged or damaged: it is not the certificate that this service issued"},

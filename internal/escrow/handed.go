@@ -127,7 +127,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		h.Findings = append(h.Findings, check)
 	}
 	if len(report.Notes) > 0 {
-		h.Note += ". Not proven: " + cut(strings.Join(report.Notes, "; "))
+		h.Note += ". Not proven: " + strings.Join(report.Notes, "; ") // not cut: a note quotes only the keys and indexes of a few parties
 	}
 	if !h.Valid {
 		h.Note = "do not rely on this document: " + failed(h.Findings) + "; outcome and says repeat what the document claims, true or not"
