@@ -65,9 +65,9 @@ images: ## build the container images into bin/images (TAG= their tag; no Docker
 	./bin/build-images -tag "$(TAG)" -revision "$$(git rev-parse HEAD 2>/dev/null)"
 
 # Packages whose tests run without the race detector: the black-box suite (test-long
-# runs its binaries under it), packages without goroutines, and those that import the
-# Kubernetes client, which takes minutes to build twice.
-PLAIN := /e2e|/services/deadline-worker$$|/internal/(algorithm|answer|assembly|attestation|canon|certificate|checkpoint|ctl|deadline|deal|invitation|problem|purity|sealing|site|texts|verification|wire)$$
+# runs its binaries under it), packages whose tests start no goroutine of their own, and
+# those that import the Kubernetes client, which takes minutes to build twice.
+PLAIN := /e2e|/services/deadline-worker$$|/internal/(algorithm|answer|attestation|canon|certificate|checkpoint|ctl|deadline|deal|invitation|problem|purity|sealing|site|texts|verification|wire)$$
 # Without tests, a package would still be compiled again under the race detector.
 WITH_TESTS := go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 # `make lint` runs go vet. During tests it would also read every dependency.
@@ -81,6 +81,7 @@ test: ## run all tests except the long ones, and print the time of each package
 	  "$(GO_TEST) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" \
 	  "CGO_ENABLED=1 $(GO_TEST) -tags=pkcs11 -run=PKCS11 ./internal/signing ./internal/signing/pkcs11" \
 	  "cd hack && $(GO_TEST) ./..." \
+	  "cd hack/bench && $(GO_TEST) ./..." \
 	  "cd hack/faults && $(GO_TEST) ./..." -- \
 	  "CGO_ENABLED=1 $(GO_TEST) -race $$(echo "$$all" | grep -Ev '$(PLAIN)' | tr '\n' ' ')"
 
