@@ -117,8 +117,8 @@ func (a *Algorithm) MayReject() bool { return a.rejects != nil }
 // inputs.
 func (a *Algorithm) Redraws() bool { return a.redraw != nil }
 
-// Redraw recomputes a result from the result alone and returns its RFC 8785 bytes, so
-// that a verifier without the inputs can check a draw. A malformed result is an error.
+// Redraw recomputes a result from the labels and the result, without the inputs, and
+// returns its RFC 8785 bytes, so that a verifier without the inputs can check a draw. A malformed result is an error.
 // Redraw does not check that the beacon signed the round. Redraws MUST be true.
 func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {

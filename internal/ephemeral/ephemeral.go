@@ -1,6 +1,7 @@
 // Package ephemeral keeps best-effort locks, rate limits and announcements in Redis.
-// They save work, and no answer depends on them. If Redis is empty, slow or down, every
-// call returns within its timeout and the caller continues without Redis.
+// They save work, and no answer depends on them. If Redis is empty, slow or down, each
+// step of a call (connect, send, read) waits at most its timeout, and the caller continues
+// without Redis.
 package ephemeral
 
 import (
@@ -145,8 +146,8 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 
 // Allow counts n uses of name against a limit per minute (GCRA) that all processes
 // share. While Redis is down each process counts on its own. An n above the limit
-// counts as the limit. If ok is false, nothing was counted, and retryAfterSeconds says
-// when to try again.
+// counts as the limit. If ok is false, retryAfterSeconds says when to try again, and
+// nothing was counted, unless Redis counted and its answer was lost.
 func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
 	n = min(n, perMinute)
 	if r.up() {
