@@ -58,12 +58,12 @@ const property = "declaration-sha256:"
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Property returns the member of a certificate's properties that names the declaration.
+// Property returns the text that names the declaration in a certificate's properties.
 func Property(digest string) string { return property + digest }
 
-// DigestIn returns the digest that the properties of a certificate name, or "" if they
-// name none (certificates of earlier releases). Two digests or a malformed one are an
-// error.
+// DigestIn returns the declaration's digest from a certificate's properties. It returns
+// "" if there is none, as in certificates of earlier releases. Two digests or a malformed
+// one are an error.
 func DigestIn(properties []string) (digest string, err error) {
 	for _, p := range properties {
 		named, ok := strings.CutPrefix(p, property)
@@ -83,7 +83,8 @@ func DigestIn(properties []string) (digest string, err error) {
 // domain separates seat signatures from all other signatures by the same key.
 const domain = "fairpact seat v1"
 
-// Seat is a party's place in a deal with its commitment.
+// Seat holds what a seat key signs: the deal, the party, its commitment and the
+// declaration's digest.
 type Seat struct {
 	DealID      string
 	Party       int
@@ -147,8 +148,8 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify checks the signature of the seat with holds. holds verifies a signature of message
-// under key (es256:HEX or ed25519:HEX), and MUST be as strict as for certificates.
+// Verify calls holds to check a.Signature over the message of s. holds MUST check
+// signatures as strictly as for certificates.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }
