@@ -21,8 +21,8 @@ func Commitment(input, salt []byte) string {
 	return commitmentPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
-// ParseCommitment returns the digest of a commitment, or ErrCommitment unless s has
-// the form that Commitment returns.
+// ParseCommitment returns the digest of a commitment, or ErrCommitment if s does
+// not have the form that Commitment returns.
 func ParseCommitment(s string) (digest [32]byte, err error) {
 	digits, ok := strings.CutPrefix(s, commitmentPrefix)
 	if digest, err = ParseHash(digits); !ok || err != nil {

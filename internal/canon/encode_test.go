@@ -19,7 +19,7 @@ func canonical(t *testing.T, in string) string {
 	return string(Encode(tree))
 }
 
-// The examples of RFC 8785, without numbers that are not integers.
+// The examples of RFC 8785, without the numbers that have a fraction or an exponent.
 func TestEncodeRFC8785(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ section, in, want string }{

@@ -101,8 +101,8 @@ func (p *parser) value() (any, error) {
 	case '0':
 		return p.integer(token.String())
 	}
-	// token opens an array or object: the tokenizer refuses a closing bracket in the
-	// place of a value.
+	// The token opens an array or object, because the tokenizer refuses a closing
+	// bracket in the place of a value.
 	if p.dec.StackDepth() > p.depth {
 		return nil, &SyntaxError{p.dec.InputOffset() - 1, reasonDepth}
 	}
@@ -131,7 +131,7 @@ func (p *parser) object() (any, error) {
 		if err != nil {
 			return nil, p.syntax(err)
 		}
-		key := name.String() // before the next read invalidates the token
+		key := name.String() // copied before the next read invalidates the token
 		if object[key], err = p.value(); err != nil {
 			return nil, err
 		}
@@ -157,7 +157,7 @@ func (p *parser) integer(text string) (any, error) {
 	return n, nil
 }
 
-// syntax replaces the tokenizer's error, because its text quotes the body.
+// syntax replaces the tokenizer's error, because that error quotes the body.
 func (p *parser) syntax(err error) *SyntaxError {
 	if err == io.EOF {
 		return &SyntaxError{int64(len(p.data)), reasonEmpty}
