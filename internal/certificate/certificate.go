@@ -108,7 +108,7 @@ func Parse(signingBytes []byte) (Payload, error) {
 func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
 
 // Tag returns the tag of a deal's log entry. The log accepts one entry for each tag.
-// The tag reveals nothing about the deal without its id.
+// Whoever does not know the deal's id learns nothing about the deal from the tag.
 func Tag(dealID string) [32]byte { return sha256.Sum256([]byte("fairpact deal\x00" + dealID)) }
 
 // Facts determine the properties of a certificate.
@@ -178,8 +178,8 @@ func InputPath(leaves [][]byte, party int) []string {
 	return path
 }
 
-// VerifyInput checks that leaf is the leaf of the party with this index under inputRoot.
-// parties is the number of leaves.
+// VerifyInput checks that path proves leaf under inputRoot at the index party. parties is
+// the number of leaves.
 func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
 	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
 }

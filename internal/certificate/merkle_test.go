@@ -85,7 +85,7 @@ func TestInputRootOfPublishedLeaves(t *testing.T) {
 	}
 }
 
-// logOf returns the entries and leaves of a log and its root.
+// logOf returns a log's entries, leaves and root.
 func logOf(size int) (entries [][32]byte, leaves [][]byte, root string) {
 	for i := range size {
 		entry := Entry(fmt.Appendf(nil, "certificate %d", i))
@@ -94,7 +94,8 @@ func logOf(size int) (entries [][32]byte, leaves [][]byte, root string) {
 	return entries, leaves, hex.EncodeToString(treeHash(leaves))
 }
 
-// Paths of every size are in TestInputRootAndPathsAreThoseOfRFC6962; the same function verifies them.
+// TestInputRootAndPathsAreThoseOfRFC6962 tests paths of every size with the same
+// verifying function.
 func TestVerifyInclusionIsStrict(t *testing.T) {
 	entries, leaves, root := logOf(5)
 	zero, entry := strings.Repeat("0", 64), entries[2]

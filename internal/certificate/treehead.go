@@ -23,7 +23,7 @@ func (h TreeHead) Message() []byte {
 		TreeSize int64  `json:"tree_size"`
 	}{h.RootHash, h.TreeSize})
 	if err != nil {
-		panic(err) // a string and an integer always have JSON
+		panic(err) // encoding a string and an integer never fails
 	}
 	return message
 }
