@@ -40,9 +40,8 @@ func (c Checkpoint) Text() string {
 	return string(log.Checkpoint{Origin: c.Origin, Size: uint64(c.Size), Hash: c.Root[:]}.Marshal())
 }
 
-// Digest returns the SHA-256 hash of the text, which an ECDSA note signature signs.
-// Every published checkpoint shows this digest with a signature of the deployment key,
-// so the log must never admit the digest as an entry.
+// Digest returns the SHA-256 hash of the text. The deployment key's ECDSA signature in a
+// published checkpoint signs this digest, so the log must never admit it as an entry.
 func (c Checkpoint) Digest() [32]byte { return sha256.Sum256([]byte(c.Text())) }
 
 // MaxNote is the most bytes of a signed checkpoint. 32 ML-DSA-44 cosignatures fit in
@@ -64,7 +63,7 @@ func Parse(text string) (Checkpoint, error) {
 		return Checkpoint{}, errors.New("invalid checkpoint: its root is not 32 bytes, or its size is over 2^63-1")
 	}
 	c := Checkpoint{Origin: read.Origin, Size: int64(read.Size), Root: [32]byte(read.Hash)}
-	if c.Text() != text { // leading zeros, line feeds inside the base64
+	if c.Text() != text { // such as leading zeros, or line feeds inside the base64
 		return Checkpoint{}, errors.New("invalid checkpoint: its lines are not in the canonical form")
 	}
 	return c, nil
@@ -126,7 +125,7 @@ func CheckOrigin(origin string) error {
 	switch {
 	case origin == "":
 		return errors.New("the origin is empty: use the log's public URL without scheme, such as example.com/log")
-	case len(origin) > 255: // an ML-DSA-44 cosignature writes the length in one byte
+	case len(origin) > 255: // an ML-DSA-44 cosignature writes the origin's length in one byte
 		return errors.New("the origin is over 255 bytes: use a shorter one")
 	case strings.Contains(origin, "://") || strings.HasPrefix(origin, "/") || strings.HasSuffix(origin, "/"):
 		return fmt.Errorf("the origin %q has a scheme, or begins or ends with a slash: leave these out, as in example.com/log", origin)

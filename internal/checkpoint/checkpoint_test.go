@@ -26,7 +26,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// result is what a call returned. ok requires that it succeeded.
+// result is what a call returned. Its method ok fails the test if the call failed.
 type result[T any] struct {
 	value T
 	err   error
@@ -43,8 +43,8 @@ func (r result[T]) ok(t testing.TB) T {
 type logKeys struct {
 	ed    ed25519.PrivateKey
 	ec    *ecdsa.PrivateKey
-	first Key // the verifier key of ed
-	other Key // the verifier key of ec
+	first Key // verifies signatures by ed
+	other Key // verifies signatures by ec
 }
 
 func newLogKeys(t *testing.T, name string) logKeys {

@@ -67,7 +67,7 @@ func ParseKey(vkey string) (Key, error) {
 	return key, nil
 }
 
-// Ed25519Key returns the key of a log's Ed25519 signatures (type 0x01).
+// Ed25519Key returns the verifier key for a log's Ed25519 signatures (type 0x01).
 func Ed25519Key(name string, public ed25519.PublicKey) (Key, error) {
 	vkey, err := note.NewEd25519VerifierKey(name, public)
 	if err != nil {
@@ -76,8 +76,8 @@ func Ed25519Key(name string, public ed25519.PublicKey) (Key, error) {
 	return ParseKey(vkey)
 }
 
-// ECDSAKey returns the key of a log's P-256 signatures (type 0x02). Its key ID is the
-// first 4 bytes of the SHA-256 hash of the public key in DER.
+// ECDSAKey returns the verifier key for a log's P-256 signatures (type 0x02). Its key ID
+// is the first 4 bytes of the SHA-256 hash of the public key in DER.
 func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	if public.Curve != elliptic.P256() {
 		return Key{}, fmt.Errorf("the key is of curve %s, not P-256", public.Curve.Params().Name)
@@ -114,7 +114,7 @@ func (k Key) String() string { return k.vkey }
 // Type returns the signature type.
 func (k Key) Type() byte { return k.kind }
 
-// ID returns NAME+KEY ID, a short identifier of the key.
+// ID returns a short identifier of the key: its name, a plus sign and its key ID in hex.
 func (k Key) ID() string { return fmt.Sprintf("%s+%08x", k.Name(), k.KeyHash()) }
 
 // Line returns the note's signature line. signature does not include the key ID.
@@ -144,8 +144,7 @@ func IsSignatureLine(line string) bool {
 
 // readLine splits a signature line into the name, and the key ID followed by the
 // signature. It refuses base64 that is not canonical, because decoders disagree on line
-// feeds and spare bits, and a verifier that cannot read one line refuses the whole
-// note.
+// feeds and spare bits. A verifier that cannot read one line refuses the whole note.
 func readLine(line string) (name string, signature []byte, err error) {
 	body, dash := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— ")
 	name, text, space := strings.Cut(body, " ")

@@ -27,8 +27,8 @@ type Witness struct {
 	URL  string
 }
 
-// group is a group line, or a witness if it has no members. A group is met if at least
-// needs of its members are met.
+// group is a group line of a policy, or a witness if it has no members. The field needs is
+// how many members must be met for the group to be met.
 type group struct {
 	name    string
 	needs   int

@@ -11,8 +11,8 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 )
 
-// Proof is an inclusion proof of a leaf with the signed checkpoint that it leads to
-// (c2sp.org/tlog-proof@v1), without extra data.
+// Proof is a c2sp.org/tlog-proof@v1 without extra data: an inclusion proof of a leaf, and
+// the signed checkpoint whose root the proof leads to.
 type Proof struct {
 	Index int64
 	Path  [][32]byte
@@ -35,7 +35,7 @@ func ParseProof(text []byte) (Proof, error) {
 		return Proof{}, err
 	}
 	switch {
-	case !bytes.Equal(read.Marshal(), text): // leading zeros, or no line feed at the end
+	case !bytes.Equal(read.Marshal(), text): // such as leading zeros, or no line feed at the end
 		return Proof{}, errors.New("the tlog-proof is not in the canonical form")
 	case read.ExtraData != nil:
 		return Proof{}, errors.New("the tlog-proof has an extra line, which proofs of this log never have")

@@ -31,7 +31,8 @@ func TilePath(t tlog.Tile) string {
 	return tilePath + strings.TrimPrefix(path, tlogTile)
 }
 
-// ParseTilePath reads a path of TilePath. It refuses every other path.
+// ParseTilePath reads a path in the form that TilePath returns. It refuses every other
+// path.
 func ParseTilePath(path string) (tlog.Tile, error) {
 	rest, ok := strings.CutPrefix(path, entriesPath)
 	inner := tlogEntries + rest

@@ -70,9 +70,9 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// Cosignatures returns the signature lines by the keys in a witness's answer, mapped by
-// key ID. It returns an error if a line by one of the keys does not verify over text.
-// It ignores lines by other keys.
+// Cosignatures returns the lines of a witness's answer that are signed by the given keys.
+// The map's keys are those of Key.ID. It returns an error if a line by one of the keys
+// does not verify over text, and ignores lines by other keys.
 func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err error) {
 	if !strings.HasSuffix(answer, "\n") {
 		return nil, errors.New("the answer does not end with a line feed")
@@ -89,7 +89,7 @@ func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err
 				return nil, err
 			}
 			if mine {
-				lines[key.ID()] = key.Line(signature[4:]) // in canonical form
+				lines[key.ID()] = key.Line(signature[4:]) // the line in canonical form
 			}
 		}
 	}

@@ -32,7 +32,7 @@ type Witness struct {
 	signer *formats.Signer
 	key    checkpoint.Key
 	log    checkpoint.Key
-	path   string // of the file that stores newest
+	path   string // the file that stores newest
 
 	mu     sync.Mutex
 	newest checkpoint.Checkpoint // the newest one that the witness cosigned
@@ -75,7 +75,8 @@ func Open(dir, name string, log checkpoint.Key) (*Witness, error) {
 	return w, err
 }
 
-// keyOf returns the cosignature key of a private key that sumdb/note has written.
+// keyOf returns the verifier key for cosignatures by a private key in the text form of
+// sumdb/note.
 func keyOf(skey string) (checkpoint.Key, error) {
 	fields := strings.SplitN(skey, "+", 5) // PRIVATE+KEY+name+id+base64(type ‖ seed)
 	seed, err := base64.StdEncoding.DecodeString(fields[len(fields)-1])
