@@ -1,6 +1,6 @@
 // Package forkguard keeps one record of the largest tree head that was ever signed. The
-// record is kept apart from the log's database, so that a database that was restored
-// from a backup, or a standby that lags, cannot start a second history.
+// record is kept apart from the log's database. So neither a database restored from a
+// backup nor a standby that lags can start a second history.
 package forkguard
 
 import (

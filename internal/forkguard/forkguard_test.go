@@ -193,11 +193,11 @@ func TestOpenRefusesUnusableURIs(t *testing.T) {
 	}
 }
 
-// silent is a listener whose connections can fall silent, like those to a machine that lost
-// its power: no answer arrives, and no end of the connection.
+// silent is a listener whose connections can fall silent, as if the machine had lost its
+// power. The client then gets no answer, and does not see the connection end.
 type silent struct {
 	net.Listener
-	now atomic.Pointer[chan struct{}] // silentConn.fell of each new connection
+	now atomic.Pointer[chan struct{}] // the channel fell of each new silentConn
 }
 
 type silentConn struct {
@@ -210,7 +210,7 @@ func (l *silent) Accept() (net.Conn, error) {
 	return &silentConn{conn, *l.now.Load()}, err
 }
 
-// fall makes all connections fall silent that were accepted since its last call.
+// fall silences the connections that were accepted since the previous call of fall.
 func (l *silent) fall() {
 	next := make(chan struct{})
 	if last := l.now.Swap(&next); last != nil {

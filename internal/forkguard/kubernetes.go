@@ -118,7 +118,7 @@ func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
 func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	token, err := os.ReadFile(k.tokenFile) // at each call, because Kubernetes renews the token about every hour
+	token, err := os.ReadFile(k.tokenFile) // read at each call, because Kubernetes renews the token about every hour
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the pod's token for the fork guard: %w: set automountServiceAccountToken", err)
 	}
@@ -156,7 +156,7 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	return nil, fmt.Errorf("the API server answered status %d to a %s of the fork guard's ConfigMap %s", response.StatusCode, method, k.name)
 }
 
-// currentClient returns a client that trusts the authority that caFile names now.
+// currentClient returns a client that trusts the certificates that are in caFile now.
 func (k *kubernetes) currentClient() (*http.Client, error) {
 	ca, err := os.ReadFile(k.caFile)
 	if err != nil {
