@@ -10,10 +10,10 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-const maxFindings = 20 // after which an audit stops
+const maxFindings = 20 // an audit stops after so many findings
 
 // Audit verifies every tile and entry of a log. If a tile is wrong, Audit continues with
-// the hashes of the files below that tile.
+// hashes that it computes from the files below that tile.
 func Audit(ctx context.Context, from *Source, head Head) error {
 	t, err := openTree(ctx, from, head, nil, maxFindings)
 	if err == nil {
@@ -22,8 +22,8 @@ func Audit(ctx context.Context, from *Source, head Head) error {
 	return t.verdict(err)
 }
 
-// repairEdge finds which partial tiles are wrong, and replaces their hashes with those of
-// the files below.
+// repairEdge records which partial tiles are wrong. It replaces the hashes of the edge with
+// hashes that it computes from the files below.
 func (t *tree) repairEdge(ctx context.Context) error {
 	served := slices.Clone(t.edge)
 	for l, c := range served {
@@ -62,8 +62,9 @@ func (t *tree) repairEdge(ctx context.Context) error {
 	return nil
 }
 
-// rebuild returns a wrong tile with the hashes of the files below it. Where a file below
-// is malformed, the hash of the tile stays.
+// rebuild returns the tile with hashes computed from the files below it. If a tile below is
+// malformed, the given hash of that tile stays. If the entry bundle below is malformed,
+// rebuild records it and returns errEnough.
 func (t *tree) rebuild(ctx context.Context, c content) (content, error) {
 	built := content{Tile: c.Tile, hashes: make([]tlog.Hash, c.W)}
 	if c.L == 0 {

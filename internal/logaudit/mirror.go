@@ -11,8 +11,8 @@ import (
 )
 
 // Mirror updates a folder to the log's newest checkpoint. Any static file server can
-// serve the folder as the log. Mirror writes each file only after it was verified under
-// that checkpoint, and the checkpoint last, so the folder is a valid log at any moment.
+// serve the folder as the log. Mirror verifies each file under that checkpoint before
+// writing it, and writes the checkpoint last. So the folder is a valid log at any moment.
 // An interrupted Mirror continues at the next call.
 func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
 	// #nosec G301 -- public, for a file server

@@ -125,8 +125,8 @@ func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	return Head{c, signed, witnesses, err}, nil
 }
 
-// tileAt returns the n-th tile of a level in a tree of the size, partial if it is the
-// last one. Level -1 means an entry bundle.
+// tileAt returns the n-th tile of a level in a tree with size leaves. The last tile of a
+// level may be partial. Level -1 means an entry bundle.
 func tileAt(level int, n, size int64) tlog.Tile {
 	t := tlog.Tile{H: checkpoint.TileHeight, L: level, N: n, W: checkpoint.TileWidth}
 	if left := size>>(checkpoint.TileHeight*max(level, 0)) - n*checkpoint.TileWidth; left < checkpoint.TileWidth {

@@ -24,7 +24,7 @@ type tree struct {
 	mirror *Source // a folder to read first and to write verified files to; nil if there is none
 
 	edge  []content       // the verified partial tile of each level; it has no hashes if the level has no partial tile
-	known map[int]content // the last full tile of each level that was verified
+	known map[int]content // by level: the full tile that was verified last
 
 	findings []Finding
 	most     int      // the number of findings at which the work stops
@@ -113,8 +113,8 @@ func (t *tree) edgeRoot() tlog.Hash {
 	return rootOf(levels)
 }
 
-// tile returns the n-th tile of level l, verified. If the served tile is wrong, it records
-// a finding and returns a tile that is rebuilt from the files below.
+// tile returns the n-th tile of level l, verified. If the served tile is wrong, the
+// method records a finding and returns a tile that is rebuilt from the files below.
 func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	want := tileAt(l, n, t.head.Size)
 	if want.W < checkpoint.TileWidth {
@@ -233,9 +233,9 @@ func subtree(nodes []tlog.Hash) tlog.Hash {
 	return tlog.NodeHash(subtree(nodes[:half]), subtree(nodes[half:]))
 }
 
-// rootOf returns the root of a tree (RFC 6962 2.1) from the nodes of each level that
-// follow its full tiles. It works from the right, where the smallest subtrees are, to
-// the left.
+// rootOf returns the root of a tree (RFC 6962 2.1). For each level, levels has the nodes
+// after the last full tile. rootOf works from the right, where the smallest subtrees are,
+// to the left.
 func rootOf(levels [][]tlog.Hash) tlog.Hash {
 	root, started := tlog.Hash(sha256.Sum256(nil)), false
 	for _, nodes := range levels {

@@ -69,7 +69,7 @@ func (t *tree) rootAt(ctx context.Context, size int64) (tlog.Hash, error) {
 }
 
 const (
-	attempts   = 5 // to read a checkpoint that is not older than the last one
+	attempts   = 5 // most reads of the checkpoint while it is older than the last one
 	retryAfter = time.Second
 )
 

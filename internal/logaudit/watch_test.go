@@ -34,8 +34,8 @@ func TestWatchFollowsAGrowingLog(t *testing.T) {
 	}
 }
 
-// requireFork checks that err is a Contradiction whose text contains what and whose
-// evidence is the signed checkpoints in notes.
+// requireFork checks that err is a Contradiction with the given text, and that its evidence
+// is the given signed checkpoints.
 func (o *operator) requireFork(t *testing.T, err error, what string, notes ...[]byte) {
 	t.Helper()
 	found, ok := errors.AsType[*logaudit.Contradiction](err)
