@@ -20,8 +20,8 @@ type route struct {
 	serve   func(*http.Request) (any, error)
 }
 
-// routes are the paths of a port. A path that ends with a slash matches all paths below
-// it. Request paths are neither cleaned nor redirected.
+// routes maps the paths of a port to their routes. A path that ends with a slash matches
+// all paths below it. Request paths are neither cleaned nor redirected.
 type routes map[string]route
 
 // find returns the name of the route that matches a path, or "".
@@ -126,7 +126,7 @@ func toProblem(err error) *problem.Error {
 	return problem.From(err)
 }
 
-// detail returns the text of err without that of its sentinel.
+// detail returns the text of err without the text of the sentinel in front of it.
 func detail(err, sentinel error) string {
 	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
 }

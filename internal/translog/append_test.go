@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// 600 callers append 300 entries, which fill more than one tile, to two replicas that
-// share a database and a fork guard. Each entry gets one leaf, the indexes have no gap, and
-// each answer can be proved at once. A lost race for the guard is no contradiction.
+// 600 callers append 300 entries to two replicas that share a database and a fork guard.
+// The entries fill more than one tile. Each entry gets one leaf, the indexes have no gap,
+// and each leaf can be proved at once. A lost race for the guard is no contradiction.
 func TestConcurrentAppends(t *testing.T) {
 	t.Parallel()
 	const distinct, callers = 300, 600
@@ -107,7 +107,8 @@ func newGate(d *deployment) *gatedSigner {
 	return &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
 }
 
-// gatedSigner sends to entered at each call, and signs after it has received from pass.
+// gatedSigner announces each call on the channel entered. It signs once it has received a
+// value from the channel pass.
 type gatedSigner struct {
 	Signer
 	entered chan struct{}

@@ -13,8 +13,8 @@ import (
 
 const (
 	certifiedEvery   = time.Second
-	certifiedRarely  = 10 * time.Second       // if the log has no witnesses, or runs an earlier release
-	certifiedTimeout = 250 * time.Millisecond // the longest delay of a deal view if the log hangs
+	certifiedRarely  = 10 * time.Second       // if the log demands no cosignatures, or runs an earlier release
+	certifiedTimeout = 250 * time.Millisecond // how long a log that hangs may delay a view of a deal
 )
 
 // certified is the largest size that a client knows to be cosigned by a quorum.
@@ -28,8 +28,8 @@ type certified struct {
 // believes no certified size. Call Trust before the first LearnCertified.
 func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 
-// Certified returns the largest tree size that this client knows a quorum of witnesses
-// to have cosigned, or 0. It never falls.
+// Certified returns the largest tree size that, as far as this client knows, a quorum of
+// witnesses has cosigned, or 0. The size never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
 
 // LearnCertified asks the log for the size that Certified returns, at most once a
@@ -64,8 +64,8 @@ func (c *Client) LearnCertified(ctx context.Context) {
 	})
 }
 
-// covered reports whether the size is new to this client and the newest head, by a
-// trusted key, covers it.
+// covered reports whether the size is above Certified, and the newest head covers it and
+// has a valid signature by a trusted key.
 func (c *Client) covered(ctx context.Context, size int64) bool {
 	if size <= c.Certified() || c.heads == nil {
 		return false

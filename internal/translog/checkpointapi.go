@@ -74,8 +74,8 @@ func (l *Log) serveCheckpoint(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", newest.text()}, nil
 }
 
-// serveCheckpointOf serves the checkpoint of ?tree_size=, or without it the largest one
-// that met the quorum.
+// serveCheckpointOf serves the checkpoint of the size ?tree_size=. Without that parameter
+// it serves the largest checkpoint that met the quorum.
 func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {

@@ -41,7 +41,7 @@ type checkpoints struct {
 	Checkpoints
 	log        *Log
 	own        checkpoint.Key
-	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by its label
+	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by PublicKey
 	known      []checkpoint.Key          // all keys that may have signed a stored note
 	reads      *group[struct{}, *signedCheckpoint]
 	bundles    chan struct{} // a semaphore of maxBundles
@@ -300,7 +300,7 @@ func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duratio
 	return now.Sub(q.since)
 }
 
-// raise sets number to the value of to if to is larger.
+// raise sets number to the given value if that is larger.
 func raise(number *atomic.Int64, to int64) {
 	for {
 		at := number.Load()

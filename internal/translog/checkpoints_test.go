@@ -187,7 +187,8 @@ func TestReplicasShareOneCheckpointASecond(t *testing.T) {
 		check(t, d.pool.QueryRow(t.Context(), "SELECT count(*), coalesce(extract(epoch FROM max(signed_at) - min(signed_at)), 0) FROM translog.checkpoints").Scan(&made, &span))
 		return made >= 3
 	})
-	// At most one a second, and one more if two replicas stored one at the same moment.
+	// The replicas make at most one checkpoint a second, and one more if both stored one at
+	// the same moment.
 	if float64(made) > span+2 {
 		t.Errorf("%d checkpoints in %.1f s, want at most one a second", made, span)
 	}
@@ -258,7 +259,8 @@ func newWitnesses(t *testing.T, key *signing.LogKey, quorum string, count int) *
 	return ws
 }
 
-// witnessed returns a log that some witnesses cosign.
+// witnessed returns a log with the given number of running witnesses. quorum is the end of
+// their policy: any group lines, and the quorum line.
 func witnessed(t *testing.T, quorum string, count int) (*deployment, *witnesses, *Log) {
 	t.Helper()
 	d, ws := newDeployment(t), newWitnesses(t, newLogKey(t), quorum, count)
@@ -381,7 +383,7 @@ func TestWitnessesAreAskedAfterARestart(t *testing.T) {
 	requireNoContradiction(t, next)
 }
 
-// A row that says that a quorum was met certifies nothing without valid cosignatures.
+// A stored row that claims a quorum certifies nothing without valid cosignatures.
 func TestStoredQuorumIsVerified(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

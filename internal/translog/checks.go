@@ -21,12 +21,12 @@ type checks struct {
 	failures atomic.Int64
 }
 
-// errRetired marks a head whose key is closed at a tree size below that of the head. The
+// errRetired marks a head whose key is closed at a tree size below the head's size. The
 // key may have been closed after it signed the head. Verifiers refuse the head, but its
 // root may be right.
 var errRetired = errors.New("no verifier accepts it")
 
-// head verifies the head's signature, and that its key may sign a head of its size.
+// head verifies the head's signature, and that the signing key may sign heads of this size.
 func (c *checks) head(h TreeHead) error {
 	key, err := c.keys.SignerOf(h.Message(), h.Signature)
 	if err != nil {
@@ -38,9 +38,9 @@ func (c *checks) head(h TreeHead) error {
 	return nil
 }
 
-// note logs and counts a contradiction, and returns err unchanged. It does not count a
-// refusal by the fork guard, which proves no contradiction in what was published;
-// publishFailures counts that refusal.
+// note logs and counts a contradiction, and returns err unchanged. It logs a refusal by the
+// fork guard but does not count it, because the published heads may be consistent.
+// publishFailures counts such refusals.
 func (c *checks) note(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):

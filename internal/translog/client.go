@@ -89,8 +89,8 @@ func CheckURL(address string) error {
 }
 
 // Append logs a digest with its signature under a tag, and returns its index once a
-// published head covers it. The caller MUST repeat it after ErrUnavailable: the entry may
-// already be in the log, and then keeps its index.
+// published head covers it. The caller MUST repeat the call after ErrUnavailable: the
+// entry may already be in the log, and then keeps its index.
 func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (int64, error) {
 	var appended struct {
 		LeafIndex *int64 `json:"leaf_index"`
@@ -132,8 +132,8 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 
 // Inclusion returns the newest published head with the path of the leaf under it.
 // leafIndex is the index that Append returned. Inclusion returns ErrNotFound if no
-// published head covers the leaf or the leaf has another entry, and ErrInconsistent if the
-// log found that its tables do not lead to the head.
+// published head covers the leaf, or the leaf has another entry. It returns
+// ErrInconsistent if the log found that its tables do not lead to the head.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	inclusion, err := c.inclusion(ctx, entry, leafIndex)
 	if err != nil {

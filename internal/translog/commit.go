@@ -17,8 +17,8 @@ import (
 type store struct{ pool *pgxpool.Pool }
 
 const (
-	refused = -1 // the place of an entry that is the digest of one of the log's heads or checkpoints
-	late    = -2 // the place of a new entry whose index would not be below its ceiling
+	refused = -1 // the entry is the digest of a head or checkpoint of this log
+	late    = -2 // the entry is new, and its index would not be below its ceiling
 )
 
 // appendTo appends the growth to the log in one statement. It reports false if it
@@ -71,8 +71,8 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 		return places, g, err
 	}
 	moved, err := appendTo(ctx, tx, g)
-	// Since the look-up, a publisher stored a head with this digest, or an old leaf was
-	// tagged.
+	// If nothing was appended, then since the look-up an entry became the digest of a
+	// head or checkpoint, or an old leaf got one of the tags.
 	if err == nil && !moved {
 		err = unavailable(errors.New("since the look-up an entry became the digest of a head, or its tag was taken"))
 	}
@@ -100,9 +100,9 @@ func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 }
 
 // admit returns the place of each candidate and the growth of the log. leaves and tags
-// map the entries and tags that the log has to their leaves; admit adds the new ones.
-// An entry that occurs twice in the batch gets one leaf. If two entries of the batch have
-// the same tag, the first one gets it.
+// hold the leaf indexes of those entries and tags that are already in the log. admit adds
+// the new ones to these maps. An entry that occurs twice in the batch gets one leaf. If
+// two entries of the batch have the same tag, the first one gets it.
 func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]place, *growth, error) {
 	// Refuse the digest of the committed head: the head may be signed and not yet
 	// stored.

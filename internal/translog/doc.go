@@ -10,14 +10,14 @@
 //
 // # Tags
 //
-// An entry may have a tag: a hash of the id of the deal that the entry certifies. The log
-// takes one entry with a tag and refuses every other entry with it for ever (ErrTagTaken).
+// An entry may have a tag, which is a hash of a deal's id. The log takes one entry with
+// each tag and refuses every other entry with that tag for ever (ErrTagTaken).
 // So a deal has one certificate, whatever happens to the tables of the deals. The
 // transaction that appends the leaf inserts its tag, and the primary key of the table
 // decides between concurrent transactions. If an entry without a tag is sent again with
 // one, its leaf gets that tag. The previous release sends no tags, and this one accepts
-// that. `fairpactctl migrate` tags those leaves (TagLeaves), so run it again once no
-// process of the previous release is left.
+// that. `fairpactctl migrate` tags the leaves that have no tag (TagLeaves). Run it again
+// once no process of the previous release is left.
 //
 // # What is in memory
 //

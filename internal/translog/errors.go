@@ -64,7 +64,7 @@ func fromAnswer(status int, body []byte) error {
 	return fromError(answer.Error)
 }
 
-// fromError converts an error text by its code.
+// fromError returns the error for an error text, which begins with an error code.
 func fromError(text string) error {
 	code, _, _ := strings.Cut(text, ":")
 	kind := ErrUnavailable

@@ -38,7 +38,7 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 			wire.Close()
 		},
 	}
-	// The bytes that identify the message that commits entry 1. The first append of a
+	// The bytes in commits identify the message that commits entry 1. The first append of a
 	// process is under the lock, the next one is one statement.
 	second := entryOf(1)
 	for way, commits := range map[string][]byte{"under the lock": []byte("commit\x00"), "in one statement": second[:]} {

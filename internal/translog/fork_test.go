@@ -25,7 +25,8 @@ func (r *refusals) Write(line []byte) (int, error) {
 	return r.text.Write(line)
 }
 
-// has reports whether the log logged a refusal of a size with an error that contains what.
+// has reports whether the log logged that witness w0 refused the size, with an error that
+// contains the text.
 func (r *refusals) has(t *testing.T, size int64, what string) bool {
 	t.Helper()
 	r.mu.Lock()
@@ -59,8 +60,8 @@ func TestWitnessRefusesAFork(t *testing.T) {
 	forked := other.withCheckpoints(t, other.pool, Checkpoints{Key: ws.policy.Key})
 	var logged refusals
 	var last *Log
-	// refused grows the fork, and checks that the witness refuses its newest checkpoint. Each
-	// call starts a new replica, because a replica submits one size until patience has passed.
+	// refused grows the fork, and checks that the witness refuses the fork's newest checkpoint.
+	// Each call starts a new replica, because a replica submits one size for up to 10 s (patience).
 	refused := func(leaves []int, want string) {
 		t.Helper()
 		size := other.mustAppend(t, forked, leaves...).LeafIndex + 1

@@ -39,9 +39,10 @@ const (
 )
 
 // Fsck checks the tables of the log, in one snapshot, against each other. It computes the
-// tree from the leaves and compares the stored nodes, the committed head, and every
-// published head and checkpoint with their digests and signatures. It stops at a missing
-// leaf and returns ErrInconsistent. It needs one bit of memory for each leaf.
+// tree from the leaves, and compares the stored nodes, the committed head, and every
+// published head and checkpoint with that tree. It also checks digests and signatures. It
+// stops at a missing leaf and returns ErrInconsistent. It needs one bit of memory for each
+// leaf.
 func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, error) {
 	f := fsck{ctx: ctx, FsckOptions: o, at: emptyState, report: FsckReport{Findings: []Finding{}}}
 	if err := schema.Current(ctx, pool); err != nil {
@@ -69,7 +70,7 @@ type fsck struct {
 	FsckOptions
 	ctx    context.Context
 	tx     pgx.Tx
-	at     state // the tree of the leaves that were read
+	at     state // the tree of the leaves read so far
 	report FsckReport
 }
 

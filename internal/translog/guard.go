@@ -28,9 +28,10 @@ var errBehind = fmt.Errorf("%w: the race for the fork guard was lost", ErrUnavai
 // pass moves the guard to r, so that r may be signed, or refuses.
 //
 // The guard's record, of size S and root R, is the largest head that was signed or is
-// about to be signed. A tree larger than S must extend that head, which the tiles of
-// tree prove. At size S the root must be R: signing the same head again after a crash is
-// harmless. A tree smaller than S means that the database has lost signed leaves.
+// about to be signed. If r is larger than S, the tiles of tree must prove that r extends
+// that head. If r has size S, its root must be R: signing the same head again after a crash
+// is harmless. If r is smaller than S, pass refuses it. In that case another replica has
+// signed a larger head, or the database has lost signed leaves.
 func (p *publisher) pass(ctx context.Context, r root, tree *tree) error {
 	if p.guard == nil {
 		return nil

@@ -80,7 +80,7 @@ func (g *memoryGuard) size() int64 {
 	return g.held.Size
 }
 
-// guarded starts a replica with the guard and a signer that counts.
+// guarded starts a replica with the guard and a signer that counts its calls.
 func (d *deployment) guarded(t *testing.T, g forkguard.Guard, adopt *int64) (*Log, *gatedSigner) {
 	t.Helper()
 	gate := newGate(d)
@@ -95,8 +95,8 @@ func (d *deployment) logging(t *testing.T, logged *strings.Builder, g forkguard.
 	return d.openWith(t, openPool(t, d.url), nil, slog.New(slog.NewTextHandler(logged, nil)), Options{Guard: g})
 }
 
-// A failed Store, persisted or not, only delays the head, and the guard is at each head
-// that is published.
+// A failed Store only delays the head, whether or not it persisted. When a head is
+// published, the guard's record is that head.
 func TestFailedStoreOfTheGuardIsRetried(t *testing.T) {
 	t.Parallel()
 	fault := func() func() error { return once(func() error { return errors.New("connection reset") }) }

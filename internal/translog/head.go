@@ -14,7 +14,7 @@ import (
 
 var hasher = rfc6962.DefaultHasher
 
-// TreeHead is a published head, in the form that certificates are verified with.
+// TreeHead is a published head, in the form that verifiers of certificates use.
 type TreeHead = certificate.TreeHead
 
 // checkShape returns an error if a field of the head is malformed. It verifies no

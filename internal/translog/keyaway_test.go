@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// If the signer fails, the waiting append gets the reason at once, and so do later ones,
-// also while the signer hangs. The old head stays, and a leaf that it covers is answered.
-// The new leaves stay too, and the first round with a signature publishes them.
+// If the signer fails, the waiting append gets the reason at once. So do later appends,
+// even while the signer hangs. The old head stays, and an append whose leaf it covers
+// succeeds. The new leaves stay too, and the first round with a signature publishes them.
 func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 	t.Parallel()
 	why := errors.New("the key is disabled")

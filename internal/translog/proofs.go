@@ -97,8 +97,8 @@ func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion,
 	return Inclusion{TreeHead: head, LeafIndex: leaf.index, Entry: hex.EncodeToString(leaf.entry), Path: toHex(path)}, nil
 }
 
-// Consistency proves that the published head of size second extends that of size first,
-// which must not be larger. A nil second means the newest head.
+// Consistency proves that the published head of size second extends the one of size first.
+// first must not be larger than second. A nil second means the newest head.
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
 	_, heads, err := l.ask(ctx, LeafQuery{}, &first, second)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	l := r.open(t, r.pool, nil)
 	for n, step := range []struct {
 		key   string
-		index int64 // refused if the log takes no new leaf by the key
+		index int64 // the leaf index of the new entry, or refused
 	}{
 		{"closed at 0", refused}, // closed from the start
 		{"closed at 2", 0},

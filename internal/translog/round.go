@@ -51,8 +51,9 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 }
 
 // roundFromTables reads the committed and the newest published head, and proves from the
-// tables that the first extends the second. It signs the committed head if it is larger.
-// It returns the committed tree and the size of the newest published head.
+// tables that the first extends the second. It signs the committed head if that is
+// larger than the published one. It returns the committed tree and the size of the newest
+// published head.
 func (p *publisher) roundFromTables(ctx context.Context) (committed root, size int64, err error) {
 	committed, newest, err := p.store.heads(ctx)
 	if err != nil {

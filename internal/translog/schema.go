@@ -76,8 +76,9 @@ SELECT digest, -1 FROM translog.checkpoints WHERE digest = ANY ($1::bytea[])`
 
 const sqlLookUpTags = `SELECT tag, leaf_index FROM translog.tags WHERE tag = ANY ($1::bytea[])`
 
-// sqlHeadsAndLeaves returns the newest head and the heads of the sizes $1, as rows with a
-// signature, and the leaves with the indexes $2 and the entries $3.
+// sqlHeadsAndLeaves returns heads and leaves. Rows with a signature are the newest head and
+// the heads of the sizes $1. The other rows are the leaves with an index in $2 or an entry
+// in $3.
 const sqlHeadsAndLeaves = `
 (SELECT tree_size AS at, root AS value, signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1)
 UNION ALL

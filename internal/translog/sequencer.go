@@ -41,8 +41,8 @@ type sequencer struct {
 // entry with each tag. The zero Tag means no tag.
 type Tag [32]byte
 
-// candidate is an entry to append. ceiling is the first leaf index that the key that
-// signed the entry may not hold.
+// candidate is an entry to append. ceiling is the first leaf index that is closed to the
+// entry's signing key.
 type candidate struct {
 	entry   [32]byte
 	ceiling int64

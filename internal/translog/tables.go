@@ -55,8 +55,8 @@ func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (Tre
 	return stored, fromDatabase(err)
 }
 
-// readTiles reads, in one round trip, those nodes of the tiles that are complete in a
-// tree of the size. It verifies no hash, but returns ErrInconsistent if a row is missing.
+// readTiles reads the stored nodes of the tiles in one round trip, as far as a tree with
+// size leaves has them. It verifies no hash, but returns ErrInconsistent if a row is missing.
 func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*tile, error) {
 	tiles := make([]*tile, len(ids))
 	batch := &pgx.Batch{}

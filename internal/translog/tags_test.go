@@ -95,7 +95,7 @@ func TestATagHasOneEntry(t *testing.T) {
 	requireNoContradiction(t, l, other)
 }
 
-// Two replicas get many concurrent entries with one tag and log one of them.
+// For each tag, two replicas get concurrent entries with that tag, and log one of them.
 func TestConcurrentEntriesWithOneTag(t *testing.T) {
 	t.Parallel()
 	const tags, each = 12, 8

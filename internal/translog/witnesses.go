@@ -19,7 +19,7 @@ import (
 )
 
 // Witnesses cosign checkpoints (c2sp.org/tlog-witness). The replica that holds an advisory
-// lock asks them. The lock is only to avoid asking twice and does not exclude it. No
+// lock asks them. The lock saves requests, but two replicas may still ask at once. No
 // append, head or checkpoint waits for a witness.
 //
 // A quorum must cosign the same size, but witnesses answer at different speeds. So the
@@ -63,7 +63,7 @@ type submission struct {
 	witnesses []checkpoint.Witness
 	size      int64     // the size that the witness is known to have cosigned last
 	done      int64     // the size of the largest target that need not be submitted again, or -1
-	conflict  int64     // the size of the target of the last conflict answer, or 0
+	conflict  int64     // the target's size at the last conflict answer, or 0
 	owes      time.Time // since when a cosignature is due; zero if none is
 }
 
@@ -311,7 +311,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 
 // proof proves that the target extends the witness's tree of size old. The proof is
 // empty if old is 0 or the target's size. Any other size that a witness has cosigned
-// was a checkpoint's, so it has a published head.
+// was the size of a checkpoint, so it has a published head.
 func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil
