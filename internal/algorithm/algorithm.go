@@ -55,8 +55,8 @@ type Algorithm struct {
 	redraw       func(labels []string, result []byte) ([]byte, error) // nil if the result cannot be recomputed without the inputs
 }
 
-// Beacon is a round of a public randomness beacon, with lower-case hex. It is part of
-// the result of random.v1.
+// Beacon is a round of a public randomness beacon. The strings are lower-case hex.
+// The result of random.v1 contains a Beacon.
 type Beacon struct {
 	ChainHash  string `json:"chain_hash"` // 32 bytes
 	Round      int64  `json:"round"`
@@ -117,9 +117,10 @@ func (a *Algorithm) MayReject() bool { return a.rejects != nil }
 // inputs.
 func (a *Algorithm) Redraws() bool { return a.redraw != nil }
 
-// Redraw recomputes a result from the labels and the result, without the inputs, and
-// returns its RFC 8785 bytes, so that a verifier without the inputs can check a draw. A malformed result is an error.
-// Redraw does not check that the beacon signed the round. Redraws MUST be true.
+// Redraw recomputes a result from the labels and the result itself, so that a verifier
+// without the inputs can check a draw. It returns the RFC 8785 bytes, or an error if the
+// result is malformed. It does not check that the beacon signed the round. Call
+// Redraw only if Redraws returns true.
 func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func labelsN(n int) []string {
 	return labels
 }
 
-// says checks that an error contains part; "" means no error.
+// says fails t unless err contains part. If part is "", err must be nil.
 func says(t *testing.T, name string, err error, part string) {
 	t.Helper()
 	switch {
@@ -191,8 +191,8 @@ var someParams = map[string]string{
 	Shapley: `{"coalition_values":{"a":1,"b":1,"a,b":3}}`,
 }
 
-// An error may reach a log, so it must not contain any part of the refused input. Here the
-// parts to look for are SECRET and 4242.
+// An error may reach a log, so it must not contain any part of the refused input. The
+// test looks for SECRET and 4242 in each error.
 func TestCheckInput(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ id, input, err string }{

@@ -35,7 +35,7 @@ type CatalogueEntry struct {
 }
 
 // Catalogue returns the published description of every algorithm. The caller MUST NOT
-// change what it contains.
+// change the descriptions.
 func Catalogue() []CatalogueEntry {
 	var entries []CatalogueEntry
 	for _, a := range algorithms {
@@ -56,7 +56,7 @@ type Schema struct {
 	JSON        json.RawMessage
 	Description string
 	Members     map[string]string // description by member
-	Example     json.RawMessage   // compact
+	Example     json.RawMessage   // compact JSON
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -89,7 +89,7 @@ func described(all ...*Algorithm) []*Algorithm {
 	for _, a := range all {
 		text, err := schemaFiles.ReadFile("schemas/" + a.ID + ".json")
 		if err != nil {
-			panic(err) // the file is embedded
+			panic(err) // a new algorithm without its file
 		}
 		parts := struct{ Params, Input, Result *Schema }{&a.Params, &a.Input, &a.Result}
 		if err := json.Unmarshal(text, &parts); err != nil {

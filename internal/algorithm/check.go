@@ -14,8 +14,8 @@ const (
 )
 
 // CheckLabels checks the number of parties, and that each label has 1 to 200 bytes
-// without control characters. shapley.v1 makes coalition keys of labels, so its labels
-// must also be unique and without comma.
+// without control characters. shapley.v1 builds coalition keys from labels, so its
+// labels must also be unique and without comma.
 func CheckLabels(a *Algorithm, labels []string) error {
 	// SPEC 8 sets the number of parties.
 	if n := len(labels); n < a.MinParties || n > a.MaxParties {
@@ -45,7 +45,6 @@ func CheckLabels(a *Algorithm, labels []string) error {
 	return nil
 }
 
-// unknownMembers warns of unknown members of algorithm_params.
 func unknownMembers(a *Algorithm, params map[string]any) []string {
 	unknown := slices.Sorted(maps.Keys(params))
 	unknown = slices.DeleteFunc(unknown, func(name string) bool { _, known := a.Params.Members[name]; return known })
@@ -71,7 +70,7 @@ func listed(names []string) string {
 	return b.String()
 }
 
-// quoted returns a text of the caller in quotes, cut to maxLabelBytes.
+// quoted returns s in quotes, cut to maxLabelBytes, because s comes from a request.
 func quoted(s string) string {
 	if len(s) > maxLabelBytes {
 		s = strings.ToValidUTF8(s[:maxLabelBytes], "") + "…"
@@ -98,8 +97,8 @@ func kind(v any) string {
 	return "not JSON"
 }
 
-// member returns a required member of type T of an object. where and want are for the
-// error. SPEC 2.2: a required member that is null is refused like a missing one.
+// member returns a required member as a T. The error shows where and want: where names the
+// object, and want says what to send. SPEC 2.2: null is refused like a missing member.
 func member[T any](object map[string]any, where, name, want string) (T, error) {
 	v, there := object[name]
 	typed, ok := v.(T)

@@ -18,8 +18,8 @@ type game struct {
 }
 
 // readGame reads algorithm_params.coalition_values. Its keys name all parties by index or
-// all by label. readGame chooses indexes if fewer keys then contain an unknown name, else
-// labels. A key sorts its names by bytes. This is also the order of the indexes, because
+// all by label. readGame reads names as indexes if that leaves fewer keys with an unknown
+// name, else as labels. Each key sorts its names by bytes. This also sorts indexes by value:
 // with at most 8 parties each index is one digit.
 func readGame(labels []string, params map[string]any) (*game, error) {
 	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object from coalition key to non-negative integer")

@@ -73,7 +73,7 @@ func (d division) adjustedWinner() [][]*big.Rat {
 // party with a total of 0 gets no valued item.
 func (d division) proportional() [][]*big.Rat {
 	shares := d.equalShares()
-	common := big.NewInt(1) // the product of the totals above 0; each total is scaled to common
+	common := big.NewInt(1) // the product of the totals above 0; each of these totals is scaled to it
 	for _, t := range d.totals {
 		if t.Sign() > 0 {
 			common.Mul(common, t)

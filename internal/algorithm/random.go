@@ -43,7 +43,7 @@ var randomV1 = &Algorithm{
 type randomResult struct {
 	Winner      int     `json:"winner"` // party index
 	Label       string  `json:"label"`
-	Ticket      string  `json:"ticket"`       // of the winner, 64 hex digits; the lowest of all tickets
+	Ticket      string  `json:"ticket"`       // the winner's, in 64 hex digits: the lowest of all tickets
 	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; with two parties the XOR would reveal each nonce to the other
 	Beacon      *Beacon `json:"beacon"`
 }

@@ -100,7 +100,7 @@ func computeDivision(t *rapid.T, values [][]int64) divided {
 
 // checkWhole checks what holds for every division: the shares of an item add up to 1,
 // an item that no party values is shared equally, a party with a total of 0 gets no
-// other item, and value_ppb is rounded down.
+// item that another party values, and value_ppb is rounded down.
 func (d divided) checkWhole(t *rapid.T) {
 	n := int64(len(d.values))
 	for i := range d.items {
