@@ -14,7 +14,7 @@ type Party struct {
 }
 
 // The rules below apply to a deal whose due steps have been taken (Next is None or
-// Draw). now is the time of the answer. Every refusal has status 409 in problem.Table;
+// Draw). now is the current unix time. Every refusal has status 409 in problem.Table;
 // nil allows the action.
 
 // Commit returns the reason why p cannot commit at now, or nil.

@@ -41,8 +41,8 @@ const (
 // States lists all states.
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
-// DrawDelay is how many seconds the parties have for a draw before the worker draws. It
-// begins at the last reveal or the beacon round's time, whichever is later.
+// DrawDelay is how many seconds the parties have for a draw before the worker draws. The
+// delay begins at the last reveal or the beacon round's time, whichever is later.
 const DrawDelay = 60
 
 // Deal holds the facts that the rules need. Times are unix seconds.
@@ -58,7 +58,7 @@ type Deal struct {
 
 	Random        bool  // random.v1: waits for its beacon round after the reveals
 	RoundTime     int64 // when the beacon round is due; random.v1 only
-	EntropyWindow int64 // seconds until a deal whose round cannot be fetched is EXPIRED
+	EntropyWindow int64 // seconds from the later of RevealDeadline and RoundTime to ExpiresAt
 
 	InputLost   bool  // a revealed input cannot be decrypted, so no result can be computed
 	VoidFlakers []int // ascending; VOID only
@@ -140,8 +140,8 @@ func (d Deal) DueAt() (int64, bool) {
 }
 
 // LookAt returns the time by which a caller should read the deal again even if no
-// party acts: its next deadline, the time from which it can be drawn, or the time of
-// the worker's draw. It returns false if no later step waits for the clock.
+// party acts: the deal's next deadline, the time from which the deal can be drawn, or
+// the time of the worker's draw. It returns false if no later step waits for the clock.
 func (d Deal) LookAt(now int64) (int64, bool) {
 	if d.Random && d.AllRevealed() && now < d.RoundTime {
 		return d.RoundTime, true

@@ -67,7 +67,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 }
 
 // drawOrExpire ends a random.v1 deal whose entropy window is over. It first tries the
-// draw, because the round exists if only this deployment was down. The deal expires only
+// draw: if this deployment was down, a relay can have the round now. The deal expires only
 // if no relay has the round. After any other error the deal is unchanged, and the next
 // call tries again.
 func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, error) {

@@ -13,7 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// meets makes each kind of call about a deal, at a process that has not cached the deal.
+// meets holds each kind of call about a deal. Each runs at a process that has not cached the
+// deal.
 var meets = map[string]func(*testing.T, *game) error{
 	"view": func(t *testing.T, g *game) error {
 		svc := g.replica()
@@ -90,7 +91,7 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 		later   int64
 		phase   string
 		flakers string
-		reveal  problem.Code // the answer to any reveal of party 0; "" is not checked
+		reveal  problem.Code // the error of any reveal by party 0; "": not checked
 	}{
 		{"all have committed", func() *game { return abandoned(t, h, false) }, 0, "REVEALING", "", ""},
 		{"all have revealed", func() *game { return abandoned(t, h, true) }, 0, "COMPUTED", "", problem.DealEnded},
@@ -112,8 +113,8 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 				if (name == "reveal" || name == "a wrong reveal") && row.reveal != "" && !problem.Is(err, row.reveal) {
 					t.Errorf("%s: got error %v, want %s", name, err, row.reveal)
 				}
-				// A due step makes no call fail, unless the deal's new phase does not allow the
-				// call.
+				// A call fails only if the deal's new phase forbids it, never because a step
+				// was due.
 				want := map[string]problem.Code{"entropy": problem.WrongAlgorithm, "cancel": problem.CannotCancel}[name]
 				if row.phase == "REVEALING" && name == "certificate" {
 					want = problem.CertNotReady
@@ -183,7 +184,7 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 }
 
 // A process of an older release sets reveals_closed_at of a random.v1 deal after the last
-// reveal. If it dies before that, the next call sets it.
+// reveal. If that process dies first, the next call sets it.
 func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

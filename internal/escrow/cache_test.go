@@ -114,7 +114,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	owner := of(svc.Authenticate(t.Context(), back.key)).ok(t)
 	backAccess := back.access(t, svc, back.key, escrow.Read)
 
-	// The backup lacks the deal in gone, and every commit and reveal of the deal in back.
+	// The backup lacks the deal gone.id, and all commits and reveals of the deal back.id.
 	h.exec(t, "DELETE FROM api_keys WHERE key_hash = (SELECT owner_hash FROM deals WHERE deal_id = $1)", gone.id)
 	for _, table := range []string{"parties", "deals"} {
 		h.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", gone.id)

@@ -17,7 +17,7 @@ import (
 const (
 	longest      = 366 * 24 * 3600 // most seconds from now to the reveal deadline, and from there to the beacon round
 	shortest     = 60              // seconds; the parties are warned of a shorter phase
-	labelBytes   = 512 << 10       // most bytes of all labels of a deal together
+	labelBytes   = 512 << 10       // most bytes of a deal's labels together
 	maxCautioned = 3               // most pairs of similar labels that cautions name
 )
 
@@ -38,8 +38,8 @@ func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	return append(all, alike(d.Labels)...)
 }
 
-// unusualParams returns a caution with the number of warnings about the params that the
-// initiator got at creation, or nil if there were none.
+// unusualParams returns a caution that says how often the initiator was warned of the params
+// at creation, or nil if there was no warning.
 func (d *Deal) unusualParams() []string {
 	warnings, err := d.algorithm.CheckParams(d.Labels, d.params)
 	if err != nil || len(warnings) == 0 { // err: an earlier release accepted params that this release refuses

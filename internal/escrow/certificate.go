@@ -22,16 +22,16 @@ type Issued struct {
 	Payload   []byte // the signing bytes, RFC 8785
 	Signature string
 	Proof     certificate.LogProof
-	Head      translog.TreeHead // of the tree that Proof is for
+	Head      translog.TreeHead // of Proof's tree
 
 	declaration string // the declaration's digest in the certificate; "": the certificate has none
 }
 
 // Certificate returns a deal's certificate with a proof against the newest published tree
 // head. Every read returns the same bytes, except for the proof. The error is
-// CERT_NOT_READY if the deal has no certificate yet, NO_CERTIFICATE if it never gets one,
-// LOG_INCONSISTENT if the certificate does not verify or the log has another one, or an
-// error of prove. Errors of the store are returned unchanged.
+// CERT_NOT_READY if the deal has no certificate yet, and NO_CERTIFICATE if it never gets
+// one. It is LOG_INCONSISTENT if the certificate does not verify or the log has another
+// one. Errors of prove and of the store are returned unchanged.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err := a.deal.turn(ctx); err != nil {
 		return Issued{}, err
@@ -67,8 +67,8 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 // worker does not draw it yet.
 var errDrawable = errors.New("the deal can be drawn")
 
-// drawLook is how many seconds a caller should wait before it reads a deal with a late draw
-// again.
+// drawLook is how many seconds a caller should wait before its next read while a draw is
+// late.
 const drawLook = 15
 
 // certificateAfterSteps takes the steps that are due and returns the certificate that they

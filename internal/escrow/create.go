@@ -30,9 +30,8 @@ type Declared struct {
 	Unknown        []string // members that the service does not know
 }
 
-// Units returns what the deal counts toward the limits of its API key, open deals and
-// deals a minute: one, plus one for each 100 parties and each 10 KiB, in proportion to its
-// storage.
+// Units returns the cost of the deal for both limits of its API key: on open deals and on
+// new deals a minute. The cost is one unit, plus one for each 100 parties and each 10 KiB.
 func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {

@@ -27,9 +27,9 @@ const (
 type Deal struct {
 	*store.Declaration
 	algorithm *algorithm.Algorithm
-	params    map[string]any // without members that the algorithm does not know
+	params    map[string]any // only members that the algorithm knows
 	cautions  func() []string
-	digest    func() (string, error) // of the declaration, see attestation.Digest
+	digest    func() (string, error) // the digest of the declaration, see attestation.Digest
 
 	// All parties before firstUncommitted have committed, and all before
 	// firstUnrevealed have revealed. The store's search for a missing party starts there.
@@ -96,7 +96,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	return d, nil
 }
 
-// rules returns the facts of a deal that the rules of package deal need.
+// rules returns the deal's facts as a deal.Deal, whose methods are the rules.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	phase := now.Phase
 	if s.mayBeCertified(now) && *now.LeafIndex < s.log.Certified() {
@@ -148,7 +148,7 @@ func (d *Deal) turn(ctx context.Context) error {
 	return limits.Turn(ctx)
 }
 
-// raise sets number to to, unless number is higher already.
+// raise increases number to the given value. A higher number stays.
 func raise(number *atomic.Int64, to int) {
 	for {
 		old := number.Load()

@@ -30,7 +30,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 		defer cancel()
 		var drawn *algorithm.Beacon
 		var err error
-		if step == deal.Draw { // before the read of the inputs, which are useless without the round
+		if step == deal.Draw { // before the inputs are read, because they are useless without the round
 			if drawn, err = s.pinnedRound(ctx, d); err != nil {
 				return nil, err
 			}

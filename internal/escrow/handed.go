@@ -64,7 +64,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		return Handed{}, err
 	}
 	text := canon.Encode(document)
-	// A document that is not a certificate leaves c empty. verification.Verify then reports
+	// c is incomplete if the document is not a certificate. verification.Verify then reports
 	// what is wrong with the document.
 	var c certificate.Certificate
 	formed := json.Unmarshal(text, &c) == nil

@@ -144,15 +144,15 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 // it. A new process tries each refused certificate once.
 const contradictedFor = time.Hour
 
-// contradiction is a certificate that the log refused because the log has another
-// certificate of the deal, with the log's error.
+// contradiction holds a refused certificate's id and the log's error. The log refused the
+// certificate because the log has another one of the same deal.
 type contradiction struct {
 	certID string
 	err    error
 }
 
-// Adopt stores a deal's certificate, and the end of the deal that the certificate states,
-// from a copy that a party kept. The caller MUST have verified the copy's signature, and
+// Adopt stores a deal's certificate from a copy that a party kept, and ends the deal as the
+// certificate states. The caller MUST have verified the copy's signature, and
 // that the log has the copy's entry at leafIndex under the deal's tag. Adopt does not
 // restore commitments and reveals. It returns an error if the database lacks the deal.
 func Adopt(ctx context.Context, s *store.Store, secrets *sealing.Secrets, payload []byte, signature string, leafIndex int64) error {

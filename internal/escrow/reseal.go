@@ -14,7 +14,7 @@ import (
 
 const (
 	resealRows  = 200     // most inputs of one batch
-	resealBytes = 4 << 20 // most bytes of one batch before its last input
+	resealBytes = 4 << 20 // bytes at which a batch takes no further input
 	pendingRows = 16      // certificates in one page; few, because a payload can have megabytes
 	// settleTime is how long resealing waits after a rotation. It is longer than any
 	// statement, so all rows that were written under the former secret are stored by then.
@@ -61,7 +61,8 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// resealInputs encrypts the next batch of inputs after last under the active secret.
+// resealInputs encrypts a batch of inputs under the active secret. The batch begins after
+// the input last.
 func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) error {
 	inputs, err := s.store.InputsAfter(ctx, last, resealRows, resealBytes)
 	if err != nil {
@@ -76,7 +77,7 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 			continue
 		}
 		input, err := s.secrets.OpenInput(in.DealID, in.Party, in.Sealed)
-		if err != nil { // no secret of this process decrypts the input, so none need be kept for it
+		if err != nil { // no secret of this process decrypts the input, so the rotation does not wait for it
 			lost++
 			continue
 		}

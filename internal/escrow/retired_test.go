@@ -67,7 +67,7 @@ func (h *house) live() {
 	h.log.fail(nil, nil)
 }
 
-// left returns a deal whose process died at the first call of a step.
+// left returns a deal whose process died at its first call of the given step (see die).
 func (h *house) left(t *testing.T, step string) *game {
 	t.Helper()
 	h.die(step, 1)
@@ -83,9 +83,9 @@ func (h *house) fill(t *testing.T, n byte) {
 	}
 }
 
-// issuedBy lets the worker issue a deal's certificate. It checks that the signature is by
-// the pen by, that every read returns the same certificate, and that the log has the given
-// number of leaves.
+// issuedBy lets the worker issue a deal's certificate. It checks that the given pen
+// made the signature, that every read returns the same certificate, and that the log has the
+// given number of leaves.
 func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certificate {
 	t.Helper()
 	c := g.attended(t).published(t)
@@ -110,7 +110,7 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 		step string
 		nth  int
 		was  string // what is stored after the crash: the signature of the "old" key or of the "new"
-		more int    // leaves
+		more int    // new leaves after the crash
 	}{
 		{"append", 1, "old", 0}, // before the log refuses the old signature
 		{"sign", 1, "old", 0},   // before there is a new signature

@@ -76,13 +76,13 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	return &text, nil
 }
 
-// attested returns the certificate's attested_by of a party. stored is what attest returned
-// for the party's commitment.
+// attested returns what a certificate states as the party's attested_by. stored is the value
+// that attest returned for the party's commitment, or nil.
 func (d *Deal) attested(party int, stored *string) string {
 	switch declared := d.SeatKey(party); {
 	case stored != nil:
 		return *stored
-	case declared != nil: // the party has not committed, so its key has signed nothing
+	case declared != nil: // no commitment yet, or one that an earlier release took without a signature
 		return attestation.Attestation{Declared: true, Key: *declared}.String()
 	}
 	return certificate.AttestedByInitiator
@@ -106,7 +106,7 @@ func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 
 // declaration returns the RFC 8785 form of what was declared.
 func (d *Deal) declaration() ([]byte, error) {
-	params, err := canon.ParseObject(d.Params) // d.params lacks members that the algorithm does not know
+	params, err := canon.ParseObject(d.Params) // not d.params, which has only the members that the algorithm knows
 	if err != nil {
 		return nil, fmt.Errorf("stored params: deal %s: %w", d.DealID, err)
 	}

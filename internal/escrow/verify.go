@@ -21,7 +21,7 @@ type Verification struct {
 	Note    string `json:"note"`
 }
 
-// Checks are the results of the checks of a verification.
+// Checks says which checks of a certificate passed.
 type Checks struct {
 	Signature bool `json:"signature"`
 	InputRoot bool `json:"input_root_wellformed"`

@@ -35,7 +35,7 @@ const (
 	inclusion
 )
 
-// checkReport checks that a report fails the checks in failing and no others.
+// checkReport fails t unless exactly the checks in failing failed in the report.
 func checkReport(t *testing.T, name string, r escrow.Verification, failing int) {
 	t.Helper()
 	want := escrow.Checks{Signature: failing&signature == 0, InputRoot: failing&inputRoot == 0, Inclusion: failing&inclusion == 0}
@@ -75,7 +75,7 @@ func TestVerifyAndTheLog(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		read func(*translog.Inclusion) error
-		code problem.Code // of a 503; empty: the report says invalid
+		code problem.Code // of the 503; empty: no 503, the report says invalid
 	}{
 		{"out of reach", answers(translog.ErrUnavailable), problem.LogUnavailable},
 		{"timed out", answers(context.DeadlineExceeded), problem.LogUnavailable},

@@ -104,14 +104,14 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 // CertificateAfter returns the deal's certificate. While the answer is CERT_NOT_READY, it
 // tries again at each change of the deal's state, and once more when w.For is over or the
 // process drains. If the deal waits for its draw, it also tries again after the RetryAfter
-// of the refusal. If before is not nil, it runs before each try, and its error ends the
-// try. If before is nil, the wait ends once the caller can draw the deal.
+// of the refusal. A non-nil before runs at the start of each try, and its error ends
+// the try. If before is nil, the wait ends once the caller can draw the deal.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, before)
 	}
 	call, refused := s.options.Waits.Join(a.deal.DealID, w.Network)
-	if refused != nil { // the caller may not wait, but needs no wait if the certificate is ready
+	if refused != nil { // the caller may not wait, but the certificate may be ready
 		issued, err := s.tryCertificate(ctx, a, before)
 		if problem.Is(err, problem.CertNotReady) {
 			err = refused

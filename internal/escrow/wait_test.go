@@ -30,7 +30,7 @@ func (h *house) waitable(t *testing.T) *escrow.Service {
 		defer close(done)
 		hub.Run(t.Context())
 	}()
-	t.Cleanup(func() { <-done }) // t.Context has ended by then, which ends Run
+	t.Cleanup(func() { <-done }) // a cleanup runs after the end of t.Context, which ends Run
 	return h.replicaOn(h.store, escrow.Options{Waits: hub})
 }
 
@@ -141,7 +141,7 @@ func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 	} {
 		g := h.split(t, nil).committed(t)
 		g.reveal(t, h.replica(), 0).ok(t)
-		hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler)) // does not run, so a change ends no wait
+		hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler)) // this hub does not run, so a change does not end a wait
 		svc := h.replicaOn(h.store, escrow.Options{Waits: hub})
 		access := g.access(t, svc, g.tokens[0], escrow.AsParty)
 		began, tries := time.Now(), 0

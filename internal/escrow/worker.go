@@ -13,9 +13,9 @@ import (
 // listLimit is the most deals of each kind in one listing. The next listing returns more.
 const listLimit = 1000
 
-// Due lists the deals that need the worker within the horizon. It leaves out deals whose
-// certificate the log refused to this process within contradictedFor, because it has
-// another one.
+// Due lists the deals that need the worker within the horizon. It leaves out a deal
+// if this process tried its certificate within contradictedFor, and the log refused it
+// because the log has another one.
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
