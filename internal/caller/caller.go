@@ -14,8 +14,8 @@ import (
 
 // Limiter counts uses by name.
 type Limiter interface {
-	// Allow counts n uses by name and reports whether they are within perMinute uses a
-	// minute. If not, the caller may try again after retryAfterSeconds.
+	// Allow counts n uses under name, and reports whether name stays within perMinute uses
+	// a minute. If not, the caller may try again after retryAfterSeconds.
 	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 
@@ -57,9 +57,9 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	return problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait).After(int64(wait))
 }
 
-// MayCreateDeal returns RATE_LIMITED if an API key, given by its hash, has used up its
-// units of this minute. Units count by key and not by address, because many honest agents
-// may share an address.
+// MayCreateDeal returns RATE_LIMITED if an API key has too few units left this minute. key
+// is the hash of the API key. Units count by key and not by address, because many honest
+// agents may share an address.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
 	wait, ok := p.allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
 	if ok {

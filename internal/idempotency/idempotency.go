@@ -54,7 +54,7 @@ const (
 	lockTime = 4 * time.Second
 	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key; then 409
 	pollTime = 10 * time.Millisecond // first pause of that wait; doubled up to half a second
-	attempts = 4                     // most tries of a call that meets ErrSecretMoved, and of an effect whose scope an expired record holds
+	attempts = 4                     // most tries of a call after ErrSecretMoved, and of an effect that an expired record blocks
 
 	_ = uint64(waitTime - lockTime - pollTime - 1) // does not compile if lockTime is too long
 )

@@ -138,8 +138,8 @@ const (
 // Ops holds the neutral name of each operation.
 var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "read declaration", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
 
-// Call is an operation on a deal. DealID is empty if the operation has no deal, or for
-// any deal.
+// Call is an operation on a deal. DealID is empty if the operation needs no deal, or if the
+// text is about any deal.
 type Call struct {
 	Op     Op
 	DealID string

@@ -92,8 +92,8 @@ func TestEveryCodeHasOneRowAndAStatus(t *testing.T) {
 	}
 }
 
-// Packages that REST and MCP share name calls by problem.Call: their texts hold no REST
-// path and no MCP tool.
+// Some packages serve both REST and MCP. Their texts name calls by problem.Call, and contain
+// no REST path and no MCP tool.
 func TestRulesNameNoSurface(t *testing.T) {
 	for _, pattern := range []string{"escrow/*", "deal/*", "store/*", "idempotency/*", "algorithm/*", "canon/*", "caller/*", "certificate/*", "wire/requests", "calls/*", "limits/*"} {
 		files, err := filepath.Glob(filepath.Join("..", pattern+".go"))

@@ -79,7 +79,7 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 type Input struct {
 	Canonical []byte // RFC 8785
 	Salt      string // as it was sent
-	SaltBytes []byte // the reading of Salt that opened the commitment
+	SaltBytes []byte // the bytes that opened the commitment, see canon.Open
 }
 
 // SealInput encrypts a party's input. The result opens only for the same deal and party.

@@ -92,8 +92,8 @@ func (s *Secrets) Use(secret *Secret, marked bool) {
 	s.writer.Store(&writer)
 }
 
-// OpenInput decrypts an input of the same deal and party that was sealed under any of the
-// secrets. If none of them opens a marked input, the error names the missing secret.
+// OpenInput decrypts an input that was sealed for this deal and party. It tries all secrets.
+// If no secret opens a marked input, the error names the missing secret.
 func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, err error) {
 	for _, one := range s.all {
 		if in, err = one.OpenInput(dealID, party, sealed); err == nil {

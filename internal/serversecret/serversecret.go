@@ -16,7 +16,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Check makes own write with the secret in force. It returns an error if own lacks that
+// Check makes the secret in force the writer of own. It returns an error if own lacks that
 // secret or a former one that is still needed. If the database names no secret yet,
 // Check records one (claim).
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {

@@ -18,7 +18,7 @@ import (
 const (
 	BundleShape         = "bundle"               // exactly the members of a bundle; if it fails, no other check is made
 	LogProof            = "log_proof"            // the path leads from the entry to the checkpoint's root
-	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or, without a policy, by the deployment; no signature by a known key is invalid
+	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or, without a policy, by the deployment; one invalid signature by a known key fails the check
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; made only with a policy
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
@@ -130,15 +130,15 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 }
 
 // checkpointSigner checks who signed the checkpoint. With a policy, a log of the policy
-// must have signed it. Without one, a key of the deployment must have signed it that was
-// valid for this size. good names the signer, or problem says what is wrong.
+// must have signed it. Without one, a key of the deployment must have signed it, and
+// the key must be valid for this size. good names the signer, or problem says what is wrong.
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {
 		logs = append(logs, policy.Logs...)
 	}
 	ofPolicy := len(logs)
-	deployment := map[string]Trusted{} // by verifier key
+	deployment := map[string]Trusted{} // by the verifier key of package checkpoint
 	for _, k := range keys {
 		if key, err := noteKey(c.Origin, k.Label); err == nil && !slices.ContainsFunc(logs, func(l checkpoint.Key) bool { return l.String() == key.String() }) {
 			deployment[key.String()] = k.Trusted

@@ -84,8 +84,8 @@ func open(commitment *string, input map[string]any, salt string) (leaf []byte, o
 	return slices.Concat(canonical, saltBytes), ok
 }
 
-// Recompute returns the RFC 8785 bytes of the result of the deal that p certifies, or
-// null if a party rejected. It takes the beacon value from p.
+// Recompute computes the result of a certified deal again and returns its RFC 8785 bytes,
+// or null if a party rejected. It takes the beacon value from p.
 func Recompute(p certificate.Payload, inputs []map[string]any, params map[string]any) ([]byte, error) {
 	a, ok := algorithm.Lookup(p.Algorithm)
 	if !ok {

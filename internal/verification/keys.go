@@ -22,7 +22,7 @@ type Trusted struct {
 	Development bool // whether GET /v1/status declares this key a development key; GET /v1/pubkeys does not say
 }
 
-// developmentKey is the note on a certificate by a development key.
+// developmentKey is the note on a certificate that a development key signed.
 const developmentKey = "whose certificate it is: the deployment declares this key a development key, whose certificates prove nothing"
 
 // mayHold reports whether the key was allowed to sign a leaf at this index.

@@ -35,7 +35,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		return key.Verify(message, signature)
 	}
 	digest, err := attestation.DigestIn(p.Properties)
-	signers := make([]attestation.Attestation, len(p.Parties)) // with a verified signature
+	signers := make([]attestation.Attestation, len(p.Parties)) // by party; only those with a verified signature are set
 	var wrong, mismatched []string
 	var alone, unknown []int
 	keyed := false

@@ -23,8 +23,8 @@ import (
 const (
 	Shape             = "shape"                 // exactly the members of SPEC 2.5, each well-formed
 	KeysUsable        = "keys"                  // at least one key, and each is usable
-	Signature         = "signature"             // under one of the keys, over the signing bytes
-	TreeHeadSignature = "tree_head_signature"   // under one of the keys
+	Signature         = "signature"             // valid under one of the keys, over the signing bytes
+	TreeHeadSignature = "tree_head_signature"   // valid under one of the keys
 	KeyInForce        = "key_in_force"          // the keys were valid for this leaf and a tree of this size
 	TreeSize          = "tree_size"             // proof and tree head have the same size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
@@ -33,7 +33,7 @@ const (
 	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
 	Commitments       = "commitments"           // each given input and salt opens its commitment
 	InputRoot         = "input_root"            // the root over the openings is input_root
-	Result            = "result"                // the recomputed result is equal, byte for byte
+	Result            = "result"                // the recomputed result equals the certificate's, byte for byte
 )
 
 // Check is one line of a report. Detail says what is wrong or what was found. It may quote

@@ -19,7 +19,7 @@ import (
 const maxSalt = 1024 // bytes
 
 // Object parses a JSON object. An error says where raw is wrong and never quotes raw.
-// Empty raw is an empty object if empty is true, else an error.
+// If raw is empty, Object returns an empty object if empty is true, else an error.
 func Object(raw []byte, empty bool) (map[string]any, error) {
 	if empty && len(raw) == 0 {
 		return map[string]any{}, nil

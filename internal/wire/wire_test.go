@@ -135,7 +135,7 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
-// want of a row is the parsed declaration or part of the error.
+// In each row, want is the parsed declaration or part of the error.
 func TestDeclared(t *testing.T) {
 	const good = `"algorithm":"split.v1","party_labels":["a","b"],"commit_deadline":10,"reveal_deadline":20`
 	for _, row := range []struct{ more, want string }{
