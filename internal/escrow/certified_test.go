@@ -32,7 +32,7 @@ func TestQuorumShowsCertified(t *testing.T) {
 	for _, g := range []*game{first, second, drawn} {
 		show(g, deal.Computed)
 	}
-	h.log.cosigned.Store(1) // covers only leaf 0
+	h.log.cosigned.Store(1) // the cosigned tree covers only leaf 0
 	show(first, deal.Certified)
 	show(second, deal.Computed)
 	h.log.cosigned.Store(4)

@@ -143,7 +143,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		return nil, nil, err
 	}
 	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
-		r.PartyKeys = nil // as the store returns a declaration without seat keys
+		r.PartyKeys = nil // the store also returns nil if there are no seat keys
 	}
 	if err := legible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err

@@ -25,7 +25,7 @@ type house struct {
 	store   *store.Store
 	sql     *pgxpool.Pool
 	secret  *sealing.Secret
-	secrets *sealing.Secrets // a set with secret only
+	secrets *sealing.Secrets // contains only secret
 	pen     *pen
 	keys    *signing.KeySet
 	log     *ledger

@@ -66,7 +66,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 // A wait ends at once if the deal has already changed or is final.
 func TestViewDoesNotWaitInVain(t *testing.T) {
 	h := newHouse(t)
-	svc := h.replica() // its hub does not run, so a wait there ends only when its time is up
+	svc := h.replica() // the hub of svc does not run, so a wait ends only when its time is up
 	cancelled := h.split(t, nil)
 	of(svc.Cancel(t.Context(), cancelled.access(t, svc, cancelled.key, escrow.CancelDeal), nil)).ok(t)
 	began := time.Now()

@@ -117,10 +117,10 @@ func checkTexts(t *testing.T, file string) {
 	}
 	ast.Inspect(tree, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.ImportSpec, *ast.Field: // fields have struct tags
+		case *ast.ImportSpec, *ast.Field: // struct tags are not texts
 			return false
 		case *ast.CallExpr:
-			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "query" { // names a file of SQL
+			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "query" { // the argument names an SQL file
 				return false
 			}
 		case *ast.BasicLit:
