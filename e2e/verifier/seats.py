@@ -57,7 +57,7 @@ def check(report, certificate, known):
         elif row["commitment"] is None:
             problem = "it is a signature without a commitment"
         elif named is None:
-            problem = bad or "the certificate names no declaration, so the signature covers none"
+            problem = bad or "the certificate names no declaration, which a seat signature must cover"
         elif signatures.key_problem(by["key"]):
             problem = "%s: %s" % (by["key"], signatures.key_problem(by["key"]))
         elif not signatures.verify(by["key"], message(by["origin"], certificate["deal_id"], i, row["commitment"], named), by["signature"]):

@@ -68,7 +68,7 @@ func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	}
 	t.after, err = b.cpu()
 	if t.n == 0 && err == nil {
-		err = fmt.Errorf("%d clients completed nothing in %s, want at least one thing", clients, t.elapsed)
+		err = fmt.Errorf("%d clients completed nothing in %s, want at least one operation", clients, t.elapsed)
 	}
 	return t, err
 }

@@ -35,10 +35,10 @@ func CheckLabels(a *Algorithm, labels []string) error {
 			continue
 		}
 		if strings.Contains(label, ",") {
-			return fmt.Errorf("party_labels[%d] holds a comma: %s joins labels with commas to coalition keys, so a label has none", i, a.ID)
+			return fmt.Errorf("party_labels[%d] holds a comma: remove it, because %s joins labels with commas into coalition keys", i, a.ID)
 		}
 		if j, twice := first[label]; twice {
-			return fmt.Errorf("party_labels[%d] is the same as party_labels[%d]: %s names coalitions by labels, so each is unique", i, j, a.ID)
+			return fmt.Errorf("party_labels[%d] is the same as party_labels[%d]: change one, because %s names coalitions by their labels", i, j, a.ID)
 		}
 		first[label] = i
 	}

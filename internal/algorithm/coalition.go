@@ -112,7 +112,7 @@ func (g *game) keyError(key string) error {
 		return fmt.Errorf("algorithm_params.coalition_values: the key %s must be %q: its members sorted by their UTF-8 bytes, each once, joined by ',' without blanks",
 			quoted(key), g.key(known))
 	}
-	return fmt.Errorf("algorithm_params.coalition_values: the key %s names %s, which is not a party; the key of all parties is %q, and that of a smaller coalition leaves names out of it",
+	return fmt.Errorf("algorithm_params.coalition_values: the key %s names %s, which is not a party; the key of all parties is %q, and the key of a smaller coalition names only its members",
 		quoted(key), quoted(stranger), g.key(len(g.worth)-1))
 }
 

@@ -74,7 +74,7 @@ func readNonce(input map[string]any) ([]byte, error) {
 	}
 	nonce, err := hex.DecodeString(digits)
 	if err != nil {
-		return nil, errors.New("input.nonce holds a character that is no hex digit: a nonce is written with 0-9, a-f, A-F and nothing else")
+		return nil, errors.New("input.nonce holds a character that is not a hex digit: use only 0-9, a-f and A-F")
 	}
 	return nonce, nil
 }
@@ -122,7 +122,7 @@ func redrawRandom(labels []string, result []byte) ([]byte, error) {
 		Beacon      *Beacon `json:"beacon"`
 	}
 	if err := json.Unmarshal(result, &shown); err != nil {
-		return nil, errors.New("the result is not one of random.v1")
+		return nil, errors.New("the result does not have the form of random.v1")
 	}
 	if shown.Beacon == nil {
 		return nil, errors.New("the result has no member beacon")

@@ -39,7 +39,7 @@ var splitV1 = &Algorithm{
 		valuations := input["valuations"].(map[string]any)
 		for _, item := range items {
 			if v, there := valuations[item]; there && v == nil {
-				return fmt.Errorf("input.valuations: the value of item %s is null; send an integer of 0 to %d, or leave the item out, which counts 0", quoted(item), canon.MaxInt)
+				return fmt.Errorf("input.valuations: the value of item %s is null; send an integer of 0 to %d, or leave the item out to value it at 0", quoted(item), canon.MaxInt)
 			}
 		}
 		return nil
@@ -122,7 +122,7 @@ func readValuations(items []string, input map[string]any) ([]int64, error) {
 		values[i] = n
 	}
 	if unknown := len(given) - known; unknown > 0 {
-		return nil, fmt.Errorf("input.valuations has %d member(s) that are no items of this deal; its items are %s", unknown, listed(items))
+		return nil, fmt.Errorf("input.valuations has %d member(s) that are not items of this deal; its items are %s", unknown, listed(items))
 	}
 	return values, nil
 }

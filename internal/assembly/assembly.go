@@ -208,7 +208,7 @@ func checkOrigin(address string) error {
 		return fmt.Errorf("%q does not name a host in at most 255 ASCII letters, digits, dots and hyphens: write an international name in its xn-- form", address)
 	}
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0 || strconv.FormatUint(n, 10) != u.Port()) {
-		return fmt.Errorf("%q names a port that is not 1 to 65535: write it without leading zeros", address)
+		return fmt.Errorf("the port of %q is not 1 to 65535, or has leading zeros: correct it", address)
 	}
 	if port := u.Port(); strings.HasSuffix(u.Host, ":") || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
 		return fmt.Errorf("%q has an empty port or the default port of its scheme: leave the port out", address)

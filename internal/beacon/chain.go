@@ -31,7 +31,7 @@ const MaxRound = 1<<53 - 1
 
 // ErrBadRound is returned for a round outside [1, MaxRound]. Round 0 is refused because
 // a relay takes it as "latest".
-var ErrBadRound = errors.New("a beacon round is an integer of 1 to 2^53-1")
+var ErrBadRound = errors.New("the beacon round is not from 1 to 2^53-1")
 
 // ErrBadSignature is returned when a signature is not the chain's signature of the
 // round.
@@ -122,7 +122,7 @@ func (c Chain) Fill(text string) string {
 // ErrBadRound or ErrBadSignature.
 func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err error) {
 	if round < 1 || round > MaxRound {
-		return randomness, fmt.Errorf("%w, got %d", ErrBadRound, round)
+		return randomness, fmt.Errorf("%w: %d", ErrBadRound, round)
 	}
 	point, err := parseSignature(signature)
 	if err != nil {

@@ -69,7 +69,7 @@ func (c *Client) Chain() Chain { return c.chain }
 // context's error. A call may take seconds.
 func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	if round < 1 || round > MaxRound {
-		return Round{}, fmt.Errorf("%w, got %d", ErrBadRound, round)
+		return Round{}, fmt.Errorf("%w: %d", ErrBadRound, round)
 	}
 	if known, ok := c.known.Get(round); ok {
 		return known, nil

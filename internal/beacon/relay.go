@@ -104,7 +104,7 @@ func parseRound(body []byte, chain Chain, round int64) (Round, error) {
 		return Round{}, errors.New("its answer is not the JSON of a round")
 	}
 	if answer.Round != round {
-		return Round{}, fmt.Errorf("it answered round %d", answer.Round)
+		return Round{}, fmt.Errorf("it answered round %d instead of %d", answer.Round, round)
 	}
 	signature, err := hex.DecodeString(answer.Signature)
 	if err != nil {

@@ -54,7 +54,7 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	if ok {
 		return nil
 	}
-	return problem.New(problem.RateLimited, "at most %d keys a minute for one address; one key serves any number of deals: keep yours, or wait %d s", p.KeysPerMinute, wait).After(int64(wait))
+	return problem.New(problem.RateLimited, "your address has used up its %d API keys of this minute; wait %d s, or keep the key that you have: one key serves any number of deals", p.KeysPerMinute, wait).After(int64(wait))
 }
 
 // MayCreateDeal returns RATE_LIMITED if an API key has too few units left this minute. key

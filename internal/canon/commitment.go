@@ -10,7 +10,7 @@ import (
 const commitmentPrefix = "sha256:"
 
 // ErrCommitment is returned for a string that is not a commitment.
-var ErrCommitment = errors.New("a commitment is \"sha256:\" followed by 64 lower-case hex digits")
+var ErrCommitment = errors.New("the commitment is not \"sha256:\" and 64 lower-case hex digits")
 
 // Commitment returns "sha256:" and the lower-case hex of SHA-256(input ‖ salt)
 // (SPEC 2.6). input MUST be the RFC 8785 bytes of the party input.

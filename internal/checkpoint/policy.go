@@ -82,7 +82,7 @@ func (r *policyReader) line(line string) error {
 	case keyword == "quorum" && n == 2:
 		return r.quorum(fields[1])
 	}
-	return errors.New("write log VKEY [URL], witness NAME VKEY [URL], group NAME all|any|K MEMBER…, or quorum NAME")
+	return fmt.Errorf("%.40q is not a line of a policy: write log VKEY [URL], witness NAME VKEY [URL], group NAME all|any|K MEMBER…, or quorum NAME", line)
 }
 
 func (r *policyReader) log(vkey string) error {

@@ -347,7 +347,7 @@ func (s state) invitation(ctx context.Context, i invite) (string, error) {
 	}
 	alg, known := algorithm.Lookup(view.Algorithm)
 	if !known {
-		return "", fmt.Errorf("this fairpactctl does not know %s: use the release of the service, or give --out", view.Algorithm)
+		return "", fmt.Errorf("this fairpactctl does not know the algorithm %s: use the fairpactctl of the service's release, or give --out", view.Algorithm)
 	}
 	if body, err = call.client.Get(ctx, call.path("/declaration"), call.token); err != nil {
 		return "", err

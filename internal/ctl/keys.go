@@ -108,7 +108,7 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		shown.Keys, shown.KeySet = set.Keys(), set.Digest()
 	case c.BaseURL == "":
-		return errors.New("give --base-url or --file")
+		return errors.New("no source for the keys: give --base-url or --file")
 	default:
 		client, err := restclient.New(c.BaseURL)
 		if err != nil {

@@ -112,7 +112,7 @@ func (c keysRotateCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	if c.TreeSize == nil {
 		if c.BaseURL == "" {
-			return errors.New("--now closes the old key: give --base-url or --tree-size")
+			return errors.New("--now closes the old key, and the tree size to close it at is unknown: give --base-url or --tree-size")
 		}
 		head, err := newestHeadOf(ctx, c.BaseURL, keys)
 		if err != nil {

@@ -28,7 +28,7 @@ Examples:
 
 func (c logKeyCommand) Run(ctx context.Context, t *terminal) error {
 	if (c.Out == "") == (c.Of == "") {
-		return errors.New("give --out FILE to make a key, or --of URI to show one")
+		return errors.New("--out and --of are both given or both missing: give --out FILE to make a key, or --of URI to show one")
 	}
 	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
 		return err

@@ -72,7 +72,7 @@ func (r *Redis) announce(ctx context.Context) {
 	}
 }
 
-var errDown = errors.New("Redis failed less than a second ago and is not asked yet")
+var errDown = errors.New("Redis failed less than a second ago and is not asked again yet")
 
 func (r *Redis) publish(ctx context.Context, message string) error {
 	if !r.up() {

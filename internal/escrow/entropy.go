@@ -45,7 +45,7 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 		}
 		return Drawn{a.deal.DealID, s.rules(a.deal, now).State(), now.Result, publishedID(now)}, nil
 	}
-	return Drawn{}, fmt.Errorf("deal %s changed during the draw, %d times in a row", a.deal.DealID, attempts)
+	return Drawn{}, fmt.Errorf("the deal changed during every draw: deal %s, %d times in a row", a.deal.DealID, attempts)
 }
 
 // pinnedRound returns the deal's beacon round from the store, or from a relay if the store

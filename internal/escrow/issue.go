@@ -97,7 +97,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 			keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 			defer cancel()
 			if kept := s.store.SetSignature(keeping, c.CertID, signature, c.Signature); kept != nil {
-				s.logger.WarnContext(ctx, "signature not kept", "cert_id", c.CertID, "err", kept)
+				s.logger.WarnContext(ctx, "signature not stored", "cert_id", c.CertID, "err", kept)
 			}
 		}
 		return fmt.Errorf("transparency log: %w", err)

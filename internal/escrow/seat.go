@@ -147,7 +147,7 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	}
 	d.Digest = attestation.Digest(d.Declared)
 	if len(now.AttestedBy) != len(d.AttestedBy) {
-		return Declaration{}, fmt.Errorf("deal %s declares %d parties, but the store returned %d", a.deal.DealID, len(d.AttestedBy), len(now.AttestedBy))
+		return Declaration{}, fmt.Errorf("the store returned the wrong number of parties: deal %s declares %d, the store returned %d", a.deal.DealID, len(d.AttestedBy), len(now.AttestedBy))
 	}
 	for i, stored := range now.AttestedBy {
 		d.AttestedBy[i] = a.deal.attested(i, stored)

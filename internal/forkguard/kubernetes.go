@@ -120,7 +120,7 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	defer cancel()
 	token, err := os.ReadFile(k.tokenFile) // read at each call, because Kubernetes renews the token about every hour
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the pod's token for the fork guard: %w: set automountServiceAccountToken", err)
+		return nil, fmt.Errorf("cannot read the pod's token for the fork guard: %w: set automountServiceAccountToken: true on the pod", err)
 	}
 	client, err := k.currentClient()
 	if err != nil {
@@ -169,7 +169,7 @@ func (k *kubernetes) currentClient() (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("%s, for the fork guard, has no certificate", k.caFile)
+		return nil, fmt.Errorf("the cluster's certificate authority for the fork guard has no certificate: check %s", k.caFile)
 	}
 	if k.client != nil {
 		k.client.CloseIdleConnections()

@@ -24,7 +24,7 @@ func (s *server) computeCommitment(ctx context.Context, args arguments) (result,
 	given := args["commitment"] != nil
 	switch {
 	case given && (args["input"] != nil || args["deal_id"] == nil):
-		return result{}, problem.New(problem.InvalidRequest, "pass commitment with deal_id and without input, to learn what a seat key signs; or pass input and salt")
+		return result{}, problem.New(problem.InvalidRequest, "commitment came with input, or without deal_id; to learn what a seat key signs, pass commitment and deal_id; to hash an input, leave commitment out")
 	case given:
 		if _, err := wire.Commitment(args); err != nil {
 			return result{}, err

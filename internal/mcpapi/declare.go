@@ -28,7 +28,7 @@ func (s *server) declaration(args arguments) (map[string]any, error) {
 		case given:
 			body[phase.deadline] = from + length
 		case body[phase.deadline] == nil:
-			return nil, problem.New(problem.InvalidRequest, "pass %s, how long that phase lasts, or %s in unix seconds", phase.seconds, phase.deadline)
+			return nil, problem.New(problem.InvalidRequest, "%s or %s is missing; pass how many seconds the phase lasts, or its end as a unix time in seconds", phase.seconds, phase.deadline)
 		}
 		if at, ok := body[phase.deadline].(int64); ok {
 			from = at // the reveal phase begins at commit_deadline

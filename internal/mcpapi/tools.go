@@ -85,7 +85,7 @@ func argumentNames(described *mcp.Tool) ([]string, error) {
 	var schema struct{ Properties map[string]json.RawMessage }
 	raw, ok := described.InputSchema.(json.RawMessage)
 	if !ok {
-		return nil, fmt.Errorf("the input schema is a %T", described.InputSchema)
+		return nil, fmt.Errorf("the input schema is a %T, not JSON", described.InputSchema)
 	}
 	err := json.Unmarshal(raw, &schema)
 	return slices.Sorted(maps.Keys(schema.Properties)), err

@@ -155,7 +155,7 @@ func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 		}
 		return nil, raw, nil
 	default:
-		return nil, nil, errors.New("a key label is es256:HEX or ed25519:HEX")
+		return nil, nil, errors.New("not of the form es256:HEX or ed25519:HEX")
 	}
 }
 

@@ -126,7 +126,7 @@ const MaxKeys = 1000
 
 func (k *KeySet) add(key Key) error {
 	if len(k.keys) == MaxKeys {
-		return fmt.Errorf("a set may have at most %d keys, because verifiers refuse more: remove retired keys that signed nothing", MaxKeys)
+		return fmt.Errorf("the key set has more than %d keys, and verifiers refuse such a set: remove retired keys that signed nothing", MaxKeys)
 	}
 	es, ed, err := parseLabel(key.PublicKey)
 	if err != nil {
@@ -176,7 +176,7 @@ func (k *KeySet) SignedBy(digest [32]byte, signature string) (Key, error) {
 		return Key{}, err
 	}
 	if scheme != schemeES256 {
-		return Key{}, fmt.Errorf("%w: an %s signature is of a message, not of a digest", ErrNotVerified, scheme)
+		return Key{}, fmt.Errorf("%w: %s signs the message, not its digest", ErrNotVerified, scheme)
 	}
 	return k.signerES256(digest, raw)
 }

@@ -188,7 +188,7 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	ctx, cancel := context.WithTimeout(caller, s.limits.attempt)
 	defer cancel()
 	if err := s.slots.Acquire(ctx, 1); err != nil { // too many callers
-		return "", uncounted{provider.Transient(fmt.Errorf("all slots stayed busy: %w", err))}
+		return "", uncounted{provider.Transient(fmt.Errorf("all slots for concurrent signatures stayed busy: %w", err))}
 	}
 	defer s.slots.Release(1)
 	asked := time.Now()

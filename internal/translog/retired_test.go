@@ -186,7 +186,7 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 0, 100)
 	r.by["unknown"], _ = newKey(t)
-	for key, want := range map[string]string{"closed at 0": "a closed key signs no new head", "closed at 100": "a closed key signs no new head", "unknown": "verify the signature"} {
+	for key, want := range map[string]string{"closed at 0": "a closed key, which must not sign a new head", "closed at 100": "a closed key, which must not sign a new head", "unknown": "verify the signature"} {
 		l := r.open(t, openPool(t, r.url), r.by[key])
 		eventually(t, "a round has failed with the key "+key, func() bool { return l.lastFailure() != nil })
 		if why := l.lastFailure(); !strings.Contains(why.Error(), want) {

@@ -26,7 +26,7 @@ const (
 func (r *Report) seats(p certificate.Payload, parties map[int]string, open func([]Trusted) []Key) {
 	holds := func(label string, message []byte, signature string) error {
 		if open == nil {
-			return errors.New("not checked here")
+			return errors.New("its signature is not checked here")
 		}
 		key := open([]Trusted{{Label: label}})[0]
 		if key.Problem != nil {
@@ -48,7 +48,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		case party.Commitment == nil:
 			problem = errors.New("it is a signature without a commitment")
 		case digest == "":
-			problem = errors.Join(errors.New("the certificate names no declaration, so the signature covers none"), err)
+			problem = errors.Join(errors.New("the certificate names no declaration, which a seat signature must cover"), err)
 		default:
 			seat := attestation.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
 			if problem = by.Verify(seat, holds); problem == nil {

@@ -122,7 +122,7 @@ func newManager(c config) (manager.Manager, error) {
 // failover time. The rest is for the API server.
 func (c config) election(options *manager.Options) error {
 	if c.Failover < 5*time.Second || c.Failover > time.Hour {
-		return fmt.Errorf("FAIRPACT_FAILOVER is %s: set it to 5s to 1h", c.Failover)
+		return fmt.Errorf("FAIRPACT_FAILOVER is %s: set a time from 5s to 1h", c.Failover)
 	}
 	lease := (c.Failover * 3 / 5).Truncate(time.Second) // a Lease has whole seconds
 	renew, retry := c.Failover*2/5, c.Failover/15

@@ -190,7 +190,7 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 		return nil, errors.New("no PEM block of type PRIVATE KEY (PKCS#8) or EC PRIVATE KEY (SEC1): make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256")
 	case *ecdsa.PrivateKey:
 		if kind == provider.P256 && private.Curve != elliptic.P256() {
-			return nil, fmt.Errorf("a key on %s: es256 needs P-256", private.Curve.Params().Name)
+			return nil, fmt.Errorf("the key is on the curve %s: es256 needs P-256", private.Curve.Params().Name)
 		}
 		if kind == provider.P256 {
 			return private, nil

@@ -144,7 +144,7 @@ func (k *key) findKey(token cryptoki.TokenInfo) error {
 	case !is(cryptoki.CKA_KEY_TYPE, k.keyType):
 		return errors.New("the key is of another type: " + k.need)
 	case !is(cryptoki.CKA_SIGN, true):
-		return errors.New("the key may not sign (CKA_SIGN is false): make a key that may")
+		return errors.New("the key is not allowed to sign (CKA_SIGN is false): make a key with CKA_SIGN")
 	case is(cryptoki.CKA_ALWAYS_AUTHENTICATE, true):
 		return errors.New("the key requires the PIN for each signature (CKA_ALWAYS_AUTHENTICATE), which a service cannot enter: make a key without it")
 	}

@@ -27,16 +27,16 @@ const rules = {
     const wrong = there.find((item) => given[item] !== null && !(Number.isSafeInteger(given[item]) && given[item] >= 0));
     if (wrong !== undefined) return `input.valuations: the value of item ${quoted(wrong)} must be an integer of 0 to ${MOST}`;
     const unknown = Object.keys(given).length - there.length;
-    if (unknown > 0) return `input.valuations has ${unknown} member(s) that are no items of this deal; its items are ${listed(items)}`;
+    if (unknown > 0) return `input.valuations has ${unknown} member(s) that are not items of this deal; its items are ${listed(items)}`;
     const empty = there.find((item) => given[item] === null);
-    if (empty !== undefined) return `input.valuations: the value of item ${quoted(empty)} is null; send an integer of 0 to ${MOST}, or leave the item out, which counts 0`;
+    if (empty !== undefined) return `input.valuations: the value of item ${quoted(empty)} is null; send an integer of 0 to ${MOST}, or leave the item out to value it at 0`;
     return null;
   },
   'random.v1': (_, input) => {
     const { nonce } = input;
     if (typeof nonce !== 'string') return missing(input, 'nonce', 'a string of hex digits');
     if (new TextEncoder().encode(nonce).length > 1024) return 'input.nonce is too long: a nonce has at most 1024 hex digits';
-    if (!/^[0-9a-fA-F]*$/.test(nonce)) return 'input.nonce holds a character that is no hex digit: a nonce is written with 0-9, a-f, A-F and nothing else';
+    if (!/^[0-9a-fA-F]*$/.test(nonce)) return 'input.nonce holds a character that is not a hex digit: use only 0-9, a-f and A-F';
     return null;
   },
   'shapley.v1': (_, input) => (typeof input.accept === 'boolean' ? null : missing(input, 'accept', 'true, or false to reject')),

@@ -76,7 +76,7 @@ export async function addSeats(add, notes, certificate, known) {
     let [signer, problem] = [null, null];
     if (by === null) problem = 'attested_by is of no known form';
     else if (by.signature !== null && row.commitment === null) problem = 'it is a signature without a commitment';
-    else if (by.signature !== null && named === null) problem = bad ?? 'the certificate names no declaration, so the signature covers none';
+    else if (by.signature !== null && named === null) problem = bad ?? 'the certificate names no declaration, which a seat signature must cover';
     else if (by.signature !== null && keyProblem(by.key)) problem = `its key ${keyProblem(by.key)}`;
     else if (by.signature !== null) {
       try {
