@@ -110,7 +110,7 @@ func (c Chain) RoundAt(unix int64) int64 {
 	return (unix-c.Genesis)/c.Period + 1
 }
 
-// Fill replaces {chain}, {key}, {genesis} and {period} in a text.
+// Fill replaces {chain}, {key}, {genesis} and {period} in a text with the chain's values.
 func (c Chain) Fill(text string) string {
 	return strings.NewReplacer("{chain}", c.Hash, "{key}", hex.EncodeToString(c.PublicKey),
 		"{genesis}", strconv.FormatInt(c.Genesis, 10), "{period}", strconv.FormatInt(c.Period, 10)).Replace(text)
@@ -146,7 +146,8 @@ func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err e
 	return sha256.Sum256(signature), nil
 }
 
-// Message returns the message of a round's signature, before the hash to the curve.
+// Message returns the bytes that the beacon signs for a round. The scheme hashes them to
+// the curve.
 func Message(round int64) [32]byte {
 	var number [8]byte
 	binary.BigEndian.PutUint64(number[:], uint64(round))

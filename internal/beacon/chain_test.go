@@ -15,7 +15,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A round of quicknet from its relays.
+// These values are a round that quicknet's relays served.
 const (
 	realRound      = 12040883
 	realSignature  = "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394"
@@ -172,7 +172,7 @@ func TestParseChainRefuses(t *testing.T) {
 	key := hex.EncodeToString(q.PublicKey)
 	infinity := "c0" + strings.Repeat("00", 95)
 
-	// A point of the twist that is not in G2: y² = x³ + 4(1+u).
+	// outside becomes a point of the twist y² = x³ + 4(1+u) that is not in G2.
 	var outside bls.G2Affine
 	for i := uint64(1); ; i++ {
 		outside.X.A0.SetUint64(i)

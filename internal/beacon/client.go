@@ -20,8 +20,8 @@ var (
 	// or at least one does and the round is not due by the local clock.
 	ErrNotYet = errors.New("the beacon round is not out yet")
 
-	// ErrUnavailable is returned when no relay returned a round that verifies. Its
-	// text names the host and the failure of each relay.
+	// ErrUnavailable is returned when no relay returned a round that verifies. The
+	// error names the host and the failure of each relay.
 	ErrUnavailable = errors.New("no beacon relay returned a valid round")
 )
 
@@ -38,8 +38,7 @@ type Round struct {
 	Signature  string // 96 digits, a compressed point of G1
 }
 
-// Client fetches rounds of one chain from any of its relays. It is safe for
-// concurrent use.
+// Client fetches rounds of one chain from relays. It is safe for concurrent use.
 type Client struct {
 	chain  Chain
 	relays []relay
@@ -63,10 +62,10 @@ func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 // Chain returns the client's chain.
 func (c *Client) Chain() Chain { return c.chain }
 
-// Fetch returns a verified round. Concurrent callers of one round share one race of the
-// relays. The race continues when a caller gives up, so that other and later callers
-// get its answer. The error wraps ErrBadRound, ErrNotYet, ErrUnavailable or the
-// context's error. A call may take seconds.
+// Fetch returns a verified round. Concurrent calls for one round share one race between
+// the relays. The race continues when a caller gives up, so that other and later calls
+// get the round. The error wraps ErrBadRound, ErrNotYet, ErrUnavailable or the context's
+// error. A call may take seconds.
 func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	if round < 1 || round > MaxRound {
 		return Round{}, fmt.Errorf("%w: %d", ErrBadRound, round)

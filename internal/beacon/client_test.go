@@ -20,7 +20,8 @@ import (
 )
 
 // network is an http.RoundTripper without sockets, so that it uses the time of a
-// synctest bubble. hosts are the relays. An unknown host refuses connections.
+// synctest bubble. hosts maps a relay's host name to its handler. Every other host
+// refuses connections.
 type network struct {
 	hosts map[string]http.Handler
 
@@ -141,7 +142,7 @@ func checkRound(t *testing.T, got beacon.Round, err error) {
 func TestRelaysThatFail(t *testing.T) {
 	for name, bad := range map[string]struct {
 		relay http.Handler
-		says  string // part of the error
+		says  string // expected part of the error
 	}{
 		"dead":                     {nil, "connection refused"},
 		"silent":                   {silent, "no answer within"},

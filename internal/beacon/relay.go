@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// maxBody is the most bytes of a relay's answer; a round takes 250.
+// maxBody is the longest answer that a relay may send, in bytes. A round takes 250.
 const maxBody = 8 << 10
 
 // errNotOut is returned when a relay says that the round is not published. In the text of
@@ -21,7 +21,7 @@ const maxBody = 8 << 10
 var errNotOut = errors.New("says the round is not out yet")
 
 // relay is a server that serves a chain's rounds. It can withhold a round but cannot
-// change its value.
+// forge one.
 type relay struct {
 	base string // without a trailing slash
 	host string // shown in errors; the rest of base may contain a secret
@@ -49,7 +49,7 @@ func CheckRelays(relays []string) error {
 	return nil
 }
 
-// round asks for one round and verifies the answer. notDue says that the round is
+// round asks for one round and verifies the answer. notDue reports whether the round is
 // not due by the local clock. Older drand relays answer 404 for such a round. For a
 // round that is due, 404 means that the relay does not serve the chain.
 func (r relay) round(ctx context.Context, hc *http.Client, chain Chain, round int64, notDue bool) (Round, error) {
@@ -92,8 +92,8 @@ func transportError(err error) error {
 }
 
 // parseRound verifies the signature in a relay's answer and computes the randomness from
-// it. The answer may omit the randomness, as in drand's newer interface, but MUST NOT
-// have another one.
+// it. The answer may omit the randomness, as in drand's newer interface. If present, it MUST
+// match.
 func parseRound(body []byte, chain Chain, round int64) (Round, error) {
 	var answer struct {
 		Round      int64   `json:"round"`
