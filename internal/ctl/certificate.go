@@ -81,7 +81,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		"deal %s has its certificate %s at leaf %d again", dealID, members["cert_id"], leaf.Index)
 }
 
-// leafOf returns the members of a verified certificate, its leaf, and its signed payload.
+// leafOf returns a verified certificate's members, its leaf in the log and its signed payload.
 func leafOf(e verification.Evidence) (members map[string]any, leaf translog.TaggedLeaf, payload []byte) {
 	members = e.Certificate.(map[string]any) // verified, so all members exist and have the right types
 	signed := maps.Clone(members)

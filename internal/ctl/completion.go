@@ -21,8 +21,8 @@ func (completionCommand) Help() string {
     fairpactctl completion fish > ~/.config/fish/completions/fairpactctl.fish`
 }
 
-// The scripts complete with the output of fairpactctl words. If it is empty, the shell
-// completes file names.
+// The scripts complete with the output of `fairpactctl words`. If that output is empty, the
+// shell completes file names.
 const (
 	bashScript = `_fairpactctl() {
   COMPREPLY=($(compgen -W "$(fairpactctl words -- "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))
@@ -38,8 +38,8 @@ func (c completionCommand) Run(t *terminal) error {
 	return err
 }
 
-// wordsCommand prints the words that may follow on a command line, one a line, for the
-// scripts of completionCommand.
+// wordsCommand prints the words that may come next on a command line, one per line. The
+// completion scripts call it.
 type wordsCommand struct {
 	Before []string `arg:"" optional:"" passthrough:"" help:"The words so far, after fairpactctl."`
 }

@@ -69,8 +69,8 @@ var errForged = errors.New("the log contradicts its signed checkpoints")
 // but the command or the service refused.
 type refusal struct{ error }
 
-// Main runs the command that args name, without the program's name, and returns the exit
-// code. It writes errors to stderr.
+// Main runs a command line and returns the exit code. args does not contain the program's
+// name. Main writes errors to stderr.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c commands
 	exited, code := false, 0
@@ -116,7 +116,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 
 type exitPanic struct{}
 
-// subject returns the command of a usage error.
+// subject returns the full name of the command that a usage error is about.
 func subject(err error) string {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || parse.Context == nil || parse.Context.Selected() == nil {

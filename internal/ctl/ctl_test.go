@@ -119,8 +119,8 @@ func TestExitCodesOfUsage(t *testing.T) {
 	}
 }
 
-// log key prints the same verifier key for a new key as for the file that holds it, and
-// never overwrites a file.
+// `log key --out` prints the same verifier key for the new key as `log key --of` prints for
+// the key's file. The command never overwrites a file.
 func TestLogKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log.pem")
 	made := run(t, "", "log", "key", "--origin", "log.example/one", "--out", file)
@@ -164,7 +164,7 @@ func TestStrangersTextStaysOnItsLine(t *testing.T) {
 	}
 }
 
-// An input in the file of --inputs may be nested as deeply as a revealed input.
+// In the file that --inputs names, an input may be nested as deeply as in a reveal.
 func TestInputsFile(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	term := &terminal{}

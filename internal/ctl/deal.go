@@ -63,7 +63,7 @@ type initiator struct {
 	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
 }
 
-// call holds the client, deal and credential of requests about a deal.
+// call holds what a request about a deal needs: the client, the deal id and the credential.
 type call struct {
 	client *restclient.Client
 	dealID string
@@ -87,15 +87,15 @@ func (p place) load(t *terminal) (s state, err error) {
 	return s, nil
 }
 
-// key returns the API key of the flags or, if they have none, of the state file. It returns
-// "" if neither has one.
+// key returns the API key from the flags or, if they have none, from the state file. It
+// returns "" if neither has one.
 func (i initiator) key(t *terminal, s state) (string, error) {
 	key, err := t.secretOf(i.APIKey, i.APIKeyFile)
 	return cmp.Or(key, s.APIKey), err
 }
 
-// asParty returns a call with the invite token of the flags or the state file. It fails if
-// there is none, or if the state file holds several and --party is missing.
+// asParty returns a call with the invite token from the flags or else from the state file.
+// It fails if it finds no token, or if the state file holds several and --party is missing.
 func (p party) asParty(t *terminal) (*call, error) {
 	s, err := p.load(t)
 	if err != nil {
@@ -121,8 +121,8 @@ func (s state) call(token string) (*call, error) {
 	return &call{client, s.DealID, token}, nil
 }
 
-// token returns the invite token of a party. If party is nil, the state file must hold one
-// token, which it returns.
+// token returns the invite token of a party. If party is nil, it returns the only token in
+// the state file, and fails if there is not exactly one.
 func (s state) token(party *int) (string, error) {
 	switch {
 	case party != nil:
@@ -218,7 +218,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	return t.answer(shown)
 }
 
-// file returns the content of the state file.
+// file returns the state as indented JSON, the content of a state file.
 func (s state) file() ([]byte, error) {
 	text, err := json.MarshalIndent(s, "", "  ")
 	return append(text, '\n'), err
@@ -318,8 +318,8 @@ func (c inviteCommand) Run(ctx context.Context, t *terminal) error {
 	return t.show(map[string]string{"state_file": c.Out}, "%s is for party %d, %s", c.Out, i.Party, i.Label)
 }
 
-// invitation returns the text for a party. The service tells what the deal is, and under
-// which address the parties reach it: its base URL may serve only this client.
+// invitation returns the text for a party. It reads the deal and the public address from
+// the service, because s.BaseURL may work only for this client.
 func (s state) invitation(ctx context.Context, i invite) (string, error) {
 	call, err := s.call(i.Token)
 	if err != nil {

@@ -111,7 +111,7 @@ func replace(path string, content []byte, mode os.FileMode) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(file.Name()) // after the rename there is no file of this name
+	defer os.Remove(file.Name()) // does nothing after a successful rename
 	if err := errors.Join(file.Chmod(mode), fill(file, content)); err != nil {
 		return err
 	}

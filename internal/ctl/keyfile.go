@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// keyFilesCommand copies private keys in an init container. A group can read the files of a
-// Secret volume, but only the owner may be able to read a file:// key. The images have no
-// shell that could copy the files.
+// keyFilesCommand copies private keys in an init container. A group can read the files in a
+// Secret volume, but a file:// key is refused unless only its owner can read it. The images
+// have no shell that could copy the files.
 type keyFilesCommand struct {
 	From string `arg:"" help:"Folder of a Secret volume."`
 	To   string `arg:"" help:"Folder in an in-memory volume, for the copies that only their owner can read."`

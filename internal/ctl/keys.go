@@ -36,7 +36,7 @@ func readPublished(document any) (published, error) {
 	return keys, nil
 }
 
-// in returns the keys that are in a state.
+// in returns the keys with the given published state.
 func (p published) in(state string) (found published) {
 	for _, k := range p {
 		if k.State == state {

@@ -101,8 +101,8 @@ func TestRotateToAKeyThatMayOnlyBeRead(t *testing.T) {
 	}
 }
 
-// headOf returns the signed tree head of size 0, 1 or 2 of a log with the leaves "one"
-// and "two".
+// headOf signs and returns the tree head of size 0, 1 or 2. The log's leaves are "one" and
+// "two".
 func headOf(t *testing.T, by keyed, size int) string {
 	t.Helper()
 	h := rfc6962.DefaultHasher
@@ -123,8 +123,8 @@ func deployed(t *testing.T, current string, by keyed, documents ...string) strin
 	return serving(t, current, map[string]string{"": headOf(t, by, 2), "tree_size=1": headOf(t, by, 1)}, documents...)
 }
 
-// serving returns the URL of a deployment with these tree heads, by the query of the
-// request: "" for the newest, "tree_size=N" for older ones.
+// serving returns the URL of a deployment with these tree heads. The keys of heads are
+// request queries: "" for the newest head, "tree_size=N" for an older one.
 func serving(t *testing.T, current string, heads map[string]string, documents ...string) string {
 	t.Helper()
 	two := rfc6962.DefaultHasher.HashLeaf([]byte("two"))
@@ -165,8 +165,8 @@ func TestKeysCheck(t *testing.T) {
 	after := func(more string) string {
 		return `{"keys":[{"pubkey":"` + b + `","state":"current"},{"pubkey":"` + a + `","retired_at":5,"state":"retired"` + more + `}]}`
 	}
-	// grown returns the URL of a deployment whose newest head has that size. The deployment
-	// also serves heads of the older sizes.
+	// grown returns the URL of a deployment that serves a newest head of this size and
+	// heads of the older sizes.
 	grown := func(size int, older ...int) string {
 		heads := map[string]string{"": headOf(t, first, size)}
 		for _, size := range older {

@@ -84,8 +84,9 @@ func haveSecrets(processes []keywatch.Process, err error, digest string) verific
 	return agree(processes, err, "set of server secrets", digest, func(p keywatch.Process) string { return p.Secrets })
 }
 
-// agree checks that every process has the given digest. The function of returns the digest
-// of a process. what names the kind of digest in texts. A non-nil err fails the check.
+// agree checks that every process has the given digest. It reads a process's digest with
+// of(p). The string what, such as "key set", names the digest in texts. A non-nil err fails
+// the check.
 func agree(processes []keywatch.Process, err error, what, digest string, of func(keywatch.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
 		err = errors.New("no process of this release is connected to the database: correct --database-url, unless all processes are of an earlier release")
@@ -149,8 +150,9 @@ func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.K
 }
 
 // signedFrom visits each signed certificate at leafIndex or above, and each without a leaf.
-// visit gets the key that signed the certificate, and the leaf index or nil. Signatures of
-// unknown keys are skipped. After an error of visit, signedFrom visits no more.
+// visit gets the key that signed the certificate, and the leaf index or nil. signedFrom
+// skips signatures by unknown keys. It returns the first error of visit, and then makes no
+// further visit.
 func signedFrom(ctx context.Context, databaseURL string, set *signing.KeySet, leafIndex int64, visit func(signing.Key, *int64) error) error {
 	s, err := store.Open(ctx, databaseURL, 2)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// sealed is the content of a sealed file.
+// sealed is what a sealed file holds. members and canonical are the input, parsed and in
+// RFC 8785 form.
 type sealed struct {
 	members   map[string]any
 	canonical []byte

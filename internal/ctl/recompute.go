@@ -60,7 +60,7 @@ func (r recomputeCommand) Run(t *terminal) error {
 }
 
 // result returns the result of the given inputs, even if they do not open the certificate's
-// commitments. It returns null if they have no result.
+// commitments. It returns null if the inputs have no result.
 func result(cert map[string]any, inputs []any, params map[string]any) json.RawMessage {
 	none := json.RawMessage("null")
 	payload, err := certificate.Parse(canon.Encode(cert))

@@ -128,8 +128,8 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	return d, nil
 }
 
-// sign returns the body of a commit that the seat key in the file signs. It refuses a key
-// other than the one declared for the party.
+// sign returns the body of a commit request, signed with the seat key in the file. It
+// refuses a key other than the one declared for the party.
 func (d declared) sign(path, commitment string) (map[string]string, error) {
 	key, err := signing.ReadSeatKey(path)
 	if err != nil {

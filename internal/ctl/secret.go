@@ -177,8 +177,8 @@ func nextOfSecrets(r secretReport) string {
 	return "nothing: one secret is in force, and no data needs another. To rotate, begin with fairpactctl secret add"
 }
 
-// withSecrets calls do with the deals' database, the secrets of the file and the state of a
-// rotation.
+// withSecrets calls do with the deals' database, the secrets in the file and the database's
+// state of the secret rotation.
 func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.Store, *sealing.Secrets, store.Rotation) error) error {
 	if databaseURL == "" {
 		return errors.New("--database-url is missing: give it, because the database names the secret in force")

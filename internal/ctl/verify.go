@@ -126,7 +126,7 @@ func notProven(report verification.Report) (lines []string) {
 	return append(lines, verdict(report))
 }
 
-// gather reads the evidence from the files of the flags and fetches the rest from the
+// gather reads evidence from the files that the flags name, and fetches the rest from the
 // deployment. If offline is true, it fetches nothing.
 func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e verification.Evidence, err error) {
 	e.Open = trusted
@@ -163,8 +163,8 @@ func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e
 	return e, err
 }
 
-// keys returns the keys of --pubkey, otherwise those of --keys or --status, otherwise those
-// of the deployment.
+// keys returns the keys that --pubkey names. Without --pubkey it returns the keys in the file
+// of --keys or --status, and without these flags the keys that the deployment publishes.
 func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient.Client) ([]verification.Key, error) {
 	if len(v.Pubkey) > 0 {
 		named := make([]verification.Trusted, len(v.Pubkey))
