@@ -95,8 +95,8 @@ func New(c Config) (http.Handler, error) {
 // document.
 //
 // A route whose answers hold a credential or an input has no cache class, so its
-// answers are no-store and never compressed. If such an answer also holds text of
-// another party, its compressed size reveals something about the secret (BREACH).
+// answers are no-store and never compressed. If such an answer also held text of
+// another party, the compressed size would reveal something about the secret (BREACH).
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	const shared, owned = httpcache.Public, httpcache.Private
 	get := func(handle handler) http.HandlerFunc { return a.answers(http.StatusOK, handle) }

@@ -132,7 +132,8 @@ func written[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, error
 	}
 }
 
-// encoded encodes the answer of a use case whose fields are the contract's members.
+// encoded returns a use case's answer as JSON. It is for types that already have exactly
+// the members of the REST body.
 func encoded[T any](v T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -220,7 +221,8 @@ func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, lim
 	}
 }
 
-// answers writes the body that a handler returns, with this status, or its error.
+// answers returns an HTTP handler. It sends the body that handle returns with this status,
+// or the error that handle returns.
 func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := handle(w, r)
@@ -235,7 +237,7 @@ func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	}
 }
 
-// fail answers an error. It logs a 5xx with its cause, at most once a minute for each
+// fail sends err as the answer. It logs a 5xx with its cause, at most once a minute for each
 // code other than INTERNAL. It does not log overload or a call whose client left.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)

@@ -199,8 +199,8 @@ func TestErrorCodesOfTheDocumentAreTheTable(t *testing.T) {
 var listedCodes = regexp.MustCompile(`Error codes: ([A-Z_, ]+)\.`)
 
 // An operation declares exactly the statuses of the codes in its description. Every code
-// is in some description, except those of named: the service answers them before it finds
-// a route, or only on the private append port.
+// is in some description, except the codes in the map named: the service answers those
+// before it finds a route, or only on the private append port.
 func TestOperationsNameTheirCodes(t *testing.T) {
 	named := map[problem.Code]bool{problem.NotFound: true, problem.MethodNotAllowed: true, problem.HeadersTooLarge: true, problem.TagTaken: true}
 	for path, item := range document(t).Paths.Map() {

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// nextLook is the response header of a view with the unix time by which a client should
-// read the deal again, such as its next deadline (escrow.Service.LookAt).
+// nextLook is a response header of deal views. Its value is the unix time by which a client
+// should read the deal again, such as the next deadline (escrow.Service.LookAt).
 const nextLook = "Fairpact-Next-Look"
 
 // waitOf returns how long a call may wait for a change, in addition to

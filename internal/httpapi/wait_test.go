@@ -48,8 +48,8 @@ func TestWaitIsParsed(t *testing.T) {
 	}
 }
 
-// A read may wait as long as it asks, a tool call as long as any call may, and other
-// calls not at all.
+// A read may wait as long as it asks, up to waiting.Longest. A call of /mcp gets
+// waiting.Longest, and any other call no extra time.
 func TestWaitLengthensTheCall(t *testing.T) {
 	for target, want := range map[string]time.Duration{
 		"GET /v1/deals/d_1?wait=7": 7 * time.Second, "HEAD /v1/deals/d_1?wait=7": 7 * time.Second, "GET /v1/deals/d_1": 0, "GET /v1/deals/d_1?wait=9999999": waiting.Longest,

@@ -42,9 +42,11 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// Handler adds an entity tag and Cache-Control: control to every 200 of next to a GET or
-// HEAD, and answers 304 to a matching If-None-Match. Other answers, and a 200 that already
-// has a tag, pass unchanged. An answer of next MUST NOT hold a secret together with text of
+// Handler serves next. To each 200 for a GET or HEAD it adds an entity tag and a
+// Cache-Control header with the value control. It answers 304 to a matching If-None-Match.
+// It adds neither to other answers, nor to a 200 that already has a tag.
+//
+// Handler compresses answers, so an answer of next MUST NOT hold both a secret and text of
 // somebody else: the compressed size would reveal something about the secret (BREACH).
 func Handler(control string, next http.Handler) http.HandlerFunc {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -77,14 +79,14 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 	}))
 }
 
-// Tag returns the tag of a body without quotes.
+// Tag returns the entity tag of a body. The tag has no quotes around it.
 func Tag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return base64.RawURLEncoding.EncodeToString(sum[:tagBytes])
 }
 
-// Known returns the tag in an ETag that a caller sent back, without the mark of
-// compression. It returns "" if the text is not an ETag of this package.
+// Known returns the tag in an ETag that a caller sent back, without quotes and without the
+// suffix of compressed answers. It returns "" if the text is not an ETag of this package.
 func Known(sent string) string {
 	tag := strings.TrimSuffix(strings.Trim(strings.TrimPrefix(sent, "W/"), `"`), suffix)
 	if sum, err := base64.RawURLEncoding.DecodeString(tag); err != nil || len(sum) != tagBytes {
@@ -93,8 +95,8 @@ func Known(sent string) string {
 	return tag
 }
 
-// match returns the entry of the If-None-Match headers that names the tag, plain or
-// compressed, by weak comparison (RFC 9110 13.1.2). It reports whether there is one.
+// match looks for the tag, plain or compressed, in the If-None-Match headers by weak
+// comparison (RFC 9110 13.1.2). It returns the ETag to answer with, and whether one matched.
 func match(headers []string, tag string) (string, bool) {
 	for known := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		known = strings.TrimPrefix(strings.TrimSpace(known), "W/")

@@ -53,8 +53,8 @@ func (a arguments) wait() (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// waitSince parses wait_seconds and since. The call waits until the deal leaves the state
-// since.
+// waitSince parses the arguments wait_seconds and since. The call waits while the deal is in
+// the state that since names.
 func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	duration, err := a.wait()
 	wait := escrow.Wait{For: duration, Network: caller.Network(originOf(ctx).address)}

@@ -13,8 +13,8 @@ import (
 const longestPhase = 366 * 24 * 3600
 
 // declaration converts the arguments of create_deal to the REST body. It computes a
-// deadline from commit_seconds or reveal_seconds. If a draw has no beacon_round, it takes
-// the first round after reveal_deadline.
+// deadline from commit_seconds or reveal_seconds. If the algorithm needs a beacon and
+// beacon_round is missing, it sets the first round after reveal_deadline.
 func (s *server) declaration(args arguments) (map[string]any, error) {
 	body := args.body("api_key", "commit_seconds", "reveal_seconds")
 	from := time.Now().Unix()

@@ -105,8 +105,8 @@ type wireError struct {
 	Data    jsontext.Value `json:"data,omitzero"`
 }
 
-// fault answers the message with the JSON-RPC error e, with the `CODE: fix` of p as its
-// text. If status is 0, the HTTP status is already written.
+// fault answers the message with the JSON-RPC error e. The text of p, `CODE: fix`, replaces
+// e.Message. If status is 0, the HTTP status is already written.
 func (m message) fault(w http.ResponseWriter, status int, e wireError, p *problem.Error) {
 	answer.Count(p)
 	e.Message = p.In(words)

@@ -111,8 +111,8 @@ func afterHash(req escrow.Opening, commitment string) next {
 		"keep input and salt exactly as they are: reveal_input needs both, and nobody can recover them. Then commit."}
 }
 
-// afterToSign returns the step after compute_commitment_tool was called with a commitment
-// and returned the bytes to sign.
+// afterToSign returns the step for a caller that passed a commitment to
+// compute_commitment_tool and got the bytes to sign.
 func afterToSign(dealID any, commitment string) next {
 	return next{"commit_input", fields{"deal_id": dealID, "invite_token": yourToken, "commitment": commitment, "party_key": "<ed25519:... or es256:...>", "party_signature": "<signature of to_sign>"},
 		"sign the UTF-8 bytes of to_sign with your private key where you are, its last line feed included, then commit. Leave party_key and party_signature out if you have no seat key."}
@@ -129,8 +129,8 @@ func reveal(dealID, why string) next {
 	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": fields{"<your input>": "<the members of the object that you committed to>"}, "salt": yourSalt}, why}
 }
 
-// poll returns a call of get_deal that waits for the deal to leave the state since. party
-// reports whether the caller has an invite token; otherwise it has the API key.
+// poll returns a call of get_deal that waits until the deal leaves the given state. party
+// reports whether the caller has an invite token; otherwise the caller has the API key.
 func poll(dealID string, party bool, since deal.State, why string) next {
 	arguments := fields{"deal_id": dealID, "wait_seconds": maxWait, "since": since, "api_key": yourKey}
 	if party {

@@ -105,7 +105,7 @@ type result struct {
 	shownOnce bool // the body holds tokens that no other call returns
 }
 
-// encoded returns the result for the answer v of a use case, or its error. advise returns
+// encoded converts what a use case returned, v and err, to a tool's result. advise(v) is
 // the next step.
 func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 	if err != nil {
@@ -188,8 +188,9 @@ func (s *server) invitations(c createdBody, algorithmID string) (all []string) {
 	return all
 }
 
-// deal authorizes the caller for an action on the deal of the argument deal_id. The
-// caller's credential is the first of the arguments in credentials that is set.
+// deal authorizes the caller for an action on the deal that the argument deal_id names.
+// credentials lists the arguments that may hold the caller's credential; the first one that
+// is set counts.
 func (s *server) deal(ctx context.Context, args arguments, action escrow.Action, credentials ...string) (credential string, access escrow.Access, err error) {
 	if credential, err = args.credential(credentials...); err != nil {
 		return
