@@ -61,9 +61,9 @@ type Exchange struct {
 	Answer              []byte
 }
 
-// New returns a client of a base URL like https://fairpact.example, or an error if baseURL
-// is not one. The client follows no redirects, so that a credential never reaches another
-// host.
+// New returns a client of a base URL like https://fairpact.example. It returns an error if
+// baseURL has another form. The client follows no redirects, so that a credential never
+// reaches another host.
 func New(baseURL string) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -98,9 +98,9 @@ func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 	return answer.body, err
 }
 
-// Follow is Get for a deal view. If tag is not empty, the service answers when the view has
-// another ETag than tag, or after wait. next is the ETag of the answer. A stopping service
-// or an older release answers at once.
+// Follow is Get for a deal view. If tag is not empty, the service answers once the view's
+// ETag differs from tag, or when the duration wait has passed. next is the answer's ETag. A
+// stopping service or an older release answers at once.
 func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.Duration) (body []byte, next string, err error) {
 	if tag != "" {
 		path += "?" + url.Values{"wait": {strconv.Itoa(int(wait / time.Second))}, "since": {tag}}.Encode()
@@ -131,8 +131,8 @@ type answer struct {
 	retryAfter time.Duration
 }
 
-// call sends a request at most attempts times, until it succeeds or fails permanently. The
-// error is a *Refused, wraps ErrUnreachable, or is that of ctx.
+// call sends a request until it succeeds or fails permanently. The constant attempts bounds
+// the number of tries. The error is a *Refused, wraps ErrUnreachable, or is that of ctx.
 func (c *Client) call(ctx context.Context, method, path, token string, body []byte) (answer, error) {
 	key := rand.Text() // 128 random bits, the same for all attempts of this call
 	pause := firstWait
@@ -201,8 +201,8 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 	return answer{retryAfter: time.Duration(seconds) * time.Second}, &Refused{resp.StatusCode, said.Error}
 }
 
-// unreachable wraps an error of net/http in ErrUnreachable, without its URL, which the
-// caller knows. If ctx has ended, it returns the error of ctx.
+// unreachable wraps an error of net/http in ErrUnreachable. It drops the URL from the text,
+// because the caller knows the URL. If ctx has ended, it returns the error of ctx.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

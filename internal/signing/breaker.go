@@ -12,7 +12,7 @@ import (
 
 // breaker is a circuit breaker: while a provider is down, calls fail without reaching it.
 // Transient failures and invalid signatures count as failures. A refusal (no permission,
-// a disabled key) does not count, because the provider is up. A call that its caller
+// a disabled key) does not count, because the provider is up. A call that the caller
 // cancelled does not count either.
 type breaker struct {
 	circuit *gobreaker.CircuitBreaker[string]

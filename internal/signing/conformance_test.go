@@ -151,8 +151,8 @@ var patient = limits{deadline: time.Minute, attempt: 10 * time.Second, concurren
 // quick are limits for tests with a provider that hangs.
 var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
-// faultCase says how Sign ends while a fault lasts. If only the first call fails, the
-// second try succeeds with every fault.
+// faultCase says how Sign ends while a fault lasts. If a fault affects only the first call,
+// Sign succeeds, at the latest in the second try.
 type faultCase struct {
 	fault   kmstest.Fault
 	lasting error // the error of Sign; nil: Sign succeeds

@@ -112,7 +112,7 @@ func DER(signature string) ([]byte, error) {
 }
 
 // es256Label returns `es256:` and the compressed SEC1 form of a P-256 key in hex (SPEC
-// 2.8). It returns an error for any other key, also nil.
+// 2.8). It returns an error for nil and for any other key.
 func es256Label(public *ecdsa.PublicKey) (string, error) {
 	if public == nil || public.Curve != elliptic.P256() {
 		return "", errors.New("not a P-256 key: es256 signs with P-256 keys only")
@@ -125,8 +125,8 @@ func es256Label(public *ecdsa.PublicKey) (string, error) {
 	return schemeES256 + ":" + hex.EncodeToString(compressed), nil
 }
 
-// parseLabel reads a labelled public key. Without an error it sets one of its first two
-// results.
+// parseLabel reads a labelled public key. On success, exactly one of the two keys that it
+// returns is not nil.
 func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 	scheme, digits, _ := strings.Cut(label, ":")
 	switch scheme {

@@ -49,8 +49,8 @@ type Key struct {
 	// it retired.
 	TreeSize *int64 `json:"tree_size,omitempty"`
 
-	// Disowned says that the operator knowingly set a TreeSize below leaves that the key
-	// signed, because the key was stolen.
+	// Disowned reports whether the operator knowingly set TreeSize so low that it
+	// excludes leaves that the key signed, because the key was stolen.
 	Disowned bool `json:"disowned,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func (k Key) Closed() bool { return k.TreeSize != nil }
 // signs when.
 type KeySet struct {
 	keys    []Key
-	signs   []int               // indexes of the keys that sign, by SignsFrom; at least one
+	signs   []int               // indexes of the keys that sign, in order of SignsFrom; at least one
 	es256   []*ecdsa.PublicKey  // by the index of keys; nil for a key of the other scheme
 	ed25519 []ed25519.PublicKey // by the index of keys; nil for a key of the other scheme
 	margin  int64               // seconds
@@ -75,13 +75,13 @@ type KeySet struct {
 	verified *[256]atomic.Pointer[verified] // by the first byte of the digest
 }
 
-// NewKeySet returns a set of one key that signs and of legacy keys that only verify,
-// all by their labels. It ignores repeated labels.
+// NewKeySet returns a set with one key that signs and legacy keys that only verify. The
+// arguments are labels of public keys. It ignores repeated labels.
 func NewKeySet(current string, legacy []string) (*KeySet, error) {
 	return NewKeySetOf(current, "", legacy)
 }
 
-// NewKeySetOf returns the set of NewKeySet with the URI of the key that signs.
+// NewKeySetOf is NewKeySet with the URI of the key that signs.
 func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	if !strings.HasPrefix(current, schemeES256+":") {
 		return nil, errors.New("the current public key is not an es256 key: ed25519 keys only verify old certificates, list them as legacy keys")

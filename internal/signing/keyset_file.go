@@ -116,7 +116,7 @@ func parseMember(entry any) (key Key, err error) {
 	return key, nil
 }
 
-// only returns an error if the object has a member that is not in known.
+// only is a check: it returns an error if object has a member that is not in known.
 func only(object map[string]any, known ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if !slices.Contains(known, name) {
@@ -148,7 +148,7 @@ func (k *KeySet) Published() []byte {
 func encodeKeys(keys []Key) []byte {
 	text, err := json.Marshal(map[string][]Key{"keys": keys})
 	if err != nil {
-		panic(err) // not possible: strings and integers always have JSON
+		panic(err) // not possible: strings and integers always encode
 	}
 	document, err := canon.Parse(text)
 	if err != nil {

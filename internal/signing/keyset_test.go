@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// fixture is a set of a current es256 key, a retired es256 key and a retired
+// fixture is a set with a current es256 key, a retired es256 key and a retired
 // ed25519 key, with a signature by each.
 type fixture struct {
 	keys                    *KeySet
@@ -157,7 +157,7 @@ func TestBadLabels(t *testing.T) {
 }
 
 // Every generated key passes. RFC 8032 5.1.3 refuses a y of p = 2^255-19 or more. If y-p
-// is the y of a point, accepting y would give that key a second label.
+// is the y of a point, accepting y would give that point a second label.
 func TestCheckEd25519(t *testing.T) {
 	for range 100 {
 		public, _, err := ed25519.GenerateKey(rand.Reader)

@@ -42,9 +42,8 @@ func refuses(t *testing.T, uri string, want ...string) error {
 	return err
 }
 
-// endpoints returns the addresses of a port on which nothing listens, and of one that
-// accepts connections and never answers, as behind a network policy that lets only the
-// handshake through.
+// endpoints returns two addresses. On closed nothing listens. silent accepts connections
+// and never answers, like a server behind a network policy that passes only the handshake.
 func endpoints(t *testing.T) (closed, silent string) {
 	t.Helper()
 	listen := func() net.Listener {

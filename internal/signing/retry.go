@@ -19,8 +19,9 @@ func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) 
 	return signature, err
 }
 
-// retry calls once up to tries times. It stops when a call succeeds, when again returns
-// false for the call's error, or when ctx ends. It returns the result of the last call.
+// retry calls once(), and calls it again after an error, at most tries times in all. It stops
+// when a call succeeds, when again(err) is false, or when ctx ends. It returns the result of
+// the last call.
 func retry[T any](ctx context.Context, tries uint, again func(error) bool, once func() (T, error)) (T, error) {
 	var last error // of the last call; backoff returns ctx's error instead if ctx ends between two calls
 	result, err := backoff.Retry(ctx, func() (T, error) {
@@ -43,8 +44,7 @@ const (
 	lastCeiling  = 800 * time.Millisecond
 )
 
-// fullJitter returns pauses in [0, ceiling): an interval of half the ceiling that
-// varies by its whole length.
+// fullJitter returns pauses in [0, ceiling): half the ceiling, randomized by ±100 %.
 func fullJitter() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: firstCeiling / 2, MaxInterval: lastCeiling / 2, Multiplier: 2, RandomizationFactor: 1,

@@ -82,7 +82,7 @@ func (k *KeySet) Current() string {
 }
 
 // Legacy returns the labels of the keys that are retired now (SPEC 2.8,
-// legacy_pubkeys). It is never nil.
+// legacy_pubkeys). The slice is never nil.
 func (k *KeySet) Legacy() []string {
 	labels := []string{}
 	for _, key := range k.Keys() {
@@ -175,8 +175,9 @@ func (k *KeySet) settled(now int64) []Key {
 	return keys
 }
 
-// Close returns the set in which the retired key is closed at the tree size. disown says
-// that the key also signed later leaves, which then no longer count.
+// Close returns the set in which the retired key is closed at the tree size. disown
+// records that the key also signed later leaves. Its signatures for those leaves then no
+// longer count.
 func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*KeySet, error) {
 	i := k.find(label)
 	if i < 0 {

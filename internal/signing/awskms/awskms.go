@@ -120,8 +120,8 @@ type noCredentials struct{ error }
 
 func (n noCredentials) Unwrap() error { return n.error }
 
-// Key implements provider.Provider. It refuses a key of another spec, usage or
-// algorithm than the kind needs.
+// Key implements provider.Provider. It refuses a key whose spec, usage or
+// algorithm does not fit the kind.
 func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

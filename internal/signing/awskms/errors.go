@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// explain adds to an error of AWS KMS what it means and what to do, and marks transient
-// errors.
+// explain wraps an error of AWS KMS with its meaning and what to do about it. It marks
+// transient errors.
 // https://docs.aws.amazon.com/kms/latest/APIReference/CommonErrors.html
 func explain(key, action string, err error) error {
 	wrap := func(what string) error {

@@ -132,8 +132,9 @@ func TestKeyFilesRefused(t *testing.T) {
 	}
 }
 
-// leak returns eight consecutive characters of the key file, of its base64 body or of
-// the hex of its DER that the message contains.
+// leak searches the message for eight consecutive bytes of a secret and returns them, or
+// "". The secrets are the PEM blocks' contents, raw, as base64 and as hex. Without a PEM
+// block, the whole file is the secret.
 func leak(message string, file []byte) string {
 	var secrets []string
 	for rest := file; ; {

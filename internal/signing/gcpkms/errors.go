@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// explain adds to an error of Google Cloud KMS what it means and what to do, and marks
-// transient errors.
+// explain wraps an error of Google Cloud KMS with its meaning and what to do about it. It
+// marks transient errors.
 func explain(name, action string, err error) error {
 	s, _ := status.FromError(err)
 	wrap := func(what string) error {

@@ -74,7 +74,7 @@ func options(a address) []option.ClientOption {
 }
 
 // Key implements provider.Provider. It checks the answer's checksum and refuses a
-// key version of another algorithm than the kind needs.
+// key version whose algorithm does not fit the kind.
 func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

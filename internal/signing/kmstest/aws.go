@@ -146,7 +146,7 @@ func (a *AWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refusal.status != 0 {
 		answer = map[string]any{"__type": refusal.kind, "message": refusal.message}
 		w.Header().Set("x-amzn-ErrorType", refusal.kind)
-		w.Header().Set("Location", "/elsewhere") // of a redirect
+		w.Header().Set("Location", "/elsewhere") // only a redirect uses it
 		w.WriteHeader(refusal.status)
 	}
 	if err := json.NewEncoder(w).Encode(answer); err != nil {

@@ -1,7 +1,7 @@
 // Package kmstest provides key stores for tests: a SoftHSM token, and loopback
 // servers for the parts of the cloud KMS protocols that the clouds' Go clients
 // use. The servers have real keys and key states, and fail as a test tells them.
-// URI returns the key URI that the product opens.
+// Each store has a method URI that returns the key URI for package signing.
 package kmstest
 
 import (
@@ -159,8 +159,8 @@ func newEd25519() crypto.Signer {
 	return key
 }
 
-// signed returns the signature of a message by Ed25519, or of a digest by ECDSA in
-// DER, with the fault in it.
+// signed signs data with the fault built into the signature. An Ed25519 key signs data as
+// a message. A P-256 key signs data as a digest, and the signature is DER.
 func signed(key crypto.Signer, data []byte, fault Fault) []byte {
 	hash := crypto.SHA256
 	_, ofMessage := key.(ed25519.PrivateKey)

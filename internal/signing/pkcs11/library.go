@@ -21,7 +21,7 @@ import (
 type library struct {
 	path string
 
-	// lock has one element during every call of the library. It guards the fields
+	// lock holds one element while a call into the library runs. It guards the fields
 	// below and the library's keys. Parallel calls would gain little: a token signs
 	// in about a millisecond and mostly one signature at a time. They are also a
 	// risk: SoftHSM 2.6 crashes when a session is closed while it signs.
@@ -56,7 +56,7 @@ func (l *library) call(ctx context.Context, token string, do func() error) error
 			defer func() { <-l.lock }()
 			done <- do()
 		}()
-	case <-ctx.Done(): // done stays empty
+	case <-ctx.Done(): // done stays empty, because do was never called
 	}
 	select {
 	case err := <-done:
@@ -66,7 +66,7 @@ func (l *library) call(ctx context.Context, token string, do func() error) error
 	}
 }
 
-// use adds a user to the library, and loads and starts it for the first one.
+// use adds a user to the library. For the first user it loads and starts the library.
 func (l *library) use() error {
 	if l.Ctx == nil {
 		if _, err := os.Stat(l.path); err != nil {

@@ -23,7 +23,8 @@ type key struct {
 	uses    bool // the key counts in library.users
 	closed  bool
 
-	// The login. It is valid while epoch equals library.epoch.
+	// A login sets epoch, session and object. They are valid while epoch equals
+	// library.epoch.
 	epoch   int
 	session cryptoki.SessionHandle
 	object  cryptoki.ObjectHandle // the private key
@@ -37,7 +38,7 @@ type key struct {
 }
 
 // Open returns the provider of the key that a PKCS#11 URI names. rest is the URI
-// after its scheme and colon. Key makes the first use of the token.
+// after its scheme and colon. Open does not use the token yet; Key does.
 func Open(_ context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	at, err := parse(rest)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"errors"
 )
 
-// Kind is the kind of a key.
+// Kind says what a key is for, and so which signature scheme it uses.
 type Kind int
 
 const (
