@@ -53,8 +53,8 @@ Check the terms, commit before {commit_deadline}, and reveal before {reveal_dead
 - HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.`
 )
 
-// Template is the text with a {name} for each value. The page that creates deals fills it
-// in itself.
+// Template is the text with a placeholder {name} for each value. The script of the page
+// /new replaces the placeholders itself.
 const Template = head + linked + middle + linkedAgent
 
 // Text returns the invitation to a seat. base is the address of the service; if it is "",

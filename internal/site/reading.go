@@ -16,9 +16,9 @@ var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
-// readable returns a handler of a path that answers a browser with the text in the frame
-// of the pages, and everybody else as plain does. With ?format=markdown, it answers a
-// browser as plain does too. The text begins with its title.
+// readable returns a handler for path. It sends a browser the Markdown text as an HTML page
+// inside frame. Other clients, and a browser that asks for ?format=markdown, get the answer
+// of plain. The text begins with its title.
 func readable(frame, path, text string, plain http.Handler) http.Handler {
 	var body bytes.Buffer
 	if err := markdown.Convert([]byte(text), &body); err != nil {

@@ -30,7 +30,7 @@ import (
 //go:embed static
 var static embed.FS
 
-// policy allows a page only its own scripts and its own origin.
+// policy restricts a page's scripts, styles and calls to its own origin.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
@@ -45,8 +45,8 @@ var kinds = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// Pages returns the handlers of reads by path, with those of package texts. publicURL is
-// the address of the deployment, "" if it is not known.
+// Pages returns the handlers of all pages and assets by path, including the pages of package
+// texts. publicURL is the address of the deployment, "" if it is not known.
 func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 	files := map[string][]byte{}
 	digest := sha256.New()
@@ -102,8 +102,8 @@ func algorithms() string {
 	return rows.String()
 }
 
-// facts returns the JSON that the pages /new and /d/{deal_id} embed, about the deployment and
-// the algorithms.
+// facts returns JSON that describes the deployment and the algorithms. The pages /new and
+// /d/{deal_id} embed it.
 func facts(chain beacon.Chain, publicURL string) string {
 	type known struct {
 		ID          string          `json:"id"`

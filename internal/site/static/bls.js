@@ -208,8 +208,8 @@ function line(m, t, p) {
 }
 
 /**
- * Returns the conjugate of the Miller loop of p in G1 and q in G2, because the loop runs over X instead of −X. After the
- * final exponentiation, the conjugate is 1 exactly if the value is 1.
+ * Runs the Miller loop for p in G1 and q in G2. The loop runs over X instead of −X, so it returns the conjugate of the
+ * true value. After the final exponentiation, one of the two values is 1 exactly if the other is.
  */
 function miller(p, q) {
   let [f, t] = [ONE, q];

@@ -73,7 +73,7 @@ function show() {
   else if (phase === 'seal' && early && declared) redraw();
 }
 
-/** Draws the form again with what the declaration adds. It keeps the focus, and leaves a form alone that is being sent. */
+/** Draws the form again with what the declaration adds, and keeps the focus. Does nothing while the form is being sent. */
 function redraw() {
   const button = byId('seal');
   if (!button || button.hasAttribute('aria-disabled')) return;
@@ -87,7 +87,7 @@ function tick() {
   if (now) countdown(now.view, phase, seat.now());
 }
 
-/** Shows a panel. It gets the focus if the old panel had it or if the person has acted, because on some systems a tap does not focus a button. */
+/** Shows a panel. The heading gets the focus if the focus was in the old panel or if the person has acted: on some systems a tap does not focus a button. */
 function panel(title, ...content) {
   const had = byId('action').contains(document.activeElement);
   const heading = element('h2', { tabindex: '-1' }, title);
@@ -156,7 +156,7 @@ function otherKeys() {
     element('ul', {}, keys.map(({ key, party }) => element('li', {}, name(now.view.parties[party].label), ` (party ${party}): `, element('code', {}, key))))) : null;
 }
 
-/** Returns the offer to sign with a new key, at another address where to find it, or null if the deal takes no keys. */
+/** Returns the offer to sign with a new key, or null if the deal takes no keys. If the deal declares another origin than that of this page, the offer only names the declared origin. */
 function keyOffer() {
   if (!declared?.origin) return null;
   if (declared.origin !== location.origin) return element('p', { class: 'hint', id: 'prove-elsewhere' }, 'To sign with a key of your own, open your link at ', element('code', {}, declared.origin), '.');
@@ -169,7 +169,7 @@ const ownKey = ({ seat_key: key }) => key && element('div', { id: 'own-key' },
   element('p', {}, `You signed with a new key. Tell the others its public half${now.party === 0 ? '' : ', not through whoever made the deal'}. They compare it with the key that the check of the result names for you:`),
   element('p', { class: 'actions' }, element('code', {}, key.public), copyButton('my public key', () => key.public)));
 
-/** Returns the key with its copy, for the panels that follow Sealed. Whoever seals last sees only those. */
+/** Returns the party's public key and the button that saves a copy, for the panels after the panel Sealed. The party that seals last never sees the panel Sealed. */
 function keyPart() {
   const { commitment } = now.view.parties[now.party];
   const one = held(commitment);
@@ -191,7 +191,7 @@ function ask(keyFile = null) {
   const offer = keyFile ? null : keyOffer();
   const newKey = () => offer?.querySelector('#new-key');
   early = !declared;
-  let chosen = false; // a new key, before a reload, and this form does not offer it
+  let chosen = false; // the person chose a new key before a reload, and this form does not offer one
   const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
   const button = element('button', { class: 'button', id: 'seal' }, form.button);
   const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key, or the copy that you saved with it'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], offer, problem, element('p', { class: 'actions' }, button,
@@ -241,7 +241,7 @@ function forget() {
   }, 'Delete my sealed input from this browser'), element('span', { class: 'hint' }, `${key ? 'This also deletes the private key, which cannot be made again: save the copy first. ' : ''}Result and proof stay. A later check here leaves out your input${key ? ' and your key' : ''}.`)) : null;
 }
 
-/** Keeps the typed values for a reload of this tab. Returns those without a field in this form: the choice of a new key, which comes last, while it is not offered. */
+/** Keeps the typed values for a reload of this tab. Returns the kept values that have no field in this form. The only such value is the choice of a new key, while the form does not offer it. */
 function remember(form, refresh = () => {}) {
   const fields = [...form.querySelectorAll('input:not([type=file]), textarea')];
   const on = (field) => (field.type === 'radio' || field.type === 'checkbox' ? 'checked' : 'value');
@@ -253,7 +253,7 @@ function remember(form, refresh = () => {}) {
   return rest;
 }
 
-/** Asks for a saved copy before it sends a commitment whose input the browser's storage refused: after this page closes, only the copy can open it. */
+/** Asks the person to save a copy before it sends a commitment whose input the browser's storage refused. After this page closes, only the copy can open the commitment. */
 function saveFirst(one) {
   const problem = element('p', { class: 'say bad', role: 'alert' });
   const button = element('button', {

@@ -29,7 +29,7 @@ export function copyButton(what, text, label = 'Copy', refused = 'Select and cop
   return button;
 }
 
-/** Runs act unless an earlier press of the button still runs. It sets aria-disabled, because a disabled button would lose the focus. */
+/** Runs act, unless act still runs after an earlier press of the button. It sets aria-disabled, because a disabled button would lose the focus. */
 export async function once(button, act) {
   if (button.hasAttribute('aria-disabled')) return;
   button.setAttribute('aria-disabled', 'true');

@@ -57,7 +57,7 @@ function keysUnder(prefix) {
   }
 }
 
-/** Calls back when another tab has sealed an input of the deal. */
+/** Calls act when another tab has changed a sealed input of the deal. */
 export function onSealedElsewhere(deal, act) {
   addEventListener('storage', (event) => {
     if (event.key?.startsWith(sealedKey(deal, ''))) act();

@@ -97,7 +97,7 @@ function partyKeys(labels) {
   return keys.some(Boolean) ? keys : undefined;
 }
 
-/** Returns the API key of this browser, or a new one. A service with a new database does not know the old one. */
+/** Returns the answer of send(key) with this browser's API key. Takes a new key if there is none or the answer is 401, because a service with a new database does not know the old key. */
 async function withKey(send) {
   let own = apiKey.get();
   for (let fresh = !own; ; fresh = true) {

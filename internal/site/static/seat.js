@@ -76,7 +76,7 @@ export class Seat {
     }
   }
 
-  /** Waits Retry-After or 2^failures seconds before a call is repeated. lookNow ends the wait early, for example when the network returns. */
+  /** Waits Retry-After or else 2^failures seconds, at most LONGEST_PAUSE, before a call is repeated. lookNow ends the wait early, for example when the network returns. */
   async retry(answer, failures) {
     this.onTrouble(answer ? `The service cannot answer now (${problemOf(answer)}). Trying again.` : 'The connection is lost. Trying again.');
     await this.pause(Number(answer?.headers.get('retry-after')) || 2 ** failures);
@@ -111,7 +111,7 @@ export class Seat {
     }
   }
 
-  /** Fetches a document of the ended deal, like its bundle, as text. */
+  /** Fetches a document of the deal as text, such as its declaration or its bundle. */
   async fetch(what) {
     const answer = await call('GET', `${this.path}/${what}`, { token: this.token });
     if (!answer.ok) throw new Error(problemOf(answer));

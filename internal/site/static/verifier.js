@@ -84,7 +84,7 @@ async function verify() {
   else say(inputs === null ? 'Checked without the inputs. With them, the result itself is recomputed as well.' : 'Checked, and recomputed from the inputs.');
 }
 
-/** Verifies a bundle and shows the report. Keys and the policy of the form are optional and say whom to trust. */
+/** Verifies a bundle and shows the report. keys and the policy in the form say whom to trust. Both are optional. */
 async function verifyWhole(out, bundle, keys, known) {
   const text = field('policy').value;
   let policy = null;

@@ -106,7 +106,7 @@ async function addBeacon(add, notes, beacon, chain) {
   add('beacon_signature', 'The beacon signed its round', problem, `${name} signed round ${shown(beacon?.round)}`);
 }
 
-/** Returns {key, good}: the key that verifies the signature and a text about it; or {problem}. */
+/** Returns {key, good}: the key under which the signature verifies, and the detail text of the check. Returns {problem} if there is no such key. */
 async function signedBy(keys, message, signature) {
   const problem = signatureProblem(signature);
   if (problem) return { problem: `the signature ${problem}` };
