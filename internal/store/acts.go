@@ -38,9 +38,9 @@ type Acted struct {
 	Done    bool // false: nothing was stored, because the party has acted already or the deal does not accept this act
 	All     bool // every party has acted
 	Missing int  // the first party that has yet to act, if All is false
-	// Inputs is the snapshot WithInputs that the result is computed from. Only the
-	// last reveal of a deal without a beacon round gets it, and only if the inputs
-	// are not large.
+	// Inputs is the snapshot (WithInputs) from which the caller computes the result. It
+	// is set only for the last reveal of a deal without a beacon round, and only if the
+	// inputs are not large.
 	Inputs *Snapshot
 
 	locked, moved bool
@@ -50,8 +50,8 @@ type Acted struct {
 // same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
-// Reveal stores a reveal whose Commitment is the stored one. Otherwise Done is false; it
-// may return ErrSecretMoved.
+// Reveal stores a reveal if its Commitment is the stored one. Otherwise Done is false.
+// Reveal may return ErrSecretMoved.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.moved {
@@ -92,8 +92,8 @@ func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*
 	return c.start(s.budget)
 }
 
-// scan reads the columns that commit.sql and reveal.sql share, and the following columns
-// into more.
+// scan reads the columns that commit.sql and reveal.sql share into the Acted, and the
+// columns after them into `more`.
 func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool

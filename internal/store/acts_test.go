@@ -60,7 +60,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 				first := 0
 				for _, step := range steps {
 					a := act(d, step.party)
-					a.First = first // Missing of the last answer
+					a.First = first // the party that the last answer named as missing
 					a.Sealed = bytes.Repeat([]byte{byte(step.party)}, test.size*(step.party+1))
 					var err error
 					if got, err = do(a); err != nil || got.Done != step.want.Done || got.All != step.want.All || got.Missing != step.want.Missing || got.Inputs != nil && !got.All {
@@ -204,8 +204,8 @@ func TestLateActsAreNotStored(t *testing.T) {
 	}
 }
 
-// CatchUp advances a deal whose process, of the previous release, died before the change of
-// phase. The deal gets the time of its last act.
+// A process of the previous release may store the last act and die before it changes the
+// phase. CatchUp then advances the deal, with the time of the last act.
 func TestCatchUpAdvancesADealOfThePreviousRelease(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, random)

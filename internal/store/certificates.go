@@ -82,8 +82,8 @@ type Logged struct {
 	LeafIndex int64
 }
 
-// SignedFrom calls each with every signed certificate that has no leaf yet or
-// whose leaf index is at least leafIndex. DealID and MAC are not set.
+// SignedFrom calls the function `each` for every signed certificate that has no leaf
+// yet or whose leaf index is at least leafIndex. DealID and MAC are not set.
 func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certificate)) error {
 	found, _ := s.pool.Query(ctx, signedFromSQL, leafIndex) // ForEachRow returns the error
 	var c Certificate
@@ -109,9 +109,9 @@ type Publication struct {
 	LeafIndex int64
 }
 
-// Publish stores a certificate's signature and leaf index, the last step of a
-// deal: from then on the deal's view shows certificate_id. It returns false if the
-// certificate is published already; the stored values then stay.
+// Publish stores a certificate's signature and leaf index. This is the last step of a
+// deal: from then on the deal's view shows certificate_id. Publish returns false and
+// changes nothing if the certificate is published already.
 func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
 	return s.publications.do(ctx, p)
 }

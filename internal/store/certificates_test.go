@@ -62,8 +62,8 @@ func TestTheFirstSignatureStands(t *testing.T) {
 	set("third", ptr("second"), "second", ptr(int64(7)))
 }
 
-// A second publication changes nothing. A publication replaces a signature without a leaf,
-// because no caller has received it.
+// A second publication changes nothing. The first one may replace the stored signature,
+// because no caller has received a signature without a leaf.
 func TestTheFirstPublicationStands(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

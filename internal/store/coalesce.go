@@ -21,7 +21,7 @@ const (
 	maxGroupSize = 1 << 20 // most bytes of arguments or answers in one statement, unless a single call has more
 	largeRead    = 1 << 18 // a read of this many bytes or more does not hold up the next group
 	statements   = 2       // most statements under way at once; meanwhile calls gather in the next groups
-	slowDeals    = 4       // most deals for whose locks calls wait at once, each on its own connection
+	slowDeals    = 4       // most locked deals to wait for at once, each on its own connection
 	groupTimeout = 20 * time.Second
 	// fillTime is how long a group of reads waits for the group before it and gathers more
 	// calls. The wait is bounded, because a statement may never get its answer.
@@ -65,8 +65,8 @@ type coalescer[Q, A any] struct {
 	loops  sync.WaitGroup
 
 	mu sync.Mutex
-	// aside holds the calls that were put aside, by deal. Guarded by mu. A deal is a
-	// key while a goroutine (waitFor) waits for it.
+	// aside holds the calls that were put aside, by deal. It has a key for each deal that
+	// a goroutine (waitFor) serves. Guarded by mu.
 	aside map[string][]*call[Q, A]
 }
 
@@ -188,7 +188,7 @@ func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 }
 
 // reads returns the run function of a statement that only reads. It sends each distinct
-// query once. scan reads a row, and sets n to the number of the row's query in unique,
+// query once. scan reads a row and sets *n to the position of the row's query in unique,
 // counted from 1. The answer to a call without a row is nil.
 func reads[Q comparable, A any](s *Store, statement string, columns func(unique []Q) []any,
 	scan func(row pgx.CollectableRow, n *int, unique []Q) (*A, error)) func(context.Context, []Q, bool) ([]*A, error) {

@@ -27,7 +27,7 @@ type answered struct {
 	skip bool
 }
 
-// statement is a coalescer whose statement returns the number of each call.
+// statement is a coalescer under test. Its answer to each call is the number n of the call.
 type statement struct {
 	*coalescer[ask, answered]
 	hold chan struct{}            // groups wait until hold is closed
@@ -89,8 +89,8 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-// behind sends calls in order while the call first is under way, then lets first finish.
-// It returns the answers of calls.
+// behind starts the call `first`, queues `calls` behind it in order, and then lets all of
+// them finish. It returns the answers to `calls`.
 func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, []error) {
 	t.Helper()
 	answers, errs := make([]answered, len(calls)+1), make([]error, len(calls)+1)

@@ -21,7 +21,7 @@ type Declaration struct {
 	Mode           string
 	Retention      string
 	Labels         []string
-	SeatKeys       []*string // declared public keys by party; an element is nil if the party has no key, the slice if no party has one
+	SeatKeys       []*string // declared public keys by party, nil for a party without a key; the slice is nil if no party has one
 	CommitDeadline int64
 	RevealDeadline int64
 	CreatedAt      int64

@@ -32,13 +32,13 @@ type Ending struct {
 	Result          []byte
 	VoidFlakers     []int
 	CertID          *string // nil: no certificate
-	Payload         []byte  // the certificate's bytes that are signed
+	Payload         []byte  // the signed bytes of the certificate
 	MAC             []byte  // of CertID and Payload, with the server secret
 	At              int64   // unix seconds
 }
 
-// End writes an ending. It returns false and does nothing if the deal has changed
-// since the ending was computed: the caller must read the deal again.
+// End writes an ending. If the deal has changed since the ending was computed, End
+// returns false and does nothing. The caller must then read the deal again.
 func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
 	done, err := s.endings.do(ctx, e)
 	return done.ended, err
@@ -117,10 +117,10 @@ func intArray(numbers []int) *string {
 	return &text
 }
 
-// Reject stores a reveal that rejects and ends the deal VOID. It does both in one
-// transaction, so that no other call computes a result from the stored reveal. e.Reveals
-// does not count this reveal. Reject returns false as End does, or ErrSecretMoved as
-// Reveal does.
+// Reject stores a reveal that rejects (shapley.v1) and ends the deal VOID. It does both
+// in one transaction, so that no other call computes a result from the stored reveal.
+// e.Reveals does not count this reveal. Reject returns false in the cases in which End
+// does, and ErrSecretMoved in the cases in which Reveal does.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
@@ -152,9 +152,9 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 	return done != nil && *done, translate(err)
 }
 
-// CatchUp moves on a deal in which all parties have acted, but whose phase was not changed.
-// Only a process of the previous release leaves such a deal, if it dies between its last
-// insert and its change of phase. CatchUp does not change other deals.
+// CatchUp advances a deal in which all parties have acted but whose phase was not changed.
+// Such a deal exists only if a process of the previous release died between its last insert
+// and its change of phase. CatchUp does not change other deals.
 func (s *Store) CatchUp(ctx context.Context, dealID string) error {
 	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)
 	return translate(err)

@@ -36,14 +36,14 @@ func (f *fixture) lists(t *testing.T, what string, d *store.Declaration, due, co
 	}
 }
 
-// deadlines moves a deal's deadlines to some seconds from now.
+// deadlines sets a deal's deadlines, in seconds from now.
 func (f *fixture) deadlines(t *testing.T, d *store.Declaration, commit, reveal int64) {
 	t.Helper()
 	now := f.now(t)
 	f.exec(t, "UPDATE deals SET commit_deadline = $2, reveal_deadline = $3 WHERE deal_id = $1", d.DealID, now+commit, now+reveal)
 }
 
-// acted moves all commitments and reveals back by some seconds.
+// acted makes the times of all commitments and reveals earlier by the given seconds.
 func (f *fixture) acted(t *testing.T, seconds int64) {
 	t.Helper()
 	f.exec(t, "UPDATE commitments SET committed_at = committed_at - $1::bigint", seconds)

@@ -104,7 +104,7 @@ func TestPostgresHangs(t *testing.T) {
 	f := newFixture(t)
 	proxied, freeze, thaw := freezable(t, f.url)
 	f.Store = open(t, proxied)
-	called, d := f.create(t, nil), f.create(t, nil) // a call that was answered with a 503 may still take effect
+	called, d := f.create(t, nil), f.create(t, nil) // two deals: a call to `called` that got a 503 may still take effect
 	f.commit(t, d, 0)
 	freeze()
 	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)
@@ -177,7 +177,7 @@ func TestAPanicInAScanFreesItsConnection(t *testing.T) {
 	check(t, second(s.Now(t.Context())))
 }
 
-// If the database lacks the tables of a process's version, the process does not start and
+// If the tables are missing or older than a process needs, the process does not start and
 // is not ready. The error names the command to run.
 func TestReadyNeedsTheSchema(t *testing.T) {
 	_, empty := store.Open(t.Context(), servertest.Postgres(t), 1)

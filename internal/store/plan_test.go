@@ -186,8 +186,8 @@ func TestPlansReadByIndex(t *testing.T) {
 	fewRows("after a burst, analysed")
 }
 
-// burst stores n ended deals and their certificates. The deals are copies of the one with
-// the id like.
+// burst stores n ended deals and their certificates. The deals are copies of the deal
+// whose id is in `like`.
 func (f *fixture) burst(t *testing.T, like string, n int) {
 	t.Helper()
 	for _, statement := range []string{
@@ -222,7 +222,7 @@ func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	}
 	f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series(0, $2::int - 1) i", revealing.DealID, size)
 	act(0, acted)
-	act(acted+10, size) // the ten parties from acted on have not acted yet
+	act(acted+10, size) // ten parties, the first of which is number `acted`, have not acted yet
 	// touched runs a statement after the lock, in a transaction that is rolled back.
 	touched := func(name, dealID, args string) float64 {
 		t.Helper()

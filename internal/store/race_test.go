@@ -229,8 +229,8 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 }
 
 // A deal's row may become free after the lock statement skipped it and before end.sql runs.
-// Then end.sql must not return free and not ended, because the caller would read the deal
-// again instead of waiting for the row.
+// Then end.sql must not report the deal as free and not ended: the caller would read the
+// deal again instead of waiting for the row.
 func TestADealThatTheLockSkippedIsNotDecidedOn(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

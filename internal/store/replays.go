@@ -11,9 +11,10 @@ var (
 	getRoundSQL     = query("get_round")
 )
 
-// FindReplay returns the idempotency record of a scope that has not expired, or
-// ErrNotFound. former holds the same scope as made with former server secrets. A
-// nil Response means that the effect took place and its response was not stored.
+// FindReplay returns the idempotency record of a scope, or ErrNotFound if there is none
+// or it has expired. The slice `former` holds the same scope, computed with each former
+// server secret. A nil Response means that the effect took place and its response was
+// not stored.
 func (s *Store) FindReplay(ctx context.Context, scope []byte, former [][]byte) (r Replay, err error) {
 	err = s.pool.QueryRow(ctx, findReplaySQL, scope, former).Scan(&r.Scope, &r.Body, &r.Response)
 	return r, translate(err)

@@ -77,8 +77,9 @@ const rotateTries = 30
 // with the old secret store nothing and return ErrSecretMoved.
 //
 // Commit and Cancel do not check the secret. They use it only for their idempotency
-// record, and a deal takes each of them only once. RotateSecret waits for the writes
-// under way, and new writes wait for it, for at most 2 seconds a try.
+// record, and a deal refuses a repeated commitment or cancellation even without that
+// record. RotateSecret waits for the writes under way, for at most 2 seconds a try. New
+// writes wait for RotateSecret meanwhile.
 func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, err error) {
 	for range rotateTries {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

@@ -59,11 +59,10 @@ var (
 	WithInputs = Want{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
-// Everyone reads the parts of all parties of a deal with this number of parties.
+// Everyone reads the parts of all parties, given their number.
 func Everyone(parties int) Want { return Want{last: parties - 1, bytes: 128 * parties} }
 
-// Attested reads the parts of all parties and AttestedBy, of a deal with this number of
-// parties.
+// Attested reads the parts of all parties, given their number, and AttestedBy.
 func Attested(parties int) Want { return Want{last: parties - 1, attested: true, bytes: 512 * parties} }
 
 // Only reads one party's part.

@@ -101,7 +101,7 @@ func (s *Store) Close() {
 // Server identifies the database server; see database.Server.
 func (s *Store) Server() string { return database.Server() }
 
-// serverAge is how long after an answer Confirm does not ask again.
+// serverAge is how long Confirm relies on the last answer before it sends a query.
 const serverAge = time.Second
 
 // Confirm sends a query if the database has not answered for a second. Otherwise a caller
@@ -183,10 +183,9 @@ var ErrNotFound = errors.New("store: not found")
 // changed nothing.
 var ErrReplayed = errors.New("store: idempotency record exists")
 
-// translate turns the errors of pgx into those of this package: ErrNotFound,
-// ErrReplayed, READ_ONLY (503) for a write that the database refuses, UNAVAILABLE
-// (503) for a database that is out of reach. It leaves all other errors as they
-// are, because such errors are faults of this program.
+// translate turns the errors of pgx into ErrNotFound, ErrReplayed, READ_ONLY (503, the
+// database refuses writes) and UNAVAILABLE (503, an outage). It returns any other error
+// unchanged, because such an error is a fault of this program.
 func translate(err error) error {
 	for _, own := range []error{ErrNotFound, ErrReplayed, ErrSecretMoved, errPanicked} {
 		if errors.Is(err, own) {

@@ -21,9 +21,9 @@ type Due struct {
 
 // Due lists deals whose deadline is at most horizon seconds away, and deals whose
 // certificate is pending; at most limit of each kind. It leaves out pending certificates
-// of the deals in except. It also leaves out a complete random.v1 deal until drawDelay
-// seconds after the later of last reveal and beacon round, so that its parties can draw
-// first.
+// of the deals in except. Once all parties of a random.v1 deal have revealed, Due lists the
+// deal only drawDelay seconds after the last reveal and the round time have passed. So the
+// parties can draw first.
 func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }
@@ -36,8 +36,8 @@ func (s *Store) Complete(ctx context.Context, limit int) ([]string, error) {
 	return rows(ctx, s.pool, pgx.RowTo[string], completeSQL, limit)
 }
 
-// Load counts open deals and pending certificates, by the database's clock. An age is
-// the seconds since the oldest of them was created, 0 if there is none.
+// Load counts open deals and pending certificates. An age is the number of seconds since
+// the oldest one was created, by the database's clock; 0: there is none.
 type Load struct {
 	Committing, Revealing       int64 // deals by phase; COMMITTING includes deals shown as OPEN
 	CommittingAge, RevealingAge float64

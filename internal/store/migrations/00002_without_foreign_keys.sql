@@ -1,10 +1,10 @@
 -- +goose Up
 
--- A foreign key costs a query for each row, and these never refuse a row: a statement
--- that inserts a row has locked or inserted the row's deal in the same transaction, no
--- statement deletes a deal, and an API key was read before it creates a deal. (If a
--- restore goes back to before a key was made, replicas may accept the key from their
--- caches for a second. Nobody can cancel the deals that it creates then.)
+-- A foreign key costs a query for each row, and these foreign keys never refuse a row. A
+-- statement that inserts a row has locked or inserted the row's deal in the same
+-- transaction. No statement deletes a deal. An API key is read before a deal is created
+-- with it. (If a restore goes back to before a key was made, replicas may accept the key
+-- from their caches for a second. Nobody can cancel the deals created with it.)
 ALTER TABLE deals DROP CONSTRAINT IF EXISTS deals_owner_hash_fkey;
 ALTER TABLE parties DROP CONSTRAINT IF EXISTS parties_deal_id_fkey;
 ALTER TABLE commitments DROP CONSTRAINT IF EXISTS commitments_deal_id_party_fkey;

@@ -1,4 +1,4 @@
--- Moves on a deal in which all parties have acted. Only a process of the previous release leaves such a deal, if it dies
+-- Advances a deal in which all parties have acted. Such a deal exists only if a process of the previous release died
 -- between its last insert and its change of phase. If two such statements run at once, one changes the row. SPEC 2.4:
 -- commits_closed_at and reveals_closed_at are the times of the last commitment and the last reveal.
 WITH committed AS (

@@ -45,7 +45,7 @@ missing AS MATERIALIZED (
 ),
 advanced AS (
     UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now
-    -- Only if this statement stored the last commitment: otherwise catch_up.sql advances the deal, with an earlier time.
+    -- Advances only a deal whose last commitment this statement stored: catch_up.sql advances any other, with an earlier time.
     FROM missing m JOIN (SELECT deal_id, count(*) AS n FROM inserted GROUP BY deal_id) AS here USING (deal_id), clock
     WHERE d.deal_id = ANY($1) AND d.deal_id = m.deal_id AND m.party IS NULL
       -- $4 is only a hint, so all commitments are counted before the deal advances.

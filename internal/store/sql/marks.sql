@@ -11,5 +11,5 @@ SELECT d.deal_id, d.phase,
 FROM unnest($1::text[]) AS w (deal_id)
 CROSS JOIN LATERAL (
     SELECT deal_id, phase, commit_deadline, reveal_deadline, reveals_closed_at, cert_id
-    FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- by key, whatever statistics the planner has
+    FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- the OFFSET makes the planner read by key, whatever its statistics
 ) AS d

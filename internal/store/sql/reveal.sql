@@ -7,10 +7,10 @@
 -- 1. It inserts each reveal whose deal is locked and REVEALING, and whose commitment is the stored one (held, inserted).
 -- 2. It finds out whether a party is missing (missing, complete). If not, it closes the reveals of a random.v1 deal (closed),
 --    which then waits for its beacon round.
--- 3. The last reveal of any other deal ends the deal: the caller computes the result from all inputs. So its answer holds the
---    snapshot that snapshot.sql would return after this commit, inputs included, and the caller saves that round trip. A CTE
---    does not see rows that another CTE of its statement inserts, so the snapshot unites the inputs stored before with the
---    inputs of inserted.
+-- 3. The last reveal of any other deal ends the deal: its caller computes the result from all inputs. To save that caller a
+--    round trip, the answer to this reveal holds the snapshot that snapshot.sql would return after this commit, inputs
+--    included. A CTE does not see rows that another CTE of its statement inserts, so the snapshot unites the inputs stored
+--    before with those of the CTE inserted.
 --
 -- Returns for each call, in order:
 -- * whether its deal was locked (null: another server secret is in force), whether it was inserted, and the first party that
@@ -75,7 +75,7 @@ complete AS MATERIALIZED (
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete
     WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
-      -- Only if this statement stored the last reveal: otherwise catch_up.sql closes the reveals, with an earlier time.
+      -- Closes only a deal whose last reveal this statement stored: catch_up.sql closes any other, with an earlier time.
       AND complete.stored > 0
 )
 SELECT CASE WHEN (SELECT writes FROM secret) THEN w.deal_id = ANY((SELECT deals FROM locked)::text[]) END, i.party IS NOT NULL,
@@ -93,5 +93,5 @@ FROM wanted w
 LEFT JOIN inserted i ON i.deal_id = w.deal_id AND i.party = w.party
 LEFT JOIN missing m ON m.deal_id = w.deal_id
 LEFT JOIN complete c ON c.deal_id = w.deal_id
-LEFT JOIN complete e ON e.n = w.n AND e.chain_hash IS NULL AND e.total <= $9 -- the last call of each deal that has its inputs within $9
+LEFT JOIN complete e ON e.n = w.n AND e.chain_hash IS NULL AND e.total <= $9 -- the last call of each deal whose inputs fit within $9
 ORDER BY w.n

@@ -14,5 +14,5 @@ SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.comp
 FROM unnest($1::text[], $2::int[], $3::int[], $4::boolean[], $5::boolean[]) WITH ORDINALITY AS w (deal_id, first, last, inputs, attested, n)
 CROSS JOIN LATERAL (
     SELECT deal_id, parties, phase, commits_closed_at, reveals_closed_at, computed_at, result, void_flakers, cert_id
-    FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- by key, whatever statistics the planner has
+    FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- the OFFSET makes the planner read by key, whatever its statistics
 ) AS d

@@ -1,4 +1,4 @@
--- Records an API key's first use, which ends the replay of its creation. $1 its hash, $2 most open deals to count.
+-- Records an API key's first use, which ends the replay of the key's creation. $1 the key's hash, $2 most open deals to count.
 -- Returns whether the key is known, and the cost of its open deals in units (escrow/account.go): one for each deal, and one
 -- for each 100 parties and each 10 KiB of params. IS NOT FALSE lets the planner use the index deals_open.
 WITH used AS (DELETE FROM idempotency WHERE api_key = $1)
