@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// overhead approximates the memory that an entry's list and map nodes take, in bytes.
+// overhead is the approximate size, in bytes, of the list and map nodes of an entry.
 const overhead = 200
 
 // Cache maps keys to values. It is safe for concurrent use.
@@ -40,9 +40,9 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add caches a value that takes the given bytes and replaces the key's former value. It
-// does not cache a value of more than an eighth of the limit, which would evict too many
-// others.
+// Add removes the key's former value and caches the new one, whose size is the given
+// number of bytes. It does not cache a value larger than an eighth of the limit, because
+// such a value would evict too many others.
 func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()

@@ -87,7 +87,7 @@ func ReadOnly(config *pgxpool.Config) {
 	}
 }
 
-// ErrNoAnswer is wrapped by the errors that Outage reports.
+// ErrNoAnswer is wrapped by errors that stand for an outage of the database.
 var ErrNoAnswer = errors.New("the database does not answer")
 
 // Outage reports whether a statement failed because the database is out of reach or
@@ -98,7 +98,7 @@ func Outage(err error) bool {
 		return err != nil
 	}
 	switch pg.Code[:2] {
-	case "08", "40", "53", "57": // connection, transaction rollback, resources, operator intervention
+	case "08", "40", "53", "57": // SQLSTATE classes: connection, transaction rollback, resources, operator intervention
 		return true
 	}
 	return pg.Code == lockTimeout
@@ -164,8 +164,8 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// unusable converts an error of pgx about a URL. It hides the text, which may contain the
-// password, but keeps the cause of an error about TLS settings, which cannot contain it.
+// unusable replaces an error of pgx about a URL. The error's text may contain the password.
+// Only the cause of a TLS error is kept, because it cannot contain the password.
 func unusable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil && strings.HasSuffix(err.Error(), ": failed to configure TLS ("+cause.Error()+")") {
 		return fmt.Errorf("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
@@ -177,8 +177,8 @@ func unusable(err error) error {
 // cancelled. Postgres reports that by a warning only: the transaction is committed on
 // this server, and a failover may lose it. breakUnreplicated closes the connection
 // before the result is read, so that the outcome counts as unknown. It recognises
-// the warning by the routine in Postgres that sent it, because the text is
-// translated and the SQLSTATE is that of all warnings.
+// the warning by the name of the Postgres routine that sent it, because the text is
+// translated and all warnings have the same SQLSTATE.
 func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.Routine != "SyncRepWaitForLSN" {
 		return
@@ -271,7 +271,7 @@ func waitForLock(ctx context.Context, conn *sql.Conn) error {
 
 const (
 	lockPause = 100 * time.Millisecond
-	lockTries = 60 // tries of a migration that waits for a table's lock, 2 s each
+	lockTries = 60 // how often a migration tries to lock a table, for 2 s each time
 
 	lockTimeout = "55P03" // SQLSTATE
 )

@@ -14,13 +14,14 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// additive are the forms of statements that a migration after a schema's first may have.
-// During an upgrade or a rollback the previous release runs on the same database, and none
-// of these statements disturbs it. Add a form only if it keeps the rules of MIGRATIONS.md.
+// additive lists the forms of statement that every migration of a schema except the first
+// may use. During an upgrade or a rollback the previous release runs on the same database,
+// and such statements do not disturb it. Add a form only if it keeps the rules of
+// MIGRATIONS.md.
 var additive = []*regexp.Regexp{
 	regexp.MustCompile(`^CREATE TABLE [^\s(]+ \(.*\)$`),
 	regexp.MustCompile(`^CREATE INDEX CONCURRENTLY `),
-	regexp.MustCompile(`^DROP INDEX CONCURRENTLY IF EXISTS `), // removes the index of an interrupted run of the same migration
+	regexp.MustCompile(`^DROP INDEX CONCURRENTLY IF EXISTS `), // removes the index that an interrupted run of the migration left
 	// A new column, which old writers leave null or at its default. Postgres stores a literal
 	// default once. Any other default may rewrite each row under a lock.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN \w+ (TEXT|INT|BIGINT|BYTEA|BOOLEAN)(\[\])?( NOT NULL DEFAULT (''|[0-9]+|TRUE|FALSE))?$`),
@@ -39,9 +40,9 @@ var (
 	onTable = regexp.MustCompile(`^(?:CREATE (?:(?:UNIQUE )?INDEX|TRIGGER) .*?\bON|INSERT INTO) (?:ONLY )?([^\s(]+)`)
 )
 
-// disturbing returns the statements of a migration that have none of the additive forms.
-// It leaves out statements on tables that the migration itself creates. The migration
-// MUST NOT be the schema's first.
+// disturbing returns a migration's statements that match no form in additive. It leaves
+// out statements on tables that the migration itself creates. The migration MUST NOT be
+// the schema's first.
 func disturbing(migration string) (bad []string) {
 	alone := strings.HasPrefix(migration, "-- +goose NO TRANSACTION\n")
 	up, _, _ := strings.Cut(migration, "-- +goose Down")

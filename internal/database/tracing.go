@@ -15,7 +15,7 @@ import (
 // of the error.
 type tracer struct{ *otelpgx.Tracer }
 
-// failure replaces an error in a span. Postgres quotes values in its messages, and
+// failure replaces an error in a span, because Postgres quotes values in its messages and
 // a connection error names the user.
 type failure struct{ pg *pgconn.PgError } // nil: any other error, mostly no answer
 

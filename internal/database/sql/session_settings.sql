@@ -1,5 +1,5 @@
--- Changes the settings of the session, whatever the server's defaults. Returns a text that identifies the server: a restarted
--- or another server has another text.
+-- Changes the settings of the session, whatever the server's defaults. Returns a text that identifies the server. The text
+-- differs after a restart and on another server.
 SELECT pg_postmaster_start_time()::text || ' ' || coalesce(inet_server_addr()::text, '') || ' ' || current_database()
 FROM (SELECT
        set_config('statement_timeout', '30s', false),
