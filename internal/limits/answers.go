@@ -25,8 +25,8 @@ func newAnswers(maxAll int64) *answers {
 	return &answers{maxAll: maxAll, maxNetwork: maxAll / networkShare, networks: map[string]int64{}}
 }
 
-// take adds more bytes to the has bytes that an answer counts for already. It returns a
-// problem.Error and adds nothing if a bound would be exceeded.
+// take counts `more` bytes for an answer that already counts for `has` bytes. It returns a
+// problem.Error and counts nothing if a bound would be exceeded.
 func (a *answers) take(network string, has, more int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

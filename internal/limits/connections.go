@@ -108,8 +108,8 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	return &connection{Conn: accepted, peer: p}
 }
 
-// closeIdle closes the connection of the list that has been idle longest. It reports
-// whether there was one.
+// closeIdle closes the connection that has been idle longest, the first in the list. It
+// reports whether there was one.
 func (c *Connections) closeIdle(idle *list.List) bool {
 	first := idle.Front()
 	if first == nil {

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20         // bytes for the first steps of all bodies in a room; further steps have as many of their own
+	bodyBytes = 64 << 20         // bytes in a room for the first steps of all bodies, and as many again for their further steps
 	step      = 64 << 10         // bytes counted at a time; a longer body or answer is large
 	stepTime  = 5 * time.Second  // for one step to arrive
 	bodyTime  = 30 * time.Second // for a whole body to arrive
@@ -48,8 +48,8 @@ type Process struct {
 // party from revealing over REST. Over MCP the token is in the body, so all bodies count
 // in the room of strangers.
 type room struct {
-	small *semaphore.Weighted // bytes: the first step of each body, as it arrives
-	large *semaphore.Weighted // bytes: the further steps, counted separately so that large bodies cannot block small ones
+	small *semaphore.Weighted // bytes for the first step of each body
+	large *semaphore.Weighted // bytes for the further steps, counted separately so that large bodies cannot block small ones
 	turns *semaphore.Weighted // large bodies that are parsed as JSON at the same time
 }
 
@@ -65,7 +65,7 @@ func New() *Process {
 	}
 }
 
-// Call is one request and what it uses of the bounds.
+// Call is one request, with the turn and the bytes that it holds.
 type Call struct {
 	process *Process
 	network string // of the client
@@ -99,17 +99,17 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 	return c, r
 }
 
-// Party counts the body of the call in ctx in the room of parties. Call it before the
-// body is read, once the caller has shown an invite token of the deal that it calls. An
-// API key is not enough, not even the deal's own, because anyone can get an API key.
+// Party makes the body of the call in ctx count in the room of parties. Use it before the
+// body is read, and only if the caller has shown an invite token of the deal. An API key
+// is not enough, not even the deal's own, because anyone can get an API key.
 func Party(ctx context.Context) {
 	if c := callIn(ctx); c != nil && c.body != nil {
 		c.body.room = &c.process.parties
 	}
 }
 
-// Turn waits at most turnTime until the call in ctx may do large work: use the
-// processor for long, or read much from the database. It returns a problem.Error if too
+// Turn waits at most turnTime until the call in ctx may do large work. Large work uses
+// the processor for long or reads much from the database. It returns a problem.Error if too
 // many calls do large work. The turn ends when the answer begins to be written, because
 // a client may read slowly; see also Rest. Without a call in ctx Turn returns nil at
 // once.

@@ -21,8 +21,8 @@ func begin(p *Process, size int, network string) (*Call, *http.Request) {
 	return p.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))), network)
 }
 
-// reads begins a call with a body of size bytes and reads the body, which must end after
-// read bytes. It returns the function that ends the call.
+// reads begins a call whose body has `size` bytes, and reads the body, which must end
+// after `read` bytes. It returns the function that ends the call.
 func reads(t *testing.T, p *Process, size, read int) (end func()) {
 	t.Helper()
 	call, r := begin(p, size, "")

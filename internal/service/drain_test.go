@@ -68,7 +68,7 @@ func (s *running) get(port, path string) (status int, body string, closes bool) 
 	return resp.StatusCode, string(text), resp.Close
 }
 
-// becomes waits until a GET has the status want. After a minute it fails the test.
+// becomes waits until a GET returns the wanted status. After a minute it fails the test.
 func (s *running) becomes(want int, port, path string) {
 	s.t.Helper()
 	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -94,7 +94,8 @@ func ready(context.Context) error { return nil }
 
 var quick = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "quick") })
 
-// slow returns a handler that reports when a request begins and finishes it on release.
+// slow returns a handler that sends on `began` when a request begins. It finishes the
+// request when it receives from `release`.
 func slow() (handler http.Handler, began, release chan bool) {
 	began, release = make(chan bool), make(chan bool)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -147,8 +148,8 @@ func TestServesDuringTheDelayAndThenDrains(t *testing.T) {
 	s.ends()
 }
 
-// While one port finishes a request, the other ports accept no requests, except that the
-// admin port still serves.
+// While one port finishes a request, the admin port still serves and the other ports
+// accept no requests.
 func TestAllPortsCloseAtOnce(t *testing.T) {
 	t.Parallel()
 	for busy, idle := range map[string]string{"read": "append", "append": "read"} {

@@ -73,7 +73,8 @@ var readOnly = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "fairpact_read_only", Help: "1 if this process refuses all changes (FAIRPACT_READ_ONLY).",
 })
 
-// ReadOnly sets the metric of read-only mode and logs a line, if the mode is on.
+// ReadOnly sets the metric of read-only mode and logs a warning. It does nothing if the
+// mode is off.
 func ReadOnly(on bool, logger *slog.Logger) {
 	if on {
 		readOnly.Set(1)
@@ -104,7 +105,7 @@ func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener 
 	}).Bound(l, p.Server)
 }
 
-// Headers of /readyz: the digests of the key set and of the server secrets of the process.
+// Headers of /readyz. They hold the digests of the process's key set and server secrets.
 const (
 	KeySetHeader  = "Fairpact-Key-Set"
 	SecretsHeader = "Fairpact-Server-Secrets"
@@ -135,8 +136,8 @@ func NewHealth(ready func(context.Context) error) *Health {
 	return &Health{ready: ready, metrics: prometheus.DefaultGatherer}
 }
 
-// Measure serves the metrics of more in addition to the default registry. more MUST NOT have
-// a metric of the default registry.
+// Measure makes /metrics serve a second registry in addition to the default one. The two
+// MUST NOT have a metric in common.
 func (h *Health) Measure(more prometheus.Gatherer) {
 	h.metrics = prometheus.Gatherers{prometheus.DefaultGatherer, more}
 }

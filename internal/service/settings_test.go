@@ -43,7 +43,7 @@ func TestTracingSettings(t *testing.T) {
 }
 
 // The headers of a collector hold keys, so the exporter does not use HTTP_PROXY for a
-// collector inside the deployment. net/http reads that variable once a process, so the test
+// collector inside the deployment. A process reads that variable only once, so the test
 // starts another process. That process sends to 0.0.0.0, where nothing listens: for a
 // loopback address net/http would use no proxy anyway.
 func TestTheCollectorsHeadersGoToNoProxy(t *testing.T) {

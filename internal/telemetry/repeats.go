@@ -43,8 +43,8 @@ func NewRepeats(logger *slog.Logger) *Repeats {
 }
 
 // Failure logs or counts a failure; deal is empty if the failure concerns no deal. The cause
-// is the error's text up to the first colon, which should hold no id. Failure logs each
-// INTERNAL error, because it stands for an unforeseen fault.
+// is the part of the error's text before the first colon; this part should hold no id.
+// Failure logs each INTERNAL error, because it stands for an unforeseen fault.
 func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string, err error, deal string, attrs ...any) {
 	cause, _, _ := strings.Cut(err.Error(), ":")
 	if inner := problem.From(err).Unwrap(); inner != nil { // the cause that callers do not see

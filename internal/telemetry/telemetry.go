@@ -2,9 +2,9 @@
 // have in common. Metrics and spans of a single package are in that package.
 //
 // A metric label, a span name and a span attribute MUST come from a list that the code
-// knows: a route, a tool, an error code. A party's label, a secret and an id are never
-// used, except for a deal's id in spans and log lines. That is why this package makes
-// the spans of calls: otelhttp would record the path, query, host and user agent that a
+// knows: a route, a tool, an error code. They MUST NOT hold a party's label, a secret or
+// an id, except that a span may hold a deal's id. That is why this package makes the
+// spans of calls: otelhttp would record the path, query, host and user agent that a
 // stranger sent.
 package telemetry
 
@@ -68,8 +68,8 @@ type Call struct {
 	ctx   context.Context
 }
 
-// Begin counts a call as in flight, sets the request id of its answer, and returns its
-// request with id and span in the context. The caller MUST call End afterwards. If outside is
+// Begin counts a call as in flight, sets the request id of its answer, and returns the
+// request with id and span in its context. The caller MUST call End afterwards. If outside is
 // true, the span links to the caller's trace and does not join it, so that a stranger cannot
 // decide what is sampled.
 func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request, Call) {

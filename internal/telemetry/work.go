@@ -78,7 +78,7 @@ func NoteWait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Took returns the time since began without the waits of the work in ctx.
+// Took returns the time since `began`, minus the waits that NoteWait recorded in ctx.
 func Took(ctx context.Context, began time.Time) time.Duration {
 	took := time.Since(began)
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
