@@ -73,7 +73,8 @@ type Parts struct {
 	endWatch context.CancelFunc
 }
 
-// Open connects everything for a binary. Its errors name the setting to correct.
+// Open checks the settings, connects to Postgres, and returns the parts for a binary. An
+// error about a setting names that setting.
 func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (*Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

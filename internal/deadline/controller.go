@@ -1,6 +1,6 @@
-// Package deadline is the worker's controller. It attends each deal: it calls Attend in
-// package escrow, which takes the step that is due, at the exact second of the deal's
-// deadline. It also finishes deals and certificates that a crash left unfinished.
+// Package deadline is the worker's controller. It attends each deal at the exact second of
+// the deal's deadline: it calls Attend in package escrow, which takes the step that is due.
+// It also finishes deals and certificates that a crash left unfinished.
 //
 // A call for an overdue deal takes the same step, so no caller depends on the worker. Two
 // workers at once are harmless, because the database decides every step.
@@ -99,7 +99,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Complete(c)
 }
 
-// Reconcile attends one deal and adds it again after the delay that Attend returns.
+// Reconcile attends one deal and queues it again after the delay that Attend returns.
 // Attend reads the deadline itself, because the call may be too early: if a deal is added
 // twice, the queue keeps the smaller delay.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
@@ -123,8 +123,8 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// feed adds the deals that are due to the queue, until ctx ends. It keeps no state:
-// each relist shows all that is due, whatever a crash or another worker did before.
+// feed adds due deals to the queue until ctx ends. It keeps no state: each relist shows
+// what is due, whatever a crash or another worker did before.
 func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
 	go func() {
 		tick := time.NewTicker(relistEvery)
@@ -143,7 +143,7 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// relist adds the deals that are due within the horizon to the queue. If all is set, it
+// relist adds to the queue each deal that is due within the horizon. If `all` is set, it
 // also adds the deals that Complete lists.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -16,7 +16,7 @@ const (
 	maxAnnounced = 256                   // deals in one message
 	betweenTwo   = 10 * time.Millisecond // pause after a message, so that under load one message announces more deals
 	// listenTimeout is how long a listener waits for a message before it sends a
-	// ping, and then for the answer.
+	// ping. The listener waits as long again for the answer to the ping.
 	listenTimeout = 3 * time.Second
 )
 
@@ -81,7 +81,7 @@ func (r *Redis) publish(ctx context.Context, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	err := r.client.Publish(ctx, r.changes(), message).Err()
-	// An error reply to this command (an ACL without the channel) is no outage.
+	// An error reply is no outage: for example, the ACL may forbid the channel.
 	if _, refused := errors.AsType[redis.Error](err); !refused {
 		r.noteFailure(context.WithoutCancel(ctx), err)
 	}

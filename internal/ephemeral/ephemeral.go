@@ -48,7 +48,7 @@ type Redis struct {
 	loops         sync.WaitGroup
 }
 
-// subscription is what Redis uses of a redis.PubSub.
+// subscription has the methods of redis.PubSub that this package uses.
 type subscription interface {
 	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
 	Ping(ctx context.Context, payload ...string) error
@@ -106,8 +106,8 @@ func (r *Redis) Ping(ctx context.Context) error {
 func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
 
 // noteFailure reports whether err is a failure. After a failure, it marks Redis as down
-// for the time pause, unless ctx has ended: a caller that gave up proves nothing about
-// Redis.
+// for a while (the constant pause), unless ctx has ended: a caller that gave up proves
+// nothing about Redis.
 func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return false
@@ -146,8 +146,8 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 
 // Allow counts n uses of name against a limit per minute (GCRA) that all processes
 // share. While Redis is down each process counts on its own. An n above the limit
-// counts as the limit. If ok is false, retryAfterSeconds says when to try again, and
-// nothing was counted, unless Redis counted and its answer was lost.
+// counts as the limit. If ok is false, retryAfterSeconds says when to try again. The
+// uses were then not counted, unless Redis counted them and its answer was lost.
 func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
 	n = min(n, perMinute)
 	if r.up() {

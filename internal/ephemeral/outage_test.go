@@ -16,8 +16,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// checkWithoutRedis checks that every call returns long before its context ends and
-// that locks are free, while Redis is down.
+// checkWithoutRedis checks that, while Redis is down, every call returns long before
+// its context ends and locks are free.
 func checkWithoutRedis(t *testing.T, r *Redis) {
 	t.Helper()
 	ctx := bounded(t)
@@ -156,8 +156,8 @@ func freeze(t *testing.T, server *localservers.Redis) (thaw func()) {
 	return thaw
 }
 
-// checkShared checks locks and limits of two clients of one Redis. The names
-// spread over all nodes of a cluster.
+// checkShared checks that two clients of one Redis share locks and limits. Its random
+// names spread over the nodes of a cluster.
 func checkShared(t *testing.T, url string) {
 	t.Helper()
 	url += "&" + strings.TrimPrefix(servertest.PatientRedis, "?")

@@ -27,7 +27,8 @@ import (
 
 const header = "Fairpact-Signing-Keys"
 
-// Tell adds to each answer of next a header with the keys whose time to sign has come.
+// Tell adds a header to each answer of next. The header lists the keys whose
+// time to sign has come.
 func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(header, strings.Join(keys.Due(), ","))

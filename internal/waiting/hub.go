@@ -60,8 +60,9 @@ type Hub struct {
 	end      func()
 }
 
-// New returns a hub with the bounds for Connections (Bound). read is store.Marks. announce
-// tells the other replicas about a change and MUST NOT block; nil if there are no others.
+// New returns a hub with the bounds that Bound sets for Connections. read is store.Marks.
+// announce tells the other replicas about a change and MUST NOT block; it is nil if there
+// are no other replicas.
 func New(read func(context.Context, []string) ([]store.Marked, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
 	h := &Hub{
@@ -110,7 +111,8 @@ func (h *Hub) touch(dealID string) {
 }
 
 // Connected tells the hub whether announcements of other replicas arrive from now on. When
-// they begin to arrive, the hub looks at all deals, since it may have missed some.
+// they begin to arrive, the hub looks at all deals with waiting calls, because it may have
+// missed announcements.
 func (h *Hub) Connected(now bool) {
 	if h.connected.Swap(now) == now || !now {
 		return
@@ -164,8 +166,8 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// lookAt reads deals and wakes the calls whose deal has a due step or differs from what they
-// know.
+// lookAt reads deals. It wakes each call whose deal has a due step or differs from what the
+// call knows.
 func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()

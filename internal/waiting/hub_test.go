@@ -35,7 +35,7 @@ func (d *deals) read(_ context.Context, ids []string) (found []store.Marked, err
 	return found, d.err
 }
 
-// set stores a deal in which acted parties have committed or revealed.
+// set stores a deal. acted is the number of parties that have committed or revealed.
 func (d *deals) set(id string, phase deal.State, acted int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,7 +167,7 @@ func TestOneStatementReadsForAll(t *testing.T) {
 		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *Hub, d *deals) {
 				h.Connected(c.connected)
-				time.Sleep(time.Minute + lookEvery/2) // until between two looks, because a look would wake a call that has not called Wait yet
+				time.Sleep(time.Minute + lookEvery/2) // ends between two looks, because a look would wake a call that has not called Wait yet
 				if n := d.asked(); n != 0 {
 					t.Errorf("%d statements without waiting calls, want 0", n)
 				}

@@ -182,9 +182,9 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 	return nil
 }
 
-// closedHeads is how many heads above the tree size of a closed key are checked at the
-// start, which takes 0.1 ms each. More are not needed: a key that signed a later head
-// signed the first ones too.
+// closedHeads is how many heads translog.CheckClosed checks for each closed key, at 0.1 ms
+// a head. They are the first heads above the key's tree size. More are not needed: a key
+// that signed a later head signed the first ones too.
 const closedHeads = 1000
 
 // server returns a server that limits slow clients. Its write timeout is longer than the

@@ -258,7 +258,7 @@ func TestRefusesToStart(t *testing.T) {
 }
 
 // A server does not start with a key set that closes a key below a head that the key signed.
-// Such a document, for example an older one, would make valid certificates invalid.
+// Such a key set, for example an older one, would make valid certificates invalid.
 func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)
