@@ -165,8 +165,9 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 }
 
 // Ready returns an error if this process lacks a key that the log signs with or a server
-// secret that the database needs, or if the clocks of process and database differ too
-// much. The error wraps database.ErrNoAnswer if the database does not answer.
+// secret that the database needs. It also returns an error if the schema is too old, or if
+// the clocks of process and database differ too much. The error wraps database.ErrNoAnswer
+// if the database does not answer.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.watch.Ready(); err != nil {
 		return err

@@ -54,9 +54,9 @@ type Watch struct {
 // New returns a Watch for a process with these keys.
 func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
-// Check inspects an answer of the log. It is the Check of a translog.Client. It returns
-// an error if this process lacks a key of the log, or if the answer is an error and the
-// log lacks the key that this process signs with.
+// Check inspects an answer of the log, as the Check of a translog.Client. It returns an
+// error if this process lacks a key of the log. If the answer is an error, it also returns
+// an error if the log lacks the key that this process signs with.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
 	if named == "" { // sent by an earlier release

@@ -205,7 +205,7 @@ func (f *fixture) burst(t *testing.T, like string, n int) {
 }
 
 // In a deal of n parties one act must not read n rows, and the last act must not read n²
-// rows, even without statistics and with a plan that was made before there were any rows.
+// rows. That holds even without statistics and with a plan from before the first row.
 func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	const size, acted = 4000, 2000
 	f := newFixture(t)

@@ -7,8 +7,9 @@
 // decide in the statement after the lock. A change of phase therefore waits for each
 // insert that got the lock before it, and sees that insert. An insert that gets the lock
 // later sees the new phase. So a party whose commitment was acknowledged is never named
-// as one that did not commit, and of two last reveals the second one sees the first. No
-// lock is held across a round trip of the client.
+// as one that did not commit, and of two last reveals the second one sees the first. The
+// end of a deal in which all have revealed needs no earlier lock (see allRevealed). No deal
+// stays locked across a round trip of the client.
 //
 // Plans: every statement finds its rows by key, from arrays or scalar subqueries. A
 // session plans each statement once (see database.Open).

@@ -22,8 +22,8 @@ type Due struct {
 // Due lists deals whose deadline is at most horizon seconds away, and deals whose
 // certificate is pending; at most limit of each kind. It leaves out pending certificates
 // of the deals in except. Once all parties of a random.v1 deal have revealed, Due lists the
-// deal only drawDelay seconds after the last reveal and the round time have passed. So the
-// parties can draw first.
+// deal only when drawDelay seconds have passed since the last reveal and since the round
+// time. So the parties can draw first.
 func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }
