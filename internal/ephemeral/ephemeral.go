@@ -26,7 +26,7 @@ const (
 	maxLocal       = 1 << 14     // names whose uses a process counts while Redis is down
 )
 
-// Redis is a client whose calls return within a timeout even if the server is down. It
+// Redis is a client whose commands end within a timeout even if the server is down. It
 // is safe for concurrent use.
 type Redis struct {
 	// client is a redis.Cmdable, because the methods of a redis.UniversalClient refer to

@@ -83,7 +83,6 @@ type outcome[A any] struct {
 	err    error
 }
 
-// start starts the loop that serves calls.
 func (c *coalescer[Q, A]) start(b budget) *coalescer[Q, A] {
 	ctx, stop := context.WithCancel(context.Background())
 	c.stop, c.budget, c.aside = stop, b, make(map[string][]*call[Q, A])

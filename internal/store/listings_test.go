@@ -102,7 +102,7 @@ func TestListingsOfDeadlines(t *testing.T) {
 }
 
 // Due MUST NOT list a random.v1 deal that waits for its draw time: the worker could do
-// nothing and would attend to it again at every listing.
+// nothing and would attend the deal again at every listing.
 func TestListingsOfADraw(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, random)

@@ -133,7 +133,6 @@ func Applications(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
 	return rows(ctx, pool, pgx.RowTo[string], applicationsSQL)
 }
 
-// rows runs a query and returns its rows.
 func rows[T any](ctx context.Context, pool *pgxpool.Pool, scan pgx.RowToFunc[T], statement string, args ...any) ([]T, error) {
 	found, _ := pool.Query(ctx, statement, args...) // CollectRows returns the error
 	all, err := pgx.CollectRows(found, scan)
