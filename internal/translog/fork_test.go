@@ -74,7 +74,7 @@ func TestWitnessRefusesAFork(t *testing.T) {
 			t.Errorf("the fork is certified up to size %d", n)
 		}
 	}
-	refused([]int{0, 1}, "status 409: it has cosigned size 3 of a log whose newest checkpoint is of size 2: the log forked")
+	refused([]int{0, 1}, "status 409: the witness has cosigned size 3, but the newest checkpoint of this log is of size 2: the log forked")
 	last.Close()
 	refused([]int{102}, "status 422: ") // the witness's size with another root
 	last.Close()

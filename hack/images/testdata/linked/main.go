@@ -1,0 +1,6 @@
+// linked prints the values that the linker set.
+package main
+
+import "github.com/fairpact/fairpact/internal/version"
+
+func main() { println(version.Version, version.Revision) }
