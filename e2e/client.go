@@ -32,10 +32,10 @@ func NewClient(t testing.TB, base string) *Client {
 	return &Client{t, base, &http.Client{Transport: transport, Timeout: 60 * time.Second}}
 }
 
-// In returns a client of the same URL that reports to a subtest.
+// In returns a copy of c that reports failures to t, such as a subtest.
 func (c *Client) In(t testing.TB) *Client { return &Client{t, c.Base, c.Http} }
 
-// Answer is a response.
+// Answer is a response with its whole body.
 type Answer struct {
 	Status int
 	Header http.Header
@@ -354,7 +354,7 @@ func (c *Client) Verify(certID string) (r Report) {
 	return r
 }
 
-// Seen has the code of every error that this process received as a key.
+// Seen is a set: its keys are the codes of all errors that this process has received.
 var Seen sync.Map
 
 // once is a POST that can be sent again with the same Idempotency-Key.
@@ -383,8 +383,8 @@ func (o once) Replays(first Answer) {
 	}
 }
 
-// Committed creates a two-party deal and brings it to REVEALING. Party 0 commits with
-// commitment, and party 1 with other.
+// Committed creates a two-party deal and brings it to REVEALING. commitment is
+// that of party 0, and other is the sealed input of party 1.
 func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
 	c.T.Helper()
 	d := c.Create(b)

@@ -62,7 +62,7 @@ func Invariants(t testing.TB, stack *localstack.Stack) {
 	InvariantsUnder(t, stack, Trusted(t, stack))
 }
 
-// InvariantsUnder is Invariants with the keys that may have signed.
+// InvariantsUnder is Invariants for a stack in which only the given keys may have signed.
 func InvariantsUnder(t testing.TB, stack *localstack.Stack, keys *signing.KeySet) {
 	t.Helper()
 	w := Database(t, stack)
@@ -159,7 +159,7 @@ func Hashed(prefix byte, parts ...[]byte) []byte {
 	return sum[:]
 }
 
-// TreeRoot returns MTH of RFC 6962 2.1 over leaf hashes.
+// TreeRoot returns the root of the Merkle tree (RFC 6962 2.1) with these leaf hashes.
 func TreeRoot(leaves [][]byte) []byte {
 	switch len(leaves) {
 	case 0:

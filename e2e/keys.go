@@ -29,8 +29,8 @@ func KeyService(t testing.TB) *kmstest.GCP {
 // IssueBound is the longest time that a reveal waits for its certificate (internal/escrow).
 const IssueBound = 3 * time.Second
 
-// PlayedWithoutKey is PlayedAndTimed, and requires that the certificate is not ready. The
-// caller must make the key service fail before the call.
+// PlayedWithoutKey calls PlayedAndTimed and requires that the certificate is not ready. The
+// caller must make the key service fail first.
 func PlayedWithoutKey(c *Client) (*Cut, time.Duration) {
 	x, took := PlayedAndTimed(c)
 	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)
@@ -60,7 +60,7 @@ func Quantile(all []time.Duration, q float64) time.Duration {
 	return all[min(len(all)-1, int(q*float64(len(all))))].Round(time.Millisecond)
 }
 
-// KeysOfStatus are the members of /v1/status that a client verifies with.
+// KeysOfStatus has the members of /v1/status that a client needs to verify signatures.
 type KeysOfStatus struct {
 	Pubkey string
 	Legacy []string `json:"legacy_pubkeys"`
@@ -126,7 +126,7 @@ func NewKeyholder(t testing.TB, uri string, change func(*localstack.Options)) *K
 	return k
 }
 
-// Settings returns the setting that names a copy of keys.json as it is now.
+// Settings copies keys.json and returns the setting that names the copy.
 func (k *Keyholder) Settings() []string {
 	k.T.Helper()
 	return []string{"FAIRPACT_KEY_SET_FILE=" + File(k.T, k.Ctl.Read("keys.json"))}

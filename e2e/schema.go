@@ -15,7 +15,7 @@ func (w Witness) APIKeys() int64 { return w.Number(`SELECT count(*) FROM api_key
 // Records counts the idempotency records.
 func (w Witness) Records() int64 { return w.Number(`SELECT count(*) FROM idempotency`) }
 
-// Rows counts the rows of all tables to which accepted calls add.
+// Rows counts the deals, API keys, commitments and reveals.
 func (w Witness) Rows() int64 {
 	return w.Number(`SELECT (SELECT count(*) FROM deals) + (SELECT count(*) FROM api_keys) + (SELECT count(*) FROM commitments) + (SELECT count(*) FROM reveals)`)
 }

@@ -274,8 +274,8 @@ var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop f
 	},
 }
 
-// again calls do repeatedly until stop is called, with a pause of every between calls.
-// stop waits for the current call.
+// again runs do in a loop until stop is called. every is the pause between two runs. stop waits
+// for the current run.
 func again(t *testing.T, every time.Duration, do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loop sync.WaitGroup

@@ -22,7 +22,8 @@ type Stream struct {
 
 const streamPlayers = 8
 
-// StartStream starts the goroutines that run deals through doors. ctx bounds every deal.
+// StartStream starts goroutines that run deals through the deal-apis in doors. ctx bounds
+// every deal.
 func StartStream(ctx context.Context, t testing.TB, stack *localstack.Stack, doors ...*Client) *Stream {
 	s := &Stream{Stubborn: &Stubborn{Doors: doors}}
 	more, stop := context.WithCancel(ctx)

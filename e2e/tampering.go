@@ -42,8 +42,8 @@ func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	}, true)
 }
 
-// At runs statements in one transaction with triggers off. With must, each has to change
-// one row.
+// At runs statements in one transaction with triggers off. If must is true, each
+// statement has to change one row.
 func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), v.W.Pool, func(tx pgx.Tx) error {

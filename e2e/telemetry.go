@@ -172,9 +172,9 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 	return root
 }
 
-// IssuedWithin reports whether the certificate was signed and logged in the trace of the
-// reveal that links to the caller's trace. It waits for the reveal's span, which is sent
-// after its children.
+// IssuedWithin reports whether the trace of a reveal contains the signing of the certificate and
+// its append to the log. It waits for the reveal's span, which links to the trace caller and is
+// sent after its children.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()
 	var reveal []Span

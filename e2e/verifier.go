@@ -32,7 +32,7 @@ var strangerAt struct {
 	answers   *json.Decoder
 }
 
-// Stranger is AskStranger, and fails the test if there is no verdict.
+// Stranger calls AskStranger and fails the test if there is no verdict.
 func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 	t.Helper()
 	accepted, said, err := AskStranger(args...)

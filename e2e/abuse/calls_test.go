@@ -38,8 +38,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// largeToolCalls makes sixteen anonymous calls at once with arguments near or over the
-// size limit of a tool. No response may repeat the input.
+// largeToolCalls sends each message sixteen times at once, without a credential. The messages
+// are near or over the size limit. No response may repeat the input.
 func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	for name, row := range map[string]struct {

@@ -21,8 +21,8 @@ import (
 // nowhere is an address that refuses connections.
 const nowhere = "http://127.0.0.1:1"
 
-// unhastened is the reason why FairpactWorkerBlind may fire first: the processes check
-// Postgres every 5 s, an interval that these tests do not shorten.
+// unhastened says why FairpactWorkerBlind may fire while Postgres is down: the processes check
+// Postgres every 5 s, and these tests do not shorten that interval.
 const unhastened = "the worker lists no deals, and fairpact_database_up follows some seconds later"
 
 // faults has at least one fault for each alert of the chart.
@@ -179,7 +179,7 @@ var faults = []fault{
 		e2e.Must(s.t, os.Mkdir(path, 0o700))
 		stop := s.load(3)
 		return func() {
-			// Calls of users succeed meanwhile, so no other alert may fire.
+			// Users' calls still succeed, so no other alert may fire.
 			e2e.Eventually(s.t, "appends have failed for a while", e2e.Patience, func() bool {
 				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
 			})
@@ -228,8 +228,8 @@ func (s *site) withoutPostgres() (back func()) {
 	return func() { e2e.Must(s.t, s.stack.Postgres().Restart(s.t.Context())) }
 }
 
-// with restarts processes with additional settings. back restarts the processes
-// without these settings.
+// with adds settings to the named processes and restarts them. back restarts them without
+// these settings.
 func (s *site) with(names []string, env ...string) (back func()) {
 	for _, name := range names {
 		s.restart(name, env...)
@@ -241,7 +241,7 @@ func (s *site) with(names []string, env ...string) (back func()) {
 	}
 }
 
-// unwitnessed stops witnesses and ends a deal.
+// unwitnessed returns a fault.do that stops witnesses and then brings a deal to COMPUTED.
 func unwitnessed(witnesses ...int) func(s *site) func() {
 	return func(s *site) func() {
 		answer := func(answers bool) {
@@ -255,7 +255,7 @@ func unwitnessed(witnesses ...int) func(s *site) func() {
 	}
 }
 
-// unsigned plays deals while the key service has a fault.
+// unsigned returns a fault.do that injects a fault into the key service and plays deals.
 func unsigned(fault kmstest.Fault) func(s *site) func() {
 	return func(s *site) func() {
 		e2e.Must(s.t, s.kms.SetFault(fault))
@@ -271,9 +271,9 @@ func gone(kind string) func(s *site) func() {
 	}
 }
 
-// undrawn creates a random.v1 deal and moves its reveals into the past by ago. ago is at least
-// a minute, because the worker draws a minute after the last reveal. The returned function
-// restarts the worker with a relay that answers.
+// undrawn returns a fault.do that creates a random.v1 deal and moves its reveals into the past
+// by the duration ago. ago is at least a minute, because the worker draws a minute after the
+// last reveal. undo restarts the worker with a relay that answers.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
@@ -300,8 +300,8 @@ func (s *site) published() string {
 	return e2e.Value[string](s.w, "SELECT cert_id FROM certificates WHERE leaf_index = 0")
 }
 
-// again starts players goroutines, each of which calls do repeatedly until stop. stop
-// waits for their current calls.
+// again starts a goroutine for each player. Each goroutine runs do in a loop until stop is
+// called. stop waits until every running do has returned.
 func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -317,7 +317,7 @@ func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	return stop
 }
 
-// locked holds an exclusive lock on a table for a time or until ctx ends.
+// locked holds an exclusive lock on a table for the duration hold, or until ctx ends.
 func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	_ = pgx.BeginFunc(ctx, s.w.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "LOCK TABLE "+pgx.Identifier{table}.Sanitize()); err != nil {
@@ -329,7 +329,7 @@ func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	e2e.Pause(ctx, 50*time.Millisecond)
 }
 
-// load starts players goroutines, each of which runs deals and ignores all errors.
+// load starts a goroutine for each player. Each goroutine runs deals and ignores all errors.
 func (s *site) load(players int) (stop func()) {
 	return s.again(players, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -365,7 +365,7 @@ func (s *site) oneDeal(ctx context.Context) {
 	call("GET", path, made.Invites[0].Token, nil, nil)
 }
 
-// logTables are the tables of the log that a backup holds.
+// logTables are the log's tables that backup copies.
 var logTables = []string{"log_head", "leaves", "nodes", "tree_heads", "tags"}
 
 // backup copies the log's tables and returns the name of the copy.
@@ -380,7 +380,7 @@ func (s *site) backup() string {
 	return name
 }
 
-// restore replaces the rows of the log's tables by those of a backup.
+// restore replaces the rows of logTables with those of the named copy.
 func (s *site) restore(name string) {
 	s.t.Helper()
 	var statements []string

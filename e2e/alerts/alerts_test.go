@@ -21,12 +21,12 @@ import (
 type fault struct {
 	alert string
 	what  string
-	// also holds the other alerts that may fire, and the reason. Any other alert fails
-	// the test.
+	// also maps each other alert that may fire to the reason. Any alert that is not in it
+	// fails the test.
 	also map[string]string
 	env  []string // settings of all binaries; {dir} is site.dir
 
-	witnesses int // that the stack has
+	witnesses int // number of witnesses of the stack
 	// do makes the fault and returns a function that ends it.
 	do func(s *site) (undo func())
 }
@@ -34,19 +34,18 @@ type fault struct {
 // site is the running stack into which a test injects a fault.
 type site struct {
 	t         *testing.T
-	dir       string // empty at the start
+	dir       string // a temporary directory, empty at the start
 	stack     *localstack.Stack
 	kms       *kmstest.GCP
-	uri       string // of the signing key
+	uri       string // URI of the signing key in kms
 	c         *e2e.Client
 	w         e2e.Witness
 	p         *prometheus
 	namespace string
 }
 
-// Every alert of the chart fires on its fault and ends with it, in a real Prometheus
-// that scrapes a real stack, and no unrelated alert fires. hastened shortens the
-// durations of the rules.
+// Every alert of the chart fires during its fault and ends after it. No unrelated alert fires.
+// A real Prometheus scrapes a real stack. hastened shortens the durations of the rules.
 func TestAlerts(t *testing.T) {
 	p := startPrometheus(t)
 	rules := p.rules(t)
@@ -82,7 +81,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// siteOf starts the stack of a fault and requires that no alert fires before it.
+// siteOf starts a stack for the fault f, and requires that no alert fires before the fault.
 func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	t.Helper()
 	s := &site{t: t, dir: t.TempDir(), kms: e2e.KeyService(t), p: p, namespace: strings.ToLower(strings.ReplaceAll(f.alert+"-"+f.what, " ", "-"))}
@@ -107,8 +106,8 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	return s
 }
 
-// healthy requires that a healthy deployment under a light load has no alert, and a series
-// for every query of the alerts and the dashboard.
+// healthy requires that no alert fires on a healthy deployment under a light load. Every query
+// of the alerts and the dashboard must return data.
 func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	s := siteOf(t, p, fault{alert: "none", what: "all is well", env: []string{guardBeside}, witnesses: 2})
 	stop := s.load(2)
@@ -133,7 +132,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 			}
 		}
 	}
-	// 20 minutes are the longest window plus `for` of a rule outside the error budget.
+	// Among the rules outside the error budget, the longest window plus `for` is 20 minutes.
 	began := time.Now()
 	e2e.Eventually(t, "every alert has had the time to fire", e2e.Patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
 	stop()
@@ -145,7 +144,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	}
 }
 
-// here returns a query of the dashboard for this stack.
+// here limits a dashboard query to this stack and shortens its durations.
 func (s *site) here(query string) string {
 	return strings.ReplaceAll(hastened(query), "$namespace", s.namespace)
 }
@@ -157,7 +156,7 @@ func emptyWhenHealthy(query string) bool { return strings.Contains(query, `statu
 // selector matches one of our metrics with or without its labels.
 var selector = regexp.MustCompile(`fairpact_[a-z_]+(\{[^}]*\})?`)
 
-// selectors returns the series that a query asks for, each with its braces.
+// selectors returns the selector of each of our metrics in a query, with braces.
 func selectors(query string) (all []string) {
 	for _, found := range selector.FindAllString(query, -1) {
 		if !strings.HasSuffix(found, "}") {

@@ -29,13 +29,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// faster is the divisor of every duration of the rules: a window of an hour becomes two
+// faster is the number by which hastened divides durations: a window of an hour becomes two
 // minutes. Thresholds (seconds of lateness, shares of calls) stay unchanged.
 const faster = 30
 
 var duration = regexp.MustCompile(`(\[|for: )([0-9]+)([smhd])\b`)
 
-// hastened shortens the durations of ranges and of `for` in rules or a query.
+// hastened shortens the ranges and the `for` durations in a rules file or a query.
 func hastened(text string) string {
 	return duration.ReplaceAllStringFunc(text, func(found string) string {
 		part := duration.FindStringSubmatch(found)

@@ -66,8 +66,9 @@ func TestRefusedCredentials(t *testing.T) {
 
 func upperCased(s string) string { return s[:3] + strings.ToUpper(s[3:]) }
 
-// A valid credential that does not permit the call is answered with 403. An unknown deal
-// is 404 for GET of the deal and of its declaration, and otherwise 403.
+// A valid credential that does not permit the call is answered with 403. For an
+// unknown deal, GET of the deal and of its declaration is answered with 404, and other calls
+// with 403.
 func TestPermissions(t *testing.T) {
 	c := newClient(t)
 	d, other := c.Create(split()), c.Create(split())

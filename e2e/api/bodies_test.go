@@ -12,7 +12,7 @@ import (
 const (
 	// Limits of request bodies, in bytes.
 	bodyLimit      = 4 << 20
-	smallBodyLimit = 64 << 10 // of keys, commit, cancel and entropy
+	smallBodyLimit = 64 << 10 // for keys, commit, cancel and entropy
 	verifyLimit    = 8 << 20
 )
 
@@ -50,7 +50,7 @@ func TestMalformedBodies(t *testing.T) {
 	} {
 		for what, body := range malformed {
 			want := 400
-			if strings.HasSuffix(at.path, "/entropy") { // ignores its body
+			if strings.HasSuffix(at.path, "/entropy") { // entropy ignores its body
 				want = 409
 			} else if len(body) > at.limit {
 				want = 413

@@ -13,7 +13,7 @@ import (
 // COMPUTED. No other deal discloses inputs. The view and the certificate never contain one.
 func TestOpenAndPurge(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
-	const marker = "471147114711" // in every input, and too long to be in a hash by chance
+	const marker = "471147114711" // every input contains it; too long to be in a hash by chance
 	inputs := []e2e.Body{{"valuations": e2e.Body{"car": 4711471147110, "boat": 1}}, {"valuations": e2e.Body{"car": 2, "boat": 4711471147111}, "note": "of " + marker}}
 	for _, mode := range []string{"sealed", "open"} {
 		for _, retention := range []string{"standard", "purge"} {

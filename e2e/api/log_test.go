@@ -17,7 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// raw returns the bytes of hex hashes.
+// raw decodes hashes in hex.
 func raw(t testing.TB, hashes ...string) (all [][]byte) {
 	t.Helper()
 	for _, h := range hashes {

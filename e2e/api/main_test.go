@@ -42,7 +42,7 @@ func unreached() (missing []problem.Code) {
 	return missing
 }
 
-// wholeSuite reports whether no flag selects some of the tests.
+// wholeSuite reports whether all tests run, because no flag selects or skips tests.
 func wholeSuite() bool {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if flag.Lookup(name).Value.String() != "" {
@@ -52,7 +52,7 @@ func wholeSuite() bool {
 	return true
 }
 
-// newClient returns a client of the shared stack that follows no redirect. After the
+// newClient returns a client for the shared stack. The client follows no redirect. After the
 // header Expect: 100-continue it sends a body only if the service asks for the body.
 func newClient(t testing.TB) *e2e.Client {
 	c := e2e.NewClient(t, e2e.BaseURL(t))

@@ -25,7 +25,7 @@ func TestReplays(t *testing.T) {
 	for _, x := range []struct {
 		status                 int
 		path, token            string
-		refused, sent, another any // bodies; refused is answered with 400
+		refused, sent, another any // bodies; the service answers refused with 400
 		respelt                string
 	}{
 		{201, "/v1/keys", "", "[]", nil, `{"a":1}`, " {\n} "},
@@ -76,7 +76,8 @@ func TestFormOfAnIdempotencyKey(t *testing.T) {
 // its first use. Afterwards the Idempotency-Key is free again.
 func TestReplayEnds(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
-	// expire ends the newest record, of the given lifetime in seconds, and empties Redis.
+	// expire ends the record that was just stored with this lifetime in seconds, and empties
+	// Redis.
 	expire := func(lifetime int64) {
 		t.Helper()
 		const newest = "expires_at - extract(epoch FROM clock_timestamp())::bigint BETWEEN $1 - 60 AND $1"
@@ -99,7 +100,7 @@ func TestReplayEnds(t *testing.T) {
 	}
 	issue.Replays(second)
 	key := e2e.AsBody(t, string(second.Body))["api_key"].(string)
-	c.Refused(403, "FORBIDDEN", "GET", "/v1/deals/d_unknown/certificate", key, nil) // its first use
+	c.Refused(403, "FORBIDDEN", "GET", "/v1/deals/d_unknown/certificate", key, nil) // the first use of the key
 	if third := issue.Want(201); bytes.Equal(second.Body, third.Body) {
 		t.Error("a key was replayed after its first use")
 	}

@@ -16,20 +16,20 @@ type standing struct {
 	state     string
 	committed []bool
 	revealed  []bool
-	flakers   []int // VOID only
+	flakers   []int // nil unless the state is VOID
 	result    bool
 
 	commit, reveal, cancel, certificate string // the code of each refusal; empty if the call is accepted
 }
 
-// ended returns s with the refusals of a deal that has ended with a certificate.
+// ended returns a copy of s with the refusals of a COMPUTED or rejected deal.
 func (s standing) ended() standing {
 	s.commit, s.reveal, s.cancel = "DEAL_ENDED", "DEAL_ENDED", "CANNOT_CANCEL"
 	return s
 }
 
-// inEachState makes a two-party deal in every state that needs no outage. The refusals are
-// those of party 1.
+// inEachState makes a two-party deal in every state that needs neither an outage nor witnesses.
+// The refusals are those of party 1.
 func inEachState(c *e2e.Client) map[string]standing {
 	c.T.Helper()
 	of := func(x *e2e.Cut, s standing) standing {

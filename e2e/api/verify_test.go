@@ -39,7 +39,7 @@ func (r sentReport) failing() (names []string) {
 	return names
 }
 
-// longestParties sets the most and the longest parties that a certificate can have.
+// longestParties sets the most parties that a certificate can have, each of maximum length.
 func longestParties(b e2e.Body) {
 	parties := make([]e2e.Body, 10_000)
 	for i := range parties {
@@ -51,8 +51,8 @@ func longestParties(b e2e.Body) {
 	b["parties"] = parties
 }
 
-// The service checks the bytes of a certificate that the caller sends. So a forged
-// document with a true cert_id is found. REST and MCP return the same report.
+// The service checks the bytes that the caller sends, so it detects a forged certificate with
+// a true cert_id. REST and MCP return the same report.
 func TestCertificateSentForVerification(t *testing.T) {
 	c := newClient(t)
 	play := func(labels ...string) (*e2e.Dealt, []byte) {

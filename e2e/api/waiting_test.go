@@ -11,8 +11,9 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// GET of a view with wait is answered at the next change after the ETag in since, or at once
-// if there was one. Fairpact-Next-Look is the time of the next deadline or of the round.
+// GET of a view with wait is answered when the view no longer has the ETag in since. If the
+// view has already changed, the answer comes at once. Fairpact-Next-Look is the time of the
+// next deadline or of the round.
 func TestViewWaitsForEachChange(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

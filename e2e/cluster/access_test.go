@@ -16,7 +16,7 @@ import (
 )
 
 // rights requires that each ServiceAccount has exactly the rights that its workload needs,
-// apart from the rights of every account.
+// apart from the rights that every account has.
 func rights(t *testing.T, _ *cluster) {
 	list := func(account string) []string {
 		var lines []string

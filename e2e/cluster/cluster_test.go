@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 	t.Logf("the numbers:\n%s", strings.Join(c.numbers, "\n"))
 }
 
-// oldVersion and newVersion are the versions of the images with the two tags.
+// oldVersion and newVersion are the versions of the images with the old and the new tag.
 const oldVersion, newVersion = "0.0.1", "0.0.2"
 
 func (c *cluster) status(t *testing.T) (version, pubkey string) {
@@ -102,8 +102,8 @@ func metrics(t *testing.T, pod string) string {
 	return kubectl(t, "get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+":"+port+"/proxy/metrics")
 }
 
-// becomes waits until ten responses in a row are of the version. helm does not wait until
-// the Service has dropped the endpoints of the previous one.
+// becomes waits until ten responses in a row come from the version. helm may return before
+// the Service has dropped the endpoints of the previous version.
 func (c *cluster) becomes(t *testing.T, version string) {
 	t.Helper()
 	same := 0

@@ -25,7 +25,7 @@ func (c *cluster) ask(t *testing.T, method, path string) (status int, body strin
 	return a.Status, string(a.Body), err
 }
 
-// restarts returns each pod of the workloads, the restarts of its container, and
+// restarts returns a line for each pod of the workloads: its name, its restart count, and
 // whether it is ready.
 func restarts(t *testing.T, in string) string {
 	t.Helper()
@@ -52,7 +52,7 @@ func postgresAway(t *testing.T, c *cluster) {
 	}
 	cut()
 	e2e.Eventually(t, "deal-api has no Postgres", time.Minute, func() bool {
-		cut() // also ends connections that were opened after the first cut
+		cut() // a pod may have opened a connection after the first cut
 		status, _, err := c.ask(t, "POST", "/v1/keys")
 		return err == nil && status == 503
 	})

@@ -62,7 +62,7 @@ func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Log(line)
 }
 
-// run runs a program and returns its standard output. An error has all of its output.
+// run runs a program and returns its standard output. An error text contains all output.
 func run(ctx context.Context, stdin, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)

@@ -19,8 +19,8 @@ import (
 // rotateIn is a little more than the shortest rotation, which takes twice signing.Margin.
 const rotateIn = "11m"
 
-// keysIn runs fairpactctl keys in a pod, as the runbook does. With `--file -`, fairpactctl
-// reads document.
+// keysIn runs fairpactctl keys in a pod, as the runbook does. document is the
+// standard input, which `--file -` reads.
 func keysIn(t *testing.T, document string, args ...string) (string, error) {
 	t.Helper()
 	full := append([]string{"-n", namespace, "exec", "-i", "deploy/" + release + "-deal-api", "--", "/fairpactctl", "keys"}, args...)
@@ -34,8 +34,8 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 	return out
 }
 
-// rollOutKeys upgrades the release to a key set. It waits until `fairpactctl keys check`,
-// which compares all pods, succeeds and prints next.
+// rollOutKeys upgrades the release to a key set. It waits until `fairpactctl keys check`
+// succeeds and prints the expected next step. The check compares all pods.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{"signing": map[string]any{"keySet": json.RawMessage(document)}})

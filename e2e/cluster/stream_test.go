@@ -164,8 +164,8 @@ func (s *stream) call(ctx context.Context, method, path, token string, body any,
 	return json.Unmarshal(a.Body, into)
 }
 
-// play creates a deal and makes all commits, then all reveals. missing names, by action,
-// a party that does not act. play stops after an action with a missing party.
+// play creates a deal and makes all commits, then all reveals. missing maps an
+// action to the party that does not take it. play stops after an action with a missing party.
 func (s *stream) play(ctx context.Context, b e2e.Body, missing map[string]int) (dealID, token string, err error) {
 	var key struct {
 		APIKey string `json:"api_key"`

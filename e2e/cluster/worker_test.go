@@ -41,8 +41,8 @@ func leader(t *testing.T) (holder, pod string) {
 	return holder, pod
 }
 
-// succeeded waits for a leader other than last. It returns the time from since to the
-// Lease's acquireTime.
+// succeeded waits for a leader other than last. It returns the duration from the time since
+// to the new leader's acquireTime.
 func succeeded(t *testing.T, last string, since time.Time) time.Duration {
 	t.Helper()
 	var l lease
@@ -97,7 +97,7 @@ spec:
 `
 
 // killerOf returns a function that sends SIGKILL to the processes of a pod's container and
-// returns the time of the kill. A process killed so cannot release the Lease.
+// returns the time of the kill. The killed processes cannot release the Lease.
 func killerOf(t *testing.T, c *cluster, pod string) (kill func() time.Time) {
 	t.Helper()
 	const at = namespace + "-killer"
@@ -187,8 +187,8 @@ func leaderKilled(t *testing.T, c *cluster) {
 	rolledOut(t, namespace, release+"-deadline-worker")
 }
 
-// restartsOf returns the restarts of a pod's container and the exit code of the last
-// one: 137 after a SIGKILL.
+// restartsOf returns the restart count of a pod's container and the exit code of its previous
+// run: 137 after a SIGKILL.
 func restartsOf(t *testing.T, pod string) string {
 	t.Helper()
 	return kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].lastState.terminated.exitCode}")

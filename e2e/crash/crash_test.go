@@ -24,8 +24,8 @@ var ending = []at{
 	{"escrow.published", "published"},
 }
 
-// finisher is what ends a deal after the crash: the processes in start, and calls to the
-// deal-api via unless via is empty. The killed process stays dead unless start contains it.
+// finisher ends a deal after the crash. It starts the processes in start. If via is not empty,
+// it also calls the deal-api of that name. The killed process stays dead unless start has it.
 type finisher struct {
 	name  string
 	start []string
@@ -45,7 +45,7 @@ var finishers = map[string][]finisher{
 	},
 	localstack.LogServer: {
 		{"itself", []string{localstack.LogServer}, localstack.DealAPI},
-		{"another", nil, e2e.SecondAPI}, // which calls the second log-server
+		{"another", nil, e2e.SecondAPI}, // this deal-api calls the second log-server
 		{"worker", []string{localstack.LogServer, localstack.DeadlineWorker}, ""},
 	},
 }

@@ -23,8 +23,8 @@ type yard struct {
 	w      e2e.Witness
 	redis  redis.Cmdable
 	victim string
-	calm   *e2e.Client // of the second deal-api, which is never killed
-	struck *e2e.Client // of the first deal-api, which is killed if it is the victim
+	calm   *e2e.Client // calls the second deal-api, which is never killed
+	struck *e2e.Client // calls the first deal-api, which is killed if it is the victim
 }
 
 func newYard(t *testing.T, victim string) *yard {
@@ -39,7 +39,7 @@ func newYard(t *testing.T, victim string) *yard {
 	return y
 }
 
-// at returns the yard for a subtest.
+// at returns a copy of the yard that reports to a subtest.
 func (y *yard) at(t *testing.T) *yard {
 	here := *y
 	here.t, here.w = t, e2e.Database(t, y.stack)
@@ -202,7 +202,7 @@ func (y *yard) finish(x *e2e.Cut, via string) {
 	d.Certified(e2e.Patience)
 }
 
-// fate is what the database holds of a deal's end.
+// fate is what the database holds about the end of a deal.
 type fate struct {
 	phase     string
 	result    []byte

@@ -84,7 +84,7 @@ func TestExpired(t *testing.T) {
 }
 
 // The worker makes the draw a minute after the last reveal. To save that minute, the test
-// moves the stored times of the reveals to a minute earlier.
+// makes the stored times of the reveals a minute earlier.
 func TestWorkerDraws(t *testing.T) {
 	stack := e2e.Shared(t)
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)

@@ -38,7 +38,7 @@ func guarded(t *testing.T) []string {
 	return []string{"FAIRPACT_FORK_GUARD=file://" + t.TempDir() + "/guard.json"}
 }
 
-// heads has the root of every tree head that a client has read, by tree size.
+// heads records the root of each tree head that a client has read, by tree size.
 type heads struct {
 	mu   sync.Mutex
 	seen map[int64]string

@@ -66,7 +66,7 @@ func (b *theft) found(leaves string) {
 	}
 }
 
-// refused requires that the log refuses an entry that the closed key of thief signs.
+// refused requires that the log refuses an entry that is signed with the thief's closed key.
 func (b *theft) refused(thief *signing.Signer) {
 	b.T.Helper()
 	if index, err := b.forge(thief); !errors.Is(err, translog.ErrRefused) {
@@ -92,7 +92,8 @@ func (b *theft) played() *e2e.Dealt {
 	return d
 }
 
-// good requires that key signed a deal's certificate and every verifier accepts it.
+// good requires that a deal's certificate is signed by key, and that every verifier accepts
+// the certificate.
 func (b *theft) good(d *e2e.Dealt, key string) {
 	b.T.Helper()
 	certificate := d.Certified(e2e.Patience)
@@ -102,8 +103,8 @@ func (b *theft) good(d *e2e.Dealt, key string) {
 	}
 }
 
-// verdicts requires that REST, MCP, the command line and the independent verifier find the
-// certificate valid or not. It returns the note of the REST answer.
+// verdicts requires that REST, MCP, the command line and the independent verifier accept the
+// certificate if valid is true, and reject it otherwise. It returns the note of the REST answer.
 func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note string) {
 	b.T.Helper()
 	var shown struct {
@@ -227,9 +228,9 @@ func (b *theft) signed(key *signing.Signer, d *e2e.Dealt) string {
 	return signature
 }
 
-// falseLog forges a tree head of a size over false leaves, which keys check must reject. If
-// inForce is true, the reason is that the head contradicts the log. Otherwise it is that
-// the key was retired before that size.
+// falseLog forges a tree head of that size over false leaves and requires that `fairpactctl keys
+// check` rejects the head. If inForce is true, the head contradicts the log. Otherwise the key
+// was retired before that size.
 func (b *theft) falseLog(key *signing.Signer, size int, inForce bool) {
 	b.T.Helper()
 	root := hex.EncodeToString(e2e.TreeRoot([][]byte{{1}, {2}, {3}}[:size]))

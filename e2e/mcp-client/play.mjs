@@ -41,7 +41,7 @@ function canonical(value) {
   return `{${Object.keys(value).sort().map((k) => `${JSON.stringify(k)}:${canonical(value[k])}`).join(",")}}`;
 }
 
-// party follows the next steps until the certificate is verified, and returns it.
+// party follows the next steps until the certificate is verified, and returns the certificate.
 async function party(dealID, token, input) {
   const salt = randomBytes(16).toString("hex");
   const commitment = "sha256:" + createHash("sha256").update(canonical(input) + salt).digest("hex");

@@ -417,8 +417,8 @@ func TestMCPProtocol(t *testing.T) {
 }
 
 // Loopback and the configured hosts are allowed as Host and Origin, and Origin is optional.
-// Any other Host or Origin is answered with 403. The limit on keys counts those of REST and
-// MCP together.
+// Any other Host or Origin is answered with 403. Keys that are created over REST and over
+// MCP share one limit.
 func TestMCPHostsAndKeyLimit(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.Own(t, func(o *localstack.Options) {

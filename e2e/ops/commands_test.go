@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The fairpactctl commands and flags that the pages show exist.
+// Every fairpactctl command and flag on the pages exists.
 func TestPagesShowCommandsThatExist(t *testing.T) {
 	shown := map[string][]string{} // flags by command
 	command := regexp.MustCompile(`fairpactctl ((?:[a-z]+ ?){1,2})([^\n` + "`" + `|;]*)`)

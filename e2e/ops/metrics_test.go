@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// listed reads testdata/metrics.txt. By binary and metric name, it returns type, labels and
-// "later" (or ""). A metric with "later" has no series until its first event.
+// listed reads testdata/metrics.txt. It returns a map from binary and metric name to the type,
+// the labels, and "later" or "". A metric with "later" has no series until its first event.
 func listed(t testing.TB) map[string]map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(e2e.Repo("e2e/testdata/metrics.txt"))

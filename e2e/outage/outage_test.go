@@ -30,8 +30,8 @@ func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
 	return a
 }
 
-// pending requires that an ended deal shows its outcome, and that its certificate is answered
-// with CERT_NOT_READY and the reason for the delay.
+// pending requires that an ended deal shows its outcome, and that GET of its certificate is
+// answered with CERT_NOT_READY and the reason for the delay.
 func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) {
 	t.Helper()
 	v := d.View()

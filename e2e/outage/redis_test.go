@@ -77,7 +77,7 @@ func TestRedisUnrest(t *testing.T) {
 			e2e.Must(t, redis.ConfigResetStat(t.Context()).Err())
 			e2e.Eventually(t, "a lock in Redis", e2e.Patience, func() bool {
 				c.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour)).Want(201)
-				used, err := redis.Info(t.Context(), "commandstats").Result() // since the reset
+				used, err := redis.Info(t.Context(), "commandstats").Result() // counted since ConfigResetStat
 				return err == nil && strings.Contains(used, "cmdstat_set:")
 			})
 		})

@@ -134,7 +134,7 @@ func collectorHangs(t *testing.T, stack *localstack.Stack, col *e2e.Collector) {
 		t.Error("the buffered span was not sent at the stop")
 	}
 
-	hangs, err := net.Listen("tcp", "127.0.0.1:0") // and never accepts
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // no connection is ever accepted
 	e2e.Must(t, err)
 	defer hangs.Close()
 	e2e.Must(t, stack.Start(t.Context(), localstack.DealAPI, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+hangs.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY=1"))

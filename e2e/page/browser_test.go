@@ -37,7 +37,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-var started context.Context // of chromium, or nil
+var started context.Context // the context of the browser; nil if no test has started it
 
 func TestMain(m *testing.M) {
 	code := e2e.Main(m)

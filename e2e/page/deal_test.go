@@ -150,7 +150,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		if said := p.text("#action .headline"); said != "You get what is worth 60 % of everything to you." {
 			t.Errorf("the headline is %q, want that the party gets what is worth 60 %% to it", said)
 		}
-		// The deal is sealed: a party sees what the parts are worth by its own points only.
+		// In a sealed deal, a party sees only what the parts are worth by its own points.
 		if rows := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"); rows != 1 {
 			t.Errorf("the page shows the worths of %d parties, want 1", rows)
 		}
@@ -589,7 +589,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	text, err := os.ReadFile(p.download("#save-sealed"))
 	e2e.Must(t, err)
 	ann := e2e.Seal(t, e2e.AnnsValues)
-	// Who seals last sees the later phases alone: they show the key too.
+	// The party that seals last sees only the later phases, so these must also show the key.
 	shows := func(phase string) {
 		p.reaches(phase)
 		p.until("the key is shown in the phase "+phase, "document.querySelector('#own-key code')?.textContent === "+e2e.JsonText(t, key)+" && document.querySelector('#save-sealed')")
@@ -652,8 +652,9 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	p.reaches("sealed")
 }
 
-// If the first reads of the declaration fail, the form shows the keys and the offer of a key
-// later, keeps what was typed, and does not seal without a key that was chosen before.
+// If the first reads of the declaration fail, the form shows the declared keys and the offer to
+// sign with a key later, and keeps what was typed. If the person chose to sign with a key before
+// a reload, the page does not seal without that key.
 func TestFormWaitsForTheDeclaration(t *testing.T) {
 	c, p := browser(t)
 	_, err := chromedp.Call(p.ctx, cdpage.AddScriptToEvaluateOnNewDocument, cdpage.AddScriptToEvaluateOnNewDocumentParams{Source: `
@@ -690,7 +691,8 @@ func TestFormWaitsForTheDeclaration(t *testing.T) {
 	p.until("the key is shown", "document.querySelector('#own-key code')")
 }
 
-// At another address than the public one, the page names that one for whoever wants to sign.
+// Opened at an address other than the public one, the page names the public address, because
+// seat keys sign for it.
 func TestPageNamesTheAddressThatKeysSignFor(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))

@@ -47,8 +47,8 @@ func modules[T any](t *testing.T, p *tab, body string) T {
 	})()`)
 }
 
-// verdictsOnBundles requires that each shared case of a bundle fails the checks that the case
-// names, with its message.
+// verdictsOnBundles requires that the page fails exactly the checks that each shared bundle case
+// lists, and shows the message of the case.
 func verdictsOnBundles(t *testing.T, p *tab) {
 	files, err := filepath.Glob(e2e.Repo("e2e/testdata/bundles/*.json"))
 	e2e.Must(t, err)

@@ -27,8 +27,8 @@ func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	return c, p
 }
 
-// declares changes the status that the page reads. development is whether this status declares
-// the signing key a development key.
+// declares changes the status that the page reads. If development is true, this status says
+// that the signing key is a development key.
 func (p *tab) declares(development bool) {
 	p.t.Helper()
 	eval[bool](p, `(() => {

@@ -98,7 +98,7 @@ func newLeakTest(t *testing.T) *leakTest {
 	return l
 }
 
-// plant adds a secret to the search. Only responses to the call may (planted.may) may show it.
+// plant adds a secret to the search. may is the call whose responses may show it (planted.may).
 func (l *leakTest) plant(name, text, may string) string {
 	l.planted = append(l.planted, planted{e2e.Marker{Name: name, Text: text}, may})
 	return text

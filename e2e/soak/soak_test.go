@@ -103,7 +103,7 @@ func TestSoak(t *testing.T) {
 	t.Logf("at rest before:\n%sat rest after:\n%s", rest, measure(t, stack))
 }
 
-// usage is the use of resources by a process.
+// usage is the resource usage of a process.
 type usage struct {
 	rssMiB, heapMiB                    float64
 	goroutines, connections, openFiles int
@@ -155,7 +155,8 @@ func (u usages) String() string {
 	return b.String()
 }
 
-// latency returns the mean time of each call of deal-api since earlier.
+// latency returns the mean duration of each deal-api call between two measurements, earlier
+// and u.
 func (u usages) latency(earlier usages) string {
 	var b strings.Builder
 	now, then := u[localstack.DealAPI].calls, earlier[localstack.DealAPI].calls

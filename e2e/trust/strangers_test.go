@@ -58,8 +58,8 @@ func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 	}
 }
 
-// whole returns a scenario in which all parties commit, and those with an input reveal. If not
-// all have one, the last of those that reveal rejects.
+// whole returns a scenario in which all parties commit, and those with an input reveal. If a
+// party has no input, the last of inputs must be a rejection.
 func whole(b e2e.Body, inputs []e2e.Body) e2e.Scenario {
 	return func(c *e2e.Client, _ time.Duration) *e2e.Cut {
 		parties, reveals := len(b["party_labels"].([]string)), len(inputs)

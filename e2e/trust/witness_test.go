@@ -67,7 +67,7 @@ func TestWitnessesCertify(t *testing.T) {
 		t.Errorf("the deal is %s with one witness of two, want COMPUTED", state)
 	}
 	bundleIs(t, c, second, text, 1, "FAIL witnesses")
-	bundleIs(t, c, first, text, 0, "OK   witnesses") // under the checkpoint that both witnesses cosigned
+	bundleIs(t, c, first, text, 0, "OK   witnesses") // the older checkpoint has both cosignatures
 	stack.Witness(2, true)
 	e2e.Eventually(t, "CERTIFIED", 2*e2e.Patience, func() bool { return second.View().State == "CERTIFIED" })
 	bundleIs(t, c, second, text, 0, "OK   witnesses")
