@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# install-missing.sh NEED...: installs by apt those of postgres, pgbench, redis, gcc,
-# softhsm, python3, chromium, prometheus (with promtool), make and git that this Debian
-# or Ubuntu machine lacks. If all are installed it does nothing and needs no network.
+# install-missing.sh NEED...: installs each NEED that this Debian or Ubuntu machine lacks,
+# with apt. A NEED is postgres, pgbench, redis, gcc, softhsm, python3, chromium, prometheus
+# (with promtool), make or git. If all are installed it does nothing and needs no network.
 #
 # Each of the packages postgresql and prometheus starts a default server. This repository
 # does not use it: its own servers have other ports and directories.

@@ -14,8 +14,8 @@ import (
 )
 
 // client sends HTTP requests one after another over one kept-alive connection,
-// for one goroutine. It uses much less CPU than net/http's client, because the
-// load generator shares the cores with the services. It accepts gzip.
+// for one goroutine. The load generator shares the cores with the services, so client
+// is written to use much less CPU than net/http's client. It accepts gzip.
 type client struct {
 	host    string // host:port
 	conn    net.Conn
@@ -42,8 +42,8 @@ func (c *client) close() {
 }
 
 // call sends a request with the JSON of body, or without a body if body is nil.
-// It decodes the answer into into unless into is nil, and returns the raw
-// answer. If the status is not want, it returns a *statusError.
+// If into is not nil, it points to the variable that receives the decoded answer.
+// call returns the raw answer, and a *statusError if the status is not want.
 func (c *client) call(want int, method, path, token string, body, into any) ([]byte, error) {
 	var text []byte
 	if body != nil {

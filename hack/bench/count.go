@@ -81,8 +81,8 @@ func (c *counting) close() {
 func role(service string) string { return "bench_" + strings.ReplaceAll(service, "-", "_") }
 
 // countDeals adds the statements and round trips per deal to the samples, and
-// returns the costliest statements. It first counts what the services do while
-// idle, for the duration idle, and subtracts that.
+// returns the costliest statements. It first counts what the services do
+// without deals, for the time idle, and subtracts that.
 func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, error) {
 	// Open connections and prepare statements before anything is counted.
 	if _, err := c.playDeals(clients, time.Second); err != nil {

@@ -26,9 +26,9 @@ type do func(client int, note func(call string, took time.Duration)) error
 // errDone is returned by a do to end its client before the time is over.
 var errDone = errors.New("nothing is left to do")
 
-// load runs thing repeatedly in each client for the duration d. A thing that has
-// begun by then is finished and counts, with its time. load returns the first
-// error of a client, or an error if nothing was done.
+// load runs thing in a loop in each client until the duration d has passed. It
+// waits for the runs that have begun, and counts them and their time. load returns
+// the first error of a client, or an error if nothing was done.
 func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	t := &timed{calls: map[string]latencies{}}
 	var err error

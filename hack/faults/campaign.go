@@ -37,8 +37,9 @@ type campaign struct {
 	games []*game
 }
 
-// runCampaign plays deals and injects the faults of a seed for length, then waits up to
-// bound for the end of every deal. It returns the history, and writes it and the logs to dir.
+// runCampaign plays deals and injects the faults of a seed for the duration length. It then
+// waits up to bound until every deal has ended. It returns the history, and writes the history
+// and the logs to dir.
 func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, bin, dir string) (events []*Event, err error) {
 	h, files := &history{}, filepath.Join(dir, "stack")
 	if err := errors.Join(os.RemoveAll(files), os.MkdirAll(files, 0o755)); err != nil {
@@ -79,9 +80,9 @@ func (c *campaign) takeKey(ctx context.Context) error {
 	return err
 }
 
-// disturb plays deals and injects faults for length, and returns when the faults and the
-// deals that have begun have ended. Such deals get c.bound more. A fault that cannot be
-// injected or ended is an error.
+// disturb begins deals and faults for the duration length, and returns when all of them have
+// ended. Deals may take up to c.bound longer. disturb returns an error if a fault cannot be
+// injected or ended.
 func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	began := time.Now()
 	playing, stop := context.WithTimeout(ctx, length+c.bound)
@@ -120,7 +121,8 @@ func (c *campaign) play(ctx context.Context, kind string) {
 }
 
 // strike injects the n-th fault of the schedule and ends it after f.For. It then plays a
-// deal: the recovery lasts until the deal's certificate. It adds the fault to the history.
+// deal. The recovery ends with the certificate of this deal. strike adds the fault to the
+// history.
 func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -109,7 +109,7 @@ func startRelay(to string) (*relay, error) {
 	r := &relay{url: "http://" + listener.Addr().String()}
 	r.mode.Store("")
 	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.ErrorLog = log.New(io.Discard, "", 0) // it would report every caller that gives up, which is expected
+	forward.ErrorLog = log.New(io.Discard, "", 0) // by default it reports each caller that gives up, which is expected here
 	r.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch r.mode.Load() {
 		case beaconFails:

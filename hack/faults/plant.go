@@ -14,7 +14,7 @@ import (
 
 const (
 	plantLength = 25 * time.Second
-	plantSettle = 15 * time.Second // a deal that has not ended by then is no violation here
+	plantSettle = 15 * time.Second // a deal that takes longer is not counted as a violation here
 	plantRounds = 4
 )
 

@@ -189,7 +189,7 @@ func (s *stack) failOver(ctx context.Context) error {
 
 func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }
 
-// blockGuard makes writes of the fork guard fail, as on a full disk, or ends that. It creates
+// blockGuard makes writes of the fork guard fail, as on a full disk, or work again. It creates
 // a directory with the name of the guard's next file, because permissions do not stop root.
 func (s *stack) blockGuard(blocked bool) error {
 	beside := s.guard() + ".new"
