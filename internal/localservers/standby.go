@@ -72,8 +72,9 @@ func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until s
 	}
 }
 
-// start starts a server on the backup with settings and the signal file of that name. It
-// turns off synchronous replication, which the copied settings may demand.
+// start starts a server on the backup with additional settings. signal is the name of the file
+// that selects recovery or standby. start turns off synchronous replication, which the copied
+// settings may demand.
 func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (*Postgres, error) {
 	if err := b.configure(signal, append(settings, "synchronous_standby_names = ''")); err != nil {
 		return nil, errors.Join(err, b.Close())

@@ -46,7 +46,7 @@ func (s *Stack) Signal(name string, sig syscall.Signal) {
 	}
 }
 
-// Restart stops a process and starts it again. env is that of Start.
+// Restart stops a process and starts it again. env is passed to Start.
 func (s *Stack) Restart(ctx context.Context, name string, env ...string) error {
 	if err := s.Stop(name); err != nil {
 		return err

@@ -271,8 +271,8 @@ func (s *Stack) mustProcess(name string) *process {
 	return p
 }
 
-// Fairpactctl runs fairpactctl against the stack's databases and returns its output. The
-// error is that of the command, with its output.
+// Fairpactctl runs fairpactctl against the stack's databases and returns its output. If
+// the command fails, the error contains its output.
 func (s *Stack) Fairpactctl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.o.Bin, "fairpactctl"), args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.databaseURL, "FAIRPACT_LOG_DATABASE_URL="+s.logDatabaseURL)

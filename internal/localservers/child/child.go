@@ -15,7 +15,7 @@ import (
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // of Wait; read only after done
+	err  error // the result of Wait; valid once done is closed
 }
 
 // starter returns a channel. The functions sent to it run on one OS thread that lives as long

@@ -22,7 +22,8 @@ const (
 	testPassword = "of-all-its-nodes"
 )
 
-// RedisCluster starts a Redis Cluster of that many nodes and returns its URL and the nodes.
+// RedisCluster starts a Redis Cluster with that number of nodes. It returns the URL and the
+// nodes.
 func RedisCluster(t testing.TB, nodes int) (string, []*localservers.Redis) {
 	t.Helper()
 	var servers []*localservers.Redis
