@@ -83,7 +83,7 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{/* Name of the Secret of a row of .Values.secrets. Argument: (list $ "database"). */}}
+{{/* Name of the Secret in a row of .Values.secrets. Argument: (list $ "database"). */}}
 {{- define "fairpact.secretName" -}}
 {{- $root := index . 0 -}}
 {{- $part := index . 1 -}}
@@ -95,7 +95,7 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{/* Key in the Secret of a row of .Values.secrets. Argument: (list $ "database"). */}}
+{{/* Key of the Secret in a row of .Values.secrets. Argument: (list $ "database"). */}}
 {{- define "fairpact.secretKey" -}}
 {{- (get (index . 0).Values.secrets (index . 1)).key -}}
 {{- end }}

@@ -169,7 +169,7 @@ reach pods of the previous revision when they restart. */}}
   {{- end }}
 {{- end }}
 {{- if include "fairpact.signingSecret" $root }}
-# A file:// key must be readable only by its owner, but a Secret volume lets a group read its files. So this copies the keys.
+# A file:// key must be readable only by its owner, but a Secret volume lets a group read its files. So this container copies the keys.
 - name: key-files
   image: {{ include "fairpact.image" (list $root "deal-api") }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}
