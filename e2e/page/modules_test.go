@@ -167,7 +167,7 @@ func verdictsOnCertificates(t *testing.T, p *tab) {
 }
 
 // vectorsOfSeatKeys requires that the page computes the digests and signed bytes of the shared
-// vectors, and that its checks of attested_by accept them.
+// vectors, and that its checks of attested_by accept the vectors.
 func vectorsOfSeatKeys(t *testing.T, p *tab) {
 	text, err := os.ReadFile(e2e.Repo("e2e/testdata/attestations.json"))
 	e2e.Must(t, err)

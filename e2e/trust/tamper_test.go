@@ -28,7 +28,7 @@ type tampering struct {
 	signature, root, inclusion bool // the checks after the change
 }
 
-// verifiedOnce lists the changes of rows that a log-server has verified and keeps in memory.
+// verifiedOnce lists the tamperings of rows that a log-server has already verified and cached.
 // The log-server serves the signed values until it reads the rows again.
 var verifiedOnce = []string{"a leaf in its path", "a node at level 8"}
 
