@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// draw measures a random.v1 deal of the given number of parties with 64 clients,
-// and then as many guarded INSERTs by pgbench as the deal had commits and reveals.
+// draw measures a random.v1 deal of the given number of parties with 64 clients.
+// pgbench then runs one guarded INSERT for each commit and each reveal of the deal.
 func (b *bench) draw(parties int) error {
 	if err := b.makeWorkers(); err != nil {
 		return err

@@ -97,8 +97,8 @@ func fillDeals(ctx context.Context, conn *pgx.Conn, digests [][]byte) error {
 	return nil
 }
 
-// fillTree writes the log's stored nodes, which are those of the levels 8, 16 and
-// so on, and its committed head.
+// fillTree writes the log's committed head and its stored nodes. Only nodes of the
+// levels 8, 16 and so on are stored.
 func fillTree(ctx context.Context, conn *pgx.Conn, digests [][]byte) error {
 	const tileHeight = 8
 	tree := (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)

@@ -88,7 +88,7 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 		return p, err
 	}
 	defer conn.Close(b.ctx)
-	// The settings that affect speed most, and the names of those on the command line.
+	// Report the settings that affect speed most, and name all settings of the command line.
 	err = conn.QueryRow(b.ctx, `SELECT 'Postgres ' || current_setting('server_version') || ', jit ' || current_setting('jit') ||
 			', fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit') ||
 			', shared_buffers ' || current_setting('shared_buffers') || '; set on the command line: ' ||
