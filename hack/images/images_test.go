@@ -82,7 +82,7 @@ func TestBuildsAreReproducible(t *testing.T) {
 
 // The linker ignores -X for a variable that does not exist, so the test searches a binary
 // for the values. The program is small, because these flags compile all of its imports
-// anew. The Dockerfile must have the same flags.
+// a second time. The Dockerfile must have the same flags.
 func TestVersionAndRevisionAreLinked(t *testing.T) {
 	t.Parallel()
 	o := options{root: "../..", version: "v9.9.9-linked", revision: "5e4d5e4d5e4d5e4d5e4d", arch: runtime.GOARCH}
