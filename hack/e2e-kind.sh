@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # e2e-kind.sh: runs the cluster tests on kind. It needs Docker, kind, kubectl, helm and python3.
-# Hosted CI runs it (.github/workflows/e2e.yaml). Not tried on kind yet: e2e-cluster.sh ran
+# The workflow .github/workflows/e2e.yaml calls it; neither has run yet. e2e-cluster.sh ran
 # the same tests on Kubernetes 1.35.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -26,7 +26,7 @@ type fault struct {
 	also map[string]string
 	env  []string // settings of all binaries; {dir} is site.dir
 
-	witnesses int // number of witnesses of the stack
+	witnesses int
 	// do makes the fault and returns a function that ends it.
 	do func(s *site) (undo func())
 }

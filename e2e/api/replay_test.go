@@ -25,7 +25,7 @@ func TestReplays(t *testing.T) {
 	for _, x := range []struct {
 		status                 int
 		path, token            string
-		refused, sent, another any // bodies; the service answers refused with 400
+		refused, sent, another any // bodies: `refused` gets 400, `sent` succeeds, `another` under the same key gets 409
 		respelt                string
 	}{
 		{201, "/v1/keys", "", "[]", nil, `{"a":1}`, " {\n} "},

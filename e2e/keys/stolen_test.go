@@ -208,7 +208,8 @@ func TestStolenKeys(t *testing.T) {
 	}
 	b.refused(thief)
 	b.checked()
-	// Every verifier rejects a certificate at a later leaf that the closed key has signed.
+	// After a key is closed at a tree size, every verifier rejects a certificate that it
+	// signed for a leaf at or beyond that size.
 	later := b.played()
 	b.good(later, lastKey)
 	forged := e2e.Decoded(t, later.Certified(0))

@@ -132,8 +132,8 @@ func run(ctx context.Context, o options) (err error) {
 	return os.WriteFile(filepath.Join(o.out, "report.svg"), []byte(plot(r)), 0o644)
 }
 
-// measure measures the chosen parts except the curve on one stack, and stores the
-// samples in r.
+// measure starts one stack, measures the chosen parts other than the curve on it,
+// and stores the samples in r.
 func measure(ctx context.Context, o options, r *results) (err error) {
 	s := samples{}
 	say("starting a stack")

@@ -43,8 +43,9 @@ type request struct {
 	arguments e2e.Body
 }
 
-// timeouts are the time limits of attempts, chosen at random. Most are longer than any
-// timeout of the service; some are so short that the client gives up before the answer.
+// timeouts are the time limits of attempts; each attempt picks one at random. Most
+// requests end within 6 s; with the shorter ones the client often gives up before the
+// answer.
 var timeouts = []time.Duration{6 * time.Second, 6 * time.Second, 6 * time.Second, 1500 * time.Millisecond, 150 * time.Millisecond}
 
 // try sends a request once through a door and records it.

@@ -299,8 +299,9 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	return r, err
 }
 
-// draw makes the draw. If there is nothing to draw, it returns nil, because the
-// certificate call then says why. BEACON_NOT_READY becomes CERT_NOT_READY.
+// draw asks the service for the draw of the deal. If reveals are missing or the deal has
+// ended, it returns nil, and the certificate call that follows reports the reason.
+// BEACON_NOT_READY becomes CERT_NOT_READY.
 func (s *server) draw(ctx context.Context, access escrow.Access) error {
 	_, err := s.Escrow.Entropy(ctx, access)
 	switch {

@@ -48,9 +48,8 @@ func misshapen(err error) error {
 	return fmt.Errorf("%w: the answer is not from a log-server: check the address: %w", ErrUnavailable, err)
 }
 
-// fromAnswer converts an error answer. Only an error code of the log itself is a verdict
-// on an entry. Any other 404 or 401 comes from a misconfigured client, which cannot
-// reach the log.
+// fromAnswer returns the error that an answer stands for. A 401, or a 404 for an unknown
+// path, says nothing about an entry: it becomes ErrUnavailable with errNotServed.
 func fromAnswer(status int, body []byte) error {
 	var answer struct {
 		Error string `json:"error"`
