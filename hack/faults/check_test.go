@@ -114,6 +114,8 @@ func TestCheck(t *testing.T) {
 		{"two leaves", []*Event{view(101, "VOID", "[1]", "c", ""), commit(0, 0), certificate(102, "d", "x", 0), certificate(103, "d", "x", 1)}, []string{"a deal has one leaf"}},
 		{"two deals on one leaf", []*Event{certificate(102, "e", "x", 0), certificate(103, "f", "y", 0)}, []string{"a leaf belongs to one deal"}},
 		{"a leaf too many", []*Event{certificate(102, "e", "x", 0), final(treeHead(103, 2, "aa"))}, []string{"a deal has one leaf"}},
+		{"create_deal could not read the new deal", []*Event{at(1, opCreate, 0, 200, `{"deal_id":"d","state":"OPEN","commit_deadline":1,"reveal_deadline":2}`)}, nil},
+		{"two deals under one key", []*Event{at(1, opCreate, 0, 200, `{"deal_id":"e","state":"OPEN"}`)}, []string{"a replay is identical"}},
 		{"two answers under one key", []*Event{commit(1, 0), at(2, opCommit, 0, 200, `{"committed":true,"next":""}`)}, []string{"a replay is identical"}},
 		{"another body under a key", []*Event{commit(1, 0), under("commit0", at(2, opReuse, 0, 200, `{}`))}, []string{"a key with another body is refused"}},
 		{"two roots", []*Event{treeHead(1, 3, "aa"), treeHead(2, 3, "bb")}, []string{"a tree size has one root"}},
