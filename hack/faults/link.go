@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -60,11 +61,11 @@ func (l *link) set(mode linkMode) {
 	}
 }
 
-// retarget makes the link use another target and closes its connections.
-func (l *link) retarget(to string) {
+// retarget makes the link use other targets, or none, and closes its connections.
+func (l *link) retarget(to ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.targets = []string{to}
+	l.targets = to
 	for c := range l.conns {
 		_ = c.Close()
 	}
@@ -113,6 +114,7 @@ func (l *link) dial() (far net.Conn, err error) {
 	targets := l.targets
 	l.mu.Unlock()
 	first := int(l.next.Add(1))
+	err = errors.New("the link has no target")
 	for i := range targets {
 		if far, err = net.DialTimeout("tcp4", targets[(first+i)%len(targets)], time.Second); err == nil {
 			break

@@ -169,22 +169,30 @@ func (s *stack) follow(ctx context.Context) (err error) {
 
 // failOver kills the primary and promotes the standby. It first waits until the
 // standby has caught up: a restarted primary may show commits that its standby does
-// not have yet.
+// not have yet. Then it cuts the links, as when the machine crashes. If only the first
+// process of Postgres dies, its sessions stop waiting for the standby, and other sessions
+// may see a commit that the standby never gets.
 func (s *stack) failOver(ctx context.Context) error {
 	if err := s.primary.Followed(ctx); err != nil {
 		return err
 	}
+	s.toPostgres()
 	s.primary.Kill()
 	if err := errors.Join(s.standby.Promote(ctx), s.primary.Close()); err != nil {
 		return err
 	}
 	s.primary, s.standby = s.standby, nil
+	s.toPostgres(net.JoinHostPort("127.0.0.1", strconv.Itoa(s.primary.Port())))
+	return nil
+}
+
+// toPostgres makes all links to Postgres use the targets, or none.
+func (s *stack) toPostgres(targets ...string) {
 	for name, l := range s.links {
 		if strings.HasSuffix(name, ">postgres") {
-			l.retarget(net.JoinHostPort("127.0.0.1", strconv.Itoa(s.primary.Port())))
+			l.retarget(targets...)
 		}
 	}
-	return nil
 }
 
 func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }

@@ -48,16 +48,17 @@ type Process struct {
 // party from revealing over REST. Over MCP the token is in the body, so all bodies count
 // in the room of strangers.
 type room struct {
-	small *semaphore.Weighted // bytes for the first step of each body
-	large *semaphore.Weighted // bytes for the further steps, counted separately so that large bodies cannot block small ones
-	turns *semaphore.Weighted // large bodies that are parsed as JSON at the same time
+	small   *semaphore.Weighted // bytes for the first step of each body
+	large   *semaphore.Weighted // bytes for the further steps, counted separately so that large bodies cannot block small ones
+	turns   *semaphore.Weighted // large bodies that are parsed as JSON at the same time
+	senders *senders
 }
 
 // New returns the bounds of one process.
 func New() *Process {
 	half := max(1, int64(runtime.GOMAXPROCS(0))/2)
 	newRoom := func() room {
-		return room{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(half)}
+		return room{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(half), &senders{networks: map[string]*sender{}}}
 	}
 	return &Process{
 		parties: newRoom(), strangers: newRoom(), turns: semaphore.NewWeighted(half),
@@ -194,11 +195,13 @@ type body struct {
 	read  int64 // bytes
 	small int64 // bytes held for the first step
 	large int64 // bytes held for further steps; read <= step + large
+	place bool  // whether it has one of its network's places for large bodies
 	ended bool
 }
 
 // Read reads at most to the end of the current step, and counts the bytes. It returns a
-// problem.Error if the room is full.
+// problem.Error if the room is full, or if the network already sends networkBodies large
+// bodies.
 func (b *body) Read(p []byte) (int, error) {
 	if b.ended {
 		return 0, io.EOF
@@ -206,6 +209,9 @@ func (b *body) Read(p []byte) (int, error) {
 	end := step + b.large
 	if b.read == 0 || b.read == end {
 		if b.read == end && b.read != b.size {
+			if err := b.takePlace(); err != nil {
+				return 0, err
+			}
 			if !b.room.large.TryAcquire(step) {
 				return 0, errBytes
 			}
@@ -239,7 +245,25 @@ func (b *body) Read(p []byte) (int, error) {
 
 var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
 
+// takePlace waits at most turnTime for a place of the network, unless the body has one.
+func (b *body) takePlace() error {
+	if b.place {
+		return nil
+	}
+	waiting, cancel := context.WithTimeout(b.ctx, turnTime)
+	defer cancel()
+	if b.room.senders.acquire(waiting, b.call.network) != nil {
+		return problem.New(problem.Overloaded, "your network is sending %d other large bodies at the moment; send the same request again in a few seconds", networkBodies).After(2)
+	}
+	b.place = true
+	return nil
+}
+
 func (b *body) release() {
+	if b.place {
+		b.room.senders.release(b.call.network)
+		b.place = false
+	}
 	b.room.small.Release(b.small)
 	b.room.large.Release(b.large)
 	b.small, b.large, b.ended = 0, 0, true

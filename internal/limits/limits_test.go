@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -74,6 +75,52 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	reads(t, p, step, step)() // a small body needs no turn
 	end()
 	reads(t, p, step+1, step+1)()
+}
+
+// A network's third large body waits unread for one of the first two to end. Other
+// networks, and parties of the same one, do not wait.
+func TestOneNetworkSendsTwoLargeBodies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		var calls []*Call
+		read := func(network string, party bool) error {
+			call, r := begin(p, step+1, network)
+			if party {
+				Party(r.Context())
+			}
+			calls = append(calls, call)
+			_, err := io.ReadAll(io.LimitReader(r.Body, step+1)) // without the end, at which it would wait for its turn
+			return err
+		}
+		for range networkBodies {
+			if err := read("192.0.2.1", false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		if err := read("192.0.2.1", false); !problem.Is(err, problem.Overloaded) || time.Since(began) != turnTime {
+			t.Errorf("the third body: %v after %v, want OVERLOADED after %v", err, time.Since(began), turnTime)
+		}
+		if err := read("192.0.2.2", false); err != nil {
+			t.Errorf("another network's body: %v, want no error", err)
+		}
+		if err := read("192.0.2.1", true); err != nil {
+			t.Errorf("a party's body: %v, want no error", err)
+		}
+		waiting := make(chan error)
+		go func() { waiting <- read("192.0.2.1", false) }()
+		synctest.Wait()
+		calls[0].Written()
+		if err := <-waiting; err != nil {
+			t.Errorf("a body that waited: %v, want no error", err)
+		}
+		for _, call := range calls {
+			call.End()
+		}
+		if left := len(p.strangers.senders.networks) + len(p.parties.senders.networks); left > 0 {
+			t.Errorf("%d networks are counted after the end of all calls, want none", left)
+		}
+	})
 }
 
 // A call holds one turn, gives it back when its answer begins, and gets none after its

@@ -1,0 +1,56 @@
+package limits
+
+import (
+	"context"
+	"sync"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// networkBodies is how many large bodies one client network may have in the service at the
+// same time. Further ones wait unread, so that one client cannot fill the processor with
+// reading and parsing.
+const networkBodies = 2
+
+// senders counts the large bodies of each network.
+type senders struct {
+	mu sync.Mutex
+	// mu guards networks and the field calls of its entries. An entry without calls is
+	// removed.
+	networks map[string]*sender
+}
+
+type sender struct {
+	places *semaphore.Weighted
+	calls  int // that have a place or wait for one
+}
+
+// acquire waits until ctx ends for a place of the network. After it returned nil, the
+// caller MUST call release.
+func (s *senders) acquire(ctx context.Context, network string) error {
+	s.mu.Lock()
+	one := s.networks[network]
+	if one == nil {
+		one = &sender{places: semaphore.NewWeighted(networkBodies)}
+		s.networks[network] = one
+	}
+	one.calls++
+	s.mu.Unlock()
+	err := one.places.Acquire(ctx, 1)
+	if err != nil {
+		s.leave(network)
+	}
+	return err
+}
+
+func (s *senders) release(network string) { s.leave(network).places.Release(1) }
+
+func (s *senders) leave(network string) *sender {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.networks[network]
+	if one.calls--; one.calls == 0 {
+		delete(s.networks, network)
+	}
+	return one
+}
