@@ -12,18 +12,17 @@ import (
 )
 
 const (
-	maxChanges   = 4096                  // deals that may wait to be announced
-	maxAnnounced = 256                   // deals in one message
-	betweenTwo   = 10 * time.Millisecond // pause after a message, so that under load one message announces more deals
+	maxChanges   = 4096
+	maxAnnounced = 256
+	betweenTwo   = 10 * time.Millisecond // pause after a message; under load the next one then holds more deals
 	// listenTimeout is how long a listener waits for a message before it sends a
 	// ping. The listener waits as long again for the answer to the ping.
 	listenTimeout = 3 * time.Second
 )
 
-// changes returns the channel on which processes announce changed deals. It includes
-// the database number, because a server has one set of channels for all databases.
+// changes includes the database number, because a server's databases share its channels.
 func (r *Redis) changes() string {
-	database := 0 // the only one of a cluster
+	database := 0 // a cluster has only database 0
 	if one, ok := r.client.(*redis.Client); ok {
 		database = one.Options().DB
 	}
@@ -40,9 +39,8 @@ func (r *Redis) Announce(dealID string) {
 	}
 }
 
-// announce sends queued announcements until ctx ends and the queue is empty. Those that
-// wait at the same moment share one message: the name of this process, then the ids of
-// the deals.
+// announce sends queued announcements until ctx ends and the queue is empty. A message
+// is the name of this process and up to maxAnnounced ids of deals.
 func (r *Redis) announce(ctx context.Context) {
 	for {
 		words := []string{r.name}
@@ -66,7 +64,7 @@ func (r *Redis) announce(ctx context.Context) {
 			dropped.Add(float64(len(words) - 1))
 		}
 		select {
-		case <-ctx.Done(): // announce what is queued without the pause
+		case <-ctx.Done():
 		case <-time.After(betweenTwo):
 		}
 	}
@@ -89,8 +87,8 @@ func (r *Redis) publish(ctx context.Context, message string) error {
 }
 
 // Listen calls heard with the deals that other processes announce, until ctx ends. It
-// calls connected(true) when it is subscribed and connected(false) when the
-// subscription breaks, and subscribes again.
+// calls connected(true) after it subscribes, and connected(false) when the
+// subscription breaks. Then it subscribes again.
 func (r *Redis) Listen(ctx context.Context, heard func(dealIDs ...string), connected func(bool)) {
 	for ctx.Err() == nil {
 		r.listen(ctx, heard, connected)

@@ -52,7 +52,6 @@ func (l *listener) heard(id string) func() bool {
 	}
 }
 
-// Every other process receives an announcement; the sender does not.
 func TestAnnouncementsReachTheOthers(t *testing.T) {
 	url := servertest.Redis(t)
 	one, other, third := openSlow(t, url), openSlow(t, url), openSlow(t, url)
@@ -76,7 +75,6 @@ func TestAnnouncementsReachTheOthers(t *testing.T) {
 	}
 }
 
-// A listener notices that Redis is down or hangs, and subscribes again.
 func TestListenerReconnects(t *testing.T) {
 	server := servertest.StartRedis(t)
 	speaker, l := openSlow(t, server.URL()), listen(t, openSlow(t, server.URL()))
@@ -88,7 +86,7 @@ func TestListenerReconnects(t *testing.T) {
 	}
 	eventually(t, "the listener is connected again", l.is(true))
 	eventually(t, "it hears again", func() bool {
-		speaker.Announce("d_1") // dropped during the speaker's pause after a failure
+		speaker.Announce("d_1") // Redis may drop it: the speaker pauses after a failure
 		return l.heard("d_1")()
 	})
 	thaw := freeze(t, server)
@@ -97,7 +95,6 @@ func TestListenerReconnects(t *testing.T) {
 	eventually(t, "it is back again", l.is(true))
 }
 
-// Announce does not wait if Redis is down or hangs, even if the queue is full.
 func TestAnnounceDoesNotBlock(t *testing.T) {
 	server := servertest.StartRedis(t)
 	freeze(t, server)

@@ -16,8 +16,8 @@ import (
 //	redis://[USER:PASSWORD@]HOST:PORT?cluster=true&addr=…           a cluster
 //
 // rediss:// is the same over TLS. addr=HOST:PORT names another Sentinel or node and
-// may be repeated. Timeouts that the URL sets (read_timeout=2s, and dial_, write_
-// and pool_timeout) replace commandTimeout.
+// may be repeated. The URL can replace commandTimeout with dial_timeout, read_timeout,
+// write_timeout and pool_timeout.
 func connect(text string) (client redis.UniversalClient, timeout time.Duration, err error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -28,7 +28,7 @@ func connect(text string) (client redis.UniversalClient, timeout time.Duration, 
 	case query.Get("cluster") == "true" && query.Has("master_name"):
 		return nil, 0, errors.New("cluster=true and master_name exclude each other: give one")
 	case query.Get("cluster") == "true":
-		query.Del("cluster") // unknown to go-redis
+		query.Del("cluster") // go-redis rejects unknown parameters
 		u.RawQuery = query.Encode()
 		o, err := redis.ParseClusterURL(u.String())
 		if err != nil {
@@ -55,7 +55,7 @@ func connect(text string) (client redis.UniversalClient, timeout time.Duration, 
 	return redis.NewClient(o), o.ReadTimeout, nil
 }
 
-// bound sets timeouts that the URL does not set.
+// bound sets the timeouts that are 0 to commandTimeout.
 func bound(timeouts ...*time.Duration) {
 	for _, t := range timeouts {
 		*t = cmp.Or(*t, commandTimeout)

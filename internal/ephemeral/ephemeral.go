@@ -1,7 +1,6 @@
 // Package ephemeral keeps best-effort locks, rate limits and announcements in Redis.
-// They save work, and no answer depends on them. If Redis is empty, slow or down, each
-// step of a call (connect, send, read) waits at most its timeout, and the caller continues
-// without Redis.
+// They only save work: a caller continues without Redis if it is empty, slow or down.
+// Each step of a call (connect, send, read) has a short timeout.
 package ephemeral
 
 import (
@@ -22,41 +21,39 @@ import (
 
 const (
 	commandTimeout = 250 * time.Millisecond
-	pause          = time.Second // how long Redis is not asked after a failure
-	maxLocal       = 1 << 14     // names whose uses a process counts while Redis is down
+	pause          = time.Second // how long Lock, Allow and publish skip Redis after a failure
+	maxLocal       = 1 << 14     // rate limiters that a process keeps for use while Redis is down
 )
 
-// Redis is a client whose commands end within a timeout even if the server is down. It
-// is safe for concurrent use.
+// Redis is a client whose commands time out if the server is down. It is safe for
+// concurrent use.
 type Redis struct {
-	// client is a redis.Cmdable, because the methods of a redis.UniversalClient refer to
-	// the type redis.Client. In each package that can reach redis.Client through fields
-	// and signatures, the compiler generates 1,400 methods, which takes about 2 s.
+	// client is not a redis.UniversalClient, because that type refers to redis.Client.
+	// Each package that can reach redis.Client compiles about 2 s longer.
 	client    redis.Cmdable
 	subscribe func(ctx context.Context, channel string) subscription
 	close     func() error
 
 	limiter *redis_rate.Limiter
-	local   *lru.Cache[string, *rate.Limiter] // by name, used while Redis is down
+	local   *lru.Cache[string, *rate.Limiter] // by name; used while Redis is down
 	timeout time.Duration                     // of one command
-	// downUntil is the time (unix nanoseconds) before which Redis is not asked.
+	// downUntil is a unix time in nanoseconds. Lock, Allow and publish skip Redis before it.
 	downUntil atomic.Int64
 
-	name          string      // identifies this process to listeners
-	announcements chan string // ids of deals
+	name          string
+	announcements chan string
 	stop          context.CancelFunc
 	loops         sync.WaitGroup
 }
 
-// subscription has the methods of redis.PubSub that this package uses.
 type subscription interface {
 	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
 	Ping(ctx context.Context, payload ...string) error
 	Close() error
 }
 
-// Open returns a client for a URL; connect lists the forms. It fails only if the URL
-// is malformed, not if Redis is down.
+// Open returns a client for a URL of a form that connect lists. It fails only if the
+// URL is malformed. Redis may be down.
 func Open(url string) (*Redis, error) {
 	client, timeout, err := connect(url)
 	if err != nil {
@@ -78,8 +75,7 @@ func Open(url string) (*Redis, error) {
 	return r, nil
 }
 
-// LogTo sends the messages of go-redis to the logger. They are about connections and
-// never contain keys or values.
+// LogTo makes go-redis log to the logger. The messages contain no keys or values.
 func LogTo(logger *slog.Logger) { redis.SetLogger(messages{logger}) }
 
 type messages struct{ logger *slog.Logger }
@@ -95,19 +91,17 @@ func (r *Redis) Close() error {
 	return r.close()
 }
 
-// Ping returns an error if Redis does not answer, for monitoring.
+// Ping returns an error if Redis does not answer.
 func (r *Redis) Ping(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	return r.client.Ping(ctx).Err()
 }
 
-// up reports whether Redis may be asked now: its last failure is older than pause.
 func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
 
-// noteFailure reports whether err is a failure. After a failure, it marks Redis as down
-// for a while (the constant pause), unless ctx has ended: a caller that gave up proves
-// nothing about Redis.
+// noteFailure reports whether err is a failure. After a failure it sets downUntil. If
+// ctx has ended it does not: the caller gave up, and Redis may be up.
 func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return false
@@ -121,9 +115,8 @@ func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 
 var release = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
 
-// Lock takes a lock for at most ttl. free is false only if another caller certainly
-// holds the lock. While Redis is down free is true, because the lock only saves work.
-// Call unlock if free is true.
+// Lock takes a lock for at most ttl. If free is true, the caller MUST call unlock. While
+// Redis is down, free is true: the lock only saves work.
 func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unlock func(), free bool) {
 	if !r.up() {
 		return func() {}, true
@@ -144,10 +137,9 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 	}, true
 }
 
-// Allow counts n uses of name against a limit per minute (GCRA) that all processes
-// share. While Redis is down each process counts on its own. An n above the limit
-// counts as the limit. If ok is false, retryAfterSeconds says when to try again. The
-// uses were then not counted, unless Redis counted them and its answer was lost.
+// Allow counts n uses of name against a limit per minute (GCRA). All processes share
+// the limit; while Redis is down, each process has its own. An n above the limit counts
+// as the limit. If ok is false, the caller may try again after retryAfterSeconds.
 func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
 	n = min(n, perMinute)
 	if r.up() {

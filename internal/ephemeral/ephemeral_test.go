@@ -9,7 +9,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// An owner whose lock has expired does not release the lock of the next owner.
 func TestOnlyTheOwnerUnlocks(t *testing.T) {
 	url := servertest.Redis(t)
 	slow, next := openSlow(t, url), openSlow(t, url)
@@ -63,7 +62,6 @@ func TestAllowCounts(t *testing.T) {
 	}
 }
 
-// A caller that gives up does not mark Redis as down.
 func TestCancelledCallIsNoOutage(t *testing.T) {
 	r := openSlow(t, servertest.Redis(t))
 	ctx := bounded(t)

@@ -11,14 +11,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// openSlow opens a client with long timeouts, so that a test of Redis's answers does
-// not depend on the machine's speed.
+// openSlow opens a client with long timeouts, so that a slow machine fails no test.
 func openSlow(t *testing.T, url string) *Redis {
 	t.Helper()
 	return open(t, url+servertest.PatientRedis)
 }
 
-// open opens a client with the timeouts of a deployment.
 func open(t *testing.T, url string) *Redis {
 	t.Helper()
 	r, err := Open(url)
@@ -29,8 +27,6 @@ func open(t *testing.T, url string) *Redis {
 	return r
 }
 
-// bounded returns a context that ends after 30 s, so that a call that hangs fails its
-// test and not the whole run.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -50,7 +46,6 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// held reports whether another caller holds the lock.
 func held(ctx context.Context, r *Redis, name string) bool {
 	unlock, free := r.Lock(ctx, name, time.Hour)
 	if free {

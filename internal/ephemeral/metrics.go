@@ -22,8 +22,6 @@ var (
 	})
 )
 
-// watch pings Redis every watchEvery, so that the gauge is right in an idle process
-// too.
 func (r *Redis) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()

@@ -16,8 +16,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// checkWithoutRedis checks that, while Redis is down, every call returns long before
-// its context ends and locks are free.
 func checkWithoutRedis(t *testing.T, r *Redis) {
 	t.Helper()
 	ctx := bounded(t)
@@ -36,7 +34,6 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 				t.Fatalf("without Redis, use %d of 2 a minute: allowed %v, want the opposite", i+1, ok)
 			}
 		}
-		// End the pause, so that the next call asks Redis again.
 		r.downUntil.Store(0)
 	}
 	if r.Ping(ctx) == nil {
@@ -47,8 +44,8 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 	}
 }
 
-// waitUntilBack waits until the client uses Redis again: only then is a second Lock of
-// the same name refused.
+// waitUntilBack waits until the client uses Redis again. Without Redis, a second Lock of
+// a name would succeed.
 func waitUntilBack(t *testing.T, r *Redis) {
 	t.Helper()
 	ctx := bounded(t)
@@ -97,8 +94,6 @@ func TestRedisRestartsEmpty(t *testing.T) {
 	}
 }
 
-// A Redis that accepts connections without answering, and one that refuses the
-// password, count as down.
 func TestUnusableRedis(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,8 +111,6 @@ func TestUnusableRedis(t *testing.T) {
 	}
 }
 
-// After a failure Redis is not asked for a moment, so that many callers do not each
-// wait for a timeout.
 func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
 	r := open(t, "redis://127.0.0.1:1/0")
 	_, _ = r.Lock(t.Context(), "a", time.Hour)
@@ -127,7 +120,6 @@ func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
 	r.downUntil.Store(time.Now().Add(time.Hour).UnixNano())
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	// The client is closed, so a call that asks Redis fails.
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +134,6 @@ func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
 	}
 }
 
-// freeze stops a server's process until thaw is called or the test ends.
 func freeze(t *testing.T, server *localservers.Redis) (thaw func()) {
 	t.Helper()
 	signal := func(sig syscall.Signal) {
@@ -156,8 +147,8 @@ func freeze(t *testing.T, server *localservers.Redis) (thaw func()) {
 	return thaw
 }
 
-// checkShared checks that two clients of one Redis share locks and limits. Its random
-// names spread over the nodes of a cluster.
+// checkShared checks that two clients of one Redis share locks and limits. Random
+// names reach all nodes of a cluster.
 func checkShared(t *testing.T, url string) {
 	t.Helper()
 	url += "&" + strings.TrimPrefix(servertest.PatientRedis, "?")
@@ -203,7 +194,6 @@ func TestCluster(t *testing.T) {
 	}
 }
 
-// When the primary is gone, Sentinel names the new one and the same client uses it.
 func TestSentinel(t *testing.T) {
 	url, primary := servertest.RedisSentinel(t)
 	checkShared(t, url)

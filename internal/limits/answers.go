@@ -8,12 +8,12 @@ import (
 )
 
 const (
-	answerBytes  = 128 << 20 // most bytes of all large answers that are being sent; clients may read slowly
-	networkShare = 4         // one client network may hold 1/networkShare of answerBytes, and always one answer
+	answerBytes  = 128 << 20 // for all large answers that are being sent
+	networkShare = 4         // one network may hold answerBytes/networkShare
 )
 
 type answers struct {
-	maxAll, maxNetwork int64 // bytes
+	maxAll, maxNetwork int64
 
 	mu sync.Mutex
 	// mu guards the fields below.
@@ -25,8 +25,9 @@ func newAnswers(maxAll int64) *answers {
 	return &answers{maxAll: maxAll, maxNetwork: maxAll / networkShare, networks: map[string]int64{}}
 }
 
-// take counts `more` bytes for an answer that already counts for `has` bytes. It returns a
-// problem.Error and counts nothing if a bound would be exceeded.
+// take counts `more` bytes for an answer that already counts for `has` bytes. If a bound
+// would be exceeded, it counts nothing and returns a problem.Error. The first answer of
+// a network may exceed the share of the network.
 func (a *answers) take(network string, has, more int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -55,10 +56,11 @@ func (a *answers) release(network string, bytes int64) {
 }
 
 // Answer counts an answer of the given bytes until the call in ctx ends. It returns a
-// problem.Error if too many large answers are being sent. Small answers are not counted.
+// problem.Error if too many large answers are being sent. Answers of at most one step
+// are not counted.
 //
-// If the call has an effect and could not send its answer a second time, call Answer with
-// an estimate before the effect. Answer with the true size then adds only the difference.
+// A call whose effect cannot be repeated calls Answer with an estimate before the
+// effect. The later Answer with the true size adds only the difference.
 func Answer(ctx context.Context, bytes int) error {
 	c := callIn(ctx)
 	if c == nil || bytes <= step {

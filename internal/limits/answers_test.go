@@ -53,7 +53,7 @@ func TestOneNetworkHoldsAShareOfTheAnswers(t *testing.T) {
 			t.Errorf("answer %d of one network: %v, want it served: %t", i, err, want)
 		}
 	}
-	if err := answer("192.0.2.2", 5*step, 6*step); err != nil { // the only answer of a network may exceed its share
+	if err := answer("192.0.2.2", 5*step, 6*step); err != nil { // the first answer may exceed the network's share
 		t.Errorf("the first answer of another network: %v, want no error", err)
 	}
 	if err := answer("192.0.2.2", step+1); !problem.Is(err, problem.Overloaded) {

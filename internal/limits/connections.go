@@ -11,29 +11,27 @@ import (
 )
 
 // Connections bounds the open connections of a port. At the bound, a new connection
-// replaces the one that has been idle longest, because HTTP clients expect a server to
-// close idle connections. If none is idle, the new connection is refused.
+// replaces the one that has been idle longest. If none is idle, the new one is refused.
 type Connections struct {
-	most    int                   // open connections of all networks
-	each    int                   // open connections of one network, except of proxies
-	proxy   func(netip.Addr) bool // reports whether an address is a proxy; nil: none is
-	refused func(net.Conn)        // answers a connection that is then closed
+	most    int
+	each    int
+	proxy   func(netip.Addr) bool
+	refused func(net.Conn)
 
 	mu sync.Mutex
 	// mu guards the fields below.
 	open  int
-	peers map[string]*peer // by network, see caller.Network
-	idle  *list.List       // of *connection; the first has been idle longest
+	peers map[string]*peer // by caller.Network
+	idle  *list.List       // of *connection, longest idle first
 }
 
 type peer struct {
 	network string
 	open    int
-	idle    *list.List // like Connections.idle
+	idle    *list.List // of *connection, longest idle first
 }
 
-// connection is an admitted connection. All fields except Conn are guarded by
-// Connections.mu.
+// connection is an admitted connection. Connections.mu guards its fields, except Conn.
 type connection struct {
 	net.Conn
 	peer   *peer         // nil: no longer counted
@@ -41,8 +39,8 @@ type connection struct {
 	ofPeer *list.Element // in peer.idle
 }
 
-// CloseWrite shuts down the writing side. net/http calls it before it closes a
-// connection on which the client still sends; otherwise the client may lose the answer.
+// CloseWrite shuts down the writing side. net/http calls it if the client still sends.
+// Without it, such a client may lose the answer.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -50,16 +48,15 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// NewConnections returns the bounds of a port that holds at most `most` connections. One
-// network may hold half of them, and a proxy may hold all. proxy reports whether an
-// address is a proxy; nil: none is. refused writes to a connection that is then closed;
-// it MUST NOT block.
+// NewConnections bounds a port to `most` open connections. One network may hold half of
+// them, a proxy all of them. A nil proxy function means no proxies. refused answers a
+// connection above the bounds, before it is closed. refused MUST NOT block.
 func NewConnections(most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Connections {
 	return &Connections{most: most, each: max(1, most/2), proxy: proxy, refused: refused, peers: make(map[string]*peer), idle: list.New()}
 }
 
-// Bound returns a listener that accepts connections within the bounds. Only server may
-// use the listener, because Bound sets its ConnState.
+// Bound returns a listener that accepts connections within the bounds. It sets
+// server.ConnState, so only server may use the listener.
 func (c *Connections) Bound(l net.Listener, server *http.Server) net.Listener {
 	server.ConnState = c.note
 	return bounded{l, c}
@@ -70,7 +67,7 @@ type bounded struct {
 	in *Connections
 }
 
-// Accept waits for the next connection that is within the bounds.
+// Accept waits for the next connection within the bounds.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		accepted, err := b.Listener.Accept()
@@ -85,10 +82,9 @@ func (b bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection and returns it, or returns nil if the connection exceeds
-// the bounds.
+// admit counts a connection. It returns nil if the connection exceeds the bounds.
 func (c *Connections) admit(accepted net.Conn) *connection {
-	var address netip.Addr // the zero address stands for all peers without one
+	var address netip.Addr // stays zero for a peer without an IP address
 	if from, err := netip.ParseAddrPort(accepted.RemoteAddr().String()); err == nil {
 		address = from.Addr().Unmap()
 	}
@@ -108,8 +104,7 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	return &connection{Conn: accepted, peer: p}
 }
 
-// closeIdle closes the connection that has been idle longest, the first in the list. It
-// reports whether there was one.
+// closeIdle closes the first connection in the list. It reports whether there was one.
 func (c *Connections) closeIdle(idle *list.List) bool {
 	first := idle.Front()
 	if first == nil {
@@ -121,8 +116,7 @@ func (c *Connections) closeIdle(idle *list.List) bool {
 	return true
 }
 
-// note tracks which connections are idle or closed. It is the server's
-// http.Server.ConnState.
+// note is the server's http.Server.ConnState.
 func (c *Connections) note(conn net.Conn, state http.ConnState) {
 	one, ok := conn.(*connection)
 	if !ok {

@@ -17,7 +17,7 @@ const (
 	long  = "GET /long HTTP/1.1\r\nHost: a\r\n\r\n"
 )
 
-// boundedServer starts a server under bounds; /long begins an answer that never ends.
+// boundedServer starts a server under bounds. The answer to /long never ends.
 func boundedServer(t *testing.T, most int, proxy func(netip.Addr) bool) (*Connections, *httptest.Server) {
 	c := NewConnections(most, proxy, func(conn net.Conn) { fmt.Fprint(conn, "HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n") })
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,7 @@ func boundedServer(t *testing.T, most int, proxy func(netip.Addr) bool) (*Connec
 }
 
 // opens sends a request on a new connection from a loopback address. It returns the
-// status of the answer; 0: the connection was refused.
+// status of the answer, or 0 if there is none.
 func opens(t *testing.T, server *httptest.Server, from, request string) (net.Conn, *bufio.Reader, int) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -93,7 +93,6 @@ func TestOneAddressHoldsHalfAndAProxyAll(t *testing.T) {
 	if _, _, status := opens(t, server, "127.0.0.2", quick); status == 200 {
 		t.Error("more connections are served than the bound, want the next one refused")
 	}
-	// A closed connection makes room.
 	last.Close()
 	for served := false; !served; {
 		_, _, status := opens(t, server, "127.0.0.2", quick)
@@ -101,7 +100,7 @@ func TestOneAddressHoldsHalfAndAProxyAll(t *testing.T) {
 	}
 	server.CloseClientConnections()
 	server.Close()
-	for { // the server reports the last connections after it has closed them
+	for { // the server reports a closed connection with a delay
 		c.mu.Lock()
 		open, peers, idle := c.open, len(c.peers), c.idle.Len()
 		c.mu.Unlock()

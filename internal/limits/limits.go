@@ -23,33 +23,32 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20         // bytes in a room for the first steps of all bodies, and as many again for their further steps
+	bodyBytes = 64 << 20         // bytes in room.small, and as many in room.large
 	step      = 64 << 10         // bytes counted at a time; a longer body or answer is large
 	stepTime  = 5 * time.Second  // for one step to arrive
 	bodyTime  = 30 * time.Second // for a whole body to arrive
-	turnTime  = 5 * time.Second  // how long large work may wait for its turn
+	turnTime  = 5 * time.Second  // for a call to wait for its turn
 )
 
-// CallTime bounds a call, without the time that it waits for other parties. It is
-// longer than a body may take to arrive and shorter than the server's write timeout.
+// CallTime bounds a call. Time spent waiting for other parties does not count. It is
+// longer than bodyTime and shorter than the server's write timeout.
 const CallTime = 35 * time.Second
 
 // Process holds the bounds of one process.
 type Process struct {
 	parties, strangers room
-	turns              *semaphore.Weighted // calls that do large work, at most half of the cores: the other half serves all other calls
+	turns              *semaphore.Weighted // calls that do large work; half of the cores stay free for other calls
 	answers            *answers
 	stepTime           time.Duration
 	bodyTime           time.Duration
 }
 
-// room bounds the bodies of one class of callers. Parties and all other callers
-// (strangers) have separate rooms, so that callers without an invite token cannot keep a
-// party from revealing over REST. Over MCP the token is in the body, so all bodies count
-// in the room of strangers.
+// room bounds the bodies of one class of callers. Callers without an invite token have
+// their own room (strangers), so that they cannot keep a party from revealing. Over MCP
+// all bodies count in the room of strangers, because the token is in the body.
 type room struct {
 	small   *semaphore.Weighted // bytes for the first step of each body
-	large   *semaphore.Weighted // bytes for the further steps, counted separately so that large bodies cannot block small ones
+	large   *semaphore.Weighted // bytes for further steps; separate, so that large bodies cannot block small ones
 	turns   *semaphore.Weighted // large bodies that are parsed as JSON at the same time
 	senders *senders
 }
@@ -66,30 +65,29 @@ func New() *Process {
 	}
 }
 
-// Call is one request, with the turn and the bytes that it holds.
+// Call is one request and the resources that it holds.
 type Call struct {
 	process *Process
-	network string // of the client
-	body    *body  // nil: the request has none
+	network string
+	body    *body // nil: the request has none
 
 	mu sync.Mutex
 	// mu guards the fields below.
-	turn   *semaphore.Weighted // the semaphore that gave the call its turn; nil: the call has no turn
-	answer int64               // bytes that the call holds for its answer
-	ended  bool                // the call gets no more turns and no more bytes
+	turn   *semaphore.Weighted // the semaphore that the call holds; nil: none
+	answer int64               // bytes
+	ended  bool
 }
 
 type callKey struct{}
 
-// callIn returns the call of a request's context, nil if there is none.
 func callIn(ctx context.Context) *Call {
 	c, _ := ctx.Value(callKey{}).(*Call)
 	return c
 }
 
-// Begin counts a request until End, which MUST be called when the request is answered.
-// Use the returned request: reading its body returns a problem.Error if the body
-// exceeds a bound. network is the client's, see caller.Network.
+// Begin starts the call of a request. The caller MUST call End when the request is
+// answered. Reading the body of the returned request returns a problem.Error if the body
+// exceeds a bound. network is the result of caller.Network for the client.
 func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) (*Call, *http.Request) {
 	c := &Call{process: p, network: network}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
@@ -100,20 +98,18 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 	return c, r
 }
 
-// Party makes the body of the call in ctx count in the room of parties. Use it before the
-// body is read, and only if the caller has shown an invite token of the deal. An API key
-// is not enough, not even the deal's own, because anyone can get an API key.
+// Party counts the body of the call in ctx in the room of parties. Call it before the
+// body is read, and only for a caller with an invite token of the deal. An API key is
+// not enough, because anyone can get one.
 func Party(ctx context.Context) {
 	if c := callIn(ctx); c != nil && c.body != nil {
 		c.body.room = &c.process.parties
 	}
 }
 
-// Turn waits at most turnTime until the call in ctx may do large work. Large work uses
-// the processor for long or reads much from the database. It returns a problem.Error if too
-// many calls do large work. The turn ends when the answer begins to be written, because
-// a client may read slowly; see also Rest. Without a call in ctx Turn returns nil at
-// once.
+// Turn waits until the call in ctx may do large work: use the processor for long or read
+// much from the database. After turnTime it returns a problem.Error. The turn ends when
+// the answer begins to be written, because a client may read slowly. See also Rest.
 func Turn(ctx context.Context) error {
 	c := callIn(ctx)
 	if c == nil {
@@ -130,8 +126,8 @@ func Wait(ctx context.Context) {
 	}
 }
 
-// Rest ends the turn of the call in ctx. Use it before the call sends a request to
-// another server. Call Turn again to continue with large work.
+// Rest ends the turn of the call in ctx. Use it before a request to another server. Call
+// Turn again before more large work.
 func Rest(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.mu.Lock()
@@ -172,8 +168,7 @@ func (c *Call) Written() {
 	}
 }
 
-// End releases everything that the call holds. The call gets no more turns and no more
-// bytes.
+// End releases everything that the call holds. The call can take nothing after it.
 func (c *Call) End() {
 	c.Written()
 	c.mu.Lock()
@@ -189,19 +184,18 @@ type body struct {
 	room  *room
 	ctx   context.Context
 	conn  *http.ResponseController
-	until time.Time // the deadline for the whole body
+	until time.Time
 
-	size  int64 // bytes by Content-Length; -1: not known
-	read  int64 // bytes
+	size  int64 // Content-Length in bytes; -1: not known
+	read  int64
 	small int64 // bytes held for the first step
 	large int64 // bytes held for further steps; read <= step + large
 	place bool  // whether it has one of its network's places for large bodies
 	ended bool
 }
 
-// Read reads at most to the end of the current step, and counts the bytes. It returns a
-// problem.Error if the room is full, or if the network already sends networkBodies large
-// bodies.
+// Read reads at most to the end of the current step. It returns a problem.Error if the
+// room is full, or the body gets no place or no turn.
 func (b *body) Read(p []byte) (int, error) {
 	if b.ended {
 		return 0, io.EOF
@@ -222,7 +216,7 @@ func (b *body) Read(p []byte) (int, error) {
 		if deadline.After(b.until) {
 			deadline = b.until
 		}
-		_ = b.conn.SetReadDeadline(deadline) // fails only for a ResponseWriter without a connection, in tests
+		_ = b.conn.SetReadDeadline(deadline) // fails only in tests, where there is no connection
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), max(end-b.read, 1))])
 	b.read += int64(n)
@@ -234,7 +228,7 @@ func (b *body) Read(p []byte) (int, error) {
 	}
 	if err == io.EOF {
 		b.ended = true
-		if b.read > step { // parsing JSON takes longer the larger it is
+		if b.read > step { // a large body takes long to parse as JSON
 			if refused := b.call.take(b.ctx, b.room.turns); refused != nil {
 				return n, refused
 			}
@@ -269,9 +263,8 @@ func (b *body) release() {
 	b.small, b.large, b.ended = 0, 0, true
 }
 
-// ReadAll reads a body of at most limit bytes. It allocates a small body at once, and
-// a large one as it arrives, because the sender may stop. Its errors are
-// problem.Errors.
+// ReadAll reads a body of at most limit bytes. Memory for a large body is allocated only
+// as it arrives, because the sender may stop. Its errors are problem.Errors.
 func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	var all bytes.Buffer
 	all.Grow(int(min(max(r.ContentLength, 0), limit, step)) + bytes.MinRead)

@@ -22,7 +22,7 @@ func begin(p *Process, size int, network string) (*Call, *http.Request) {
 	return p.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))), network)
 }
 
-// reads begins a call whose body has `size` bytes, and reads the body, which must end
+// reads begins a call with a body of `size` bytes. It checks that reading the body stops
 // after `read` bytes. It returns the function that ends the call.
 func reads(t *testing.T, p *Process, size, read int) (end func()) {
 	t.Helper()
@@ -42,7 +42,7 @@ func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 	third := reads(t, p, step, step)
 	reads(t, p, 1, 0)()
 	second()
-	second() // the second End releases nothing
+	second()
 	fourth := reads(t, p, step, step)
 	for _, end := range []func(){first, third, fourth} {
 		end()
@@ -72,7 +72,7 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 		t.Error("a party's large body takes no turn")
 	}
 	party.End()
-	reads(t, p, step, step)() // a small body needs no turn
+	reads(t, p, step, step)()
 	end()
 	reads(t, p, step+1, step+1)()
 }
@@ -123,8 +123,6 @@ func TestOneNetworkSendsTwoLargeBodies(t *testing.T) {
 	})
 }
 
-// A call holds one turn, gives it back when its answer begins, and gets none after its
-// end.
 func TestTurnsEnd(t *testing.T) {
 	p := New()
 	p.turns = semaphore.NewWeighted(1)
@@ -144,8 +142,6 @@ func TestTurnsEnd(t *testing.T) {
 	}
 }
 
-// A sender that stops is cut off. A quick sender is not cut off, however long its
-// answer takes.
 func TestSlowSendersAreCut(t *testing.T) {
 	p := New()
 	p.stepTime = 100 * time.Millisecond
@@ -179,7 +175,6 @@ func TestSlowSendersAreCut(t *testing.T) {
 	}
 	send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4000000\r\n\r\nhalf of it")
 	timesOut("stops")
-	// Each step arrives in time, the whole body does not.
 	p.bodyTime, p.stepTime = 300*time.Millisecond, 250*time.Millisecond
 	slow, writer := io.Pipe()
 	go func() {
@@ -196,7 +191,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 	}
 	timesOut("is slow on the whole")
 	p.bodyTime, p.stepTime = bodyTime, 100*time.Millisecond
-	send("POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nall of it") // the body arrives with the header, however slow the machine is
+	send("POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nall of it") // header and body arrive together, however slow the machine is
 	if err := <-got; err != nil {
 		t.Errorf("an answer that takes long: %v, want no error", err)
 	}
@@ -222,5 +217,5 @@ func TestCallsThatWaitHoldNothing(t *testing.T) {
 	if err := Turn(r.Context()); err != nil || p.turns.TryAcquire(1) {
 		t.Errorf("it gets no turn to answer: %v", err)
 	}
-	Wait(context.Background()) // without a call it does nothing
+	Wait(context.Background())
 }
