@@ -11,8 +11,7 @@ import (
 )
 
 // 600 callers append 300 entries to two replicas that share a database and a fork guard.
-// The entries fill more than one tile. Each entry gets one leaf, the indexes have no gap,
-// and each leaf can be proved at once. A lost race for the guard is no contradiction.
+// The entries fill more than one tile. A lost race for the guard is no contradiction.
 func TestConcurrentAppends(t *testing.T) {
 	t.Parallel()
 	const distinct, callers = 300, 600
@@ -39,7 +38,6 @@ func TestConcurrentAppends(t *testing.T) {
 				return
 			}
 			answers[c] = appended
-			// Both replicas can prove the leaf at once.
 			entry := entryOf(n)
 			for _, l := range replicas {
 				proof, err := l.Inclusion(ctx, LeafQuery{LeafIndex: &appended.LeafIndex, Entry: &entry})
@@ -78,7 +76,7 @@ func committedSize(t *testing.T, d *deployment) (size int64) {
 	return size
 }
 
-// Appends that arrive while a batch runs share the next batch. Those that wait while a
+// Appends that arrive while a batch runs share the next batch. Appends that wait while a
 // head is signed share the next head.
 func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	t.Parallel()
@@ -107,8 +105,7 @@ func newGate(d *deployment) *gatedSigner {
 	return &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
 }
 
-// gatedSigner announces each call on the channel entered. It signs once it has received a
-// value from the channel pass.
+// gatedSigner sends on entered at each call. It signs after it receives from pass.
 type gatedSigner struct {
 	Signer
 	entered chan struct{}
@@ -159,8 +156,7 @@ func TestAppendRefusesBadSignaturesAndOwnHeads(t *testing.T) {
 	}
 }
 
-// The committed head may be signed before it is stored, so the log refuses the digest of
-// an unstored head too.
+// The committed head may be signed before it is stored.
 func TestUnstoredHeadIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -174,7 +170,6 @@ func TestUnstoredHeadIsRefused(t *testing.T) {
 	}
 }
 
-// Close fails the appends that still wait. Appends after Close fail too.
 func TestAppendEndsWithTheLog(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

@@ -42,7 +42,6 @@ func (d *deployment) withCheckpoints(t testing.TB, pool *pgxpool.Pool, config Ch
 	return d.openWith(t, pool, nil, quiet, Options{Checkpoints: &config})
 }
 
-// waitForCheckpoint waits for a checkpoint of at least the size.
 func waitForCheckpoint(t testing.TB, l *Log, size int64) *signedCheckpoint {
 	t.Helper()
 	var newest *signedCheckpoint
@@ -54,7 +53,6 @@ func waitForCheckpoint(t testing.TB, l *Log, size int64) *signedCheckpoint {
 	return newest
 }
 
-// tiles is a tlog.TileReader over HTTP.
 type tiles struct {
 	t    *testing.T
 	base string
@@ -75,9 +73,8 @@ func (r tiles) ReadTiles(all []tlog.Tile) (data [][]byte, err error) {
 	return data, nil
 }
 
-// The packages sumdb/note and sumdb/tlog verify the checkpoints and tiles of a log with
-// three tile levels. One replica serves the tiles from memory. A new one serves them, with
-// the old partial tiles, from the tables.
+// The packages sumdb/note and sumdb/tlog verify the checkpoints and tiles. One replica
+// serves the tiles from memory. A new replica serves them from the tables.
 func TestTilesProveTheLogElsewhere(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -137,8 +134,7 @@ func TestTilesProveTheLogElsewhere(t *testing.T) {
 	requireNoContradiction(t, l, fresh)
 }
 
-// The digest of a checkpoint is public and has a valid signature of the deployment key. The
-// log refuses it as an entry: alone, in a batch, in one statement and under the lock.
+// The digest of a checkpoint is public and has a valid signature of the deployment key.
 func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -187,8 +183,8 @@ func TestReplicasShareOneCheckpointASecond(t *testing.T) {
 		check(t, d.pool.QueryRow(t.Context(), "SELECT count(*), coalesce(extract(epoch FROM max(signed_at) - min(signed_at)), 0) FROM translog.checkpoints").Scan(&made, &span))
 		return made >= 3
 	})
-	// The replicas make at most one checkpoint a second, and one more if both stored one at
-	// the same moment.
+	// Checkpoints that are a second apart number at most span+1. One more is allowed,
+	// because both replicas may store one at the same moment.
 	if float64(made) > span+2 {
 		t.Errorf("%d checkpoints in %.1f s, want at most one a second", made, span)
 	}
@@ -198,8 +194,6 @@ func TestReplicasShareOneCheckpointASecond(t *testing.T) {
 	requireNoContradiction(t, replicas...)
 }
 
-// After the log key is replaced, checkpoints by the old key stay valid if it is listed as
-// retired.
 func TestRetiredLogKeyStaysValid(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -220,18 +214,16 @@ func TestRetiredLogKeyStaysValid(t *testing.T) {
 	}
 	requireNoContradiction(t, next)
 
-	// A changed note is not served.
 	asOwner(t, d, "UPDATE translog.checkpoints SET note = replace(note, E'\\n2\\n', E'\\n3\\n')")
 	if _, err := next.checkpoints.newest(t.Context()); err == nil || next.ProofFailures() == 0 {
 		t.Errorf("read a changed note: %v, %d failures counted; want an error and a counted failure", err, next.ProofFailures())
 	}
 }
 
-// witnesses are running witnesses, and the policy that lists them.
 type witnesses struct {
 	all     []*devwitness.Witness
 	servers []*httptest.Server
-	faults  []atomic.Pointer[http.HandlerFunc] // if set, what the server does instead
+	faults  []atomic.Pointer[http.HandlerFunc] // if set, the server calls it instead of the witness
 	policy  Checkpoints
 }
 
@@ -259,8 +251,8 @@ func newWitnesses(t *testing.T, key *signing.LogKey, quorum string, count int) *
 	return ws
 }
 
-// witnessed returns a log with the given number of running witnesses. quorum is the end of
-// their policy: any group lines, and the quorum line.
+// witnessed returns a log with the given number of running witnesses. quorum ends the
+// witness policy: group lines, if any, and the quorum line.
 func witnessed(t *testing.T, quorum string, count int) (*deployment, *witnesses, *Log) {
 	t.Helper()
 	d, ws := newDeployment(t), newWitnesses(t, newLogKey(t), quorum, count)
@@ -326,7 +318,7 @@ func TestQuorumCertifies(t *testing.T) {
 		asked := make(chan struct{}, 64)
 		ws.fail(1, func(w http.ResponseWriter, r *http.Request) { asked <- struct{}{}; fault(w, r) })
 		had := certified()
-		grow() // the append does not wait for the witness
+		grow()
 		waitForCheckpoint(t, l, size)
 		eventually(t, name+": the witness is asked", func() bool { return len(asked) > 0 })
 		if certified() != had {
@@ -347,7 +339,7 @@ func oldOf(r *http.Request) string {
 	return strings.TrimPrefix(line, "old ")
 }
 
-// With quorum none, cosignatures are collected, but no size is ever certified.
+// With quorum none, cosignatures are collected, but no size is certified.
 func TestQuorumNoneCertifiesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -362,8 +354,7 @@ func TestQuorumNoneCertifiesNothing(t *testing.T) {
 	}
 }
 
-// After a restart each witness cosigns new checkpoints, even if the database lacks the
-// last cosignature of that witness.
+// Each witness cosigns new checkpoints even if the database lacks its last cosignature.
 func TestWitnessesAreAskedAfterARestart(t *testing.T) {
 	t.Parallel()
 	d, ws, l := witnessed(t, "quorum w0", 1)
@@ -383,7 +374,6 @@ func TestWitnessesAreAskedAfterARestart(t *testing.T) {
 	requireNoContradiction(t, next)
 }
 
-// A stored row that claims a quorum certifies nothing without valid cosignatures.
 func TestStoredQuorumIsVerified(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -399,7 +389,6 @@ func TestStoredQuorumIsVerified(t *testing.T) {
 		t.Errorf("certified size %d, %d lines, %v; want size 0, because the stored cosignature is not valid", l.checkpoints.certified.Load(), len(newest.lines), err)
 	}
 
-	// Lines that strict verifiers cannot read are not served.
 	asOwner(t, d, "INSERT INTO translog.cosignatures VALUES ('y', 1, E'— w.example/1 AAAAAAB=\\n'), ('z', 1, E'— w.example/1 AAAA\\rAAAA\\n')")
 	newest, err = l.checkpoints.newest(t.Context())
 	if err != nil || len(newest.lines) != 1 {
@@ -424,7 +413,6 @@ func TestCheckpointSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// A witness that names one size and then another must not be asked again without backoff.
 func TestSecondConflictForOneCheckpointIsAFailure(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -476,7 +464,6 @@ func TestQuorumWaitStartsAgainWithEachQuorum(t *testing.T) {
 	}
 }
 
-// If a replica dies, the database ends its session and so releases its lock.
 func TestWitnessLockEndsWithASilentSession(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -496,7 +483,6 @@ func TestWitnessLockEndsWithASilentSession(t *testing.T) {
 	check(t, conn.Close(t.Context()))
 }
 
-// A client believes no size that a signed head does not cover.
 func TestCertifiedSizeIsCappedByASignedHead(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -534,8 +520,6 @@ func TestCertifiedSizeIsCappedByASignedHead(t *testing.T) {
 	}
 }
 
-// A proof is under the largest checkpoint with a quorum if that covers the leaf, and under
-// the newest checkpoint otherwise.
 func TestTLogProofPrefersTheQuorum(t *testing.T) {
 	t.Parallel()
 	d, ws, l := witnessed(t, "quorum w0", 1)
@@ -562,7 +546,6 @@ func TestTLogProofPrefersTheQuorum(t *testing.T) {
 		check(t, proof.VerifyInclusion(entry[:], c))
 	}
 
-	// There is no proof for a leaf that no checkpoint covers, nor for another entry.
 	another := entryOf(7)
 	if text, err := client.TLogProof(t.Context(), another, 5); err != nil || text != nil {
 		t.Errorf("a leaf that the log does not have: proof %q, %v; want none and no error", text, err)

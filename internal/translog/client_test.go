@@ -18,7 +18,6 @@ import (
 
 const secret = "correct horse battery staple"
 
-// ports serves the two ports of a replica and returns a client of them.
 func ports(t *testing.T, l *Log) (client *Client, appendURL, readURL string) {
 	t.Helper()
 	a, r := httptest.NewServer(l.AppendHandler(secret)), httptest.NewServer(l.ReadHandler())
@@ -64,13 +63,12 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 		"an index past the log":      {second(client.Inclusion(ctx, entryOf(9), 9)), ErrNotFound},
 		"a wrong signature":          {second(client.Append(ctx, entryOf(9), d.sign(t, entryOf(8)), Tag{})), ErrRefused},
 		"another entry with the tag": {append9(client, tag), ErrTagTaken},
-		// A misconfigured client learns nothing about the entry.
-		"a wrong secret":            {append9(NewClient(appendURL, readURL, "another secret"), Tag{}), ErrUnavailable},
-		"append to the read port":   {append9(swapped, Tag{}), ErrUnavailable},
-		"read from the append port": {second(swapped.Inclusion(ctx, entryOf(1), 1)), ErrUnavailable},
-		"no server at the address":  {second(NewClient("", "http://127.0.0.1:1", "").TreeHead(ctx)), ErrUnavailable},
-		"no address":                {second(NewClient(":", ":", secret).TreeHead(ctx)), ErrUnavailable},
-		"a caller that has left":    {second(client.TreeHead(gone)), ErrUnavailable},
+		"a wrong secret":             {append9(NewClient(appendURL, readURL, "another secret"), Tag{}), ErrUnavailable},
+		"append to the read port":    {append9(swapped, Tag{}), ErrUnavailable},
+		"read from the append port":  {second(swapped.Inclusion(ctx, entryOf(1), 1)), ErrUnavailable},
+		"no server at the address":   {second(NewClient("", "http://127.0.0.1:1", "").TreeHead(ctx)), ErrUnavailable},
+		"no address":                 {second(NewClient(":", ":", secret).TreeHead(ctx)), ErrUnavailable},
+		"a caller that has left":     {second(client.TreeHead(gone)), ErrUnavailable},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v, want %v", what, c.err, c.want)
@@ -86,7 +84,6 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 	}
 }
 
-// An answer that no log-server sends says nothing about the entry.
 func TestMalformedAnswersAreNoVerdict(t *testing.T) {
 	t.Parallel()
 	entry := entryOf(0)
@@ -104,7 +101,7 @@ func TestMalformedAnswersAreNoVerdict(t *testing.T) {
 		_, _ = io.WriteString(w, text)
 	}))
 	defer server.Close()
-	client := NewClient("", server.URL, "") // without an append port it asks the read port for proofs
+	client := NewClient("", server.URL, "") // has no append port, so it asks the read port for proofs
 
 	answer.Store(fmt.Sprintf(inclusion, "2", hash, "0", entry, `"`+hash+`"`))
 	if _, err := client.Inclusion(t.Context(), entry, 0); err != nil {
@@ -199,9 +196,9 @@ func TestAppendPortAnswers(t *testing.T) {
 	}
 }
 
-// HTTP_PROXY is for external calls (a cloud's KMS, drand), and the proxy must not see the
-// append secret. A process reads the variable once, so the client runs in a child process.
-// Go never uses a proxy for loopback addresses, but it does for 0.0.0.0.
+// HTTP_PROXY is for external calls. The proxy must not see the append secret. A process
+// reads the variable once, so the client runs in a child process. Go never uses a proxy
+// for loopback addresses, but it does for 0.0.0.0.
 func TestTheAppendSecretGoesToNoProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) != "" {
@@ -228,7 +225,6 @@ func TestTheAppendSecretGoesToNoProxy(t *testing.T) {
 	}
 }
 
-// CheckURL does not show an address that may contain a password.
 func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	for address, good := range map[string]bool{
@@ -253,8 +249,6 @@ func TestCheckURL(t *testing.T) {
 	}
 }
 
-// Concurrent calls share requests to the append port. If that port does not serve
-// proofs, the client asks the read port for each proof.
 func TestClientAsksForProofsTogether(t *testing.T) {
 	t.Parallel()
 	const leaves, callers = 5, 200

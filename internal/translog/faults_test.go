@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// The connection ends during a commit, so its outcome is unknown. The retry must leave the
-// entry with one leaf, whatever the outcome was.
+// The connection ends during a commit. The caller does not know the outcome. The retry
+// must leave the entry with one leaf in either case.
 func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*testing.T, *deployment, net.Conn, []byte){
@@ -38,7 +38,7 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 			wire.Close()
 		},
 	}
-	// The bytes in commits identify the message that commits entry 1. The first append of a
+	// commits is a part of the message that commits entry 1. The first append of a
 	// process is under the lock, the next one is one statement.
 	second := entryOf(1)
 	for way, commits := range map[string][]byte{"under the lock": []byte("commit\x00"), "in one statement": second[:]} {
@@ -73,8 +73,8 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 	}
 }
 
-// wiredPool returns a pool that passes each written message to cut first. cut reports
-// whether it has handled the message.
+// wiredPool returns a pool that passes each written message to cut first. If cut returns
+// true, the message is not written.
 func wiredPool(t *testing.T, url string, cut func(net.Conn, []byte) bool) *pgxpool.Pool {
 	t.Helper()
 	config := of(database.Config(url)).ok(t)
@@ -112,8 +112,6 @@ func (f *failingSigner) Sign(ctx context.Context, digest [32]byte) (string, erro
 	return f.Signer.Sign(ctx, digest)
 }
 
-// A replica is ready if the schema has its version, a head is published and the database
-// answers. Package store tests the shared checks of schemas.
 func TestReady(t *testing.T) {
 	t.Parallel()
 	if _, err := Open(t.Context(), openPool(t, servertest.Postgres(t)), nil, nil, quiet, Options{}); err == nil || !strings.Contains(err.Error(), "fairpactctl migrate") {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// refusals collects the outcomes and errors that a log logs about its witnesses.
+// refusals collects the log lines of a log.
 type refusals struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -25,8 +25,7 @@ func (r *refusals) Write(line []byte) (int, error) {
 	return r.text.Write(line)
 }
 
-// has reports whether the log logged that witness w0 refused the size, with an error that
-// contains the text.
+// has reports whether a log line says that witness w0 refused the size with this error.
 func (r *refusals) has(t *testing.T, size int64, what string) bool {
 	t.Helper()
 	r.mu.Lock()
@@ -45,9 +44,8 @@ func (r *refusals) has(t *testing.T, size int64, what string) bool {
 	return false
 }
 
-// A malicious operator runs a second log with the same keys, whose leaves differ from
-// leaf 2 on. The witness has cosigned the first log, so the fork gets no cosignature at
-// any size and none of its leaves is certified.
+// A malicious operator runs a second log with the same keys. Its leaves differ from leaf
+// 2 on. The witness has cosigned the first log, so it cosigns no size of the second.
 func TestWitnessRefusesAFork(t *testing.T) {
 	t.Parallel()
 	d, ws, honest := witnessed(t, "quorum w0", 1)
@@ -60,8 +58,8 @@ func TestWitnessRefusesAFork(t *testing.T) {
 	forked := other.withCheckpoints(t, other.pool, Checkpoints{Key: ws.policy.Key})
 	var logged refusals
 	var last *Log
-	// refused grows the fork, and checks that the witness refuses the fork's newest checkpoint.
-	// Each call starts a new replica, because a replica submits one size for up to 10 s (patience).
+	// refused grows the fork and checks that the witness refuses the newest checkpoint. Each
+	// call starts a new replica, because a replica submits one size for up to 10 s (patience).
 	refused := func(leaves []int, want string) {
 		t.Helper()
 		size := other.mustAppend(t, forked, leaves...).LeafIndex + 1
@@ -82,7 +80,6 @@ func TestWitnessRefusesAFork(t *testing.T) {
 	client := NewClient("", readPort(t, last), "")
 	client.Trust(other.keys)
 
-	// Send the witness each request that the fork can make.
 	at := func(size int64) *signedCheckpoint { return of(forked.checkpoints.at(t.Context(), size)).ok(t) }
 	short, same, larger := at(2), at(3), at(5)
 	a := &asking{checkpoints: forked.checkpoints, client: http.DefaultClient}
@@ -113,7 +110,6 @@ func TestWitnessRefusesAFork(t *testing.T) {
 		}
 	}
 
-	// No leaf of the fork has a quorum, neither in the status nor in a proof.
 	if client.LearnCertified(t.Context()); client.Certified() != 0 {
 		t.Errorf("a client believes that the fork is certified up to size %d", client.Certified())
 	}

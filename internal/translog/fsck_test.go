@@ -30,7 +30,7 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		change, back string
-		rows         []string // the findings must include these
+		rows         []string
 	}{
 		"a leaf":             {flip("leaves", "entry", "leaf_index = 10"), "", []string{"node 0 of level 8", "head 70000", "the committed head"}},
 		"a node":             {flip("nodes", "hash", "level = 8 AND node_index = 7"), "", []string{"node 7 of level 8"}},
@@ -58,7 +58,7 @@ func TestFsckNamesChangedRows(t *testing.T) {
 				t.Errorf("%s: found %v, want %s (%v)", name, report.Findings, want, err)
 			}
 		}
-		back := cmp.Or(c.back, c.change) // a second flip restores the row
+		back := cmp.Or(c.back, c.change) // flip restores the row when it runs again
 		asOwner(t, d, back)
 	}
 	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 1000000 WHERE leaf_index = 20")
@@ -71,7 +71,6 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	}
 }
 
-// Reading the whole log may take longer than the statement timeout of a service.
 func TestReadingTheWholeLogHasNoTimeout(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -85,7 +84,6 @@ func TestReadingTheWholeLogHasNoTimeout(t *testing.T) {
 	}))
 }
 
-// Fsck itself survives the statement timeout of its role.
 func TestFsckOutlastsTheStatementTimeout(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -98,7 +96,7 @@ func TestFsckOutlastsTheStatementTimeout(t *testing.T) {
 	check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
 	done := make(chan error, 1)
 	go func() { done <- second(Fsck(t.Context(), pool, FsckOptions{})) }()
-	waited := false // whether Fsck waited longer than the timeout
+	waited := false // longer than the timeout
 	eventually(t, "Fsck waits or ends", func() bool {
 		check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
 		return waited || len(done) > 0

@@ -15,9 +15,9 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// memoryGuard is a guard in memory. The hooks, if set, may fail a call.
+// memoryGuard is a guard in memory. The functions, if set, may fail a call.
 type memoryGuard struct {
-	forkguard.Guard     // only for Close, which the log does not call
+	forkguard.Guard     // nil; it only supplies Close, and the log never calls Close
 	mu                  sync.Mutex
 	held                forkguard.Record
 	load, before, after func() error
@@ -80,7 +80,6 @@ func (g *memoryGuard) size() int64 {
 	return g.held.Size
 }
 
-// guarded starts a replica with the guard and a signer that counts its calls.
 func (d *deployment) guarded(t *testing.T, g forkguard.Guard, adopt *int64) (*Log, *gatedSigner) {
 	t.Helper()
 	gate := newGate(d)
@@ -88,15 +87,14 @@ func (d *deployment) guarded(t *testing.T, g forkguard.Guard, adopt *int64) (*Lo
 	return d.openWith(t, openPool(t, d.url), gate, quiet, Options{Guard: g, Adopt: adopt}), gate
 }
 
-// logging starts a replica that has the guard and logs to the builder. Close the
-// replica before you read the builder.
+// logging starts a replica that logs to the builder. Close the replica before you read
+// the builder.
 func (d *deployment) logging(t *testing.T, logged *strings.Builder, g forkguard.Guard) *Log {
 	t.Helper()
 	return d.openWith(t, openPool(t, d.url), nil, slog.New(slog.NewTextHandler(logged, nil)), Options{Guard: g})
 }
 
-// A failed Store only delays the head, whether or not it persisted. When a head is
-// published, the guard's record is that head.
+// A failed Store delays the head, whether or not the record was stored.
 func TestFailedStoreOfTheGuardIsRetried(t *testing.T) {
 	t.Parallel()
 	fault := func() func() error { return once(func() error { return errors.New("connection reset") }) }
@@ -147,8 +145,8 @@ func TestNothingIsSignedWithoutTheGuard(t *testing.T) {
 	requireNoContradiction(t, l)
 }
 
-// If another program moves the guard before each Store, the round fails: the failure is
-// logged, counted and retried with backoff, and the append gets the reason.
+// If another program moves the guard before each Store, the round fails and is retried
+// with backoff. The append gets the reason.
 func TestGuardThatIsAlwaysMovedIsAFailure(t *testing.T) {
 	d := newDeployment(t)
 	var logged strings.Builder
@@ -214,8 +212,7 @@ func TestLostRaceIsNoFailure(t *testing.T) {
 	}
 }
 
-// A process died after it had committed leaves and moved the guard. The next start
-// publishes their head.
+// A process died after it had committed leaves and moved the guard.
 func TestCommittedLeavesArePublishedAtStart(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -237,8 +234,8 @@ func (l *Log) lastFailure() error {
 }
 
 // The database is swapped for an older copy. A running replica does not answer an index
-// that the copy gives out again. A new replica is refused while the copy is smaller than the
-// signed head, and after it has grown by other leaves to that size and beyond.
+// that the copy assigns again. A new replica is refused, even after the copy has grown by
+// other leaves.
 func TestOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -259,7 +256,7 @@ func TestOlderCopyIsRefused(t *testing.T) {
 		if why := l.lastFailure(); !errors.Is(why, errGuarded) || gate.count.Load() != signed {
 			t.Errorf("%s: %v, %d heads were signed; want a refusal by the guard and no signature", name, why, gate.count.Load()-signed)
 		}
-		requireNoContradiction(t, l) // no proof was wrong
+		requireNoContradiction(t, l)
 		l.Close()
 	}
 	refusedBy("swapped under a replica", l, gate, signed)
@@ -277,8 +274,7 @@ func TestOlderCopyIsRefused(t *testing.T) {
 	}
 }
 
-// A guard without a record may be new, or may have lost its record. It accepts a log with
-// published heads only if the operator allows that.
+// A guard without a record may be new, or may have lost its record.
 func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

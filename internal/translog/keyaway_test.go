@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// If the signer fails, the waiting append gets the reason at once. So do later appends,
-// even while the signer hangs. The old head stays, and an append whose leaf it covers
-// succeeds. The new leaves stay too, and the first round with a signature publishes them.
+// If the signer fails, the waiting append fails at once. So do later appends, even while
+// the signer hangs. An append whose leaf the old head covers succeeds. The first round
+// with a signature publishes the new leaves.
 func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 	t.Parallel()
 	why := errors.New("the key is disabled")
@@ -38,7 +38,7 @@ func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 		t.Errorf("a leaf that the old head covers: %+v, want leaf 0 under size 1", again)
 	}
 	signer.down.Store(false)
-	<-gate.entered // the next round: the signer hangs
+	<-gate.entered // the signer hangs in the next round
 	client, _, _ := ports(t, l)
 	_, err = client.Append(within(t, time.Minute), entryOf(2), d.sign(t, entryOf(2)), Tag{})
 	refused(2, err)

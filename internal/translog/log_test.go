@@ -26,7 +26,6 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 var quiet = slog.New(slog.NewJSONHandler(io.Discard, nil))
 
-// deployment is a signing key, its key set and a migrated database.
 type deployment struct {
 	url    string
 	pool   *pgxpool.Pool
@@ -56,7 +55,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// result is what a call returned. Its method ok fails the test if the call failed.
+// result is what a call returned. ok fails the test if the call failed.
 type result[T any] struct {
 	value T
 	err   error
@@ -73,7 +72,6 @@ func (r result[T]) ok(t testing.TB) T {
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// requireNoContradiction checks that the replicas counted none.
 func requireNoContradiction(t *testing.T, replicas ...*Log) {
 	t.Helper()
 	for _, l := range replicas {
@@ -97,7 +95,6 @@ func openPool(t testing.TB, url string) *pgxpool.Pool {
 	return pool
 }
 
-// open starts a replica. A nil signer means the deployment's own.
 func (d *deployment) open(t testing.TB, pool *pgxpool.Pool, signer Signer) *Log {
 	t.Helper()
 	return d.openWith(t, pool, signer, quiet, Options{})
@@ -124,7 +121,6 @@ func entriesOf(first, end int) (entries [][32]byte) {
 	return entries
 }
 
-// leavesOf returns the entries [first, end) as leaves of a reference tree.
 func leavesOf(first, end int) (list [][]byte) {
 	for _, e := range entriesOf(first, end) {
 		list = append(list, e[:])
@@ -145,7 +141,7 @@ func (d *deployment) sign(t testing.TB, entry [32]byte) string {
 	return signature
 }
 
-// mustAppend appends entries by their numbers, one after the other, and returns where the
+// mustAppend appends entries by their numbers, one after the other. It returns where the
 // last one is.
 func (d *deployment) mustAppend(t testing.TB, l *Log, numbers ...int) (last Appended) {
 	t.Helper()
@@ -184,7 +180,6 @@ func within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// eventually waits until the condition holds, and fails the test after a minute.
 func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {

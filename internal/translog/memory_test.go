@@ -12,7 +12,7 @@ import (
 )
 
 // After its first append, a process needs two round trips to the database for a single
-// append (one for the leaf, one for the head), and one for a proof or the newest head.
+// append: one for the leaf, one for the head. A proof or the newest head needs one.
 func TestRoundTripsOfASingleCaller(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -28,7 +28,7 @@ func TestRoundTripsOfASingleCaller(t *testing.T) {
 			t.Errorf("%s: %d round trips, want %d", what, got, want)
 		}
 	}
-	for n := 3; n < 300; n++ { // beyond a tile
+	for n := 3; n < 300; n++ { // a tile has 256 leaves
 		signature := d.sign(t, entryOf(n))
 		takes(fmt.Sprint("append ", n), 2, func() error { return second(l.Append(t.Context(), entryOf(n), signature, Tag(entryOf(n)))) })
 		takes(fmt.Sprint("proof ", n), 1, func() error { return prove(t, l, int64(n)) })
@@ -36,8 +36,6 @@ func TestRoundTripsOfASingleCaller(t *testing.T) {
 	takes("tree head", 1, func() error { return second(l.TreeHead(t.Context())) })
 }
 
-// The database is replaced by one with another history and heads by the same key.
-// Proofs follow the database, not the memory.
 func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -54,7 +52,6 @@ func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 	requireNoContradiction(t, l)
 }
 
-// A head is stored only in a database that has the last leaf under it.
 func TestHeadNeedsItsLastLeaf(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -75,7 +72,6 @@ func TestHeadNeedsItsLastLeaf(t *testing.T) {
 	}
 }
 
-// With a cache of three tiles, every leaf of a log of forty tiles can be proved.
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	_, l := newLog(t)

@@ -27,11 +27,10 @@ func send(t *testing.T, method, url string) (*http.Response, string) {
 	return response, string(body)
 }
 
-// The read port serves heads and proofs, and refuses each parameter that breaks a rule.
 func TestReadPort(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
-	waitForHead(t, l, 0) // the head of size 0 is published
+	waitForHead(t, l, 0)
 	fill(t, l, 0, 2)
 	fill(t, l, 2, 3)
 	server := httptest.NewServer(l.ReadHandler())
@@ -133,8 +132,7 @@ func TestReadPort(t *testing.T) {
 	}
 }
 
-// Anyone may call the public port, so its callers must not decide what is sampled. The
-// private port continues its callers' traces.
+// Anyone may call the public port, so its callers must not decide what is sampled.
 func TestOnlyThePrivatePortJoinsTraces(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider, propagator := otel.GetTracerProvider(), otel.GetTextMapPropagator()

@@ -16,7 +16,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// ring is a deployment with keys of every state.
 type ring struct {
 	*deployment
 	by map[string]*signing.Signer
@@ -49,20 +48,20 @@ func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error)
 	return l.Append(within(t, time.Minute), entryOf(n), of(r.by[key].Sign(t.Context(), entryOf(n))).ok(t), Tag{})
 }
 
-// A closed key gets leaves only below its tree size. An entry in the log keeps its index
-// whichever key signs it again. A refused entry takes no index.
+// A closed key gets leaves only below its tree size. A logged entry keeps its index even
+// if another key signs it again. A refused entry takes no index.
 func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 0, 2, 5)
 	l := r.open(t, r.pool, nil)
 	for n, step := range []struct {
 		key   string
-		index int64 // the leaf index of the new entry, or refused
+		index int64 // of the new entry, or the constant refused
 	}{
-		{"closed at 0", refused}, // closed from the start
+		{"closed at 0", refused},
 		{"closed at 2", 0},
 		{"closed at 5", 1},
-		{"closed at 2", refused}, // the tree has 2 leaves now
+		{"closed at 2", refused},
 		{"open", 2},
 		{"next", 3}, // another replica may already sign with it, by its own clock
 		{"closed at 5", 4},
@@ -87,13 +86,11 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 			t.Errorf("step %d: size %d after a refusal, want %d", n, size, before)
 		}
 	}
-	// Entry 1 is leaf 0, which any key may sign again, also a closed one.
 	for key := range r.by {
 		if again, err := r.append(t, l, key, 1); err != nil || again.LeafIndex != 0 {
 			t.Errorf("an entry that the log has, signed by the key %s: %+v, %v; want leaf 0", key, again, err)
 		}
 	}
-	// A refused entry is accepted with the current key's signature.
 	if appended, err := r.append(t, l, "current", 3); err != nil || appended.LeafIndex != 7 {
 		t.Errorf("the refused entry, signed by the current key: %+v, %v; want leaf 7", appended, err)
 	}
@@ -102,8 +99,8 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	}
 }
 
-// The candidates of one batch have different ceilings. A new entry gets a leaf only if its
-// index would be below the ceiling. If an entry occurs twice, its highest ceiling counts.
+// An entry gets a leaf only if its index is below the ceiling of its key. If an entry
+// occurs twice, the highest ceiling counts.
 func TestBatchOfMixedKeys(t *testing.T) {
 	t.Parallel()
 	_, l := newLog(t)
@@ -114,7 +111,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		ceiling, index int64
 	}{
 		{0, math.MaxInt64, 0}, {1, 2, 1}, {2, 2, late}, {3, math.MaxInt64, 2},
-		{4, 2, 3}, {4, math.MaxInt64, 3}, // the ceiling 2 alone would be too low
+		{4, 2, 3}, {4, math.MaxInt64, 3}, // the highest ceiling counts
 		{5, 2, late}, {6, math.MaxInt64, 4}, {1, 2, 1}, {6, 2, 4},
 	} {
 		batch = append(batch, candidate{entryOf(c.entry), c.ceiling, Tag{}})
@@ -125,7 +122,6 @@ func TestBatchOfMixedKeys(t *testing.T) {
 	}
 }
 
-// lockWaiters counts the transactions that wait for a row.
 func lockWaiters(t *testing.T, d *deployment) (n int) {
 	t.Helper()
 	err := d.pool.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
@@ -134,8 +130,7 @@ func lockWaiters(t *testing.T, d *deployment) (n int) {
 }
 
 // Another replica grows the tree while an entry by a closed key waits for the lock. The
-// committed size after that wait decides whether the entry gets a leaf, even if the
-// waiting replica appends to the head in its memory.
+// committed size after the wait decides whether the entry gets a leaf.
 func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	for way, leaves := range map[string]int{"the head is looked up": 0, "the head in memory": 2} {
@@ -165,7 +160,7 @@ func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 					t.Errorf("the growing replica: %+v, %v; want leaf %d", appended, err, leaves)
 				}
 			})
-			<-holds // its leaf is written but not committed
+			<-holds // the growing replica has written its leaf but not committed it
 			group.Go(func() {
 				if appended, err := r.append(t, waiting, fmt.Sprint("closed at ", leaves+1), 1); !errors.Is(err, ErrRefused) {
 					t.Errorf("the waiting replica: %+v, %v; want ErrRefused", appended, err)
@@ -181,7 +176,6 @@ func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 	}
 }
 
-// A new head by a closed or an unknown key is not stored. Heads by old keys stay valid.
 func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 0, 100)
@@ -213,8 +207,8 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 	}
 }
 
-// If a key is closed below its newest head, verifiers refuse that head, so neither the head
-// nor a proof that leads to it is answered. The next head, by the current key, is answered.
+// Verifiers refuse a head above the tree size at which its key is closed. So the log
+// answers neither the head nor a proof that leads to it.
 func TestHeadOfAClosedKeyIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 1, 2)

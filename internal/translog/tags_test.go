@@ -36,8 +36,6 @@ func isAt(leaf int64) func(int64, error) error {
 	}
 }
 
-// The log takes one entry with a tag, on any replica, in any batch and whether the head
-// is in memory or not.
 func TestATagHasOneEntry(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -95,7 +93,6 @@ func TestATagHasOneEntry(t *testing.T) {
 	requireNoContradiction(t, l, other)
 }
 
-// For each tag, two replicas get concurrent entries with that tag, and log one of them.
 func TestConcurrentEntriesWithOneTag(t *testing.T) {
 	t.Parallel()
 	const tags, each = 12, 8
@@ -130,8 +127,8 @@ func TestConcurrentEntriesWithOneTag(t *testing.T) {
 	requireNoContradiction(t, replicas...)
 }
 
-// A transaction tags an old leaf, which does not move the head. A concurrent append with
-// that tag waits for the transaction and is then refused.
+// A transaction tags an old leaf, so the head does not move. A concurrent append with the
+// same tag waits for the transaction and is then refused.
 func TestATagIsTakenDuringAnAppend(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -158,7 +155,6 @@ func TestATagIsTakenDuringAnAppend(t *testing.T) {
 	check(t, isAt(2)(d.tagged(t, l, 2, Tag(entryOf(1002)))))
 }
 
-// TagLeaves tags a leaf once, and only with its own entry.
 func TestTagLeaves(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -186,8 +182,6 @@ func TestTagLeaves(t *testing.T) {
 	check(t, takenBy(2)(d.tagged(t, l, 3, tag(2))))
 }
 
-// Return appends all leaves that a restored database lacks, or none if they do not lead
-// to the signed head.
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	whole, restored := newDeployment(t), newDeployment(t)

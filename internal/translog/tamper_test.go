@@ -30,10 +30,9 @@ func flip(table, column, where string) string {
 	return fmt.Sprintf("UPDATE translog.%s SET %[2]s = set_byte(%[2]s, 5, 255 - get_byte(%[2]s, 5)) WHERE %s", table, column, where)
 }
 
-// Each case changes rows that the proof of leaf 10 of 70,000 depends on. Every call reads
-// the leaf and the head, so it finds a change there until the row is restored. The other
-// rows are verified when a process reads their tile: a process with the tile in memory
-// still proves the leaf, and a new process refuses.
+// Each case changes rows that the proof of leaf 10 depends on. Every call reads the rows
+// of the leaf and the head. Other rows are verified when a process reads their tile: a
+// process with the tile in memory still proves the leaf, and a new process refuses.
 func TestTamperedTables(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -110,8 +109,6 @@ func prove(t *testing.T, l *Log, index int64) error {
 	return err
 }
 
-// A tampered head is answered neither as the newest head nor in a consistency proof, and a
-// consistency proof needs nodes that lead to the head.
 func TestTamperedConsistency(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -142,8 +139,6 @@ func TestTamperedConsistency(t *testing.T) {
 	}
 }
 
-// A committed head that contradicts its compact range, the leaves or the published head is
-// neither extended nor signed.
 func TestTamperedCommittedHead(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*testing.T, *deployment){

@@ -11,7 +11,6 @@ import (
 	"github.com/transparency-dev/merkle/testonly"
 )
 
-// reference returns the tree of the leaves from the library, without tiles.
 func reference(leaves [][]byte) *testonly.Tree {
 	tree := testonly.New(hasher)
 	tree.AppendData(leaves...)
@@ -20,7 +19,6 @@ func reference(leaves [][]byte) *testonly.Tree {
 
 func refRoot(leaves [][]byte) []byte { return reference(leaves).Hash() }
 
-// The sizes are around the edges of tiles, and the batches are random.
 func TestTreeAgreesWithTheReference(t *testing.T) {
 	t.Parallel()
 	_, l := newLog(t)
@@ -45,7 +43,6 @@ func TestTreeAgreesWithTheReference(t *testing.T) {
 	requireNoContradiction(t, l)
 }
 
-// indexes returns all leaf indexes of a small tree and some of a large one.
 func indexes(size int, random *rand.Rand) (list []int) {
 	if size <= 257 {
 		for n := range size {
@@ -66,7 +63,6 @@ func checkHeadAndPaths(t *testing.T, l *Log, leaves [][]byte, indexes []int) {
 	checkTree(t, l, reference(leaves), leaves, indexes)
 }
 
-// checkTree compares the head and inclusion proofs with those of the reference tree.
 func checkTree(t *testing.T, l *Log, tree *testonly.Tree, leaves [][]byte, indexes []int) {
 	t.Helper()
 	size := int64(len(leaves))
@@ -108,7 +104,7 @@ func checkConsistency(t *testing.T, l *Log, tree *testonly.Tree, first int) {
 	if err != nil {
 		t.Fatalf("prove that size %d is extended by size %d: %v", first, second, err)
 	}
-	var path [][]byte // the proof from an empty tree has no nodes
+	var path [][]byte // stays nil for an empty tree, whose proof has no nodes
 	if first > 0 {
 		path = of(tree.ConsistencyProof(uint64(first), uint64(second))).ok(t)
 	}
