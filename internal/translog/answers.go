@@ -24,7 +24,6 @@ type route struct {
 // all paths below it. Request paths are neither cleaned nor redirected.
 type routes map[string]route
 
-// find returns the name of the route that matches a path, or "".
 func (rs routes) find(path string) string {
 	for name := range rs {
 		if below := strings.HasSuffix(name, "/"); below && path != name && strings.HasPrefix(path, name) || !below && path == name {
@@ -100,7 +99,7 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// toProblem converts the log's errors to those of the problem table.
+// toProblem converts an error of the log to a problem.Error.
 func toProblem(err error) *problem.Error {
 	if p, ok := errors.AsType[*problem.Error](err); ok {
 		return p

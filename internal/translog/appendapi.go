@@ -20,8 +20,7 @@ import (
 
 const (
 	appendPath = "/v1/append"
-	// maxAppendBody is the most bytes of an append request. Two digests and a signature
-	// take much less.
+	// maxAppendBody is in bytes. Two digests and a signature take much less.
 	maxAppendBody = 4096
 	appendTimeout = 25 * time.Second
 )
@@ -51,8 +50,8 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	return routes{appendPath: private(l.serveAppend), proofsPath: private(l.serveProofs)}.handler(l.checks.logger, false)
 }
 
-// authorize returns nil if the SHA-256 hash of the request's secret is in want. It compares
-// hashes in constant time, so the time does not depend on the length of a secret.
+// authorize checks the request's secret against want, the SHA-256 hashes of the valid
+// secrets. Hashes have one length, so the comparison reveals no length of a secret.
 func authorize(r *http.Request, want [][32]byte) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -108,10 +107,10 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 
 const (
 	proofsPath    = "/v1/proofs"
-	maxProofs     = 256             // most proofs of one request
-	maxProofsBody = maxProofs * 256 // most bytes of a request
-	maxWaiting    = 1 << 14         // most calls of one client that wait for a request
-	proofRequests = 2               // most requests of one client at once
+	maxProofs     = 256             // in one request
+	maxProofsBody = maxProofs * 256 // bytes of one request
+	maxWaiting    = 1 << 14         // calls of one client that wait for a request
+	proofRequests = 2               // requests of one client at once
 )
 
 type provedLeaf struct {
@@ -145,7 +144,7 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 	}
 	all := make([]proved, len(leaves))
 	var group errgroup.Group
-	group.SetLimit(maxLoads) // each may have to read a tile
+	group.SetLimit(maxLoads) // each proof may read a tile
 	for i, q := range questions {
 		group.Go(func() error {
 			in, err := l.prove(r.Context(), q.leaf, read[i])

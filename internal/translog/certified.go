@@ -28,17 +28,15 @@ type certified struct {
 // believes no certified size. Call Trust before the first LearnCertified.
 func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 
-// Certified returns the largest tree size that, as far as this client knows, a quorum of
-// witnesses has cosigned, or 0. The size never falls.
+// Certified returns the largest tree size that this client knows to be cosigned by a
+// quorum of witnesses, or 0. The size never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
 
-// LearnCertified asks the log for the size that Certified returns, at most once a
-// second for all callers. It returns within certifiedTimeout, even if the log does not
-// answer.
+// LearnCertified asks the log for the size that Certified returns, at most once a second
+// for all callers. It waits at most certifiedTimeout.
 //
-// The client has no witness policy, so it trusts the log on which sizes met the quorum.
-// But it believes no size above the newest head, which a key of the deployment must have
-// signed.
+// The client has no witness policy, so it trusts the log's answer. It only checks that
+// the newest head covers the size and is signed by a trusted key.
 func (c *Client) LearnCertified(ctx context.Context) {
 	due := func() bool { return time.Now().UnixNano() >= c.certified.next.Load() }
 	if !due() {
@@ -64,8 +62,8 @@ func (c *Client) LearnCertified(ctx context.Context) {
 	})
 }
 
-// covered reports whether the size is above Certified, and the newest head covers it and
-// has a valid signature by a trusted key.
+// covered reports whether the size is above Certified and the newest head covers it. The
+// head must be signed by a trusted key.
 func (c *Client) covered(ctx context.Context, size int64) bool {
 	if size <= c.Certified() || c.heads == nil {
 		return false

@@ -16,7 +16,7 @@ type Status struct {
 	Origin         *string       `json:"origin"` // null if the log publishes no checkpoints
 	Keys           []VerifierKey `json:"keys"`
 	CheckpointSize *int64        `json:"checkpoint_size"` // the size of the newest checkpoint
-	CertifiedSize  *int64        `json:"certified_size"`  // the size of the largest checkpoint that met the witnesses' quorum; null if none has
+	CertifiedSize  *int64        `json:"certified_size"`  // the largest size that met the witnesses' quorum; null: none has
 	Quorum         bool          `json:"quorum"`          // whether the policy demands cosignatures
 }
 
@@ -87,7 +87,7 @@ func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 		return nil, q.err
 	}
 	if size == nil {
-		if _, err := c.newest(r.Context()); err != nil { // updates certified
+		if _, err := c.newest(r.Context()); err != nil { // updates c.certified
 			return nil, err
 		}
 		certified := c.certified.Load()

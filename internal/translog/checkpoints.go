@@ -16,11 +16,10 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// A checkpoint is a published head as a signed note (c2sp.org/tlog-checkpoint), under the
-// log's Ed25519 key and the deployment key. Appends do not wait for it: once a second each
-// replica looks for a published head that is newer than the newest checkpoint. Such a head
-// has passed the fork guard. Each size has one checkpoint, the first that is stored, so
-// replicas need no agreement.
+// A checkpoint is a published head as a signed note (c2sp.org/tlog-checkpoint). The log's
+// Ed25519 key and the deployment key sign it. Appends do not wait for checkpoints: once a
+// second each replica looks for a published head that is newer than the newest checkpoint.
+// The first checkpoint that is stored for a size counts, so replicas need no agreement.
 
 // Checkpoints configures the checkpoints of a log and the witnesses that cosign them.
 type Checkpoints struct {
@@ -33,7 +32,7 @@ type Checkpoints struct {
 }
 
 const (
-	checkpointEvery   = time.Second // also in sqlDueCheckpoint and sqlInsertCheckpoint
+	checkpointEvery   = time.Second // the same interval is in sqlDueCheckpoint and sqlInsertCheckpoint
 	checkpointTimeout = 10 * time.Second
 )
 
@@ -46,7 +45,7 @@ type checkpoints struct {
 	reads      *group[struct{}, *signedCheckpoint]
 	bundles    chan struct{} // a semaphore of maxBundles
 
-	latest    atomic.Pointer[signedCheckpoint] // the newest checkpoint at the last read, or nil
+	latest    atomic.Pointer[signedCheckpoint] // the newest checkpoint when last read; nil: none read yet
 	certified atomic.Int64                     // the largest size whose quorum was verified, or 0; never falls
 }
 
@@ -247,9 +246,9 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	return &s, nil
 }
 
-// certify raises c.certified to the largest size that met the quorum according to the
-// tables. The size counts only if valid cosignatures by witnesses of the current policy
-// meet the quorum.
+// certify raises c.certified to newest.witnessed, the largest size with a quorum in the
+// tables. It first checks that cosignatures of the current policy's witnesses meet the
+// quorum.
 func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) error {
 	if c.Policy == nil || !c.Policy.Demands() || newest.witnessed <= c.certified.Load() {
 		return nil
@@ -282,16 +281,15 @@ func (c *checkpoints) met(of *signedCheckpoint) bool {
 }
 
 // quorumWait measures how long a checkpoint has waited for its quorum. Every replica
-// measures this wait, because the replica that asks the witnesses may be dead or cut
-// off.
+// measures it, because the replica that asks the witnesses may be dead or cut off.
 type quorumWait struct {
 	since     time.Time
 	certified int64 // the largest size with a quorum at the last call
 }
 
-// follow takes the sizes of the newest checkpoint and of the newest one with a quorum.
-// It returns the wait, 0 if no checkpoint waits. The wait starts again whenever a
-// checkpoint gets its quorum.
+// follow returns the wait, or 0 if no checkpoint waits. newest is the size of the newest
+// checkpoint. certified is the largest size with a quorum. The wait starts again whenever
+// certified grows.
 func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duration {
 	if newest <= certified || q.since.IsZero() || certified > q.certified {
 		q.since = now

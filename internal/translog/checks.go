@@ -21,9 +21,9 @@ type checks struct {
 	failures atomic.Int64
 }
 
-// errRetired marks a head whose key is closed at a tree size below the head's size. The
-// key may have been closed after it signed the head. Verifiers refuse the head, but its
-// root may be right.
+// errRetired marks a head that is larger than the tree size at which its key is closed.
+// The key may have been closed after it signed the head. Verifiers refuse the head, but
+// its root may be right.
 var errRetired = errors.New("no verifier accepts it")
 
 // head verifies the head's signature, and that the signing key may sign heads of this size.
@@ -38,9 +38,8 @@ func (c *checks) head(h TreeHead) error {
 	return nil
 }
 
-// note logs and counts a contradiction, and returns err unchanged. It logs a refusal by the
-// fork guard but does not count it, because the published heads may be consistent.
-// publishFailures counts such refusals.
+// note logs and counts a contradiction, and returns err unchanged. It does not count a
+// refusal by the fork guard, because publishFailures counts the failed round.
 func (c *checks) note(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):

@@ -22,9 +22,8 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// Client talks to a log-server. It checks only the form of the answers: the caller must
-// verify the signature of a head, and the path of an inclusion proof
-// (certificate.VerifyInclusion). It is safe for concurrent use.
+// Client talks to a log-server. It is safe for concurrent use. The caller must verify the
+// signature of each head, and the path of each Inclusion (certificate.VerifyInclusion).
 type Client struct {
 	appendURL, readURL, secret string
 	http                       *http.Client
@@ -33,7 +32,7 @@ type Client struct {
 	heads                      *checks // set by Trust
 
 	// Check, if set, checks each answer before its body is read. If Check returns an
-	// error, the call returns ErrUnavailable. Set it before the first call.
+	// error, the call returns ErrUnavailable. Set Check before the first call.
 	Check func(*http.Response) error
 }
 
@@ -46,9 +45,9 @@ const (
 	maxAnswer   = 1 << 20
 )
 
-// NewClient returns a client of the append port and the read port at these base addresses,
-// such as http://log-server:8091. A client that only reads needs neither the append
-// address nor the secret.
+// NewClient returns a client for the base addresses of the append port and the read port,
+// such as http://log-server:8091. A client that only reads may leave appendURL and secret
+// empty.
 func NewClient(appendURL, readURL, secret string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil // HTTP_PROXY is for external calls; only log-server may see the secret
@@ -88,9 +87,9 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// Append logs a digest with its signature under a tag, and returns its index once a
-// published head covers it. The caller MUST repeat the call after ErrUnavailable: the
-// entry may already be in the log, and then keeps its index.
+// Append logs a signed digest under a tag. It returns the leaf index once a published head
+// covers the leaf. The caller MUST repeat the call after ErrUnavailable, because the entry
+// may be in the log already.
 func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (int64, error) {
 	var appended struct {
 		LeafIndex *int64 `json:"leaf_index"`
@@ -131,9 +130,9 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 }
 
 // Inclusion returns the newest published head with the path of the leaf under it.
-// leafIndex is the index that Append returned. Inclusion returns ErrNotFound if no
-// published head covers the leaf, or the leaf has another entry. It returns
-// ErrInconsistent if the log found that its tables do not lead to the head.
+// leafIndex comes from Append. The error is ErrNotFound if no published head covers the
+// leaf, or the leaf has another entry. It is ErrInconsistent if the log's tables do not
+// lead to the head.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	inclusion, err := c.inclusion(ctx, entry, leafIndex)
 	if err != nil {
@@ -170,7 +169,7 @@ func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 }
 
 // proofsOf asks for several proofs in one request. It returns errNotServed if the server
-// proves only one leaf a request.
+// does not know this request.
 func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -210,8 +209,8 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+c.secret)
-	// An empty list sends no header, but lets the transport repeat the request if a
-	// kept-alive connection turns out to be closed.
+	// The empty list adds no header, but lets the transport repeat the request if a
+	// kept-alive connection was closed.
 	request.Header["Idempotency-Key"] = []string{}
 	return c.do(request, into)
 }
@@ -238,7 +237,7 @@ func (c *Client) do(request *http.Request, into any) error {
 	telemetry.Propagate(ctx, request.Header)
 	err := c.exchange(request, into)
 	if err != nil {
-		span.SetStatus(codes.Error, "") // the error text may come from another server
+		span.SetStatus(codes.Error, "") // no error text, because another server may have sent it
 	}
 	return err
 }

@@ -18,7 +18,7 @@ type store struct{ pool *pgxpool.Pool }
 
 const (
 	refused = -1 // the entry is the digest of a head or checkpoint of this log
-	late    = -2 // the entry is new, and its index would not be below its ceiling
+	late    = -2 // the entry is new, and its key may not hold the next leaf index
 )
 
 // appendTo appends the growth to the log in one statement. It reports false if it
@@ -33,10 +33,10 @@ func appendTo(ctx context.Context, db interface {
 	return moved, fromDatabase(err)
 }
 
-// commit appends the new entries under the lock of the committed head, and tags those
-// leaves that have no tag yet. It returns the place of each entry and the growth of the
-// tree. When it returns without an error, the transaction is durable. After an error the
-// transaction may be committed or not; repeating the call returns the same places.
+// commit appends the new entries under the lock of the committed head, and tags leaves
+// that have no tag yet. It returns the place of each entry and the growth of the tree.
+// After an error the transaction may be committed or not. Repeating the call returns the
+// same places.
 //
 // It makes three round trips: begin, lock and look up; append; commit.
 func (s *store) commit(ctx context.Context, entries []candidate) (places []place, g *growth, err error) {
@@ -48,8 +48,8 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	leaves, tags := make(map[[32]byte]int64, len(entries)), make(map[Tag]int64, len(entries))
 
 	look := &pgx.Batch{}
-	// Under READ COMMITTED the look-up, which runs after the lock is taken, sees all
-	// that the lock's last holder committed.
+	// The look-up runs after the lock is taken. Under READ COMMITTED it sees everything
+	// that the last holder of the lock committed.
 	look.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	look.Queue(sqlLockHead).QueryRow(func(row pgx.Row) error { return row.Scan(&head.size, &head.hash, &head.hashes) })
 	look.Queue(sqlLookUp, all).Query(leafIndexes(leaves))
@@ -71,8 +71,6 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 		return places, g, err
 	}
 	moved, err := appendTo(ctx, tx, g)
-	// If nothing was appended, then since the look-up an entry became the digest of a
-	// head or checkpoint, or an old leaf got one of the tags.
 	if err == nil && !moved {
 		err = unavailable(errors.New("since the look-up an entry became the digest of a head, or its tag was taken"))
 	}
@@ -84,13 +82,13 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 }
 
 // leafIndexes returns a function that reads rows (entry or tag, leaf index) into the map.
-// Keys marked refused stay refused.
+// A refused digest stays refused, even if it has a leaf.
 func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var key []byte
 		var index int64
 		_, err := pgx.ForEachRow(rows, []any{&key, &index}, func() error {
-			if into[K(key)] != refused { // the digest of a head or checkpoint stays refused, even if it has a leaf
+			if into[K(key)] != refused {
 				into[K(key)] = index
 			}
 			return nil
@@ -100,12 +98,12 @@ func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 }
 
 // admit returns the place of each candidate and the growth of the log. leaves and tags
-// hold the leaf indexes of those entries and tags that are already in the log. admit adds
-// the new ones to these maps. An entry that occurs twice in the batch gets one leaf. If
-// two entries of the batch have the same tag, the first one gets it.
+// hold the leaf indexes of logged entries and tags. admit adds the new ones. An entry that
+// occurs twice in the batch gets one leaf. If two entries have the same tag, the first one
+// gets it.
 func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]place, *growth, error) {
-	// Refuse the digest of the committed head: the head may be signed and not yet
-	// stored.
+	// Refuse the digest of the committed head, because the head may be signed but not
+	// stored yet.
 	leaves[s.head("").Digest()] = refused
 	var entries, added [][]byte
 	var tagged []int64
@@ -138,9 +136,9 @@ func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]
 	return places, g, err
 }
 
-// fromDatabase converts an error of the database. A violated constraint means that the
-// tables contradict each other: a leaf or node is beyond the committed head. The
-// exception is a tag that was taken since the look-up. That batch is tried again.
+// fromDatabase converts an error of the database. A violated constraint means that a leaf
+// or node is beyond the committed head, so the tables contradict each other. The
+// constraint tags_pkey is the exception: another batch took the tag, so retry this one.
 func fromDatabase(err error) error {
 	if err == nil || errors.Is(err, ErrInconsistent) {
 		return err

@@ -48,8 +48,8 @@ func misshapen(err error) error {
 	return fmt.Errorf("%w: the answer is not from a log-server: check the address: %w", ErrUnavailable, err)
 }
 
-// fromAnswer returns the error that an answer stands for. A 401, or a 404 for an unknown
-// path, says nothing about an entry: it becomes ErrUnavailable with errNotServed.
+// fromAnswer converts an answer to an error. Status 401, and 404 for an unknown path, say
+// nothing about the entry. They become ErrUnavailable with errNotServed.
 func fromAnswer(status int, body []byte) error {
 	var answer struct {
 		Error string `json:"error"`

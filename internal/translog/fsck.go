@@ -18,8 +18,8 @@ type Finding struct {
 	Problem string `json:"problem"`
 }
 
-// FsckOptions says how Fsck verifies signatures. A nil field skips the signatures of its
-// rows.
+// FsckOptions says how Fsck verifies signatures. A nil Heads skips the signatures of
+// heads, a nil Checkpoints those of checkpoints.
 type FsckOptions struct {
 	Heads       func(TreeHead) error
 	Checkpoints []checkpoint.Key
@@ -34,15 +34,14 @@ type FsckReport struct {
 }
 
 const (
-	fsckPage    = 1 << 16 // most leaves or tags that one statement reads
+	fsckPage    = 1 << 16 // leaves or tags read by one statement
 	maxFindings = 100
 )
 
-// Fsck checks the tables of the log, in one snapshot, against each other. It computes the
-// tree from the leaves, and compares the stored nodes, the committed head, and every
-// published head and checkpoint with that tree. It also checks digests and signatures. It
-// stops at a missing leaf and returns ErrInconsistent. It needs one bit of memory for each
-// leaf.
+// Fsck checks the tables of the log in one snapshot. It computes the tree from the
+// leaves. It compares the stored nodes, the committed head, and all published heads and
+// checkpoints with that tree. It also checks digests, signatures and tags. It stops at a
+// missing leaf and returns ErrInconsistent. It needs one bit of memory for each leaf.
 func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, error) {
 	f := fsck{ctx: ctx, FsckOptions: o, at: emptyState, report: FsckReport{Findings: []Finding{}}}
 	if err := schema.Current(ctx, pool); err != nil {
@@ -55,8 +54,8 @@ func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, e
 	return f.report, fromDatabase(err)
 }
 
-// readSnapshot runs reads in one snapshot of the tables. It lifts the statement timeout of
-// the services, because reading a large log takes longer.
+// readSnapshot calls read in one snapshot of the tables. There is no statement timeout,
+// because reading a large log takes long.
 func readSnapshot(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
@@ -89,7 +88,7 @@ func (f *fsck) run() error {
 	if err := committed.check(); err != nil {
 		f.find("the committed head", "%v", err)
 	}
-	for above := int64(-1); above < committed.size; above = f.at.size { // also size 0
+	for above := int64(-1); above < committed.size; above = f.at.size { // from -1, to check a head of size 0 too
 		if err := f.page(above, min(f.at.size+fsckPage, committed.size)); err != nil {
 			return err
 		}

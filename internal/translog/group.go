@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// group coalesces concurrent calls: those that wait at the same moment share one run. It
-// uses no timer, so a single call runs at once. A run starts after its calls were made,
-// so no call gets data that is older than the call.
+// group coalesces concurrent calls: calls that wait at the same moment share one run. It
+// uses no timer, so a single call runs at once. A run starts after its calls, so no
+// answer is older than its call.
 type group[Q, A any] struct {
-	run  func(ctx context.Context, queries []Q) ([]A, error) // an answer for each query
+	run  func(ctx context.Context, queries []Q) ([]A, error) // returns one answer for each query
 	runs int                                                 // most runs at once
 	most int                                                 // a run takes no more calls once it has this many queries
 	room int                                                 // most calls that wait for a run
 
-	ctx   context.Context // ends at close, with the runs
+	ctx   context.Context // ends at close and cancels the runs
 	stop  context.CancelFunc
 	loops sync.WaitGroup
 
@@ -26,11 +26,11 @@ type group[Q, A any] struct {
 	closed  bool
 }
 
-// call is a caller's queries, which share one run.
+// call holds the queries of one caller. They share one run.
 type call[Q, A any] struct {
 	queries []Q
 	ctx     context.Context   // the caller's
-	done    chan outcome[[]A] // buffered, so that no run blocks
+	done    chan outcome[[]A] // buffered, so that the run does not block
 }
 
 type outcome[A any] struct {

@@ -46,7 +46,7 @@ func (s state) check() error {
 }
 
 func (s state) grow(entries [][]byte) (*growth, error) {
-	tree, err := ranges.NewRange(0, uint64(s.size), slices.Clone(s.hashes)) // Append writes into it
+	tree, err := ranges.NewRange(0, uint64(s.size), slices.Clone(s.hashes)) // a clone, because Append writes into it
 	if err != nil {
 		return nil, fmt.Errorf("%w: the compact range of size %d is malformed: %w", ErrInconsistent, s.size, err)
 	}
@@ -75,7 +75,7 @@ func rootOf(tree *compact.Range) ([]byte, error) {
 	return hash, nil
 }
 
-// rows returns the nodes to store, those at levels 8, 16, …, as columns.
+// rows returns the nodes at levels 8, 16, … as columns. Only these nodes are stored.
 func (g *growth) rows() (levels []int16, indexes []int64, hashes [][]byte) {
 	for _, n := range g.nodes {
 		if n.id.Level > 0 && n.id.Level%tileHeight == 0 {

@@ -25,13 +25,13 @@ const guardAttempts = 5
 // another program wrote the guard's record. The database must be read again.
 var errBehind = fmt.Errorf("%w: the race for the fork guard was lost", ErrUnavailable)
 
-// pass moves the guard to r, so that r may be signed, or refuses.
+// pass moves the guard's record to r, so that r may be signed, or refuses r.
 //
-// The guard's record, of size S and root R, is the largest head that was signed or is
-// about to be signed. If r is larger than S, the tiles of tree must prove that r extends
-// that head. If r has size S, its root must be R: signing the same head again after a crash
-// is harmless. If r is smaller than S, pass refuses it. In that case another replica has
-// signed a larger head, or the database has lost signed leaves.
+// The record has size S and root R. It is the largest head that is signed or about to be
+// signed. If r is larger than S, tree must prove that r extends the record. If r has size
+// S, its root must be R: after a crash the same head may be signed again. If r is smaller
+// than S, pass refuses r: another replica signed a larger head, or the database lost
+// leaves.
 func (p *publisher) pass(ctx context.Context, r root, tree *tree) error {
 	if p.guard == nil {
 		return nil
@@ -73,8 +73,8 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	case r.size == recorded.size:
 		return false, refuse("two roots of size %d: %s was signed, %s is in the database", r.size, loaded.Root, r.head("").RootHash)
 	case r.size < recorded.size:
-		// The leaves of a head are committed before the guard moves to it. So the
-		// database, read after the guard, has at least these leaves, unless it lost some.
+		// The guard moves to a head only after the head's leaves are committed. So a
+		// database with fewer leaves has lost some.
 		committed, _, err := p.store.heads(ctx)
 		if err != nil {
 			return false, err
@@ -87,7 +87,7 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 		if loaded.Root != emptyRoot.head("").RootHash {
 			return false, refuse("its record of size 0 is not the empty tree")
 		}
-		return false, nil // extends has verified that the leaves lead to the root
+		return false, nil // p.extends has verified that the leaves lead to the root
 	}
 	if _, err := tree.consistency(ctx, recorded, r); err != nil {
 		if errors.Is(err, ErrInconsistent) {
@@ -98,9 +98,9 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	return false, nil
 }
 
-// mayAdopt returns nil if an empty guard may start with this database: the log is new,
-// or the operator has named its newest published head. If heads are published, either
-// the record was lost or the log had no guard before. Only the operator knows which.
+// mayAdopt returns nil if an empty guard may start with this database: the log is new, or
+// the operator has given the size of its newest head. If heads are published, the record
+// may have been lost. Only the operator knows.
 func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 	_, newest, err := p.store.heads(ctx)
 	if err != nil {
@@ -124,6 +124,5 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w: %s (runbooks/fork-guard.md)", ErrInconsistent, errGuarded, fmt.Sprintf(format, args...))
 }
 
-// errGuarded marks a refusal by the fork guard. The published heads do not contradict
-// each other yet, because the guard prevents that.
+// errGuarded marks a refusal by the fork guard. The published heads are still consistent.
 var errGuarded = errors.New("the fork guard refuses to have a head signed")

@@ -46,8 +46,8 @@ func (r root) head(signature string) TreeHead {
 
 func (r root) same(other root) bool { return r.size == other.size && bytes.Equal(r.hash, other.hash) }
 
-// treeOf returns the root of a head that passed checkShape or came from the database. A
-// malformed hash becomes the zero hash, which no tree has.
+// treeOf returns the root of a head. A malformed hash becomes the zero hash, and no tree
+// has the zero hash.
 func treeOf(h TreeHead) root {
 	hash, _ := canon.ParseHash(h.RootHash)
 	return root{size: h.TreeSize, hash: hash[:]}

@@ -17,8 +17,8 @@ type TaggedLeaf struct {
 	Tag   Tag
 }
 
-// Untagged returns the indexes of the leaves without a tag, in order. The release
-// without tags appended them.
+// Untagged returns the indexes of the leaves without a tag, in order. A release without
+// tags appended them.
 func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
 	var indexes []int64
 	err := readSnapshot(ctx, pool, func(tx pgx.Tx) (err error) {
@@ -29,9 +29,9 @@ func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
 	return indexes, fromDatabase(err)
 }
 
-// TagLeaves tags leaves, and returns the indexes of those that still lack their tag:
-// the leaf has another entry, or another leaf has the tag. It may run while replicas
-// append, because the table's primary key decides which leaf gets a tag.
+// TagLeaves tags leaves. It returns the indexes of leaves that cannot get their tag: the
+// leaf has another entry, or another leaf has the tag. It may run while replicas append,
+// because the primary key decides which leaf gets a tag.
 func TagLeaves(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf) (untagged []int64, err error) {
 	indexes, entries, tags := make([]int64, len(leaves)), make([][]byte, len(leaves)), make([][]byte, len(leaves))
 	for i := range leaves {
@@ -45,11 +45,11 @@ func TagLeaves(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf) (un
 	return untagged, fromDatabase(err)
 }
 
-// Return appends the newest leaves again after a restored backup lacked them, and
-// returns their number. The caller MUST have verified the signature of head. The leaves
-// must continue the committed tree without a gap and lead to the head's root; leaves
-// that the log has are skipped. Afterwards the fork guard allows new heads. If a leaf
-// does not fit, Return changes nothing and returns ErrRefused.
+// Return appends the newest leaves again if a restored backup lacks them, and returns
+// their number. The caller MUST have verified the signature of head. The leaves must
+// continue the committed tree without a gap and lead to the head's root. Leaves that the
+// log has are skipped. If a leaf does not fit, Return changes nothing and returns
+// ErrRefused.
 func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head TreeHead) (returned int, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var committed state

@@ -24,34 +24,34 @@ type Log struct {
 	reads     *group[question, *reading]
 	sequencer *sequencer
 	publisher *publisher
-	readOnly  bool // see Options
+	readOnly  bool
 	// checkpoints is nil if the log publishes none.
 	checkpoints *checkpoints
 
 	closed context.Context // ends at Close
 	end    context.CancelFunc
-	loop   sync.WaitGroup // the goroutines of the publisher and the checkpoints
+	loop   sync.WaitGroup
 }
 
-// Options are the parts of a log that a deployment may leave out.
+// Options are the optional settings of a log.
 type Options struct {
-	// ReadOnly makes the log refuse every append over HTTP. Leaves that are committed
-	// without a head are still published, which completes a restore.
+	// ReadOnly makes the log refuse every append over HTTP. Committed leaves still get a
+	// published head, so that a restore can finish.
 	ReadOnly bool
-	// Guard, if not nil, makes the log sign a head only after the guard's record has
-	// moved to it. All replicas share the record.
+	// Guard is the fork guard, or nil. The log moves the guard's record to a head before
+	// it signs the head. All replicas share the record.
 	Guard forkguard.Guard
-	// Adopt, if not nil, lets an empty guard accept a database whose newest published
-	// head has exactly this size. Only an operator who knows that the database is
-	// complete may set it.
+	// Adopt is a size, or nil. An empty guard accepts the database if its newest published
+	// head has this size. Only an operator who knows that the database is complete may set
+	// it.
 	Adopt *int64
 	// Checkpoints, if not nil, makes the log publish checkpoints and tiles.
 	Checkpoints *Checkpoints
 }
 
-// Open starts a replica on a migrated database. Use a pool of database.Open. The replica
-// first publishes what is committed but not published: on a new log, the head of size 0.
-// Open returns an error if the schema is not current or o.Checkpoints is not valid.
+// Open starts a replica on a migrated database. The pool must come from database.Open.
+// The replica first publishes a head for leaves that have none. A new log gets a head of
+// size 0. Open returns an error if the schema is not current or o.Checkpoints is invalid.
 func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, o Options) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
@@ -77,8 +77,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.
 	return l, nil
 }
 
-// Close stops the replica. Appends that still wait get ErrUnavailable. As after a crash,
-// their leaves stay and are published at the next start.
+// Close stops the replica. Appends that still wait get ErrUnavailable. Their leaves stay,
+// and the next start publishes them.
 func (l *Log) Close() {
 	l.end()
 	l.sequencer.close()
@@ -96,17 +96,17 @@ type Appended struct {
 }
 
 // Append logs a digest that a key of the set has signed, and returns once a published
-// head covers it. The call may be repeated after any error: an entry that the log has
-// keeps its index. If that leaf has no tag yet, it gets the given one.
+// head covers it. The call may be repeated after any error: a logged entry keeps its
+// index. A leaf without a tag gets the given tag.
 //
 // Append returns:
 //   - ErrTagTaken if another entry has the tag.
-//   - ErrRefused if the signature does not verify; if the entry is new but its retired
-//     key may hold no leaf at the next index; or if the entry is the digest of a head or
-//     checkpoint of this log. The deployment key has signed these digests too and they
-//     are public, so anyone could send them.
-//   - ErrUnavailable if ctx ends before the leaf is published, or the signer returns no
-//     signature. The leaf may be in the log nevertheless.
+//   - ErrRefused if the signature does not verify, or if the entry is new and its retired
+//     key may hold no leaf at the next index.
+//   - ErrRefused if the entry is the digest of a head or checkpoint of this log. Such a
+//     digest and its signature are public, so anyone could send them.
+//   - ErrUnavailable if the log cannot publish the leaf now. The leaf may be in the log
+//     nevertheless.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (Appended, error) {
 	key, err := l.checks.keys.SignedBy(entry, signature)
 	if err != nil {
@@ -135,7 +135,8 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 }
 
 // Ready returns an error while this replica cannot serve: the schema is not current, no
-// head is published, or the database is out of reach (wrapping database.ErrNoAnswer).
+// head is published, or the database is out of reach. The error for a database out of
+// reach wraps database.ErrNoAnswer.
 func (l *Log) Ready(ctx context.Context) error {
 	if err := schema.Current(ctx, l.store.pool); err != nil {
 		return err
@@ -144,13 +145,12 @@ func (l *Log) Ready(ctx context.Context) error {
 	if err == nil {
 		sizePublished.Set(float64(head.TreeSize))
 	}
-	if errors.Is(err, errRetired) { // still ready: the next append makes a head by the current key
+	if errors.Is(err, errRetired) { // still ready: the current key signs the next head
 		return nil
 	}
 	return err
 }
 
-// ProofFailures returns how many contradictions this replica has met: proofs that did
-// not lead to their head, and heads that did not verify or did not extend the published
-// one. It must stay 0.
+// ProofFailures returns how many contradictions this replica has found, except refusals
+// by the fork guard. It must stay 0. doc.go describes contradictions under Faults.
 func (l *Log) ProofFailures() int64 { return l.checks.failures.Load() }

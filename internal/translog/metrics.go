@@ -8,8 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// Each replica reports the sizes that it last read. For each size, the largest value
-// of all replicas is current.
+// Each replica reports the size that it last read. The largest value of all replicas
+// is current.
 var (
 	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_log_tree_size", Help: "Leaves of the log as this replica last read them: committed, or under the newest head (published), checkpoint (checkpoint) or checkpoint that met the witnesses' quorum (certified).",

@@ -30,8 +30,8 @@ type LeafQuery struct {
 	TreeSize  *int64
 }
 
-// TreeHead returns the newest published head. It reads the database after the call
-// began, so the head is never older than one that any replica has answered before.
+// TreeHead returns the newest published head. Each call reads the database, so the head
+// is at least as new as every head that was answered before the call.
 func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
 	return l.headAt(ctx, nil)
 }
@@ -51,11 +51,8 @@ func (l *Log) headAt(ctx context.Context, size *int64) (TreeHead, error) {
 }
 
 // Inclusion proves a leaf. It returns ErrNotFound if no published head covers the leaf,
-// or the leaf has another entry than the one asked for.
-//
-// Each call reads the head and the leaf's row, and returns ErrInconsistent if either is
-// not what was signed. The path is computed from tiles that were verified when they were
-// read, and is verified against the head.
+// or the leaf has another entry than q.Entry. It returns ErrInconsistent if the head or
+// the leaf's row is not what was signed.
 func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	inclusion, err := l.inclusion(ctx, q)
 	return inclusion, l.checks.note(ctx, err)

@@ -55,9 +55,9 @@ func (t *tree) consistency(ctx context.Context, first, second root) (path [][]by
 	return path, err
 }
 
-// prove calls verify with the nodes. If the nodes in memory contradict the root, they may
-// come from a database that was swapped for another. prove then reads the nodes from the
-// tables. If those agree with the root, their tiles replace the tiles in memory.
+// prove calls verify with the nodes. If the nodes in memory contradict the root, prove
+// reads the tables, because the database may have been swapped for another. If the tables
+// agree with the root, their tiles replace the tiles in memory.
 func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, verify func([][]byte) error) error {
 	if len(ids) == 0 {
 		return verify(nil)
@@ -77,7 +77,7 @@ func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, veri
 	return nil
 }
 
-// shortly replaces the library's error for two different roots, which prints both.
+// shortly drops both roots from the text of a root mismatch.
 func shortly(err error) error {
 	if _, ok := errors.AsType[proof.RootMismatchError](err); ok {
 		return errors.New("the computed root differs")

@@ -15,20 +15,20 @@ import (
 const (
 	publishBackoff = 100 * time.Millisecond
 	maxBackoff     = 2 * time.Second
-	// lostRaces is how many rounds in a row may lose to other replicas. One more counts
-	// as a failure, because another program may keep writing the guard's record.
+	// lostRaces rounds in a row may lose to other replicas. The next loss counts as a
+	// failure, because a foreign program may be writing the guard's record.
 	lostRaces = 10
 )
 
-// publisher signs and stores the committed head whenever an append waits for one. A head
-// covers all leaves that were committed before the round.
+// publisher signs and stores the committed head whenever an append waits. The head covers
+// all leaves that were committed before the round.
 type publisher struct {
 	store  *store
 	checks *checks
 	tree   *tree
 	signer Signer
 	guard  forkguard.Guard // nil if the deployment has none
-	adopt  *int64          // see Options
+	adopt  *int64          // see Options.Adopt
 	// passed says that the guard has accepted this database. proven is the tree of the
 	// last round, nil if that round failed. Only run uses these two fields.
 	passed bool
@@ -37,10 +37,10 @@ type publisher struct {
 	mu sync.Mutex
 	// mu guards the fields up to handed. A waiter is answered once, when it is removed.
 	size    int64 // the newest published size that this replica has seen; never falls
-	wanted  int64 // the smallest size that covers every leaf that an append has waited for
+	wanted  int64 // the size that covers all leaves that appends have waited for
 	waiting map[*waiter]struct{}
-	lastErr error   // the error of the last round
-	handed  *growth // the sequencer's last growth, nil if it may not extend the previous one
+	lastErr error   // of the last round
+	handed  *growth // the sequencer's last growth; nil: withdrawn
 
 	kick chan struct{} // has a token if a waiter came after the last round began
 }
@@ -62,9 +62,9 @@ func (p *publisher) hand(g *growth) {
 	p.handed = g
 }
 
-// wait returns the size of a published head that covers the leaf. It waits for a round
-// that ends after the call began, even if p.size is already above index: the database may
-// have been replaced by an older copy that gave the index to another leaf.
+// wait returns the size of a published head that covers the leaf. It waits for a round to
+// end, even if p.size already covers the leaf. The database may have been replaced by an
+// older copy, in which another leaf has the index.
 //
 // If the last round got no signature and p.size does not cover the leaf, wait returns an
 // error at once.
@@ -102,9 +102,8 @@ func (p *publisher) leave(w *waiter, why error) error {
 	return uncovered(w.index, why)
 }
 
-// errUnsigned marks a round whose signer returned no signature. Either the key's provider
-// is out of reach, also after the signer's retries, or the key is disabled or forbidden.
-// In both cases waiting longer does not help.
+// errUnsigned marks a round in which the signer returned no signature. The signer has
+// already retried, so waiting longer does not help.
 var errUnsigned = errors.New("the signer returned no signature")
 
 func unsigned(err error) bool { return errors.Is(err, errUnsigned) }
@@ -113,9 +112,9 @@ func uncovered(index int64, why error) error {
 	return fmt.Errorf("%w: leaf %d is sequenced, but no head covers it yet: %w", ErrUnavailable, index, why)
 }
 
-// run publishes at the start and then on demand, and retries a failed round until it
-// succeeds. A round that lost the race to another replica is repeated at once and counts
-// as a failure only after lostRaces in a row.
+// run publishes at the start and then on demand. It retries a failed round until it
+// succeeds. A round that lost a race to another replica is repeated at once. After
+// lostRaces of these in a row, the next one counts as a failure.
 func (p *publisher) run(ctx context.Context) {
 	backoff, lost := publishBackoff, 0
 	for {
@@ -176,9 +175,8 @@ func (p *publisher) awaited() bool {
 }
 
 // answer answers waiters after a round. A waiter whose leaf is published gets the size. A
-// contradiction fails all waiters, because waiting longer does not help. A round without a
-// signature fails the waiters whose leaf has no head, because they would wait too long:
-// their leaves stay, and a later round covers them.
+// contradiction fails all waiters. A missing signature fails the waiters whose leaf has
+// no head, although a later round will publish their leaves.
 func (p *publisher) answer(size int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,8 +22,8 @@ type question struct {
 	sizes []*int64 // of heads; nil means the newest one
 }
 
-// reading has the newest head, and the heads and leaves that were asked for, from one
-// statement.
+// reading is the result of one statement: the newest head, and the heads and leaves that
+// were asked for.
 type reading struct {
 	heads  map[int64]TreeHead // by size
 	newest int64              // -1 if no head is published
@@ -118,8 +118,8 @@ func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 		return TreeHead{}, fmt.Errorf("%w: %d", errNoHead, at)
 	}
 	err := l.checks.head(head)
-	// The caller named this head by its size. A head by a retired key is no contradiction in
-	// the log, so the answer is that the log has no such head.
+	// A head by a retired key is no contradiction. Verifiers reject it, so the log answers
+	// that it has no such head.
 	if size != nil && errors.Is(err, errRetired) {
 		err = fmt.Errorf("%w: that of size %d is signed by a retired key, which verifiers reject; ask for the newest head", errNoHead, at)
 	}

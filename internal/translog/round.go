@@ -14,9 +14,8 @@ import (
 
 const publishTimeout = 30 * time.Second
 
-// round publishes a head that covers the committed leaves, and returns its size. If
-// roundFromTables fails at the guard's first check or at the signer, size is that of the
-// newest published head. With any other error it is 0.
+// round publishes a head that covers the committed leaves, and returns its size. With an
+// error, size is 0 or the size of the newest published head.
 func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -39,7 +38,7 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 		if err == nil {
 			p.proven = &handed.to.root
 		}
-		if !errors.Is(err, ErrInconsistent) { // the memory may be wrong, so read the tables
+		if !errors.Is(err, ErrInconsistent) { // inconsistent: the memory may be wrong, so read the tables
 			return size, err
 		}
 	}
@@ -50,10 +49,9 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	return size, err
 }
 
-// roundFromTables reads the committed and the newest published head, and proves from the
-// tables that the first extends the second. It signs the committed head if that is
-// larger than the published one. It returns the committed tree and the size of the newest
-// published head.
+// roundFromTables reads the committed and the newest published head. It proves from the
+// tables that the committed head extends the published one. If the committed head is
+// larger, roundFromTables signs it. size is the size of the newest published head.
 func (p *publisher) roundFromTables(ctx context.Context) (committed root, size int64, err error) {
 	committed, newest, err := p.store.heads(ctx)
 	if err != nil {
@@ -69,7 +67,7 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 		newest = &first
 	}
 	if seen := p.seen(); committed.size < seen {
-		if p.guard != nil { // report it like the guard, which would refuse the next head
+		if p.guard != nil { // the guard would refuse the next head, so report its error now
 			return root{}, 0, refuse("the database is older than what was signed: it has %d leaves, but this process has seen a head of size %d", committed.size, seen)
 		}
 		return root{}, 0, fmt.Errorf("%w: the database has %d leaves, but this process has seen a head of size %d: the database is an older copy; restore the newer one (runbooks/restore.md)", ErrInconsistent, committed.size, seen)
@@ -78,7 +76,7 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 		return root{}, 0, err
 	}
 	if committed.size == newest.TreeSize {
-		if !p.passed { // find a restored database at the start, before any append
+		if !p.passed { // detect a restored database at the start, before any append
 			if err := p.pass(ctx, committed, tree); err != nil {
 				return root{}, newest.TreeSize, err
 			}
@@ -96,8 +94,7 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 
 // extends verifies that the committed tree is the published one with leaves appended.
 func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, tree *tree) error {
-	// A head by a retired key does not stop the publisher, because the next head is by
-	// the current key.
+	// A head by a retired key is accepted, because the current key signs the next head.
 	if err := p.checks.head(head); err != nil && !errors.Is(err, errRetired) {
 		return err
 	}
@@ -117,10 +114,9 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 	return err
 }
 
-// sign signs and stores a head. If another replica has stored a head of the same size,
-// sign returns the stored one. tree has the tiles to prove that the head extends the
-// guard's record. last is the last entry under the head, or nil if the caller has just
-// read the head from the database.
+// sign signs and stores a head. If a head of the same size is stored already, sign returns
+// the stored one. tree proves that the head extends the guard's record. The database must
+// still hold last, the last entry under the head. A nil last skips this check.
 func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (TreeHead, error) {
 	head := r.head("")
 	digest := head.Digest()

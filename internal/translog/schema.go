@@ -31,19 +31,19 @@ const (
 	sqlNodesBetween  = `SELECT node_index, hash FROM translog.nodes WHERE level = $3 AND node_index >= $1 AND node_index < $2 ORDER BY node_index`
 )
 
-// sqlReplicated makes a transaction that only reads write a commit record to the write-ahead log,
-// after all data that it has read. Its commit then waits until the synchronous standby has that
-// data too. The commit that wrote the data may not have waited.
+// sqlReplicated makes a transaction write a commit record, even if it otherwise only
+// reads. The commit then waits until the synchronous standby has the data that was read.
+// The commit that wrote this data may not have waited.
 const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 
-// sqlAppendBatch appends a batch to the tree that the caller knows ($1 to $3). It does
-// nothing if the committed head is another one, an entry is in the log or is the digest
-// of a head or checkpoint, or a tag is taken.
+// sqlAppendBatch appends a batch to the tree that the caller knows ($1 to $3). $11 are
+// tags, and $12 the leaves that get them. The statement does nothing if the committed head
+// is another one, an entry is in the log or is the digest of a head or checkpoint, or a
+// tag is taken.
 //
-// An UPDATE that waits for the row sees what the row's last holder committed. If the
-// head has not changed, the leaves have not changed either. The tags may have changed,
-// because old leaves can be tagged: then the primary key fails the statement. $11 are
-// tags, and $12 are the new or old leaves that get them.
+// An UPDATE that waited for the row sees the new row, but the other tables as before the
+// wait. If the head is unchanged, no leaf was added. An old leaf may have got a tag: then
+// the primary key of translog.tags fails the statement.
 const sqlAppendBatch = `
 WITH moved AS (
     UPDATE translog.log_head SET size = $4, root = $5, hashes = $6
@@ -88,10 +88,9 @@ SELECT leaf_index, entry, NULL FROM translog.leaves WHERE leaf_index = ANY ($2::
 UNION ALL
 SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($3::bytea[])`
 
-// sqlInsertHead stores a head unless a head of its size is stored. $5 is the last entry
-// under the head if the caller knows it: a database that was swapped for an older copy
-// has another entry there. The statement names no conflict target, because either of two
-// unique indexes may report the conflict of concurrent inserts.
+// sqlInsertHead stores a head unless one of its size is stored. $5 is the last entry under
+// the head, or NULL. An older copy of the database has another entry there. ON CONFLICT
+// names no index, because either of two unique indexes may report the conflict.
 const sqlInsertHead = `
 INSERT INTO translog.tree_heads (tree_size, root, digest, signature)
 SELECT $1, $2, $3, $4
@@ -107,9 +106,8 @@ WHERE NOT EXISTS (
     SELECT FROM (SELECT tree_size, signed_at FROM translog.checkpoints ORDER BY tree_size DESC LIMIT 1) c
     WHERE c.tree_size >= h.tree_size OR c.signed_at > clock_timestamp() - interval '1 second')`
 
-// sqlInsertCheckpoint stores a checkpoint under the condition of sqlDueCheckpoint,
-// because another replica may have stored one since. The statement names no conflict
-// target, for the reason given at sqlInsertHead.
+// sqlInsertCheckpoint repeats the condition of sqlDueCheckpoint, because another replica
+// may have stored a checkpoint since.
 const sqlInsertCheckpoint = `
 INSERT INTO translog.checkpoints (tree_size, digest, note)
 SELECT $1, $2, $3
@@ -119,8 +117,8 @@ WHERE NOT EXISTS (
 ON CONFLICT DO NOTHING`
 
 const (
-	// sqlCheckpoints reads checkpoints with their cosignatures, and the largest size
-	// whose quorum was met, -1 if there is none.
+	// sqlCheckpoints reads checkpoints with their cosignatures. The last column is the
+	// largest size whose quorum was met, or -1.
 	sqlCheckpoints = `
 SELECT c.tree_size, c.note,
        ARRAY(SELECT s.line FROM translog.cosignatures s WHERE s.tree_size = c.tree_size ORDER BY s.witness),
@@ -168,17 +166,16 @@ const (
 	sqlFsckCheckpoints = `SELECT tree_size, digest, note FROM translog.checkpoints WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
 	sqlFsckTags        = `SELECT tag, leaf_index FROM translog.tags WHERE tag > $1 ORDER BY tag LIMIT $2` // a page after the tag $1
 
-	// sqlFsckNodes returns the nodes with another stored hash than the given one. The
-	// stored hash is NULL if the row is missing.
+	// sqlFsckNodes returns the nodes whose stored hash differs from the given one. The
+	// stored hash of a missing row is NULL.
 	sqlFsckNodes = `
 SELECT w.level, w.node_index, w.hash, n.hash
 FROM unnest($1::smallint[], $2::bigint[], $3::bytea[]) AS w (level, node_index, hash)
 LEFT JOIN translog.nodes n USING (level, node_index)
 WHERE n.hash IS DISTINCT FROM w.hash ORDER BY w.level, w.node_index`
 
-	// sqlFsckBeyond returns, for each table, the first index or size that a tree of $1 leaves
-	// cannot have. For the table nodes it returns the number of rows, and only if that differs from
-	// $2.
+	// sqlFsckBeyond returns, for each table, the first index or size that a tree of $1
+	// leaves cannot have. For nodes it returns the number of rows if that is not $2.
 	sqlFsckBeyond = `
 SELECT 'leaves', min(leaf_index) FROM translog.leaves WHERE leaf_index >= $1
 UNION ALL SELECT 'tree_heads', min(tree_size) FROM translog.tree_heads WHERE tree_size > $1

@@ -26,8 +26,7 @@ type sequencer struct {
 	store  *store
 	checks *checks
 	tree   *tree
-	// hand passes a committed growth to the publisher. A nil growth withdraws the last
-	// growth, which may no longer be part of the log's history.
+	// hand passes a committed growth to the publisher. A nil growth withdraws the last one.
 	hand func(*growth)
 
 	// known is the committed head as this process left it, nil if the outcome of the
@@ -37,12 +36,12 @@ type sequencer struct {
 	alone bool
 }
 
-// Tag identifies what an entry is logged for: a hash of a deal's id. The log takes one
-// entry with each tag. The zero Tag means no tag.
+// Tag is a hash of a deal's id. The log takes one entry with each tag. The zero Tag means
+// no tag.
 type Tag [32]byte
 
-// candidate is an entry to append. ceiling is the first leaf index that is closed to the
-// entry's signing key.
+// candidate is an entry to append. Its signing key may hold only leaf indexes below
+// ceiling.
 type candidate struct {
 	entry   [32]byte
 	ceiling int64
@@ -51,8 +50,8 @@ type candidate struct {
 
 // place is the result for a candidate.
 type place struct {
-	index int64 // the index of its leaf, or refused, or late
-	taken bool  // whether another entry has the tag; index is then the leaf of that entry
+	index int64 // of the leaf; or the constant refused or late
+	taken bool  // another entry has the tag; index is the leaf of that entry
 }
 
 // ceiling returns the first leaf index that the key may not hold.
@@ -72,7 +71,7 @@ func newSequencer(s *store, c *checks, t *tree, hand func(*growth)) *sequencer {
 // sequence commits the batch and returns the place of each candidate. A failed attempt
 // may have been committed: the next attempt then finds the entries in the log.
 func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, error) {
-	// Of several signatures for one entry, the one with the highest ceiling counts.
+	// If an entry has several signatures, the highest ceiling counts.
 	ceilings := make(map[[32]byte]int64, len(batch))
 	for _, c := range batch {
 		ceilings[c.entry] = max(ceilings[c.entry], c.ceiling)
@@ -110,7 +109,7 @@ func (s *sequencer) attempt(ctx context.Context, entries []candidate) ([]place, 
 }
 
 // appendOptimistic appends the batch to the head in memory in one statement. It returns
-// nil if that failed or the outcome is unknown: appendLocked then decides.
+// nil if that failed or the outcome is unknown. appendLocked then decides.
 func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) []place {
 	if s.known == nil || !s.alone {
 		return nil
@@ -149,9 +148,8 @@ func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]pl
 }
 
 // committed updates the memory after a commit. continues says that g extends the head
-// that this process left. Tiles in memory that are behind catch up here, so that the next
-// batch can extend them. While other replicas append, the tiles are read only when a
-// proof needs them.
+// that this process left. While this process appends alone, tiles that are behind catch
+// up here. Otherwise the tiles are read only when a proof needs them.
 func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
 	s.known = &g.to
 	sizeCommitted.Set(float64(g.to.size))

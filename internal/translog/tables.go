@@ -18,7 +18,7 @@ func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, er
 	// Leaves that a standby lacks must not be signed: after a failover to that standby,
 	// the guard would be ahead of the database for ever.
 	batch.Queue(sqlReplicated)
-	// The published head is read first, so the committed one is as new or newer.
+	// Read the published head first, so that the committed one is at least as new.
 	batch.Queue(sqlNewestHead).Query(func(rows pgx.Rows) error {
 		heads, err := pgx.CollectRows(rows, scanHead)
 		if len(heads) > 0 {
@@ -55,8 +55,9 @@ func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (Tre
 	return stored, fromDatabase(err)
 }
 
-// readTiles reads the stored nodes of the tiles in one round trip, as far as a tree with
-// size leaves has them. It verifies no hash, but returns ErrInconsistent if a row is missing.
+// readTiles reads the stored nodes of tiles in one round trip. It skips nodes that are not
+// complete in a tree of the size. It returns ErrInconsistent if a row is missing. It
+// verifies no hash.
 func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*tile, error) {
 	tiles := make([]*tile, len(ids))
 	batch := &pgx.Batch{}
@@ -116,9 +117,9 @@ func missing(level uint, index uint64) error {
 	return fmt.Errorf("%w: the row of node %d at level %d is missing", ErrInconsistent, index, level)
 }
 
-// CheckClosed returns an error if a closed key that is not disowned signed a head above
-// its tree size, because certificates under that head would no longer verify. It checks
-// only the first limit heads above that size.
+// CheckClosed returns an error if a closed key signed a head above its tree size, because
+// certificates under that head would no longer verify. It skips disowned keys. It checks
+// only the first `limit` heads above the tree size.
 func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, limit int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err

@@ -5,13 +5,12 @@ import "github.com/transparency-dev/merkle/compact"
 const (
 	tileHeight = 8
 	tileWidth  = 1 << tileHeight
-	tileNodes  = 2*tileWidth - 2 // without its root, which belongs to the tile above
+	tileNodes  = 2*tileWidth - 2 // without the tile's root, which belongs to the tile above
 	tileBytes  = tileNodes*32 + 256
 )
 
-// tileID names a tile: 256 neighbouring stored nodes (leaves if level is 0, otherwise
-// node rows of level 8, 16, …), and the nodes computed from them below the next stored
-// level.
+// tileID names a tile. A tile has 256 neighbouring nodes of a stored level (0, 8, 16, …)
+// and the nodes computed from them below the next stored level. Level 0 has the leaves.
 type tileID struct {
 	level uint
 	index uint64 // its stored nodes begin at 256*index
@@ -29,15 +28,14 @@ func (t tileID) span(size uint64) (first, end uint64) {
 	return first, min(first+tileWidth, size>>t.level)
 }
 
-// complete reports whether all nodes of the tile are complete in a tree of the size. Then
-// its root is a stored node.
+// complete reports whether all nodes of the tile are complete in a tree of the size.
 func (t tileID) complete(size uint64) bool { return t.index+1 <= size>>(t.level+tileHeight) }
 
 // root returns the node above the whole tile.
 func (t tileID) root() compact.NodeID { return compact.NewNodeID(t.level+tileHeight, t.index) }
 
-// tile has the complete nodes of a tile. Each is written once, so a reader that knows a
-// node to be complete needs no lock.
+// tile holds the complete nodes of a tile. Each node is written once, so reading a
+// complete node needs no lock.
 type tile struct {
 	tileID
 	nodes [tileNodes][32]byte

@@ -20,8 +20,8 @@ const maxBundles = 4
 
 var errNoTile = errors.New("no such tile")
 
-// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles) under the checkpoint that was read
-// last. Tiles, also partial ones, never change, so a cache may keep them for ever.
+// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles). Even partial tiles
+// never change, so a cache may keep them for ever.
 func (l *Log) serveTile(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -40,7 +40,7 @@ func (l *Log) serveTile(r *http.Request) (any, error) {
 
 func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	under := c.latest.Load()
-	if under == nil || !covered(t, under.Size) { // another replica may have signed since
+	if under == nil || !covered(t, under.Size) { // another replica may have signed a newer checkpoint
 		var err error
 		if under, err = c.newest(ctx); err != nil {
 			return nil, err
@@ -49,7 +49,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 			return nil, fmt.Errorf("%w: %s is not complete under the newest checkpoint, of size %d", errNoTile, checkpoint.TilePath(t), under.Size)
 		}
 	}
-	ids := make([]compact.NodeID, t.W) // of the leaves for an entry bundle
+	ids := make([]compact.NodeID, t.W) // of the leaves if t is an entry bundle
 	for i := range ids {
 		ids[i] = compact.NewNodeID(uint(max(t.L, 0))*checkpoint.TileHeight, uint64(t.N)*checkpoint.TileWidth+uint64(i))
 	}
@@ -60,7 +60,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	select { // a separate limit, so that public bundles do not delay the tiles for private proofs
+	select { // a separate limit, so that public bundles do not delay tiles for private proofs
 	case c.bundles <- struct{}{}:
 		defer func() { <-c.bundles }()
 	case <-ctx.Done():

@@ -11,30 +11,29 @@ import (
 )
 
 const (
-	// cacheBytes is the most memory for complete tiles. 64 MiB hold the tiles of a
-	// million leaves.
+	// cacheBytes is the memory for complete tiles. 64 MiB hold the tiles of a million leaves.
 	cacheBytes = 64 << 20
-	// maxLoads is the most callers that read tiles at once. The others wait.
+	// At most maxLoads callers read tiles at once. The others wait.
 	maxLoads = 4
-	// maxCatchUp is the most leaves that are read to bring the edge to the head of
-	// another replica. Beyond that the whole edge is read again.
+	// If the edge lacks more than maxCatchUp leaves, the whole edge is read again.
+	// Otherwise only the missing leaves are read.
 	maxCatchUp = 1024
 )
 
-// tree is the part of the log that a process has in memory: the edge, which is the last
-// tile of each level and grows as leaves are committed, and complete tiles, which never
-// change.
+// tree is the part of the log in this process's memory: the edge and complete tiles. The
+// edge is the last tile of each level, and grows as leaves are committed. Complete tiles
+// never change.
 //
-// Tiles are verified once, when they are read. The edge must lead to the root of its
-// tree, and a complete tile to the node above it.
+// A tile is verified once, when it is read. The edge must lead to the root of its tree. A
+// complete tile must lead to the node above it.
 type tree struct {
 	store *store
-	fresh bool // whether the tree was made by freshTree, so that all its tiles come from the tables as they are now
+	fresh bool // made by freshTree, so its tiles come from the tables as they are now
 	loads chan struct{}
 
 	mu sync.Mutex
-	// mu guards the fields below. at is the tree that the edge leads to. A complete node
-	// never changes, so after it was found under mu it may be read without mu.
+	// mu guards the fields below. A complete node never changes, so it may be read without
+	// mu after it was found under mu. at is the tree that the edge leads to.
 	at       state
 	edge     map[uint]*tile // by level
 	complete *simplelru.LRU[tileID, *tile]
@@ -85,7 +84,7 @@ func (t *tree) replace(other *tree) {
 	t.at, t.edge, t.complete = other.at, other.edge, other.complete
 }
 
-// nodes returns nodes that are complete in the tree of the root. It reads the tiles that
+// nodes returns the hashes of nodes that are complete under the root. It reads tiles that
 // are not in memory.
 func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][]byte, error) {
 	if hashes := t.inMemory(under, ids); hashes != nil {
@@ -170,8 +169,8 @@ func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
 	return in, nil
 }
 
-// follow extends the edge to a tree that is at least as large as the root's. It reads
-// the missing leaves or, if they are too many, the whole edge.
+// follow extends the edge at least to the size of `to`. It reads the missing leaves or,
+// if more than maxCatchUp are missing, the whole edge.
 func (t *tree) follow(ctx context.Context, to root) error {
 	t.mu.Lock()
 	from := t.at

@@ -23,9 +23,8 @@ import (
 // append, head or checkpoint waits for a witness.
 //
 // A quorum must cosign the same size, but witnesses answer at different speeds. So the
-// replica asks all witnesses for one checkpoint, the target, until the target has its
-// quorum or patience has passed. Then the newest checkpoint becomes the target. A witness
-// that answers late still cosigns the target that it was asked for.
+// replica asks all witnesses for one checkpoint, the target. When the target has its
+// quorum, or after the time patience, the newest checkpoint becomes the target.
 
 const (
 	witnessTimeout = 10 * time.Second
@@ -52,25 +51,23 @@ type asking struct {
 	mu sync.Mutex
 	// mu guards the fields below.
 	target *signedCheckpoint // nil until there is a checkpoint with leaves
-	since  time.Time         // when it became the target
-	moved  chan struct{}     // closed when another checkpoint becomes the target
+	since  time.Time         // when target was set
+	moved  chan struct{}     // closed when target changes
 }
 
-// submission is one URL to ask, and the policy's witnesses with this URL. A witness with
-// two keys has two lines in the policy.
+// submission is one URL to ask, with the policy's witnesses of that URL: one for each key.
 type submission struct {
 	url       string
 	witnesses []checkpoint.Witness
-	size      int64     // the size that the witness is known to have cosigned last
-	done      int64     // the size of the largest target that need not be submitted again, or -1
-	conflict  int64     // the target's size at the last conflict answer, or 0
-	owes      time.Time // since when a cosignature is due; zero if none is
+	size      int64     // the last size that the witness is known to have cosigned
+	done      int64     // the largest target size that needs no request any more; -1: none
+	conflict  int64     // the target size of the last conflict answer; 0: none
+	owes      time.Time // since when a cosignature is due; zero: none is due
 }
 
-// name returns the name of the first witness with this URL in the policy.
 func (s *submission) name() string { return s.witnesses[0].Name }
 
-// askWitnesses asks the witnesses whenever this replica has the lock, until ctx ends.
+// askWitnesses asks the witnesses, while this replica has the lock, until ctx ends.
 func (c *checkpoints) askWitnesses(ctx context.Context) {
 	places := c.submissions()
 	if len(places) == 0 {
@@ -116,9 +113,9 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 		return nil, fromDatabase(err)
 	}
 	conn := pooled.Hijack()
-	// If this node dies, the database ends the session and so the lock; TCP alone would
-	// take hours to notice. Postgres before 14 does not have the setting, so an error
-	// is ignored.
+	// If this node dies, Postgres ends the idle session and with it the lock. TCP alone
+	// would take hours to notice. Postgres before 14 lacks the setting, so an error is
+	// ignored.
 	_, _ = conn.Exec(ctx, "SET idle_session_timeout = '15s'")
 	return conn, nil
 }
@@ -187,7 +184,8 @@ func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*subm
 	return nil
 }
 
-// aim makes the newest checkpoint the target if the last target is done or too old.
+// aim makes the newest checkpoint the target if the old target has its quorum or its time
+// (patience) is over.
 func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -230,7 +228,7 @@ func (a *asking) serve(ctx context.Context, place *submission) {
 		}
 		witnessRequests.WithLabelValues(place.name(), outcome).Inc()
 		if outcome == outcomeCosigned {
-			place.owes = time.Now() // the next target, if there is one, is due from now on
+			place.owes = time.Now() // the next cosignature is due from now on
 		}
 		behind.Set(time.Since(place.owes).Seconds())
 		if err == nil {
@@ -251,11 +249,10 @@ const (
 	outcomeUnreachable = "unreachable"
 )
 
-// ask submits the target once. A first conflict is not an error, because the answer names
-// the size that the witness has cosigned. A second conflict for the same target is an
-// error.
+// ask submits the target once. The first conflict for a target is no error, because the
+// answer names the size that the witness has cosigned. The second conflict is an error.
 func (a *asking) ask(ctx context.Context, place *submission, target *signedCheckpoint) (outcome string, err error) {
-	if place.size > target.Size { // the witness has cosigned a newer checkpoint, so it refuses older ones
+	if place.size > target.Size { // the witness has cosigned a newer checkpoint and refuses older ones
 		place.done = target.Size
 		return outcomeConflict, nil
 	}
@@ -309,9 +306,9 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	return outcomeCosigned, nil
 }
 
-// proof proves that the target extends the witness's tree of size old. The proof is
-// empty if old is 0 or the target's size. Any other size that a witness has cosigned
-// was the size of a checkpoint, so it has a published head.
+// proof proves that the target extends the tree of size old. The proof is empty if old is
+// 0 or the target's size. Otherwise old is the size of a checkpoint, so a head of that
+// size is published.
 func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil

@@ -1,9 +1,9 @@
 -- +goose Up
 
--- The committed tree, in one row. A transaction that appends leaves holds its lock.
+-- The committed tree, in one row. A transaction that appends leaves holds the row's lock.
 -- hashes is the compact range [0, size): the roots of its perfect subtrees, left to
--- right. The row starts as the empty tree, whose root is the SHA-256 hash of the
--- empty string (RFC 6962 2.1).
+-- right. The row starts as the empty tree. The root of the empty tree is the SHA-256 hash
+-- of the empty string (RFC 6962 2.1).
 CREATE TABLE translog.log_head (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     size      bigint  NOT NULL CHECK (size >= 0),

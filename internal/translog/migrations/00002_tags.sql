@@ -1,8 +1,7 @@
 -- +goose Up
 
--- The leaf of each tag. The log takes one entry for each tag. It does not know how a tag
--- is made. A leaf that a release without tags appended has no tag until
--- `fairpactctl migrate` adds one.
+-- The leaf of each tag. The log takes one entry for each tag. Leaves that a release
+-- without tags appended have no tag until `fairpactctl migrate` adds one.
 CREATE TABLE translog.tags (
     tag        bytea  PRIMARY KEY CHECK (octet_length(tag) = 32),
     leaf_index bigint NOT NULL CHECK (leaf_index >= 0)
