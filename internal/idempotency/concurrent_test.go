@@ -8,7 +8,6 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A second call with the same key waits for the first call and gets the same answer.
 func TestASecondCallWaitsForTheFirst(t *testing.T) {
 	b := newBench(t)
 	running, finish := make(chan struct{}), make(chan struct{})
@@ -43,8 +42,8 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 // the first call returns the second call's answer.
 func TestAnotherCallTakesEffectFirst(t *testing.T) {
 	for what, row := range map[string]struct {
-		expired bool  // an expired record has the key's scope, so the first call tries its effect twice
-		failure error // of the first call's effect; nil: the scope is taken
+		expired bool  // whether an expired record of the key is still stored; the first call then runs its effect twice
+		failure error // error of the first call's effect; nil: the database refuses a second record
 	}{
 		"the scope is taken":                              {false, nil},
 		"the party has committed":                         {false, problem.New(problem.AlreadyCommitted, "refused")},

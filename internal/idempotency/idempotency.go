@@ -10,11 +10,11 @@
 //
 // A record's primary key is its scope: a MAC of caller, method, path and
 // Idempotency-Key under a server secret. A call looks for records under all server
-// secrets of the process, and writes its record under the secret in force. If another
-// secret comes into force in between, the database refuses to create a deal or key and
-// to reveal or reject (store.ErrSecretMoved), and the call starts again. The database
-// does not refuse a commit or cancellation, because a deal accepts each only once, even
-// if no process finds the record.
+// secrets of the process, and writes its record under the secret in force.
+//
+// The secret in force may be replaced between these two steps. Then the database refuses
+// the write (store.ErrSecretMoved), and the call starts again. Commitments and
+// cancellations are not refused: a deal accepts them only once, with or without a record.
 //
 //	fault                                    a retry
 //	crash before the effect's commit         finds no record, runs the effect
@@ -53,10 +53,10 @@ const (
 	// process expires, and runs the call instead of answering 409.
 	lockTime = 4 * time.Second
 	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key; then 409
-	pollTime = 10 * time.Millisecond // first pause of that wait; doubled up to half a second
-	attempts = 4                     // most tries of a call after ErrSecretMoved, and of an effect that an expired record blocks
+	pollTime = 10 * time.Millisecond // first pause of a call that waits; doubled up to half a second
+	attempts = 4                     // most tries of a call (Do), and of its effect (run)
 
-	_ = uint64(waitTime - lockTime - pollTime - 1) // does not compile if lockTime is too long
+	_ = uint64(waitTime - lockTime - pollTime - 1) // compiles only if lockTime is less than waitTime
 )
 
 // Guard runs an effect at most once for each key.
@@ -74,22 +74,22 @@ func New(s *store.Store, r *ephemeral.Redis, secrets *sealing.Secrets) *Guard {
 
 // Request is a call with its Idempotency-Key.
 type Request struct {
-	Key      string // the header; empty: the call has no key, and runs without a record
+	Key      string // value of the Idempotency-Key header; empty: the call runs without a record
 	Caller   string // the Bearer credential, or the client's address if there is none
 	Method   string
 	Path     string
 	Body     func() []byte // returns the body in its RFC 8785 form; called only if there is a key
-	Status   int           // HTTP status of success; see envelope
+	Status   int           // HTTP status of a successful call
 	Lifetime time.Duration
 }
 
 // Record is passed to an effect, which writes it in its own transaction.
 type Record struct {
 	req    Request
-	secret *sealing.Secret // used for scope and body
+	secret *sealing.Secret
 	scope  []byte
 	body   []byte
-	former [][]byte // the scope under the other secrets of the process
+	former [][]byte // the same scope under each other secret of the process
 }
 
 // Replay returns the record without an answer, for an effect whose answer is known
@@ -116,7 +116,7 @@ func (r *Record) ReplayWith(answer any) (*store.Replay, error) {
 	return replay, nil
 }
 
-// ValidKey reports whether a header is 1 to 255 visible ASCII characters.
+// ValidKey reports whether key is 1 to 255 visible ASCII characters.
 func ValidKey(key string) bool {
 	for _, c := range []byte(key) {
 		if c < 0x21 || c > 0x7e {
@@ -129,8 +129,8 @@ func ValidKey(key string) bool {
 // envelope is the stored form of an answer. Status is for a rolling upgrade: the previous
 // release treats an answer without Status as missing. This release does not read Status.
 type envelope struct {
-	Status int             `json:"status"` // HTTP
-	Body   json.RawMessage `json:"body"`   // the answer
+	Status int             `json:"status"`
+	Body   json.RawMessage `json:"body"`
 }
 
 // Do runs effect at most once for the request's key, or replays its answer. If
@@ -163,8 +163,8 @@ func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) 
 	return answer, err
 }
 
-// Lost is the render function of an effect whose answer is always stored with it
-// (ReplayWith), so that its record cannot lack the answer.
+// Lost is the render function of an effect that stores its answer itself (ReplayWith).
+// The record of such an effect always has an answer, so Lost returns an error.
 func Lost[T any]() (answer T, err error) {
 	return answer, errors.New("the idempotency record has no answer, although its effect stores both together")
 }
@@ -206,7 +206,7 @@ func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err
 }
 
 // once runs the effect or finds its answer, and returns the stored answer as JSON. While
-// another call with the key runs, it waits for that call, at most waitTime.
+// another call with the key runs, once waits for that call, at most waitTime.
 func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	name := base64.RawURLEncoding.EncodeToString(rec.scope)
 	deadline, wait := time.Now().Add(waitTime), pollTime
@@ -272,7 +272,7 @@ func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any
 			return nil, failure
 		case !errors.Is(err, store.ErrNotFound):
 			return nil, err
-		case failure != nil: // an expired record that is not deleted yet holds the scope
+		case failure != nil: // an expired record that is not deleted yet has this scope
 			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
 				return nil, err
 			}
@@ -305,7 +305,7 @@ func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, erro
 		return nil, err
 	}
 	stored, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
-	if errors.Is(err, store.ErrNotFound) { // the worker deleted the expired record, or the first use of the new API key did
+	if errors.Is(err, store.ErrNotFound) { // the record is deleted: it expired, or the new API key was used
 		return answers.Encode(answer)
 	}
 	if err != nil {

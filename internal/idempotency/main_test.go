@@ -22,20 +22,18 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// bench is two replicas over one database and one Redis. Their effects insert an
-// API key, so that effects can be counted.
+// bench has two replicas with one database and one Redis. Each effect inserts an API key,
+// so that a test can count the effects.
 type bench struct {
-	guards []*idempotency.Guard // one for each replica
-	secret *sealing.Secret      // in force until a test rotates it
+	guards []*idempotency.Guard
+	secret *sealing.Secret
 	store  *store.Store
 	server *localservers.Redis
-	redis  *redis.Client // reads and changes Redis directly
-	sql    *pgx.Conn     // reads and changes the tables directly
-	calls  atomic.Int64  // how many effects and renders ran; each answers its number
+	redis  *redis.Client
+	sql    *pgx.Conn
+	calls  atomic.Int64
 }
 
-// newBench returns a bench. Its replicas have the newer secrets in addition to the
-// bench's own secret.
 func newBench(t *testing.T, newer ...*sealing.Secret) *bench {
 	t.Helper()
 	url := servertest.Postgres(t)
@@ -87,7 +85,6 @@ func random32() []byte {
 	return b
 }
 
-// reply is the answer of an effect. Each has a different number.
 type reply struct {
 	Number int64 `json:"number"`
 }
@@ -119,7 +116,6 @@ func (b *bench) atOnce(rec *idempotency.Record) (reply, error) {
 
 func (b *bench) render() (reply, error) { return b.reply(), nil }
 
-// never returns a render that fails t if it is called.
 func never(t *testing.T, what string) render {
 	return func() (reply, error) {
 		t.Helper()
@@ -136,7 +132,6 @@ func (b *bench) try(t *testing.T, replica int, req idempotency.Request, e effect
 	return idempotency.Do(t.Context(), b.guards[replica], req, e, r)
 }
 
-// do makes a call that must succeed.
 func (b *bench) do(t *testing.T, replica int, req idempotency.Request, e effect, r render) reply {
 	t.Helper()
 	answer, err := b.try(t, replica, req, e, r)
@@ -144,7 +139,6 @@ func (b *bench) do(t *testing.T, replica int, req idempotency.Request, e effect,
 	return answer
 }
 
-// replays checks that each replica replays an answer.
 func (b *bench) replays(t *testing.T, what string, req idempotency.Request, want reply) {
 	t.Helper()
 	for replica := range b.guards {
@@ -172,7 +166,6 @@ func (b *bench) dies(t *testing.T, req idempotency.Request, e effect) (answer re
 	return answer
 }
 
-// effects fails t unless want effects took place.
 func (b *bench) effects(t *testing.T, want int) {
 	t.Helper()
 	var n int

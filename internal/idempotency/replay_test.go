@@ -37,8 +37,7 @@ func TestAnotherBodyIsRefused(t *testing.T) {
 	b.effects(t, 1)
 }
 
-// Caller, method, path and key identify a call. A call that differs in any of these is
-// another call.
+// A call that differs in caller, method, path or key is another call.
 func TestScopes(t *testing.T) {
 	b := newBench(t)
 	seen := map[reply]string{}
@@ -62,7 +61,6 @@ func TestScopes(t *testing.T) {
 	b.effects(t, len(seen))
 }
 
-// A refused call changed nothing. It may be corrected and sent again with its key.
 func TestARefusedCallIsNotStored(t *testing.T) {
 	b := newBench(t)
 	refusal := problem.New(problem.CommitmentMismatch, "correct it")
@@ -93,8 +91,8 @@ func TestALostAnswerIsRenderedOnce(t *testing.T) {
 	b.effects(t, 1)
 }
 
-// An answer that is stored with its effect is replayed, never rendered: nothing
-// else holds the text of an API key. Nothing stays in Redis.
+// An answer with a new API key cannot be rendered again: the database has only the key's
+// hash. A replay must return the stored answer. Redis must not hold it.
 func TestAnAnswerStoredWithTheEffectIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
@@ -124,7 +122,6 @@ func TestAnExpiredRecordIsReplaced(t *testing.T) {
 	b.effects(t, 2)
 }
 
-// A call without the header has no record, and its Body function is not called.
 func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
 	b := newBench(t)
 	req := request("", "")
@@ -143,7 +140,7 @@ func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
 	b.effects(t, 2)
 }
 
-// scopeOf returns the record's scope as every release computes it.
+// scopeOf returns the record's scope. All releases must compute the same scope.
 func (b *bench) scopeOf(req idempotency.Request) []byte {
 	return b.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key))
 }
@@ -161,7 +158,7 @@ func TestThePreviousReleaseReadsARecord(t *testing.T) {
 		}
 		text, err := b.secret.Unsealed(sealed, []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 		check(t, err)
-		var stored struct { // as in the previous release
+		var stored struct { // the previous release's form of a stored answer
 			Status int             `json:"status"`
 			Body   json.RawMessage `json:"body"`
 		}
@@ -177,8 +174,8 @@ func TestThePreviousReleaseReadsARecord(t *testing.T) {
 func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
-	// The previous release stored the whole REST body. Its member next is not part of the
-	// answer in this release.
+	// The previous release stored the whole REST body. An answer of this release has no
+	// member next.
 	sealed, err := b.secret.Sealed([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 	check(t, err)
 	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",

@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/sealing"
 )
 
-// rotatable returns a bench whose replicas also have the next secret, and a function that
-// rotates to this secret.
+// rotatable returns a bench whose replicas have a second secret. rotate puts the second
+// secret in force.
 func rotatable(t *testing.T) (b *bench, rotate func()) {
 	t.Helper()
 	next, err := sealing.New(bytes.Repeat([]byte("n"), 32))
@@ -60,7 +60,7 @@ func TestConcurrentCallsDuringARotation(t *testing.T) {
 		for i := range calls {
 			group.Go(func() {
 				req := request(string(rune('a'+n)), "{}")
-				for tries := 1; ; tries++ { // UNAVAILABLE means only that the database answered late
+				for tries := 1; ; tries++ { // retries on UNAVAILABLE: the database may only be slow
 					var err error
 					answers[n][i], err = b.try(t, i%2, req, b.atOnce, b.render)
 					if problem.Is(err, problem.Unavailable) && tries < 20 {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzOpenInput calls OpenInput with arbitrary bytes as the sealed input, which must fail,
-// and with arbitrary bytes that are correctly sealed. Neither call may panic.
+// FuzzOpenInput passes data to OpenInput twice: as a sealed input, which must fail, and
+// correctly sealed. Neither call may panic.
 func FuzzOpenInput(f *testing.F) {
 	s := secretOf(f, 1)
 	whole := s.SealInput("d_1", 0, Input{Canonical: []byte("{}"), Salt: "s", SaltBytes: []byte("s")})

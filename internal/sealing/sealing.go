@@ -1,7 +1,6 @@
-// Package sealing encrypts with the server secrets: revealed inputs at rest, and
-// idempotency records. All replicas have the same secrets (Secrets). Access to the
-// database alone does not suffice to read inputs or stored answers. The package also makes
-// tokens and identifiers.
+// Package sealing encrypts revealed inputs and stored answers under the server secrets.
+// All replicas have the same secrets (Secrets). Access to the database alone does not
+// suffice to read inputs or answers. The package also makes tokens and identifiers.
 package sealing
 
 import (
@@ -75,9 +74,9 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Input is a revealed input as it is stored.
+// Input is a party's revealed input with its salt.
 type Input struct {
-	Canonical []byte // RFC 8785
+	Canonical []byte // the input in RFC 8785 form
 	Salt      string // as it was sent
 	SaltBytes []byte // the bytes that opened the commitment, see canon.Open
 }
@@ -104,7 +103,7 @@ func (s *Secret) Marked(sealed []byte) bool { return bytes.HasPrefix(sealed, s.m
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
 	body, _ := bytes.CutPrefix(sealed, s.mark)
 	plain, err := s.inputs.Open(nil, nil, body, place(dealID, party))
-	if err != nil && len(body) < len(sealed) { // an input without a mark may begin with the same bytes
+	if err != nil && len(body) < len(sealed) { // an input without a mark may happen to begin with the mark's bytes
 		plain, err = s.inputs.Open(nil, nil, sealed, place(dealID, party))
 	}
 	if err != nil {
@@ -118,8 +117,8 @@ func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, erro
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }
 
-// cut splits b after its first part. The first 4 bytes are the length of that part. ok is
-// false if b is too short.
+// cut reads one part from b: a length of 4 bytes, then the part. ok is false if b is too
+// short.
 func cut(b []byte) (head, rest []byte, ok bool) {
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
 		return nil, nil, false
@@ -128,13 +127,13 @@ func cut(b []byte) (head, rest []byte, ok bool) {
 	return b[4 : 4+n], b[4+n:], true
 }
 
-// place returns the additional data that binds an input to its deal and party.
+// place returns the additional data of AES-GCM that binds an input to its deal and party.
 func place(dealID string, party int) []byte {
 	return binary.BigEndian.AppendUint32([]byte("input\x00"+dealID+"\x00"), uint32(party))
 }
 
-// MAC returns an HMAC-SHA-256 of the parts, each after its length, so that no two lists
-// have the same MAC.
+// MAC returns an HMAC-SHA-256 of the parts. Each part follows its length, so that two
+// different lists are different messages.
 func (s *Secret) MAC(parts ...[]byte) []byte {
 	return sum(hmac.New(sha256.New, s.mac), parts)
 }
@@ -147,9 +146,9 @@ func sum(h hash.Hash, parts [][]byte) []byte {
 	return h.Sum(nil)
 }
 
-// Sealed encrypts text with a key that is derived from the server secret and from
-// keyed. The server does not store keyed, so the server secret alone does not decrypt
-// the result.
+// Sealed encrypts text under a key derived from the server secret and the values in keyed.
+// The database does not hold all of these values, so the server secret does not suffice to
+// decrypt the result.
 func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
@@ -158,8 +157,8 @@ func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	return aead.Seal(nil, nil, text, nil), nil
 }
 
-// Unsealed decrypts a text that Sealed encrypted with the same secret and the same
-// keyed. Anything else is an error.
+// Unsealed decrypts a text that Sealed encrypted with the same secret and the same values
+// in keyed. Anything else is an error.
 func (s *Secret) Unsealed(sealed []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {

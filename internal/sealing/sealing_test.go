@@ -114,7 +114,6 @@ func TestResponseOpensOnlyWithItsHeaderAndCredential(t *testing.T) {
 	}
 }
 
-// Two lists of parts have the same MAC only if they are equal.
 func TestMACIsUnambiguous(t *testing.T) {
 	s := secretOf(t, 1)
 	rapid.Check(t, func(t *rapid.T) {

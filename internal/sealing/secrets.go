@@ -12,9 +12,9 @@ import (
 	"sync/atomic"
 )
 
-// Secrets are the server secrets of a process, newest first. A Secrets opens inputs that
-// were sealed under any of them. The database names the secret to write with (Use), so
-// that no process writes under a secret that another process lacks.
+// Secrets holds the server secrets of a process, newest first. It opens inputs that were
+// sealed under any of them. The database decides which secret seals new inputs (Use), so
+// that no process seals under a secret that another process lacks.
 type Secrets struct {
 	all    []*Secret
 	writer atomic.Pointer[Secret]
@@ -48,8 +48,8 @@ func Load(path string) (*Secrets, error) {
 	return NewSecrets(all...)
 }
 
-// NewSecrets returns a set that writes with its first secret until Use is called. A
-// secret that occurs twice is an error.
+// NewSecrets returns a set whose Writer is its first secret until Use is called. A secret
+// that occurs twice is an error.
 func NewSecrets(all ...*Secret) (*Secrets, error) {
 	for i, one := range all {
 		if slices.ContainsFunc(all[:i], func(other *Secret) bool { return bytes.Equal(one.fingerprint, other.fingerprint) }) {
@@ -67,7 +67,7 @@ func (*Secrets) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "sealing.
 // All returns the secrets, newest first. The caller MUST NOT change the slice.
 func (s *Secrets) All() []*Secret { return s.all }
 
-// Writer returns the secret to write with.
+// Writer returns the secret that encrypts new data.
 func (s *Secrets) Writer() *Secret { return s.writer.Load() }
 
 // Find returns the secret with the fingerprint, or nil.
@@ -80,9 +80,9 @@ func (s *Secrets) Find(fingerprint []byte) *Secret {
 	return nil
 }
 
-// Use makes a secret of the set the writer. marked says whether inputs sealed under it
-// begin with its mark. Callers pass false until the first rotation of a database, because
-// the previous release does not know the mark.
+// Use makes secret the Writer. If marked is true, inputs sealed under it begin with its
+// mark. Callers pass false until the first rotation of a database, because the previous
+// release does not know marks.
 func (s *Secrets) Use(secret *Secret, marked bool) {
 	if now := s.writer.Load(); bytes.Equal(now.fingerprint, secret.fingerprint) && now.marks == marked {
 		return

@@ -20,7 +20,6 @@ func secretsOf(t testing.TB, all ...*Secret) *Secrets {
 
 var anInput = Input{Canonical: []byte(`{"a":1}`), Salt: "salt", SaltBytes: []byte("salt")}
 
-// A set opens the inputs that any of its secrets sealed, with or without a mark.
 func TestSecretsOpenInputsOfEachSecret(t *testing.T) {
 	old, next, stranger := secretOf(t, 1), secretOf(t, 2), secretOf(t, 3)
 	s := secretsOf(t, next, old)
@@ -77,7 +76,6 @@ func TestDigestIdentifiesTheSet(t *testing.T) {
 	}
 }
 
-// No verb of fmt, logger or JSON encoder shows anything of a secret.
 func TestSecretsNeverPrint(t *testing.T) {
 	one := secretOf(t, 7)
 	holder := struct {
