@@ -23,12 +23,12 @@ type Act struct {
 	DealID     string
 	Party      int
 	Commitment [32]byte // the commitment to store, or the commitment that a reveal opens
-	AttestedBy *string  // commitment only: attested_by of the certificate; nil if no seat key signed the commitment
+	AttestedBy *string  // commitment only: the certificate's attested_by; nil if no seat key signed
 	Sealed     []byte   // reveal only: the encrypted input and salt
 	Secret     []byte   // reveal only: fingerprint of the server secret that encrypted Sealed
-	// First is a hint: the first party that the caller does not know to have acted.
-	// The search for a missing party starts there, so that the acts of n parties
-	// cost n lookups together and not n².
+	// First is a hint: as far as the caller knows, all parties before First have acted. The
+	// search for a missing party starts at First. So the acts of n parties cost about n
+	// lookups, not n².
 	First  int
 	Replay *Replay
 }
@@ -46,8 +46,8 @@ type Acted struct {
 	locked, moved bool
 }
 
-// Commit stores a commitment. The last one moves the deal to REVEALING in the
-// same transaction.
+// Commit stores a commitment. The last commitment of a deal moves the deal to REVEALING in
+// the same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
 // Reveal stores a reveal if its Commitment is the stored one. Otherwise Done is false.
@@ -71,7 +71,6 @@ func (s *Store) Commitment(ctx context.Context, dealID string, party int) (commi
 	return commitment, translate(err)
 }
 
-// newActs returns the coalescer of a statement that stores acts.
 func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*Acted, pgx.CollectableRow) error) *coalescer[Act, Acted] {
 	c := &coalescer[Act, Acted]{
 		row:     func(a Act) string { return a.DealID + " " + strconv.Itoa(a.Party) },

@@ -10,7 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// stored returns a function that checks whether an act was stored.
 func stored(t *testing.T, what string, want bool) func(store.Acted, error) {
 	t.Helper()
 	return func(got store.Acted, err error) {
@@ -21,7 +20,6 @@ func stored(t *testing.T, what string, want bool) func(store.Acted, error) {
 	}
 }
 
-// did returns a function that checks the result of a call that returns a boolean.
 func did(t *testing.T, what string, want bool) func(bool, error) {
 	t.Helper()
 	return func(done bool, err error) {
@@ -32,10 +30,9 @@ func did(t *testing.T, what string, want bool) func(bool, error) {
 	}
 }
 
-// The transaction that stores the last commitment advances the deal, and the transaction
-// that stores the last reveal of random.v1 sets reveals_closed_at. The last reveal returns
-// the snapshot that a later read returns, unless the deal waits for its beacon round or its
-// inputs are large.
+// The transaction of the last commitment also moves the deal to REVEALING. The last reveal
+// of random.v1 sets reveals_closed_at. The last reveal of any other deal returns what a
+// snapshot returns, unless the inputs are large.
 func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -115,7 +112,7 @@ func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 		}
 		for _, do := range []func(context.Context, store.Act) (store.Acted, error){f.Commit, f.Reveal} {
 			before := f.current(t, d).Phase
-			for _, party := range []int{3, 2, 1} { // party 0 is missing all the time
+			for _, party := range []int{3, 2, 1} {
 				if got, err := do(ctx, hinted(party)); err != nil || !got.Done || got.All {
 					t.Errorf("%s, first %d, act of party %d: got %+v, %v; want Done and not All", before, first, party, got, err)
 				}
@@ -135,7 +132,8 @@ func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 	}
 }
 
-// Of two acts of one party in a group the first is stored. Each call gets its own answer.
+// Of two acts of one party in a group, only the first is stored. Each call gets its own
+// answer.
 func TestActsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	d, e, unknown := f.create(t, parties(3)), f.create(t, nil), &store.Declaration{DealID: "d_unknown"}
@@ -160,7 +158,6 @@ func TestActsOfOneGroup(t *testing.T) {
 			t.Errorf("reveal %d: got %+v, want Done %v and not All", i, got[i], done)
 		}
 	}
-	// Both last reveals of a deal get All, and one of them gets the inputs.
 	both := f.create(t, nil)
 	f.commit(t, both, 0, 1)
 	last, errs := f.RevealTogether(act(both, 0), act(both, 1))
@@ -173,7 +170,6 @@ func TestActsOfOneGroup(t *testing.T) {
 			t.Errorf("%d reveals are stored, want %d", now.Reveals, reveals)
 		}
 	}
-	// The missing party that one group returns may be the hint for the next group.
 	third := act(d, 1)
 	third.First = got[3].Missing
 	if got, err := f.Reveal(t.Context(), third); err != nil || !got.All {

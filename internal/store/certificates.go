@@ -42,9 +42,8 @@ func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate,
 // other field is empty.
 type certificateBy struct{ cert, deal string }
 
-// certificateSize is an upper bound, in bytes, for a certificate of a few parties. A
-// certificate of 10,000 parties is 50 times as large, so the size of a group is bounded
-// too.
+// certificateSize is the size in bytes that a read assumes for a certificate. A
+// certificate of a few parties is smaller, one of 10,000 parties about 50 times as large.
 const certificateSize = 32 << 10
 
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
@@ -95,8 +94,8 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 }
 
 // SetSignature stores a signature of a certificate that has no leaf yet, so that an
-// outage of the log costs no second signature. It does nothing unless the stored
-// signature equals old (nil: none).
+// outage of the log costs no second signature. It replaces only the signature old. If old
+// is nil, it stores only the first signature.
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
 	return translate(err)

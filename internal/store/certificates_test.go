@@ -8,13 +8,11 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// pending returns the ending of a new deal whose certificate is pending.
 func (f *fixture) pending(t *testing.T) *store.Ending {
 	t.Helper()
 	return f.end(t, f.create(t, nil), deal.Void)
 }
 
-// holds checks the stored certificate of a deal.
 func (f *fixture) holds(t *testing.T, e *store.Ending, signature *string, leaf *int64) {
 	t.Helper()
 	byID, err := f.Certificate(t.Context(), *e.CertID)
@@ -62,8 +60,8 @@ func TestTheFirstSignatureStands(t *testing.T) {
 	set("third", ptr("second"), "second", ptr(int64(7)))
 }
 
-// A second publication changes nothing. The first one may replace the stored signature,
-// because no caller has received a signature without a leaf.
+// A second publication changes nothing. The first one may replace the stored signature:
+// callers get a signature only after its publication.
 func TestTheFirstPublicationStands(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

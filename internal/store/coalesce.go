@@ -19,12 +19,12 @@ import (
 const (
 	maxGroup     = 512     // most calls in one statement
 	maxGroupSize = 1 << 20 // most bytes of arguments or answers in one statement, unless a single call has more
-	largeRead    = 1 << 18 // a read of this many bytes or more does not hold up the next group
-	statements   = 2       // most statements under way at once; meanwhile calls gather in the next groups
+	largeRead    = 1 << 18 // the next group does not wait for a single read of at least this many bytes
+	statements   = 2       // most groups under way at once; meanwhile calls gather in the next groups
 	slowDeals    = 4       // most locked deals to wait for at once, each on its own connection
 	groupTimeout = 20 * time.Second
-	// fillTime is how long a group of reads waits for the group before it and gathers more
-	// calls. The wait is bounded, because a statement may never get its answer.
+	// fillTime is the longest time that a group of reads waits for the group before it.
+	// Meanwhile more calls join the group.
 	fillTime = 250 * time.Millisecond
 )
 
@@ -43,18 +43,20 @@ func newBudget() budget {
 
 // coalescer runs calls that wait at the same moment as one statement, which may
 // concern many deals. The calls share one round trip and one flush of the write-ahead
-// log. No call waits for a timer, so a single call starts at once.
+// log. A call that comes alone starts at once.
 //
 // A statement skips a deal whose row another transaction holds. The calls of such
-// a deal are put aside and wait for its lock together. Up to slowDeals deals wait
-// at once, so that these calls do not delay calls of other deals.
+// a deal are put aside and wait for its lock together. Calls of other deals do not wait
+// for them. At most slowDeals deals wait at once.
 type coalescer[Q, A any] struct {
 	// run executes the calls in one transaction and one round trip and returns one
 	// answer for each. If wait is set, it waits for locks instead of skipping deals;
 	// all calls are then of one deal.
-	run     func(ctx context.Context, calls []Q, wait bool) ([]A, error)
-	size    func(Q) int    // most bytes that a call sends or receives; nil: too few to count
-	row     func(Q) string // the row that a call writes: a group has one call for each row, and groups run one at a time; nil: groups may run at once
+	run  func(ctx context.Context, calls []Q, wait bool) ([]A, error)
+	size func(Q) int // most bytes that a call sends or receives; nil: too few to count
+	// row names the row that a call writes. A group has at most one call for each row, and
+	// groups run one after the other. nil: groups may run at once.
+	row     func(Q) string
 	fills   bool           // whether a group waits up to fillTime for the group before it
 	deal    func(Q) string // the deal whose lock a call needs; nil: no lock
 	skipped func(A) bool   // whether another transaction held the lock; nil if deal is nil
@@ -74,7 +76,7 @@ type coalescer[Q, A any] struct {
 // never block on a caller that gave up.
 type call[Q, A any] struct {
 	query Q
-	span  trace.Span // covers the caller's wait
+	span  trace.Span
 	done  chan outcome[A]
 }
 
@@ -133,7 +135,7 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 		}
 		group := c.newGroup(next)
 		next = c.drain(group)
-		if c.row != nil { // run alone: the next group could wait for the locks of this group
+		if c.row != nil { // one group at a time: the next group could wait for the locks of this group
 			c.execute(ctx, group.calls, false)
 			<-c.budget.statements
 			continue
@@ -152,7 +154,6 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 	}
 }
 
-// group is a set of calls that fit into one statement.
 type group[Q, A any] struct {
 	calls []*call[Q, A]
 	size  int
@@ -194,7 +195,7 @@ func reads[Q comparable, A any](s *Store, statement string, columns func(unique 
 	return func(ctx context.Context, calls []Q, _ bool) ([]*A, error) {
 		unique, at := distinct(calls)
 		found := make([]*A, len(unique))
-		rows, _ := s.pool.Query(ctx, statement, columns(unique)...) // each returns the error
+		rows, _ := s.pool.Query(ctx, statement, columns(unique)...) // the function each returns the error
 		err := each(func(row pgx.CollectableRow) error {
 			var n int
 			one, err := scan(row, &n, unique)
@@ -244,7 +245,7 @@ func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
 // execute runs a group and answers its calls. If one call made the transaction
 // roll back (a replayed Idempotency-Key, a deadlock), it runs each call separately.
 // After a timeout or a broken connection it does not try again: the outcome is
-// unknown, and a second try would take a call's own insert for another caller's.
+// unknown, and a second try would mistake a call's own insert for another caller's.
 func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait bool) {
 	queries := make([]Q, len(group))
 	for i, one := range group {
@@ -286,7 +287,7 @@ func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (
 // an outage.
 var errPanicked = errors.New("store: panic, see the log")
 
-// recovered sets err if the function that defers recovered panics, and logs the panic.
+// recovered logs a panic of the function that defers recovered, and sets err.
 func recovered(err *error) {
 	if fault := recover(); fault != nil {
 		slog.Error("panic", "fault", fault, "stack", string(debug.Stack()))
@@ -294,8 +295,9 @@ func recovered(err *error) {
 	}
 }
 
-// retriable reports whether the transaction was rolled back for a reason that may
-// not apply to each of its calls.
+// retriable reports whether one call or a conflict made the transaction roll back. The
+// SQLSTATE classes are 22 data exception, 23 constraint violation, and 40 serialization
+// failure or deadlock.
 func retriable(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") || strings.HasPrefix(pg.Code, "40"))

@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// ask is the query of a call in these tests.
 type ask struct {
 	deal  string
 	n     int
@@ -30,9 +29,9 @@ type answered struct {
 // statement is a coalescer under test. Its answer to each call is the number n of the call.
 type statement struct {
 	*coalescer[ask, answered]
-	hold chan struct{}            // groups wait until hold is closed
-	fail func(group []ask) error  // nil: no group fails
-	free map[string]chan struct{} // by slow deal: closed when the other transaction frees the deal's row
+	hold chan struct{} // groups wait until hold is closed
+	fail func(group []ask) error
+	free map[string]chan struct{} // by deal whose row is held; a closed channel means that the row is free
 
 	mu     sync.Mutex
 	groups [][]ask // groups that ran without waiting for rows
@@ -106,7 +105,8 @@ func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, [
 
 func (s *statement) queued() int { return len(s.queue) }
 
-// await waits until condition, called under mu, returns true. After a minute it fails t.
+// await waits until condition returns true; it calls condition under mu. After a minute it
+// fails t.
 func (s *statement) await(t *testing.T, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
@@ -303,8 +303,6 @@ func TestACallEndsWithItsContext(t *testing.T) {
 	cancelled("aside", s.coalescer, ask{deal: "slow"}, func() bool { return len(s.aside) == 1 })
 }
 
-// close also interrupts statements that wait for a row. TestPostgresHangs closes a store
-// while other statements are under way.
 func TestCloseInterruptsStatementsThatWait(t *testing.T) {
 	const n = slowDeals + 2
 	s := newStatement(t)
@@ -329,8 +327,8 @@ func TestCloseInterruptsStatementsThatWait(t *testing.T) {
 	group.Wait()
 }
 
-// A panic in a statement fails only the calls of its group and frees the group's place in
-// the budget.
+// A panic in a statement fails only the calls of its group. The group's place in the budget
+// becomes free again.
 func TestAPanicFailsItsGroupOnly(t *testing.T) {
 	for what, aside := range map[string]bool{"in a group": false, "aside": true} {
 		t.Run(what, func(t *testing.T) {
@@ -345,7 +343,7 @@ func TestAPanicFailsItsGroupOnly(t *testing.T) {
 				}
 				return nil
 			}
-			for n := range 2*statements + 2*slowDeals { // more than the budget holds
+			for n := range 2*statements + 2*slowDeals { // more calls than the budget has places
 				failed := make(chan error, 1)
 				go func() { _, err := s.do(t.Context(), ask{"sick", n, 0}); failed <- err }()
 				if aside && n == 0 {
@@ -380,7 +378,7 @@ func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 		{pg("40P01"), problem.Unavailable}, // deadlock
 		{io.ErrUnexpectedEOF, problem.Unavailable},
 		{context.DeadlineExceeded, problem.Unavailable},
-		{pg("25006"), problem.ReadOnly}, // maintenance, or a failover
+		{pg("25006"), problem.ReadOnly}, // read-only database
 		{ErrNotFound, ""},
 		{ErrReplayed, ""},
 		{pg("23505"), ""}, // unique violation

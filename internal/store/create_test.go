@@ -66,7 +66,6 @@ func TestCreationsOfOneGroup(t *testing.T) {
 		t.Errorf("the record of a refused creation: got error %v, want ErrNotFound", err)
 	}
 
-	// A replayed Idempotency-Key fails only its own creation.
 	for i := range all {
 		all[i] = f.declare(t, nil)
 	}

@@ -17,11 +17,11 @@ type Declaration struct {
 	DealID         string
 	OwnerHash      []byte // SHA-256 of the API key that created the deal
 	Algorithm      string
-	Params         []byte // RFC 8785
+	Params         []byte // in RFC 8785 form
 	Mode           string
 	Retention      string
 	Labels         []string
-	SeatKeys       []*string // declared public keys by party, nil for a party without a key; the slice is nil if no party has one
+	SeatKeys       []*string // declared public keys by party; nil element: no key; nil slice: no party has a key
 	CommitDeadline int64
 	RevealDeadline int64
 	CreatedAt      int64
@@ -32,7 +32,7 @@ type Declaration struct {
 
 // NewDeal is a deal to create.
 type NewDeal struct {
-	*Declaration          // without CreatedAt
+	*Declaration          // CreatedAt is not set
 	TokenHashes  [][]byte // SHA-256 of each party's invite token
 	Replay       *Replay
 }

@@ -19,8 +19,8 @@ var (
 )
 
 // Ending is the end of a deal: its final state, and its certificate if the deal gets
-// one. The caller computed the ending from a snapshot with Commits commitments and
-// Reveals reveals.
+// one. Commits and Reveals are the counts in the snapshot from which the caller computed
+// the ending.
 type Ending struct {
 	DealID          string
 	Parties         int
@@ -34,7 +34,7 @@ type Ending struct {
 	CertID          *string // nil: no certificate
 	Payload         []byte  // the signed bytes of the certificate
 	MAC             []byte  // of CertID and Payload, with the server secret
-	At              int64   // unix seconds
+	At              int64   // time of the end in unix seconds
 }
 
 // End writes an ending. If the deal has changed since the ending was computed, End
@@ -76,7 +76,7 @@ func (s *Store) newEndings() *coalescer[*Ending, ended] {
 }
 
 // allRevealed reports whether every party of every deal has revealed. Such deals accept
-// no further insert, so end.sql may run without locking them.
+// no further insert, so end.sql needs no lock.sql before it.
 func allRevealed(endings []*Ending) bool {
 	for _, e := range endings {
 		if e.Reveals < e.Parties {
@@ -103,8 +103,8 @@ func endingColumns(endings []*Ending) (deals []string, args []any) {
 	return deals, []any{deals, from, to, commits, reveals, closed, computed, results, flakers, certs, payloads, macs, at}
 }
 
-// intArray returns numbers as the text of an int[]. The flakers of several deals cannot
-// be passed as one SQL array of arrays, because their numbers differ.
+// intArray returns numbers as the text of an int[]. An SQL array of arrays cannot hold the
+// flakers of several deals, because their lengths differ.
 func intArray(numbers []int) *string {
 	if numbers == nil {
 		return nil
@@ -119,8 +119,8 @@ func intArray(numbers []int) *string {
 
 // Reject stores a reveal that rejects (shapley.v1) and ends the deal VOID. It does both
 // in one transaction, so that no other call computes a result from the stored reveal.
-// e.Reveals does not count this reveal. Reject returns false in the cases in which End
-// does, and ErrSecretMoved in the cases in which Reveal does.
+// e.Reveals does not count this reveal. Reject returns false when End would, and
+// ErrSecretMoved when Reveal would.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
@@ -152,8 +152,8 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 	return done != nil && *done, translate(err)
 }
 
-// CatchUp advances a deal in which all parties have acted but whose phase was not changed.
-// Such a deal exists only if a process of the previous release died between its last insert
+// CatchUp advances a deal in which all parties have acted, if the last act did not advance
+// it. This happens only if a process of the previous release dies between its last insert
 // and its change of phase. CatchUp does not change other deals.
 func (s *Store) CatchUp(ctx context.Context, dealID string) error {
 	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)

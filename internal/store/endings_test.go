@@ -7,7 +7,6 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// An ending is written only if the deal has not changed since the ending was computed.
 func TestAStaleEndingDoesNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -37,8 +36,6 @@ func TestAStaleEndingDoesNothing(t *testing.T) {
 	did(t, "an end of an unknown deal", false)(f.End(ctx, &store.Ending{DealID: "d_unknown", Parties: 2, From: deal.Revealing, To: deal.Void}))
 }
 
-// One statement ends many deals and decides each separately, whether all parties have
-// revealed or not and however many flakers there are.
 func TestEndingsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	computed, nobody, stale, expired := f.create(t, nil), f.create(t, parties(3)), f.create(t, nil), f.create(t, random)

@@ -58,7 +58,6 @@ func together[Q, A any](c *coalescer[Q, A], queries []Q) ([]A, []error) {
 	return answers, errs
 }
 
-// PanicInScan runs a statement and panics while it scans a row of the answer.
 func (s *Store) PanicInScan(ctx context.Context) error {
 	return s.locked(ctx, []string{"d_none"}, false, "SELECT 1", nil, func(pgx.CollectableRow) error { panic("a fault") })
 }

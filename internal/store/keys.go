@@ -37,7 +37,7 @@ func (s *Store) KnownKey(ctx context.Context, keyHash []byte) (known bool, err e
 	return known, translate(err)
 }
 
-// PartyByToken returns the deal and party index of an invite token's SHA-256, or
+// PartyByToken returns the deal and the party whose invite token has this SHA-256, or
 // ErrNotFound.
 func (s *Store) PartyByToken(ctx context.Context, tokenHash []byte) (dealID string, party int, err error) {
 	err = s.pool.QueryRow(ctx, partyByTokenSQL, tokenHash).Scan(&dealID, &party)

@@ -10,7 +10,6 @@ import (
 
 const horizon = 3
 
-// due returns the In of a deal that Due lists, and whether Due lists the deal.
 func (f *fixture) due(t *testing.T, d *store.Declaration, horizon int64) (in int64, listed bool) {
 	t.Helper()
 	all, err := f.Due(t.Context(), horizon, 1000, deal.DrawDelay, nil)
@@ -23,7 +22,6 @@ func (f *fixture) due(t *testing.T, d *store.Declaration, horizon int64) (in int
 	return 0, false
 }
 
-// lists checks whether Due and Complete list a deal.
 func (f *fixture) lists(t *testing.T, what string, d *store.Declaration, due, complete bool) {
 	t.Helper()
 	if _, listed := f.due(t, d, horizon); listed != due {
@@ -43,7 +41,8 @@ func (f *fixture) deadlines(t *testing.T, d *store.Declaration, commit, reveal i
 	f.exec(t, "UPDATE deals SET commit_deadline = $2, reveal_deadline = $3 WHERE deal_id = $1", d.DealID, now+commit, now+reveal)
 }
 
-// acted makes the times of all commitments and reveals earlier by the given seconds.
+// acted moves the times of all commitments and reveals into the past, by the given
+// seconds.
 func (f *fixture) acted(t *testing.T, seconds int64) {
 	t.Helper()
 	f.exec(t, "UPDATE commitments SET committed_at = committed_at - $1::bigint", seconds)
@@ -102,7 +101,7 @@ func TestListingsOfDeadlines(t *testing.T) {
 }
 
 // Due MUST NOT list a random.v1 deal that waits for its draw time: the worker could do
-// nothing and would attend the deal again at every listing.
+// nothing for it.
 func TestListingsOfADraw(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, random)

@@ -21,12 +21,11 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 // fixture is a migrated database with two stores, as two processes have them.
 type fixture struct {
 	*store.Store
-	replica *store.Store // the store of the other process
+	replica *store.Store
 	url     string
-	sql     *pgx.Conn // reads and changes the tables directly
+	sql     *pgx.Conn
 }
 
-// newFixture returns a fixture with its own database, and makes the test parallel.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
@@ -97,8 +96,8 @@ func ptr[T any](v T) *T { return &v }
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// declare returns a split.v1 deal of two parties with an hour for each phase. The function
-// `change`, unless it is nil, then changes the deal. declare stores the owner's API key.
+// declare returns a split.v1 deal of two parties with an hour for each phase. If change is
+// not nil, it then changes the deal. declare stores the owner's API key.
 func (f *fixture) declare(t *testing.T, change func(*store.Declaration)) store.NewDeal {
 	t.Helper()
 	d := newDeal(f.now(t), change)
@@ -120,7 +119,6 @@ func newDeal(now int64, change func(*store.Declaration)) store.NewDeal {
 	return d
 }
 
-// create stores the deal that declare returns.
 func (f *fixture) create(t *testing.T, change func(*store.Declaration)) *store.Declaration {
 	t.Helper()
 	d := f.declare(t, change)
@@ -130,7 +128,6 @@ func (f *fixture) create(t *testing.T, change func(*store.Declaration)) *store.D
 	return d.Declaration
 }
 
-// parties changes a declaration to n parties.
 func parties(n int) func(*store.Declaration) {
 	return func(d *store.Declaration) {
 		d.Labels = make([]string, n)
@@ -140,7 +137,6 @@ func parties(n int) func(*store.Declaration) {
 	}
 }
 
-// random changes a declaration to random.v1.
 func random(d *store.Declaration) {
 	d.Algorithm, d.ChainHash, d.BeaconRound, d.RoundTime = "random.v1", ptr("00"), ptr(int64(1)), ptr(d.RevealDeadline+60)
 }
@@ -150,7 +146,7 @@ func act(d *store.Declaration, party int) store.Act {
 	return store.Act{DealID: d.DealID, Party: party, Commitment: sha256.Sum256(fmt.Appendf(nil, "%s %d", d.DealID, party)), Sealed: []byte{byte(party)}}
 }
 
-// wrong changes a reveal so that it opens another commitment than the stored one.
+// wrong makes a reveal open another commitment than the stored one.
 func wrong(a store.Act) store.Act {
 	a.Commitment[0]++
 	return a
@@ -174,8 +170,8 @@ func (f *fixture) reveal(t *testing.T, d *store.Declaration, parties ...int) {
 	}
 }
 
-// leave stores all commitments, or all reveals, without a change of phase, as a process of
-// the previous release does if it dies before that change.
+// leave stores all commitments, or all reveals, but does not change the phase. A process of
+// the previous release leaves this state if it dies before the change of phase.
 func (f *fixture) leave(t *testing.T, d *store.Declaration, commitments bool) {
 	t.Helper()
 	for p := range d.Labels {
@@ -195,13 +191,11 @@ func (f *fixture) snapshot(t *testing.T, d *store.Declaration, want store.Want) 
 	return s
 }
 
-// current returns a snapshot of the deal without its parties' parts.
 func (f *fixture) current(t *testing.T, d *store.Declaration) *store.Snapshot {
 	t.Helper()
 	return f.snapshot(t, d, store.Nobody)
 }
 
-// ending computes an end of the deal from its current state.
 func (f *fixture) ending(t *testing.T, d *store.Declaration, to deal.State) *store.Ending {
 	t.Helper()
 	now := f.snapshot(t, d, store.Everyone(len(d.Labels)))
@@ -223,7 +217,6 @@ func (f *fixture) ending(t *testing.T, d *store.Declaration, to deal.State) *sto
 	return e
 }
 
-// end ends the deal and returns the ending.
 func (f *fixture) end(t *testing.T, d *store.Declaration, to deal.State) *store.Ending {
 	t.Helper()
 	e := f.ending(t, d, to)

@@ -17,7 +17,7 @@ type Mark struct {
 	Phase     deal.State
 	Acted     int  // number of commitments in COMMITTING, of reveals in REVEALING, else 0
 	Drawing   bool // all have revealed, and the deal waits for its beacon round
-	Published bool // the certificate has its leaf
+	Published bool // the certificate has a leaf in the log
 }
 
 // State returns the state that a view shows.

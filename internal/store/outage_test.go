@@ -57,7 +57,6 @@ func unavailable(t *testing.T, what string, err error) {
 	}
 }
 
-// allUnavailable makes all calls at once and expects UNAVAILABLE from each.
 func allUnavailable(t *testing.T, s *store.Store, dealID string, timeout time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -98,13 +97,13 @@ func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 	}
 }
 
-// Close does not wait for a database that hangs while each kind of statement is under way
-// and its callers have given up.
+// Close does not wait for a database that hangs, even while statements of each kind are
+// under way.
 func TestPostgresHangs(t *testing.T) {
 	f := newFixture(t)
 	proxied, freeze, thaw := freezable(t, f.url)
 	f.Store = open(t, proxied)
-	called, d := f.create(t, nil), f.create(t, nil) // two deals: a call to `called` that got a 503 may still take effect
+	called, d := f.create(t, nil), f.create(t, nil) // a call that got a 503 may still take effect, so the calls use a deal of their own
 	f.commit(t, d, 0)
 	freeze()
 	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)
@@ -120,8 +119,8 @@ func TestPostgresHangs(t *testing.T) {
 	}
 }
 
-// freezable returns the URL of a proxy before the database. Between freeze and thaw the
-// proxy forwards no answer.
+// freezable returns the URL of a proxy to the database. Between freeze and thaw the proxy
+// forwards no answer.
 func freezable(t *testing.T, database string) (proxied string, freeze, thaw func()) {
 	t.Helper()
 	address, err := url.Parse(database)
@@ -162,7 +161,6 @@ func freezable(t *testing.T, database string) (proxied string, freeze, thaw func
 	return address.String(), passing.Lock, passing.Unlock
 }
 
-// A panic while a row is scanned becomes an error, and its connection returns to the pool.
 func TestAPanicInAScanFreesItsConnection(t *testing.T) {
 	f := newFixture(t)
 	const connections = 2

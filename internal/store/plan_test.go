@@ -15,8 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/deal"
 )
 
-// planner is a session with the store's settings, in which a test prepares the
-// statements.
+// planner is a session with the store's settings. Tests prepare the statements in it.
 type planner struct{ *pgxpool.Conn }
 
 func (f *fixture) planner(t *testing.T) planner {
@@ -27,12 +26,11 @@ func (f *fixture) planner(t *testing.T) planner {
 	conn, err := pool.Acquire(t.Context())
 	check(t, err)
 	t.Cleanup(conn.Release)
-	_, err = conn.Exec(t.Context(), "SELECT set_config('fairpact.locked', '', false)") // lock.sql sets it before each statement
+	_, err = conn.Exec(t.Context(), "SELECT set_config('fairpact.locked', '', false)") // in production lock.sql sets it
 	check(t, err)
 	return planner{conn}
 }
 
-// statements returns the names of all files in sql/.
 func statements(t *testing.T) (names []string) {
 	t.Helper()
 	files, err := filepath.Glob("sql/*.sql")
@@ -82,7 +80,6 @@ func (p planner) explain(t *testing.T, options, name, args string) (plan step, j
 	return plans[0].Plan, plans[0].JIT != nil
 }
 
-// step is a node of a plan as EXPLAIN returns it.
 type step struct {
 	Node     string  `json:"Node Type"`
 	Index    string  `json:"Index Name"`
@@ -186,8 +183,8 @@ func TestPlansReadByIndex(t *testing.T) {
 	fewRows("after a burst, analysed")
 }
 
-// burst stores n ended deals and their certificates. The deals are copies of the deal
-// whose id is in `like`.
+// burst stores n ended deals and their certificates, as copies of the deal with the id
+// `like`.
 func (f *fixture) burst(t *testing.T, like string, n int) {
 	t.Helper()
 	for _, statement := range []string{
@@ -222,7 +219,7 @@ func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	}
 	f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series(0, $2::int - 1) i", revealing.DealID, size)
 	act(0, acted)
-	act(acted+10, size) // ten parties, the first of which is number `acted`, have not acted yet
+	act(acted+10, size) // parties acted to acted+9 are missing
 	// touched runs a statement after the lock, in a transaction that is rolled back.
 	touched := func(name, dealID, args string) float64 {
 		t.Helper()

@@ -77,7 +77,6 @@ func (f *fixture) behind(t *testing.T, dealID string, do func() (bool, error), h
 	return done
 }
 
-// hold locks deals' rows until the transaction ends.
 func (f *fixture) hold(t *testing.T, conn *pgx.Conn, dealIDs ...string) pgx.Tx {
 	t.Helper()
 	tx, err := conn.Begin(t.Context())
@@ -87,7 +86,6 @@ func (f *fixture) hold(t *testing.T, conn *pgx.Conn, dealIDs ...string) pgx.Tx {
 	return tx
 }
 
-// awaitWaiting waits until n sessions wait for a lock.
 func (f *fixture) awaitWaiting(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -207,7 +205,7 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 	}
 	call(func() (bool, error) { return f.End(ctx, e) })
 	f.awaitWaiting(t, 3)
-	for range 3 { // in one group with calls of a slow deal, these calls would wait for it
+	for range 3 { // in a group with a slow deal, these calls would wait for its row
 		other := f.create(t, nil)
 		f.commit(t, other, 0, 1)
 		f.reveal(t, other, 0, 1)
@@ -229,8 +227,8 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 }
 
 // A deal's row may become free after the lock statement skipped it and before end.sql runs.
-// Then end.sql must not report the deal as free and not ended: the caller would read the
-// deal again instead of waiting for the row.
+// Then end.sql must report the deal as held, so that the caller waits for the row instead of
+// reading the deal again.
 func TestADealThatTheLockSkippedIsNotDecidedOn(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -18,7 +18,6 @@ func with(r *store.Replay, a store.Act) store.Act {
 	return a
 }
 
-// Effect and record exist together or not at all.
 func TestTheRecordIsStoredWithItsEffect(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -54,7 +53,7 @@ func TestTheRecordIsStoredWithItsEffect(t *testing.T) {
 		return err == nil, err
 	}
 	for what, row := range map[string]struct {
-		possible, impossible write // impossible is nil if every call of the row is possible
+		possible, impossible write // impossible is a call that the store refuses; nil if there is none
 		rows                 string
 		id                   any
 	}{

@@ -21,7 +21,7 @@ type Rotation struct {
 	After   *SealedInput // the last input that was resealed; nil: none is left to reseal
 	Now     int64        // unix seconds
 	Replays int          // replays that may need a former secret
-	Inputs  int          // inputs after After, which are not resealed yet
+	Inputs  int          // inputs that are not resealed yet
 }
 
 // Rotation returns the progress of a rotation, or ErrNotFound if no secret is
@@ -37,8 +37,8 @@ func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Ro
 	return r, translate(err)
 }
 
-// InputsAfter returns at most limit inputs that follow last in the order of their key.
-// The list ends early once its inputs have the given bytes or more.
+// InputsAfter returns at most limit inputs that follow last in the order of deal and party.
+// The list ends early once its inputs have the given number of bytes.
 func (s *Store) InputsAfter(ctx context.Context, last SealedInput, limit, bytes int) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], resealNextSQL, last.DealID, last.Party, limit, bytes)
 }

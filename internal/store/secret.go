@@ -18,13 +18,13 @@ var (
 	rotateSecretSQL = query("rotate_secret")
 )
 
-// ErrSecretMoved is returned when another server secret is in force than the one that the
-// call used. The call changed nothing.
+// ErrSecretMoved is returned when the server secret that a call used is not in force. The
+// call changed nothing.
 var ErrSecretMoved = errors.New("store: another server secret is in force")
 
 // SecretState names the server secrets of a database.
 type SecretState struct {
-	Fingerprint []byte   // of the secret in force, which encrypts what is written
+	Fingerprint []byte   // of the secret in force, which encrypts new data
 	Former      [][]byte // of former secrets that stored data still needs; nil: never rotated
 	Since       int64    // unix seconds: when Fingerprint came into force
 }
@@ -69,7 +69,6 @@ func (s *Store) LoseDeals(ctx context.Context) error {
 	return translate(err)
 }
 
-// rotateTries bounds how often RotateSecret tries to get its lock.
 const rotateTries = 30
 
 // RotateSecret puts the secret `to` in force in place of `from`. It returns false if

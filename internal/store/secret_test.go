@@ -17,7 +17,6 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// rotate puts the secret `to` in force in place of `from`.
 func (f *fixture) rotate(t *testing.T, from, to []byte) {
 	t.Helper()
 	if done, err := f.RotateSecret(t.Context(), from, to); err != nil || !done {
@@ -25,8 +24,8 @@ func (f *fixture) rotate(t *testing.T, from, to []byte) {
 	}
 }
 
-// A call that used a secret which is not in force stores nothing: neither an input that only
-// this secret decrypts nor a record that other processes would not find.
+// A call under a secret that is not in force stores nothing. Other processes might not
+// decrypt its input or find its record.
 func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -116,7 +115,8 @@ func TestARotationFencesTheFormerSecret(t *testing.T) {
 	}
 }
 
-// A process of the previous release names no secret with its writes. They are accepted.
+// A process of the previous release names no secret with its writes. These writes are
+// accepted.
 func TestRecordsWithoutASecret(t *testing.T) {
 	f := newFixture(t)
 	check(t, f.ClaimSecret(t.Context(), random32(), false))
@@ -174,7 +174,7 @@ func TestResealInBatches(t *testing.T) {
 		if seen == 0 && len(read) > 0 {
 			f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", read[0].DealID)
 		}
-		check(t, f.Reseal(ctx, random32(), read, fresh, &inputs[0])) // under a secret that is not in force
+		check(t, f.Reseal(ctx, random32(), read, fresh, &inputs[0]))
 		if n := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'fresh' AND deal_id = $1", inputs[0].DealID); n != 0 {
 			t.Errorf("%d inputs are sealed under a secret that is not in force, want 0", n)
 		}

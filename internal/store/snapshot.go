@@ -23,18 +23,20 @@ type Snapshot struct {
 	Result          []byte
 	VoidFlakers     []int
 	CertID          *string
-	Published       bool   // the certificate has its leaf
+	Published       bool   // the certificate has a leaf in the log
 	LeafIndex       *int64 // the index of that leaf; nil also if the caller published the certificate after the read
-	Commits         int    // number of commitments
-	Reveals         int    // number of reveals
-	LastReveal      int64  // time of the last reveal; 0: none yet
+	Commits         int
+	Reveals         int
+	LastReveal      int64 // time of the last reveal; 0: none yet
 	Now             int64
 	NowMilli        int64 // Now in milliseconds
 
-	Parts      []Part    // of the parties in Want, in order
-	First      int       // the party of Parts[0]
-	Sealed     [][]byte  // the encrypted inputs in party order, if wanted; an element is nil if the input is purged
-	AttestedBy []*string // attested_by of each commitment by party, if wanted; nil if no seat key signed it or the party has not committed
+	Parts  []Part   // of the parties in Want, in order
+	First  int      // the party of Parts[0]
+	Sealed [][]byte // the encrypted inputs in party order, if wanted; an element is nil if the input is purged
+	// AttestedBy holds each party's attested_by in the certificate, if wanted. An element is
+	// nil if the party has not committed or no seat key signed.
+	AttestedBy []*string
 }
 
 // Part is one party's part in a deal.
@@ -46,9 +48,9 @@ type Part struct {
 // Want says which parts of a deal a snapshot reads in addition to the deal's row.
 type Want struct {
 	first, last int  // parties whose Part is wanted
-	inputs      bool // Snapshot.Sealed
-	attested    bool // Snapshot.AttestedBy
-	bytes       int  // rough size of a large answer; 0: small
+	inputs      bool // whether Snapshot.Sealed is wanted
+	attested    bool // whether Snapshot.AttestedBy is wanted
+	bytes       int  // rough size of the answer; 0: too small to count
 }
 
 var (
@@ -59,10 +61,10 @@ var (
 	WithInputs = Want{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
-// Everyone reads the parts of all parties, given their number.
+// Everyone reads the parts of all parties of a deal with this number of parties.
 func Everyone(parties int) Want { return Want{last: parties - 1, bytes: 128 * parties} }
 
-// Attested reads the parts of all parties, given their number, and AttestedBy.
+// Attested reads what Everyone reads, and AttestedBy.
 func Attested(parties int) Want { return Want{last: parties - 1, attested: true, bytes: 512 * parties} }
 
 // Only reads one party's part.

@@ -6,10 +6,10 @@
 // Locks: a commitment, a reveal and a change of phase first lock the deal's row, and
 // decide in the statement after the lock. A change of phase therefore waits for each
 // insert that got the lock before it, and sees that insert. An insert that gets the lock
-// later sees the new phase. So a party whose commitment was acknowledged is never named
-// as one that did not commit, and of two last reveals the second one sees the first. The
-// end of a deal in which all have revealed needs no earlier lock (see allRevealed). No deal
-// stays locked across a round trip of the client.
+// later sees the new phase. So a certificate never blames a party whose commitment was
+// acknowledged, and the second of two last reveals sees the first. The end of a deal in
+// which all have revealed needs no earlier lock (see allRevealed). No deal stays locked
+// across a round trip of the client.
 //
 // Plans: every statement finds its rows by key, from arrays or scalar subqueries. A
 // session plans each statement once (see database.Open).
@@ -41,7 +41,6 @@ var (
 	schema = database.NewSchema("public", migrations)
 )
 
-// query returns an embedded statement. It panics if the file is missing.
 func query(name string) string {
 	b, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
@@ -156,8 +155,6 @@ func (r *Replay) columns() (scope, body, response []byte, lifetime int64) {
 	return r.Scope, r.Body, r.Response, r.Lifetime
 }
 
-// secret returns the fingerprint of the record's server secret, or nil if there
-// is no record.
 func (r *Replay) secret() []byte {
 	if r == nil {
 		return nil
@@ -165,7 +162,6 @@ func (r *Replay) secret() []byte {
 	return r.Secret
 }
 
-// distinctSecrets returns each fingerprint once, without nil.
 func distinctSecrets(all ...[]byte) (distinct [][]byte) {
 	distinct = [][]byte{}
 	for _, one := range all {

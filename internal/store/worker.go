@@ -12,26 +12,24 @@ var (
 	loadSQL     = query("load")
 )
 
-// Due is a deal that the worker must attend. The field In is the delay in milliseconds; 0
-// or less means at once.
+// Due is a deal whose next step the worker takes, In milliseconds from now. If In is 0 or
+// less, the step is due.
 type Due struct {
 	DealID string
 	In     int64
 }
 
-// Due lists deals whose deadline is at most horizon seconds away, and deals whose
-// certificate is pending; at most limit of each kind. It leaves out pending certificates
-// of the deals in except. Once all parties of a random.v1 deal have revealed, Due lists the
-// deal only when drawDelay seconds have passed since the last reveal and since the round
-// time. So the parties can draw first.
+// Due lists deals whose deadline is at most horizon seconds away, random.v1 deals whose
+// draw is due, and deals with a pending certificate; at most limit of each kind. It leaves
+// out the certificates of the deals in except. A draw is due drawDelay seconds after the
+// later of the last reveal and the round time. Until then the parties can draw.
 func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }
 
-// Complete lists deals in which every party has acted and whose next step has
-// not been taken: the process that had to take it died, or an input is lost and the
-// deal waits for its deadline. Complete reads every active deal, so call it less often
-// than Due.
+// Complete lists deals in which every party has acted and whose next step has not been
+// taken. Either a process died before the step, or an input is lost and the deal waits for
+// its deadline. Complete reads every active deal, so call it less often than Due.
 func (s *Store) Complete(ctx context.Context, limit int) ([]string, error) {
 	return rows(ctx, s.pool, pgx.RowTo[string], completeSQL, limit)
 }
@@ -43,8 +41,8 @@ type Load struct {
 	CommittingAge, RevealingAge float64
 	Pending                     int64 // certificates
 	PendingAge                  float64
-	Overdue                     float64 // seconds since the oldest missed deadline that was not processed
-	DrawOverdue                 float64 // seconds since the oldest due draw that was not made
+	Overdue                     float64 // seconds since the oldest deadline whose step was not taken
+	DrawOverdue                 float64 // seconds since the oldest pending draw became due
 }
 
 // Load returns the current load. drawDelay is as in Due.

@@ -8,7 +8,7 @@ CREATE TABLE api_keys (
     created_at bigint NOT NULL
 );
 
--- A row changes only when the phase does. OPEN and COMMITTING are one phase:
+-- A row changes only with its phase, or when its reveals_closed_at is set. OPEN and COMMITTING are one phase:
 -- otherwise the first commitments would deadlock when they upgrade their locks.
 CREATE TABLE deals (
     deal_id           text   PRIMARY KEY,

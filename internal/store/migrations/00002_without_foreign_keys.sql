@@ -3,8 +3,8 @@
 -- A foreign key costs a query for each row, and these foreign keys never refuse a row. A
 -- statement that inserts a row has locked or inserted the row's deal in the same
 -- transaction. No statement deletes a deal. An API key is read before a deal is created
--- with it. (If a restore goes back to before a key was made, replicas may accept the key
--- from their caches for a second. Nobody can cancel the deals created with it.)
+-- with it. (After a restore of an older backup, replicas may accept a newer key from their
+-- caches for a second. Nobody can cancel the deals created with that key.)
 ALTER TABLE deals DROP CONSTRAINT IF EXISTS deals_owner_hash_fkey;
 ALTER TABLE parties DROP CONSTRAINT IF EXISTS parties_deal_id_fkey;
 ALTER TABLE commitments DROP CONSTRAINT IF EXISTS commitments_deal_id_party_fkey;

@@ -1,6 +1,7 @@
--- Overwrites a deal's end and its certificate with the end and certificate that the log has. Runs after lock_wait.sql.
+-- Replaces a deal's end and its certificate by those that the log has. Runs after lock_wait.sql.
 -- $1 deal, $2 cert_id, $3 payload, $4 its MAC, $5 signature, $6 leaf_index, $7 phase, $8 commits_closed_at,
--- $9 reveals_closed_at, $10 computed_at, $11 result, $12 void_flakers. Returns false if the deal does not exist.
+-- $9 reveals_closed_at, $10 computed_at, $11 result, $12 void_flakers.
+-- Returns false if the deal does not exist.
 WITH restored AS (
     INSERT INTO certificates (cert_id, deal_id, payload, mac, signature, leaf_index, created_at)
     SELECT $2, deal_id, $3, $4, $5, $6, floor(extract(epoch FROM clock_timestamp()))::bigint FROM deals WHERE deal_id = $1

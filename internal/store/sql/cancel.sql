@@ -1,5 +1,6 @@
--- Cancels a deal to which no counterparty has committed (SPEC 3). Runs after lock_wait.sql. $1 deal; idempotency: $2 scope
--- (null: no record), $3 body, $4 response, $5 lifetime. Returns whether the deal was cancelled.
+-- Cancels a deal to which no counterparty has committed (SPEC 3). Runs after lock_wait.sql.
+-- Deal: $1. Idempotency: $2 scope (null: no record), $3 body, $4 response, $5 lifetime.
+-- Returns whether the deal was cancelled.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 cancelled AS (
     UPDATE deals SET phase = 'CANCELLED' FROM clock

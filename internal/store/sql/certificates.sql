@@ -1,5 +1,5 @@
--- Reads a group of certificates, pending or published. Each query names a certificate by its id ($1) or by its deal's id ($2)
--- and leaves the other empty. Returns each found row with the number of its query, counted from 1.
+-- Reads a group of certificates, pending or published. Each query has a certificate's id in $1 or its deal's id in $2, and an
+-- empty text in the other. Returns each found row with the number of its query, counted from 1.
 SELECT w.n, c.cert_id, c.deal_id, c.payload, c.mac, c.signature, c.leaf_index
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (cert_id, deal_id, n)
 CROSS JOIN LATERAL (

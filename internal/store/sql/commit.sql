@@ -1,17 +1,19 @@
--- Stores a group of commitments of any deals. Runs after lock.sql. $1 deals, $2 parties, $3 commitments, $4 for each call the
--- first party that the caller does not know to have committed; idempotency: $5 scopes (null: no record), $6 bodies,
--- $7 lifetimes; $8 attested_by (null: an invite token committed).
+-- Stores a group of commitments of any deals. Runs after lock.sql.
+-- Calls: $1 deals, $2 parties, $3 commitments, $4 hints, $8 attested_by (null: no seat key signed).
+-- Idempotency: $5 scopes (null: no record), $6 bodies, $7 lifetimes.
+-- A hint is a party index: as far as the caller knows, all parties before it have committed.
 -- Returns for each call: whether its deal was locked, whether its commitment was inserted, and the first party that has yet
--- to commit (null: none). The last commitment of a deal moves it to REVEALING in this same statement.
+-- to commit (null: none). The last commitment of a deal moves the deal to REVEALING in this same statement.
 --
--- held: the deals that lock.sql locked and that accept commitments now. missing: the first missing party of each of them.
+-- held: the deals that lock.sql locked and that accept commitments now. missing: the first missing party of each held deal.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::int[], $5::bytea[], $6::bytea[], $7::bigint[], $8::text[])
         WITH ORDINALITY AS w (deal_id, party, commitment, first, scope, body, lifetime, attested_by, n)
 ),
--- OFFSET 0 makes the planner look a deal up by key. With the phase in the subquery it may scan all active deals.
+-- OFFSET 0 makes the planner look each deal up by key. With a condition on the phase inside the subquery, the planner may
+-- scan all active deals.
 held AS MATERIALIZED (
     SELECT d.deal_id, d.parties, acting.parties AS acting, least(acting.first, d.parties - 1) AS first
     FROM (SELECT deal_id, array_agg(party) AS parties, max(first) AS first FROM wanted GROUP BY deal_id) AS acting
@@ -45,7 +47,7 @@ missing AS MATERIALIZED (
 ),
 advanced AS (
     UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now
-    -- Advances only a deal whose last commitment this statement stored: catch_up.sql advances any other, with an earlier time.
+    -- Advances only a deal whose last commitment this statement stored. catch_up.sql advances all others, with an earlier time.
     FROM missing m JOIN (SELECT deal_id, count(*) AS n FROM inserted GROUP BY deal_id) AS here USING (deal_id), clock
     WHERE d.deal_id = ANY($1) AND d.deal_id = m.deal_id AND m.party IS NULL
       -- $4 is only a hint, so all commitments are counted before the deal advances.

@@ -1,9 +1,8 @@
--- Recovers deals after a crash: lists the deals in which every party has acted and whose next step has not been taken.
--- REVEALING: the process died before it computed and stored the end of the deal, or an input is lost and the deal waits for
--- its deadline.
+-- Lists the deals in which every party has acted and whose next step has not been taken. $1: most deals.
+-- REVEALING: the process died before it stored the end of the deal, or an input is lost and the deal waits for its deadline.
 -- COMMITTING: only a process of the previous release leaves such a deal (see catch_up.sql).
--- Looks up the party with the highest index first, and counts the acts of a deal only if this party has acted. Leaves out a
--- deal for 3 seconds after its last act, because the call that made this act may still work on the deal. $1: most deals.
+-- It looks up the party with the highest index first. It counts the acts of a deal only if this party has acted.
+-- It leaves out a deal for 3 seconds after its last act, because the call that made this act may still work on the deal.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now)
 SELECT deal_id FROM deals d
 WHERE phase = 'COMMITTING'

@@ -1,8 +1,8 @@
--- Ends a group of deals and stores their certificates. Each deal ends only if nothing has changed since its ending was
--- computed. $1 deals, $2 from, $3 to, $4 commits, $5 reveals, $6 reveals_closed_at, $7 computed_at, $8 results,
--- $9 void_flakers (as text of an int[]), $10 cert_ids, $11 payloads, $12 their MACs, $13 certificates' created_at.
--- A deal in which all have revealed accepts no more inserts, so the check of its phase suffices. Any other deal must be
--- locked by lock.sql before this statement: an insert may have got the lock after the ending was computed.
+-- Ends a group of deals and stores their certificates. A deal ends only if it has not changed since its ending was computed.
+-- $1 deals, $2 from, $3 to, $4 commits, $5 reveals, $6 reveals_closed_at, $7 computed_at, $8 results, $9 void_flakers (as text
+-- of an int[]), $10 cert_ids, $11 payloads, $12 their MACs, $13 certificates' created_at.
+-- If all parties of a deal have revealed, the deal accepts no more inserts, and a check of its phase suffices. Any other deal
+-- must be locked by lock.sql before this statement: an insert may have got the lock after the ending was computed.
 -- Returns for each deal whether it was free (no other transaction held it) and whether it ended.
 WITH locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (

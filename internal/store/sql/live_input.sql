@@ -1,4 +1,5 @@
--- Reads at most 8 sealed inputs of deals that have not ended, newest deals first. Each half of the union has its own index.
+-- Reads one sealed input of each of at most 8 deals that have not ended. Each half of the union reads its own index and takes
+-- the deals with the latest deadlines or draws.
 WITH revealing AS (
     (SELECT deal_id FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL ORDER BY reveal_deadline DESC LIMIT 8)
     UNION ALL

@@ -1,6 +1,6 @@
--- Counts open deals and pending certificates. Each part reads a partial index of active deals or pending certificates, so
--- that the cost does not grow with the deals that have ended. $1: a draw is due this many seconds after the last
--- reveal and the round time have passed. Ages are in seconds, 0 if there is none.
+-- Counts open deals and pending certificates. Each part reads a partial index of active deals or pending certificates. So the
+-- cost does not grow with the deals that have ended. A draw is due $1 seconds after the later of the last reveal and the round
+-- time. Ages are in seconds, 0 if there is none.
 WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::float8 AS now),
 committing AS (SELECT count(*) AS deals, min(created_at) AS oldest, min(commit_deadline) AS due FROM deals WHERE phase = 'COMMITTING'),
 revealing AS (SELECT count(*) AS deals, min(created_at) AS oldest, min(reveal_deadline) AS due FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL),

@@ -1,5 +1,5 @@
--- Reads the marks of deals for calls that wait for a change. $1 deals. The last column, due: a deadline has passed and its
--- step has not been taken.
+-- Reads the marks of the deals $1, for calls that wait for a change. The last column says whether a deadline has passed
+-- and its step has not been taken.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now)
 SELECT d.deal_id, d.phase,
        CASE d.phase WHEN 'COMMITTING' THEN (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id)
@@ -11,5 +11,5 @@ SELECT d.deal_id, d.phase,
 FROM unnest($1::text[]) AS w (deal_id)
 CROSS JOIN LATERAL (
     SELECT deal_id, phase, commit_deadline, reveal_deadline, reveals_closed_at, cert_id
-    FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- the OFFSET makes the planner read by key, whatever its statistics
+    FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- the OFFSET makes the planner read deals by key
 ) AS d

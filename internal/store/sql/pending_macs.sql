@@ -1,4 +1,3 @@
--- Reads the pending certificates that follow the certificate with created_at $1 and cert_id $2, in the order of creation.
--- $3 most rows.
+-- Reads at most $3 pending certificates in the order of creation, after the certificate with created_at $1 and cert_id $2.
 SELECT created_at, cert_id, payload, mac FROM certificates
 WHERE leaf_index IS NULL AND (created_at, cert_id) > ($1::bigint, $2::text) ORDER BY created_at, cert_id LIMIT $3

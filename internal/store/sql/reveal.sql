@@ -1,23 +1,25 @@
--- Stores a group of reveals of any deals. Runs after lock.sql. $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that
--- they open, $5 for each call the first party that the caller does not know to have revealed; idempotency: $6 scopes (null:
--- no record), $7 bodies, $8 lifetimes; $9 the most bytes of inputs to return; $10 the server secrets that the calls used: if
--- another secret is in force, the statement stores nothing.
+-- Stores a group of reveals of any deals. Runs after lock.sql.
+-- Calls: $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that they open, $5 hints.
+-- Idempotency: $6 scopes (null: no record), $7 bodies, $8 lifetimes.
+-- $9: the most bytes of inputs to return.
+-- Server secrets that the calls used: $10. If another secret is in force, the statement stores nothing.
+-- A hint is a party index: as far as the caller knows, all parties before it have revealed.
 --
 -- It does three things in one round trip:
 -- 1. It inserts each reveal whose deal is locked and REVEALING, and whose commitment is the stored one (held, inserted).
--- 2. It finds out whether a party is missing (missing, complete). If not, it closes the reveals of a random.v1 deal (closed),
---    which then waits for its beacon round.
--- 3. The last reveal of any other deal ends the deal: its caller computes the result from all inputs. To save that caller a
---    round trip, the answer to this reveal holds the snapshot that snapshot.sql would return after this commit, inputs
---    included. A CTE does not see rows that another CTE of its statement inserts, so the snapshot unites the inputs stored
---    before with those of the CTE inserted.
+-- 2. It looks for a missing party (missing, complete). If there is none, it closes the reveals of a random.v1 deal (closed).
+--    Such a deal then waits for its beacon round.
+-- 3. For any other deal, the caller of the last reveal computes the result from all inputs. To save this caller a round trip,
+--    the answer holds the snapshot that snapshot.sql would return after this commit, inputs included. A CTE does not see rows
+--    that another CTE of its statement inserts, so the snapshot unites the stored inputs and the CTE inserted.
 --
 -- Returns for each call, in order:
--- * whether its deal was locked (null: another server secret is in force), whether it was inserted, and the first party that
---   has yet to reveal (null: none);
--- * for one call of each deal that is complete without a beacon, null for all others: the time, the time of the last reveal,
---   commits_closed_at, and by party the commitments, attested_by and sealed inputs. If the deals of a group have more than $9
---   bytes of inputs together, the deals beyond $9 get nulls, and their callers read the snapshot themselves.
+-- * whether its deal was locked (null: another server secret is in force);
+-- * whether the reveal was inserted;
+-- * the first party that has yet to reveal (null: none);
+-- * the snapshot: the time, the time of the last reveal, commits_closed_at, and by party the commitments, attested_by and
+--   sealed inputs. One call of each complete deal without a beacon gets it, all others get nulls. If the deals of a group have
+--   more than $9 bytes of inputs together, the deals beyond $9 also get nulls, and their callers read the snapshot.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($10::bytea[])) IS NOT FALSE AS writes),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
@@ -25,7 +27,8 @@ wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bigint[])
         WITH ORDINALITY AS w (deal_id, party, sealed, commitment, first, scope, body, lifetime, n)
 ),
--- OFFSET 0 makes the planner look a deal up by key. With the phase in the subquery it may scan all active deals.
+-- OFFSET 0 makes the planner look each deal up by key. With a condition on the phase inside the subquery, the planner may
+-- scan all active deals.
 held AS MATERIALIZED (
     SELECT d.deal_id, d.parties, acting.parties AS acting, least(acting.first, d.parties - 1) AS first
     FROM (SELECT deal_id, array_agg(party) AS parties, max(first) AS first FROM wanted GROUP BY deal_id) AS acting
@@ -56,8 +59,10 @@ missing AS MATERIALIZED (
     ) AS party
     FROM held
 ),
--- The deals in which all have revealed. n: the call that gets the snapshot. total: bytes of inputs of this deal and of the
--- deals before it. before: reveals stored before this statement. here: reveals that this statement stores.
+-- The deals in which all have revealed.
+-- n: the call that gets the snapshot.
+-- total: bytes of inputs of this deal and the deals before it.
+-- before: reveals stored before this statement. here: reveals that this statement stores.
 complete AS MATERIALIZED (
     SELECT d.*, now, greatest(before.last, now) AS last_reveal, here.n AS stored, acting.n,
            sum(before.bytes + coalesce(here.bytes, 0)) OVER (ORDER BY m.deal_id) AS total
@@ -75,7 +80,7 @@ complete AS MATERIALIZED (
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete
     WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
-      -- Closes only a deal whose last reveal this statement stored: catch_up.sql closes any other, with an earlier time.
+      -- Closes only a deal whose last reveal this statement stored. catch_up.sql closes all others, with an earlier time.
       AND complete.stored > 0
 )
 SELECT CASE WHEN (SELECT writes FROM secret) THEN w.deal_id = ANY((SELECT deals FROM locked)::text[]) END, i.party IS NOT NULL,

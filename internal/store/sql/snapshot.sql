@@ -1,5 +1,5 @@
--- Reads the current state of a group of deals. $1 deals; $2 to $3 the range of parties whose part is wanted; $4 whether the
--- sealed inputs are wanted; $5 whether attested_by is wanted. A deal's row, counts and parts are from the same moment.
+-- Reads the current state of a group of deals. $1: deals. $2 to $3: the range of parties whose part is wanted. $4: whether the
+-- sealed inputs are wanted. $5: whether attested_by is wanted. A deal's row, counts and parts are from the same moment.
 SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.computed_at, d.result, d.void_flakers, d.cert_id,
        (SELECT c.leaf_index FROM certificates c WHERE c.cert_id = d.cert_id),
        (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id),
@@ -14,5 +14,5 @@ SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.comp
 FROM unnest($1::text[], $2::int[], $3::int[], $4::boolean[], $5::boolean[]) WITH ORDINALITY AS w (deal_id, first, last, inputs, attested, n)
 CROSS JOIN LATERAL (
     SELECT deal_id, parties, phase, commits_closed_at, reveals_closed_at, computed_at, result, void_flakers, cert_id
-    FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- the OFFSET makes the planner read by key, whatever its statistics
+    FROM deals WHERE deal_id = w.deal_id OFFSET 0 -- the OFFSET makes the planner read deals by key
 ) AS d
