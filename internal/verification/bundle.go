@@ -18,11 +18,11 @@ import (
 const (
 	BundleShape         = "bundle"               // exactly the members of a bundle; if it fails, no other check is made
 	LogProof            = "log_proof"            // the path leads from the entry to the checkpoint's root
-	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or, without a policy, by the deployment; one invalid signature by a known key fails the check
+	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or, without a policy, by the deployment
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; made only with a policy
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
-	InputPath           = "input_path"           // the path of that input and salt leads to input_root
+	InputPath           = "input_path"           // the path leads from the party's input and salt to input_root
 )
 
 // BundleVersion is the value of a bundle's version member.
@@ -138,7 +138,7 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, po
 		logs = append(logs, policy.Logs...)
 	}
 	ofPolicy := len(logs)
-	deployment := map[string]Trusted{} // by the verifier key of package checkpoint
+	deployment := map[string]Trusted{} // deployment keys by the text of their checkpoint.Key
 	for _, k := range keys {
 		if key, err := noteKey(c.Origin, k.Label); err == nil && !slices.ContainsFunc(logs, func(l checkpoint.Key) bool { return l.String() == key.String() }) {
 			deployment[key.String()] = k.Trusted

@@ -16,9 +16,9 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// Cases shared by this verifier, the Python one and the page: good bundles, forged ones, and
-// the checks that fail. A service never writes such forgeries, so they are stored; see
-// e2e/verifier/README.md.
+// bundleCases holds cases that this verifier, the Python one and the web page share: good
+// bundles, forged bundles, and the checks that must fail. No service writes such forgeries,
+// so they are stored (see e2e/verifier/README.md).
 const bundleCases = "../../e2e/testdata/bundles"
 
 // bundleCase is a bundle, what its verifier trusts, and the checks that fail. Says is part
@@ -31,10 +31,9 @@ type bundleCase struct {
 	Says    string   `json:"says,omitempty"`
 
 	Parties  map[int]string `json:"parties,omitempty"`  // seat keys that the verifier knows
-	Unproven string         `json:"unproven,omitempty"` // part of a note of a valid report
+	Unproven string         `json:"unproven,omitempty"` // text in a note of a valid report
 }
 
-// trustedKeys returns usable keys for those that a document names.
 func trustedKeys(named []verification.Trusted) []verification.Key {
 	keys := make([]verification.Key, len(named))
 	for i, k := range named {
@@ -70,7 +69,6 @@ func (c bundleCase) report(t *testing.T) verification.Report {
 	return verification.VerifyBundle(bundle, trust)
 }
 
-// Each forgery fails, and the failed checks name what is wrong.
 func TestBundlesAndTheirForgeries(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(bundleCases, "*.json"))
 	if err != nil {
@@ -115,8 +113,8 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 	}
 }
 
-// Replacing any one value of a good bundle changes the verdict, except for values that
-// prove nothing by themselves.
+// Replacing any one value of a good bundle changes the verdict. The keys and most of the
+// beacon are exempt.
 func TestEveryPlaceOfABundleCounts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"good", "good-seats"} {
@@ -140,7 +138,7 @@ func everyPlaceCounts(t *testing.T, name string) {
 		each := func(key any, v any) {
 			at := fmt.Sprint(path, "/", key)
 			if strings.HasPrefix(at, "/keys/") || strings.HasPrefix(at, "/beacon/") && at != "/beacon/chain_hash" {
-				return // here the bundle has no effect: trusted keys are given, and only fairpactctl checks the beacon signature
+				return // not checked here: the keys are given, and only fairpactctl checks the beacon signature
 			}
 			var other any
 			switch v := v.(type) {

@@ -17,7 +17,7 @@ type Trusted struct {
 	Label     string
 	State     string // "" if the document has no states
 	RetiredAt *int64 // unix seconds at which a retired key was replaced; nil if unknown
-	TreeSize  *int64 // the first leaf index that a closed key may not sign; nil if the key is not closed
+	TreeSize  *int64 // a retired key may sign only leaves below this index; nil if there is no such bound
 
 	Development bool // whether GET /v1/status declares this key a development key; GET /v1/pubkeys does not say
 }
@@ -52,10 +52,10 @@ var (
 	legacyShape = arrayUpTo(mostKeys-1, text)
 )
 
-// ReadKeys returns the keys of a document in the document's order. The document is that of
-// GET /v1/pubkeys, which says what each key may sign, or of GET /v1/status (SPEC 2.8),
-// which does not. For any other document, problem says what is wrong. Labels are not
-// checked here but in the check KeysUsable.
+// ReadKeys returns the keys of a document in the document's order. The document is the
+// answer of GET /v1/pubkeys or of GET /v1/status (SPEC 2.8). Only GET /v1/pubkeys says what
+// each key may sign. For any other document, problem says what is wrong. ReadKeys does not
+// check labels; the check KeysUsable does.
 func ReadKeys(document any) (keys []Trusted, problem string) {
 	members, ok := document.(map[string]any)
 	if !ok {

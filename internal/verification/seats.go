@@ -16,13 +16,13 @@ import (
 
 // Checks of who committed, in report order.
 const (
-	PartySignatures = "party_signatures" // every attested_by is well-formed and each seat key signed its commitment; made only if there is a seat key
-	PartyKeys       = "party_keys"       // the parties in Evidence.Parties signed with those keys
+	PartySignatures = "party_signatures" // attested_by is well-formed and each seat key signed its commitment; made if there is a seat key or a malformed attested_by
+	PartyKeys       = "party_keys"       // each party in Evidence.Parties signed with its key there
 	Declaration     = "declaration"      // the declaration in a bundle is the one that the certificate names, and fits it
 )
 
-// seats checks the signatures of seat keys, and that each party whose key the verifier
-// knows signed with that key.
+// seats checks the signatures of seat keys. If the verifier knows a party's key, seats also
+// checks that the party signed with this key.
 func (r *Report) seats(p certificate.Payload, parties map[int]string, open func([]Trusted) []Key) {
 	holds := func(label string, message []byte, signature string) error {
 		if open == nil {

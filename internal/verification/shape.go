@@ -149,7 +149,7 @@ var (
 		"parties": array(record(map[string]rule{
 			"index": integer, "label": text, "commitment": nullable(sha256Hex), "attested_by": text,
 		})),
-		"input_root":   nullable(text), // its form is a separate check
+		"input_root":   nullable(text), // the check InputRootForm checks its form
 		"result":       nullable(object),
 		"void_flakers": nullable(array(integer)),
 		"properties":   array(text),

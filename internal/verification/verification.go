@@ -1,6 +1,7 @@
-// Package verification checks a certificate without trusting the deployment: from the
-// certificate, a signed tree head, the keys that the verifier trusts and, if known, the
-// inputs and the deal's params. It is pure, so the verdict is the same everywhere.
+// Package verification checks a certificate without trusting the deployment. It needs the
+// certificate, a signed tree head and the keys that the verifier trusts. If the inputs and
+// the deal's params are known, it checks more. It does no I/O, so the verdict is the same
+// everywhere.
 //
 // It takes JSON trees of package canon instead of structs, so that it finds unknown
 // members.
@@ -23,16 +24,16 @@ import (
 const (
 	Shape             = "shape"                 // exactly the members of SPEC 2.5, each well-formed
 	KeysUsable        = "keys"                  // at least one key, and each is usable
-	Signature         = "signature"             // valid under one of the keys, over the signing bytes
-	TreeHeadSignature = "tree_head_signature"   // valid under one of the keys
-	KeyInForce        = "key_in_force"          // the keys were valid for this leaf and a tree of this size
+	Signature         = "signature"             // one of the keys signed the bytes that Signed returns
+	TreeHeadSignature = "tree_head_signature"   // one of the keys signed the tree head
+	KeyInForce        = "key_in_force"          // both keys were allowed to sign at this leaf index and tree size
 	TreeSize          = "tree_size"             // proof and tree head have the same size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
 	InputRootForm     = "input_root_wellformed" // SPEC 2.9
 	Consistency       = "consistency"           // no member contradicts another; Draw and Result check the members of result
 	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
 	Commitments       = "commitments"           // each given input and salt opens its commitment
-	InputRoot         = "input_root"            // the root over the openings is input_root
+	InputRoot         = "input_root"            // the root computed from the inputs and salts is input_root
 	Result            = "result"                // the recomputed result equals the certificate's, byte for byte
 )
 
@@ -68,7 +69,7 @@ type Evidence struct {
 	Inputs any            // array of {input, salt} in party order, with null for an unknown one; nil if all are unknown
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
-	Parties map[int]string        // by party index, the seat key that the verifier knows to be the party's: es256:HEX or ed25519:HEX
+	Parties map[int]string        // seat keys that the verifier knows, by party index: es256:HEX or ed25519:HEX
 	Open    func([]Trusted) []Key // returns keys with Verify or Problem set; if nil, seat signatures fail
 }
 

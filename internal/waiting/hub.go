@@ -32,7 +32,7 @@ const Longest = 45 * time.Second
 const (
 	lookEvery   = time.Second
 	lookSlowly  = 5                     // while announcements arrive, the hub looks every lookSlowly × lookEvery
-	betweenTwo  = 10 * time.Millisecond // pause after a look; under load one look serves more deals
+	betweenTwo  = 10 * time.Millisecond // pause after a look, so that one look serves more deals under load
 	lookTimeout = 5 * time.Second
 
 	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Waiting calls (about 30 kB
@@ -60,7 +60,7 @@ type Hub struct {
 	end      func()
 }
 
-// New returns a hub with the bounds that Bound sets for Connections. read is store.Marks.
+// New returns a hub with the bounds that Bound sets by default. read is store.Marks.
 // announce tells the other replicas about a change and MUST NOT block; it is nil if there
 // are no other replicas.
 func New(read func(context.Context, []string) ([]store.Marked, error), announce func(dealID string), logger *slog.Logger) *Hub {
@@ -74,8 +74,8 @@ func New(read func(context.Context, []string) ([]store.Marked, error), announce 
 	return h
 }
 
-// Bound sets how many connections the process serves, which bounds the waiting calls; 0
-// means Connections. Call it before Join.
+// Bound sets the bounds on waiting calls from the number of connections that the process
+// serves; 0 means Connections. Call it before Join.
 func (h *Hub) Bound(connections int) {
 	if connections <= 0 {
 		connections = Connections
@@ -124,7 +124,7 @@ func (h *Hub) Connected(now bool) {
 	}
 }
 
-// End ends all waits, also later ones, because the process drains.
+// End ends all current and later waits, because the process drains.
 func (h *Hub) End() { h.end() }
 
 // Run looks at the deals with waiting calls until ctx ends.
@@ -198,8 +198,8 @@ type Call struct {
 }
 
 // Join begins to watch a deal for a call from a client network. The caller MUST call Leave
-// afterwards. A change after Join ends the next Wait. If too many calls wait, the error is
-// RATE_LIMITED (of the network) or OVERLOADED (of the process).
+// afterwards. A change after Join ends the next Wait. The error is RATE_LIMITED if too many
+// calls of the network wait, and OVERLOADED if too many calls of the process wait.
 func (h *Hub) Join(dealID, network string) (*Call, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -237,9 +237,9 @@ func (c *Call) Leave() {
 	waitingCalls.Dec()
 }
 
-// Wait waits until the deal may differ from known: with stateOnly, until its state has
-// changed or its certificate is published. It returns false if the time is up, ctx has
-// ended or the process drains.
+// Wait waits until the deal may differ from known. With stateOnly it waits only for another
+// state or for the certificate. It returns false if the time is up, ctx has ended or the
+// process drains.
 func (c *Call) Wait(ctx context.Context, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	c.hub.mu.Lock()
 	c.known, c.stateOnly = &known, stateOnly
@@ -259,7 +259,6 @@ func (c *Call) Wait(ctx context.Context, known store.Mark, stateOnly bool, timeU
 	return false
 }
 
-// knows reports whether the deal is as the caller knows it.
 func (c *Call) knows(now store.Mark) bool {
 	return c.known != nil && c.known.Same(now, c.stateOnly)
 }

@@ -35,7 +35,7 @@ func (d *deals) read(_ context.Context, ids []string) (found []store.Marked, err
 	return found, d.err
 }
 
-// set stores a deal. acted is the number of parties that have committed or revealed.
+// set stores a deal in which acted parties have committed or revealed.
 func (d *deals) set(id string, phase deal.State, acted int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -114,7 +114,7 @@ func TestWaitEndsWithAChange(t *testing.T) {
 	})
 }
 
-// A call that waits for another state is not woken by a party's act.
+// A party's act does not wake a call that waits for another state.
 func TestWaitForAnotherState(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		d.set("d_1", deal.Committing, 1)
@@ -162,12 +162,12 @@ func TestOneStatementReadsForAll(t *testing.T) {
 	const calls = 5000
 	for _, c := range []struct {
 		connected bool
-		seconds   int // between two statements
+		seconds   int // seconds between two statements
 	}{{false, 1}, {true, lookSlowly}} {
 		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *Hub, d *deals) {
 				h.Connected(c.connected)
-				time.Sleep(time.Minute + lookEvery/2) // ends between two looks, because a look would wake a call that has not called Wait yet
+				time.Sleep(time.Minute + lookEvery/2) // the calls below start between two looks: a look would wake a call before its Wait
 				if n := d.asked(); n != 0 {
 					t.Errorf("%d statements without waiting calls, want 0", n)
 				}
@@ -199,7 +199,6 @@ func TestOneStatementReadsForAll(t *testing.T) {
 	}
 }
 
-// After a failed look the next look finds the change.
 func TestFailedLookIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		h.Connected(true)
@@ -217,7 +216,6 @@ func TestFailedLookIsRepeated(t *testing.T) {
 	})
 }
 
-// When announcements begin to arrive again, the hub looks at all deals.
 func TestReconnectedLooksAtAll(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		d.set("d_1", deal.Committing, 1)
@@ -231,7 +229,6 @@ func TestReconnectedLooksAtAll(t *testing.T) {
 	})
 }
 
-// A caller that hangs up leaves nothing behind.
 func TestLeave(t *testing.T) {
 	h := New((&deals{}).read, nil, slog.New(slog.DiscardHandler))
 	gone, cancel := context.WithCancel(t.Context())

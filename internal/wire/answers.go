@@ -24,9 +24,9 @@ type CommittedBody struct {
 	Next string `json:"next"`
 }
 
-// Committed adds the next step to c and names its calls by words. wait is appended to the
-// call that reads the deal, to make it wait for the end of COMMITTING:
-// "?wait=45&since=COMMITTING" for REST.
+// Committed adds the next step to c and names its calls by words. wait is a suffix to the
+// call that reads the deal. It makes this call wait for the end of COMMITTING; for REST it
+// is "?wait=45&since=COMMITTING".
 func Committed(d *escrow.Deal, c escrow.Committed, words Words, wait string) CommittedBody {
 	read, reveal := words(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), words(problem.Call{Op: problem.Reveal, DealID: c.DealID})
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
@@ -158,7 +158,7 @@ func Catalogue(words Words, vectors bool) ([]byte, error) {
 	}
 	return answer.Encode(struct {
 		Algorithms []algorithm.CatalogueEntry `json:"algorithms"`
-		Commitment string                     `json:"commitment"` // the commitment scheme
-		Protocol   string                     `json:"protocol"`   // the flow of a deal
+		Commitment string                     `json:"commitment"`
+		Protocol   string                     `json:"protocol"`
 	}{algorithms, algorithm.Fill(commitmentScheme), algorithm.Fill(fmt.Sprintf(flow, calls...))})
 }

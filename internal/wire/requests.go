@@ -1,6 +1,6 @@
-// Package wire reads and writes the JSON of the contract: the bodies of requests and
-// of answers, for REST and MCP alike. A tool's structured content is the REST body,
-// except for texts that name calls and the members that package mcpapi adds.
+// Package wire reads and writes the JSON of the contract: the bodies of requests and of
+// answers, for REST and MCP alike. MCP answers differ from REST bodies only in the texts
+// that name calls and in the members that package mcpapi adds.
 package wire
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A body is a tree of package canon. A required member that is missing or null is
+// A body is a tree of package canon. A required member that is missing or null gives
 // status 400. An optional member that is null counts as left out.
 
 const maxSalt = 1024 // bytes
@@ -95,7 +95,7 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 }
 
 // Handed parses `{certificate, cert_id}`: a certificate that somebody handed to the
-// caller and, optionally, the id that the caller expects of the certificate.
+// caller and, optionally, the id that the caller expects it to have.
 func Handed(body map[string]any) (document map[string]any, certID string, err error) {
 	o := object{body, &err}
 	document = o.object("certificate", "the certificate as you were handed it, a JSON object")

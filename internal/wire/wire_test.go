@@ -21,8 +21,7 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// parsed parses a body as strictly as the service does. err is the error of the call that
-// made body.
+// parsed parses body as strictly as the service does. err is the error from writing body.
 func parsed(t *testing.T, body []byte, err error) map[string]any {
 	t.Helper()
 	if err != nil {
@@ -157,7 +156,6 @@ func TestDeclared(t *testing.T) {
 	}
 }
 
-// party_key and party_signature require each other.
 func TestSeatKeyOfACommitment(t *testing.T) {
 	commitment := `{"commitment":"sha256:` + strings.Repeat("0a", 32) + `"`
 	for more, valid := range map[string]bool{
