@@ -1,11 +1,11 @@
-// Package algorithm holds the published algorithms, the catalogue and the published
-// vectors. A new algorithm needs its own file, schemas and vectors, and a place in
-// the catalogue.
+// Package algorithm contains the published algorithms, their catalogue and their test
+// vectors. A new algorithm needs a file here, schemas, vectors and an entry in the
+// catalogue.
 //
-// The package is pure: equal arguments give equal bytes on any machine for ever, so
-// that anyone can recompute a result. Arithmetic is exact. A fraction is a string
-// in lowest terms ("5/7", "-3/2", "1"), because JSON readers do not keep numbers
-// beyond 2^53 exact. Params and inputs are trees of package canon.
+// The package is pure: equal arguments give equal bytes on any machine, so anyone can
+// recompute a result. Arithmetic is exact. A fraction is a string in lowest terms
+// ("5/7", "-3/2", "1"), because many JSON readers round integers beyond 2^53. Params
+// and inputs consist of the types that canon.Parse returns.
 package algorithm
 
 import (
@@ -15,29 +15,29 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The ids of the algorithms. SPEC 9.4: an id carries its version; what a
-// published id computes MUST never change.
+// The ids of the algorithms. SPEC 9.4: an id includes its version, and what a published
+// id computes MUST never change.
 const (
 	Split   = "split.v1"
 	Random  = "random.v1"
 	Shapley = "shapley.v1"
 )
 
-// ErrRejected is returned by Compute if a party rejected. Such a deal is VOID and has
-// no result.
+// ErrRejected is returned by Compute if a party rejected the deal. The deal is then VOID
+// and has no result.
 var ErrRejected = errors.New("a party rejected, so there is no result")
 
-// Algorithm is an entry of the catalogue with its rules.
+// Algorithm is one published algorithm: its description and its rules.
 type Algorithm struct {
 	ID         string
 	Name       string
 	Purpose    string // what the algorithm decides, for invitations and the published texts
 	Ready      string // what a person must have ready, for invitations
-	MinParties int    // inclusive
-	MaxParties int    // inclusive
-	MaxInput   int    // bytes of a party input in its RFC 8785 form
+	MinParties int
+	MaxParties int
+	MaxInput   int // bytes of a party input in its RFC 8785 form
 
-	// NeedsBeacon says that the result depends on a beacon round. The deal declares
+	// NeedsBeacon reports whether the result depends on a beacon round. The deal names
 	// the round in algorithm_params.beacon_round and waits for it after the reveals.
 	// The result contains the round in its member beacon.
 	NeedsBeacon bool
@@ -52,24 +52,22 @@ type Algorithm struct {
 	checkInput   func(labels []string, params, input map[string]any) error
 	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
 	rejects      func(input map[string]any) bool                      // nil if no input can make the deal VOID
-	redraw       func(labels []string, result []byte) ([]byte, error) // nil if the result cannot be recomputed without the inputs
+	redraw       func(labels []string, result []byte) ([]byte, error) // nil if Redraw is not supported
 }
 
 // Beacon is a round of a public randomness beacon. The strings are lower-case hex.
-// The result of random.v1 contains a Beacon.
 type Beacon struct {
-	ChainHash  string `json:"chain_hash"` // 32 bytes
+	ChainHash  string `json:"chain_hash"` // 64 digits
 	Round      int64  `json:"round"`
-	Randomness string `json:"randomness"` // 32 bytes
+	Randomness string `json:"randomness"` // 64 digits
 	Signature  string `json:"signature"`
 }
 
 const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
 
-// CheckParams checks the labels and algorithm_params of a new deal, and warns of
-// legal values that are probably mistakes. It is strict, because the params of a deal
-// that does not exist yet can be corrected. It includes CheckLabels. Errors and warnings
-// name the member and say what to send.
+// CheckParams checks the labels (see CheckLabels) and algorithm_params of a new deal. It
+// returns warnings about legal values that are probably mistakes. Errors name the member
+// and say what to send.
 func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warnings []string, err error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -84,9 +82,9 @@ func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warning
 	return append(warnings, unknownMembers(a, params)...), nil
 }
 
-// CheckInput checks that a party's input can be used. A party cannot correct a committed
-// input, so CheckInput accepts every unambiguous input and ignores unknown members. The
-// error names the rule and the member, and MUST NOT contain any part of the input.
+// CheckInput checks that a party's input can be used. It ignores unknown top-level
+// members, because a party cannot correct a committed input. The error MUST NOT contain
+// any part of the input.
 func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) error {
 	if n := len(canon.Encode(input)); n > a.MaxInput {
 		return fmt.Errorf("the input has %d bytes in its RFC 8785 form; %s takes at most %d", n, a.ID, a.MaxInput)
@@ -113,14 +111,12 @@ func (a *Algorithm) Rejects(input map[string]any) bool {
 // MayReject reports whether an input of the algorithm can make a deal VOID.
 func (a *Algorithm) MayReject() bool { return a.rejects != nil }
 
-// Redraws reports whether a result contains enough to compute it again without the
-// inputs.
+// Redraws reports whether Redraw can recompute a result without the inputs.
 func (a *Algorithm) Redraws() bool { return a.redraw != nil }
 
-// Redraw recomputes a result from the labels and the result itself, so that a verifier
-// without the inputs can check a draw. It returns the RFC 8785 bytes, or an error if the
-// result is malformed. It does not check that the beacon signed the round. Call
-// Redraw only if Redraws returns true.
+// Redraw recomputes a result from the labels and the result itself. So a verifier without
+// the inputs can check a draw. Redraw returns the RFC 8785 bytes. It does not check that
+// the beacon signed the round. Call Redraw only if Redraws returns true.
 func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -130,9 +126,9 @@ func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 
 // Compute returns the RFC 8785 bytes of the deal's result. inputs are in the order of
 // the parties. b is the pinned beacon round; algorithms without a beacon ignore b.
-// Compute repeats the checks of CheckParams and CheckInput, except that it accepts null
-// valuations. An error about an input names the party. Compute returns ErrRejected if a
-// party rejected.
+// Compute refuses invalid params and inputs, but accepts null valuations from earlier
+// releases. An error about an input names the party. Compute returns ErrRejected if a
+// party rejected the deal.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -147,7 +143,6 @@ func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map
 	return canon.Marshal(result)
 }
 
-// ofParty adds to err the index of the party whose input caused it.
 func ofParty(i int, err error) error {
 	return fmt.Errorf("party %d: %w", i, err)
 }

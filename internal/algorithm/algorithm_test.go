@@ -25,7 +25,6 @@ func labelsN(n int) []string {
 	return labels
 }
 
-// says fails t unless err contains part. If part is "", err must be nil.
 func says(t *testing.T, name string, err error, part string) {
 	t.Helper()
 	switch {
@@ -191,8 +190,7 @@ var someParams = map[string]string{
 	Shapley: `{"coalition_values":{"a":1,"b":1,"a,b":3}}`,
 }
 
-// An error may reach a log, so it must not contain any part of the refused input. The
-// test looks for SECRET and 4242 in each error.
+// An error may reach a log, so it must not contain any part of the refused input.
 func TestCheckInput(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ id, input, err string }{

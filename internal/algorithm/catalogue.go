@@ -7,14 +7,13 @@ import (
 	"fmt"
 )
 
-// algorithms is the catalogue in its published order.
 var algorithms = described(splitV1, randomV1, shapleyV1)
 
 // All returns the algorithms in the order of the catalogue. The caller MUST NOT change
 // them.
 func All() []*Algorithm { return algorithms }
 
-// Lookup returns the algorithm with the given id, and whether there is one.
+// Lookup returns the algorithm with the given id, and whether it exists.
 func Lookup(id string) (*Algorithm, bool) {
 	for _, a := range algorithms {
 		if a.ID == id {
@@ -29,8 +28,8 @@ type CatalogueEntry struct {
 	ID              string            `json:"id"`
 	Name            string            `json:"name"`
 	Parties         string            `json:"parties"`          // "2 to 16"
-	AlgorithmParams map[string]string `json:"algorithm_params"` // description by member
-	PartyInput      map[string]string `json:"party_input"`      // description by member
+	AlgorithmParams map[string]string `json:"algorithm_params"` // from member name to description
+	PartyInput      map[string]string `json:"party_input"`      // from member name to description
 	TestVectors     []Vector          `json:"test_vectors"`
 }
 
@@ -55,8 +54,8 @@ func Catalogue() []CatalogueEntry {
 type Schema struct {
 	JSON        json.RawMessage
 	Description string
-	Members     map[string]string // description by member
-	Example     json.RawMessage   // compact JSON
+	Members     map[string]string // from member name to description
+	Example     json.RawMessage
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -83,13 +82,13 @@ func (s *Schema) UnmarshalJSON(text []byte) error {
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// described reads schemas/<ID>.json into each algorithm and returns the algorithms. It
-// panics if a file is missing or malformed.
+// described reads schemas/<ID>.json into each algorithm. It panics if a file is missing
+// or malformed.
 func described(all ...*Algorithm) []*Algorithm {
 	for _, a := range all {
 		text, err := schemaFiles.ReadFile("schemas/" + a.ID + ".json")
 		if err != nil {
-			panic(err) // a new algorithm without its file
+			panic(err)
 		}
 		parts := struct{ Params, Input, Result *Schema }{&a.Params, &a.Input, &a.Result}
 		if err := json.Unmarshal(text, &parts); err != nil {

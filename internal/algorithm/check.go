@@ -54,7 +54,6 @@ func unknownMembers(a *Algorithm, params map[string]any) []string {
 	return []string{fmt.Sprintf("algorithm_params: %s does not know and ignores %s", a.ID, listed(unknown))}
 }
 
-// listed quotes the first names for a message and counts the others.
 func listed(names []string) string {
 	var b strings.Builder
 	for i, name := range names {
@@ -70,7 +69,7 @@ func listed(names []string) string {
 	return b.String()
 }
 
-// quoted returns s in quotes, cut to maxLabelBytes, because s comes from a request.
+// quoted cuts s to maxLabelBytes, because s comes from a request.
 func quoted(s string) string {
 	if len(s) > maxLabelBytes {
 		s = strings.ToValidUTF8(s[:maxLabelBytes], "") + "…"
@@ -78,7 +77,6 @@ func quoted(s string) string {
 	return fmt.Sprintf("%q", s)
 }
 
-// kind returns the JSON type of a value for a message, with an article: "a string".
 func kind(v any) string {
 	switch v.(type) {
 	case nil:
@@ -97,8 +95,8 @@ func kind(v any) string {
 	return "not JSON"
 }
 
-// member returns a required member as a T. The error shows where and want: where names the
-// object, and want says what to send. SPEC 2.2: null is refused like a missing member.
+// member returns a required member as a T. In the error, where names the object, and want
+// says what to send. SPEC 2.2: null is refused like a missing member.
 func member[T any](object map[string]any, where, name, want string) (T, error) {
 	v, there := object[name]
 	typed, ok := v.(T)

@@ -10,17 +10,16 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// game is the worth of each coalition (a characteristic function).
+// game states the worth of each coalition (a set of parties).
 type game struct {
-	worth []int64  // by coalition: bit i is set if party i is a member; worth[0] is 0
-	given []bool   // by coalition: whether the params name it
-	names []string // by party: the party's name in keys
+	worth []int64  // by coalition, a bit mask: bit i is set if party i is a member
+	given []bool   // by coalition: whether the params state its worth
+	names []string // by party: its name in the keys, a label or an index
 }
 
-// readGame reads algorithm_params.coalition_values. Its keys name all parties by index or
-// all by label. readGame reads names as indexes if that leaves fewer keys with an unknown
-// name, else as labels. Each key sorts its names by bytes. This also sorts indexes by value:
-// with at most 8 parties each index is one digit.
+// readGame reads algorithm_params.coalition_values. Its keys name parties by index or by
+// label, never both. readGame chooses the form in which fewer keys have an unknown name. If
+// the numbers are equal, it chooses labels.
 func readGame(labels []string, params map[string]any) (*game, error) {
 	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object from coalition key to non-negative integer")
 	if err != nil {
@@ -65,8 +64,8 @@ func misfits(keys, names []string) int {
 	return n
 }
 
-// members returns the coalition that a key names, in any order, and whether the key
-// contains an unknown name.
+// members returns the coalition that a key names, as a bit mask. The names may have any
+// order. unknown reports whether a name is not a party's.
 func (g *game) members(key string) (members int, unknown bool) {
 	for name := range strings.SplitSeq(key, ",") {
 		i := slices.Index(g.names, name)
@@ -78,7 +77,6 @@ func (g *game) members(key string) (members int, unknown bool) {
 	return members, false
 }
 
-// key returns the key of a coalition.
 // SPEC 1: the sorted member identifiers joined by the comma character.
 func (g *game) key(members int) string {
 	var names []string
@@ -87,12 +85,12 @@ func (g *game) key(members int) string {
 			names = append(names, name)
 		}
 	}
-	slices.Sort(names) // strings compare by their bytes
+	slices.Sort(names)
 	return strings.Join(names, ",")
 }
 
-// keyError returns an error that shows the right key. It finds that key by ignoring
-// blanks around names, the usual mistake.
+// keyError returns an error that shows the right key. Blanks around names are the usual
+// mistake, so keyError ignores them.
 func (g *game) keyError(key string) error {
 	if key == "" {
 		return fmt.Errorf("algorithm_params.coalition_values has the empty key: the empty coalition is worth 0 and has no key, leave it out")
@@ -136,8 +134,8 @@ func (g *game) warnings() []string {
 	return warnings
 }
 
-// ambiguity returns a warning if a label equals the index of another party. The keys
-// are read as labels then, but may be meant as indexes.
+// ambiguity returns a warning if a label equals the index of another party. The keys are
+// read as labels, but their author may have meant indexes.
 func (g *game) ambiguity() string {
 	n := len(g.names)
 	indexes := indexNames(n)

@@ -13,7 +13,7 @@ import (
 // parties get the same part of their total. At most one valued item is split.
 func (d division) adjustedWinner() [][]*big.Rat {
 	shares := d.equalShares()
-	give := func(item int, part *big.Rat) { // to party 0; party 1 gets the rest
+	give := func(item int, part *big.Rat) { // part goes to party 0, the rest to party 1
 		shares[0][item] = part
 		shares[1][item] = new(big.Rat).Sub(big.NewRat(1, 1), part)
 	}
@@ -25,7 +25,7 @@ func (d division) adjustedWinner() [][]*big.Rat {
 			order = append(order, i)
 		}
 	}
-	// A total of 0 cannot be scaled: that party gets no valued item.
+	// A party with a total of 0 gets no valued item, because its values cannot be scaled.
 	if d.totals[0].Sign() == 0 || d.totals[1].Sign() == 0 {
 		for _, i := range order {
 			part := one
@@ -43,15 +43,14 @@ func (d division) adjustedWinner() [][]*big.Rat {
 		a[i] = new(big.Int).Mul(d.values[0][i], d.totals[1])
 		b[i] = new(big.Int).Mul(d.values[1][i], d.totals[0])
 	}
-	// Compare a/b by cross products, largest first. If b is 0, a is not, so two
-	// infinite ratios are equal and every other ratio is smaller.
+	// Sort by a/b, largest first. The cross products also work if b is 0, because a is
+	// then above 0.
 	slices.SortStableFunc(order, func(i, j int) int {
 		return new(big.Int).Mul(a[j], b[i]).Cmp(new(big.Int).Mul(a[i], b[j]))
 	})
 
-	// gap is how much more party 1 gets than party 0, if party 0 takes only the items
-	// before i. Before the first item gap is the common total. Item i reduces gap by
-	// a[i]+b[i].
+	// If party 0 takes only the items before item i, party 1 gets gap more than party 0.
+	// Moving item i to party 0 reduces gap by a[i]+b[i].
 	gap := new(big.Int).Mul(d.totals[0], d.totals[1])
 	for _, i := range order {
 		closes := new(big.Int).Add(a[i], b[i])
@@ -68,12 +67,12 @@ func (d division) adjustedWinner() [][]*big.Rat {
 	return shares
 }
 
-// proportional divides each item in proportion to the parties' scaled valuations of
-// it. A party gets at least 1/n of its total (by the Cauchy-Schwarz inequality). A
-// party with a total of 0 gets no valued item.
+// proportional scales all valuations to a common total. It divides each item in
+// proportion to the parties' scaled values. A party gets at least 1/n of its total (by
+// the Cauchy-Schwarz inequality). A party with a total of 0 gets no valued item.
 func (d division) proportional() [][]*big.Rat {
 	shares := d.equalShares()
-	common := big.NewInt(1) // the product of the totals above 0; each of these totals is scaled to it
+	common := big.NewInt(1) // the product of the totals above 0, to which all valuations are scaled
 	for _, t := range d.totals {
 		if t.Sign() > 0 {
 			common.Mul(common, t)

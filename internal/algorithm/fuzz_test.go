@@ -8,8 +8,6 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// FuzzCompute computes an arbitrary tree as a deal of each algorithm. Nothing panics,
-// Compute accepts exactly what the checks accept, and equal calls return equal bytes.
 func FuzzCompute(f *testing.F) {
 	for _, v := range Vectors() {
 		seed, err := canon.Marshal(v.Input)

@@ -41,10 +41,10 @@ var randomV1 = &Algorithm{
 }
 
 type randomResult struct {
-	Winner      int     `json:"winner"` // party index
+	Winner      int     `json:"winner"`
 	Label       string  `json:"label"`
-	Ticket      string  `json:"ticket"`       // the winner's, in 64 hex digits: the lowest of all tickets
-	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; with two parties the XOR would reveal each nonce to the other
+	Ticket      string  `json:"ticket"`       // the lowest ticket, in 64 hex digits
+	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; the XOR itself could reveal a nonce
 	Beacon      *Beacon `json:"beacon"`
 }
 
@@ -114,8 +114,6 @@ func computeRandom(labels []string, params map[string]any, inputs []map[string]a
 	return drawn(labels, chain, randomness, sha256.Sum256(xorNonces(nonces)), b), nil
 }
 
-// redrawRandom computes the draw again from the nonce digest and the beacon round of a
-// result.
 func redrawRandom(labels []string, result []byte) ([]byte, error) {
 	var shown struct {
 		NonceDigest string  `json:"nonce_digest"`
@@ -146,7 +144,6 @@ func redrawRandom(labels []string, result []byte) ([]byte, error) {
 	return canon.Marshal(drawn(labels, chain, randomness, digest, shown.Beacon))
 }
 
-// drawn computes each party's ticket and returns the result.
 func drawn(labels []string, chain, randomness, digest [32]byte, b *Beacon) randomResult {
 	seed := drawSeed(chain, b.Round, randomness, digest)
 
@@ -186,9 +183,8 @@ func drawTicket(seed [32]byte, party int) [32]byte {
 	return sha256.Sum256(message[:])
 }
 
-// readBeacon returns the chain hash and the randomness of a pinned round as bytes. It
-// returns an error if b is malformed or not the declared round. It does not check that
-// the beacon signed b, because the service does that before it pins a round.
+// readBeacon returns the chain hash and the randomness of a pinned round. It does not
+// verify the signature, because the service does so before it pins a round.
 func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) {
 	if b == nil {
 		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet: random.v1 cannot draw without it", round)

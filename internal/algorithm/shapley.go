@@ -38,8 +38,8 @@ type shapleyResult struct {
 type shapleyShare struct {
 	Party  int    `json:"party"`
 	Label  string `json:"label"`
-	Share  string `json:"share"`  // exact
-	Payout int64  `json:"payout"` // share, rounded so that all payouts add up to total
+	Share  string `json:"share"`  // exact, a fraction in lowest terms
+	Payout int64  `json:"payout"` // share rounded to an integer; the payouts add up to total
 }
 
 func readAccept(input map[string]any) (bool, error) {
@@ -80,10 +80,10 @@ func computeShapley(labels []string, params map[string]any, inputs []map[string]
 // shapleyValues returns the Shapley value of each of n players as a numerator over n!
 // (L. S. Shapley, A Value for n-Person Games, 1953). The numerator is the sum of
 // |S|!·(n−1−|S|)!·(worth(S ∪ player) − worth(S)) over the coalitions S without the
-// player. worth is game.worth.
+// player. The index of worth is the bit mask of a coalition.
 func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *big.Int) {
 	factorial := func(k int) *big.Int { return new(big.Int).MulRange(1, int64(k)) }
-	weights := make([]*big.Int, n) // by |S|
+	weights := make([]*big.Int, n) // the factor |S|!·(n−1−|S|)!, by |S|
 	for s := range weights {
 		weights[s] = new(big.Int).Mul(factorial(s), factorial(n-1-s))
 	}
@@ -93,7 +93,7 @@ func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *bi
 			if s>>i&1 == 1 {
 				continue
 			}
-			// Both worths are within ±2^53, so int64 holds their difference.
+			// Both worths are from 0 to 2^53−1, so int64 holds their difference.
 			marginal := big.NewInt(worth[s|1<<i] - worth[s])
 			sum.Add(sum, marginal.Mul(marginal, weights[bits.OnesCount(uint(s))]))
 		}
@@ -102,16 +102,16 @@ func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *bi
 	return numerators, factorial(n)
 }
 
-// largestRemainder rounds the shares numerator/denominator to integers with the same sum,
-// which is total. It rounds each share toward −∞ and adds 1 to the shares with the
-// largest remainders, ties by index.
+// largestRemainder rounds the shares numerators[i]/denominator to integers that add up to
+// total. It rounds each share down, then adds 1 to the shares with the largest
+// remainders. Of equal remainders, the lower index comes first.
 func largestRemainder(numerators []*big.Int, denominator *big.Int, total int64) []int64 {
 	payouts := make([]int64, len(numerators))
 	remainders := make([]*big.Int, len(numerators))
 	order := make([]int, len(numerators))
 	left := total
 	for i, n := range numerators {
-		// Euclidean division by a positive number rounds toward −∞.
+		// DivMod rounds toward −∞, because the denominator is positive.
 		floor, remainder := new(big.Int).DivMod(n, denominator, new(big.Int))
 		payouts[i], remainders[i], order[i] = floor.Int64(), remainder, i
 		left -= payouts[i]

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// divide computes a game and returns the shares as fractions. It checks that shares
-// and payouts add up to the total. worth is game.worth.
+// divide checks that the shares and the payouts add up to the total. The index of worth is
+// the bit mask of a coalition.
 func divide(t rapid.TB, n int, worth []int64) (shares []*big.Rat, payouts []int64) {
 	labels := labelsN(n)
 	g := game{names: labels}

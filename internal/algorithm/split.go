@@ -49,14 +49,14 @@ var splitV1 = &Algorithm{
 
 type splitResult struct {
 	Method string       `json:"method"` // adjusted_winner or proportional
-	Shares []splitShare `json:"shares"` // by party
+	Shares []splitShare `json:"shares"`
 }
 
 type splitShare struct {
 	Party    int         `json:"party"`
 	Label    string      `json:"label"`
 	Items    []splitItem `json:"items"`     // in the order of the params, without shares of 0
-	ValuePPB int64       `json:"value_ppb"` // what the party's items are worth to it, in billionths of its total
+	ValuePPB int64       `json:"value_ppb"` // value of its items to the party, in billionths of the party's total
 }
 
 type splitItem struct {
@@ -112,7 +112,7 @@ func readValuations(items []string, input map[string]any) ([]int64, error) {
 			continue
 		}
 		known++
-		if v == nil { // earlier releases accepted null; it counts 0
+		if v == nil { // earlier releases accepted null as 0
 			continue
 		}
 		n, ok := v.(int64)
@@ -163,22 +163,20 @@ func computeSplit(labels []string, params map[string]any, inputs []map[string]an
 	return result, nil
 }
 
-// division is the problem to solve: values[party][item], and the sum of each party's
-// values in totals.
+// division has the valuations of a deal, values[party][item], and each party's total.
 type division struct {
 	values [][]*big.Int
 	totals []*big.Int
 	items  int
 }
 
-// valued reports whether any party values the item. The other items are shared
-// equally.
+// valued reports whether any party values the item above 0.
 func (d division) valued(item int) bool {
 	return slices.ContainsFunc(d.values, func(of []*big.Int) bool { return of[item].Sign() > 0 })
 }
 
-// equalShares returns 1/n of every item for each party. Both methods start from it and
-// change only the shares of valued items.
+// equalShares returns 1/n of every item for each of the n parties. Both methods then
+// replace the shares of valued items.
 func (d division) equalShares() [][]*big.Rat {
 	shares := make([][]*big.Rat, len(d.values))
 	for p := range shares {

@@ -11,18 +11,16 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// worth draws integers of 0 to 2^53−1. Zeros, ties and the largest integer are frequent.
 func worth() *rapid.Generator[int64] {
 	return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 3), rapid.Int64Range(0, 100),
 		rapid.Int64Range(0, canon.MaxInt), rapid.Just(canon.MaxInt))
 }
 
-// divided is a computed division. Its shares are fractions.
 type divided struct {
 	items  []string
 	values [][]int64
 	totals []*big.Rat
-	shares [][]*big.Rat // by party, then by item
+	shares [][]*big.Rat
 	ppb    []int64
 	method string
 }
@@ -98,9 +96,6 @@ func computeDivision(t *rapid.T, values [][]int64) divided {
 	return d
 }
 
-// checkWhole checks what holds for every division: the shares of an item add up to 1,
-// an item that no party values is shared equally, a party with a total of 0 gets no
-// item that another party values, and value_ppb is rounded down.
 func (d divided) checkWhole(t *rapid.T) {
 	n := int64(len(d.values))
 	for i := range d.items {
@@ -125,7 +120,8 @@ func (d divided) checkWhole(t *rapid.T) {
 			}
 			continue
 		}
-		// Rounding takes less than 10^-18 of each item, then less than 10^-9 of the sum.
+		// value_ppb is rounded down twice: each item loses less than 10^-18 of the total, and
+		// the sum less than 10^-9.
 		exact := new(big.Rat).Mul(d.partOf(p, p), big.NewRat(1_000_000_000, 1))
 		off := new(big.Rat).Sub(exact, new(big.Rat).SetInt64(d.ppb[p]))
 		if off.Sign() < 0 || off.Cmp(big.NewRat(1_000_001, 1_000_000)) >= 0 {
@@ -178,9 +174,8 @@ func TestAdjustedWinnerProperties(t *testing.T) {
 }
 
 // checkEfficient checks that a division is Pareto-efficient. With additive values and
-// divisible items that means two things. A party that does not value an item gets nothing
-// of it, if the other party values it. And no trade of a small part of party 0's item i
-// for a small part of party 1's item j helps both.
+// divisible items this has two conditions. A party gets nothing of an item that only the
+// other party values. No exchange of small parts of two items helps both parties.
 func checkEfficient(t *rapid.T, d divided) {
 	for i := range d.items {
 		for p := range 2 {

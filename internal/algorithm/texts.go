@@ -18,8 +18,8 @@ func IDs() []string {
 	return ids
 }
 
-// Fill replaces each placeholder {{name}} in a published text by the text of that name in
-// texts. Unknown placeholders stay.
+// Fill replaces placeholders {{name}} in a text by the texts of the algorithms. Unknown
+// placeholders stay.
 func Fill(text string) string {
 	for name, words := range texts() {
 		text = strings.ReplaceAll(text, "{{"+name+"}}", words)
@@ -51,8 +51,7 @@ func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// texts returns, by placeholder name, the texts that Fill inserts. Each text covers all
-// algorithms.
+// texts returns the texts that Fill inserts, by placeholder name.
 var texts = sync.OnceValue(func() map[string]string {
 	each := func(separator string, words func(*Algorithm) string) string {
 		var all []string

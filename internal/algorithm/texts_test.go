@@ -7,7 +7,6 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The API and its pages show the examples of each algorithm, so they must be valid.
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	labels := []string{"ann", "bob"}

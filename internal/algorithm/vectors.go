@@ -14,7 +14,7 @@ import (
 var vectorFiles embed.FS
 
 // Vector is a published example: a deal with its inputs, and the result that every
-// implementation MUST compute. A client can create each vector as a deal.
+// implementation MUST compute.
 type Vector struct {
 	VectorID       string          `json:"vector_id"`
 	Algorithm      string          `json:"algorithm"`
@@ -23,11 +23,11 @@ type Vector struct {
 	ExpectedOutput json.RawMessage `json:"expected_output"` // RFC 8785 bytes of the result; null if the deal ends VOID
 }
 
-// VectorInput holds what a deal of the vector declares and reveals.
+// VectorInput contains what a vector's deal declares and what its parties reveal.
 type VectorInput struct {
 	PartyLabels     []string         `json:"party_labels"`
 	AlgorithmParams map[string]any   `json:"algorithm_params"`
-	PartyInputs     []map[string]any `json:"party_inputs"` // in the order of the parties
+	PartyInputs     []map[string]any `json:"party_inputs"` // in the order of party_labels
 }
 
 // Void reports whether the vector's deal ends VOID.
@@ -42,7 +42,7 @@ func (v Vector) Beacon() *Beacon {
 		Beacon *Beacon `json:"beacon"`
 	}
 	if err := json.Unmarshal(v.ExpectedOutput, &output); err != nil {
-		panic(err) // the file is embedded
+		panic(err)
 	}
 	return output.Beacon
 }
@@ -73,8 +73,8 @@ var loadVectors = sync.OnceValue(func() []Vector {
 	return all
 })
 
-// readVectors reads a file of vectors. It makes params and inputs trees of package canon,
-// because encoding/json decodes numbers as floats, which are not exact.
+// readVectors parses params and inputs with package canon, because encoding/json would
+// decode their integers as inexact floats.
 func readVectors(data []byte) (vectors []Vector, err error) {
 	tree, err := canon.Parse(data)
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// e2e/verifier recomputes the same vectors and is written from the protocol alone.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -55,7 +54,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// SPEC 2.10. e2e/api compares the members with the OpenAPI document, which allows no others.
+// SPEC 2.10. e2e/api compares the catalogue with the OpenAPI document.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	for i, want := range []string{"split.v1: 2 to 16", "random.v1: 2 to 10000", "shapley.v1: 2 to 8"} {

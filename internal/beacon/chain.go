@@ -26,7 +26,8 @@ import (
 // scheme bls-unchained-g1-rfc9380.
 const DST = "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
 
-// MaxRound is the last round, 2^53−1, because the round of a deal is a JSON integer.
+// MaxRound is the highest accepted round, because the round of a deal is a JSON integer
+// of at most 2^53−1.
 const MaxRound = 1<<53 - 1
 
 // ErrBadRound is returned for a round outside [1, MaxRound]. Round 0 is refused because
@@ -37,15 +38,14 @@ var ErrBadRound = errors.New("the beacon round is not from 1 to 2^53-1")
 // round.
 var ErrBadSignature = errors.New("the beacon signature does not verify")
 
-// Chain identifies a beacon. Only the holder of the private key to PublicKey can make its
-// rounds. The values come from configuration, never from a relay.
+// Chain identifies a beacon. Its values come from configuration, never from a relay.
 type Chain struct {
 	Hash      string // 64 lower-case hex digits, drand's name of the chain
 	PublicKey []byte // 96 bytes, a compressed point of G2
 	Period    int64  // seconds between rounds
 	Genesis   int64  // unix seconds, the time of round 1
 
-	key bls.G2Affine // PublicKey, as ParseChain has checked it
+	key bls.G2Affine // PublicKey as a point of G2, checked by ParseChain
 }
 
 // Quicknet returns drand's unchained mainnet, the default chain.
@@ -63,8 +63,8 @@ func Quicknet() Chain {
 }
 
 // ParseChain reads a chain from configuration: hash and public key in lower-case hex,
-// period in seconds, genesis in unix seconds. It checks each value alone. The operator
-// MUST make sure that hash and key belong together (see InfoHash).
+// period in seconds, genesis in unix seconds. It does not check that hash and key belong
+// together. The operator MUST do so (see InfoHash).
 func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	if _, err := canon.ParseHash(hash); err != nil {
 		return Chain{}, fmt.Errorf("the beacon chain hash %.80q has %w", hash, err)
@@ -146,18 +146,16 @@ func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err e
 	return sha256.Sum256(signature), nil
 }
 
-// Message returns the bytes that the beacon signs for a round. The scheme hashes them to
-// the curve.
+// Message returns the bytes that the beacon signs for a round.
 func Message(round int64) [32]byte {
 	var number [8]byte
 	binary.BigEndian.PutUint64(number[:], uint64(round))
 	return sha256.Sum256(number[:])
 }
 
-// parseSignature reads a compressed point of G1 that is not infinity. SetBytes checks the
-// curve and the subgroup: a point outside the subgroup could be a second signature that
-// the pairing accepts. SetBytes ignores trailing bytes and accepts infinity, so
-// parseSignature refuses both.
+// parseSignature reads a compressed point of G1. SetBytes checks that the point is in the
+// subgroup: otherwise a round could have a second valid signature. SetBytes ignores
+// trailing bytes and accepts infinity, so parseSignature refuses both.
 func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 	if len(signature) != bls.SizeOfG1AffineCompressed {
 		return point, fmt.Errorf("it has %d bytes instead of %d", len(signature), bls.SizeOfG1AffineCompressed)
@@ -175,8 +173,8 @@ func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 }
 
 // InfoHash returns drand's chain hash: SHA-256(period u32be ‖ genesis i64be ‖ public
-// key ‖ group hash ‖ beacon id). A relay lists these values at /{chain}/info. The id
-// of drand's first chain, "default", is left out (drand v2, common/chain, Info.Hash).
+// key ‖ group hash ‖ beacon id). A relay lists these values at /{chain}/info. An id of
+// "default" is left out (drand v2, common/chain, Info.Hash).
 func InfoHash(period, genesis int64, publicKey, groupHash []byte, beaconID string) [32]byte {
 	var b []byte
 	b = binary.BigEndian.AppendUint32(b, uint32(period))

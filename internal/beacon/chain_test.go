@@ -49,8 +49,6 @@ func TestQuicknetRound(t *testing.T) {
 	}
 }
 
-// The pinned values belong together: drand's hash of quicknet's parameters, with the
-// group hash and the id from its relays, is the pinned chain hash.
 func TestQuicknetInfoHash(t *testing.T) {
 	q := Quicknet()
 	group := unhex(t, "f477d5c89f21a17c863a7f937c6a6d15859414d2be09cd448d4279af331c5d3e")
@@ -123,12 +121,11 @@ func offSubgroup(t *testing.T) bls.G1Affine {
 	return bls.G1Affine{}
 }
 
-// Only the subgroup check prevents a second signature of a round. Adding a point
-// whose order divides the cofactor changes the bytes, and so the randomness, but
-// not the pairing.
+// The forged signature differs from the real one by a point whose order divides the
+// cofactor. The pairing accepts the forgery, so only the subgroup check refuses it.
 func TestSecondSignatureByCofactorIsRefused(t *testing.T) {
-	// r·P has an order that divides the cofactor. The library's multiplication is
-	// valid only inside the subgroup, so this doubles and adds.
+	// The point r·P has an order that divides the cofactor. The library multiplies
+	// correctly only inside the subgroup, so the test doubles and adds instead.
 	var base, torsion bls.G1Jac
 	p := offSubgroup(t)
 	base.FromAffine(&p)
@@ -236,7 +233,7 @@ func TestRoundTime(t *testing.T) {
 		{q, MaxRound, 1692803367 + 3*(MaxRound-1)},
 		{q, math.MaxInt64, math.MaxInt64},
 		{slow, 1 << 30, 1 + (1<<30-1)*math.MaxUint32},
-		{slow, 1<<31 + 1, 1 + (1<<31)*math.MaxUint32}, // the last that fits: 2^63 − 2^31 + 1
+		{slow, 1<<31 + 1, 1 + (1<<31)*math.MaxUint32}, // the last round whose time fits in an int64
 		{slow, 1<<31 + 2, math.MaxInt64},
 		{slow, MaxRound, math.MaxInt64},
 	} {

@@ -28,7 +28,7 @@ var (
 const (
 	relayTimeout = 5 * time.Second        // for the complete answer of one relay
 	hedgeDelay   = 400 * time.Millisecond // until the next relay is asked too
-	cachedRounds = 1024                   // verified rounds kept in memory
+	cachedRounds = 1024
 )
 
 // Round is a verified round; the strings are lower-case hex.
@@ -62,10 +62,10 @@ func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 // Chain returns the client's chain.
 func (c *Client) Chain() Chain { return c.chain }
 
-// Fetch returns a verified round. Concurrent calls for one round share one race between
-// the relays. The race continues when a caller gives up, so that other and later calls
-// get the round. The error wraps ErrBadRound, ErrNotYet, ErrUnavailable or the context's
-// error. A call may take seconds.
+// Fetch returns a verified round. Concurrent calls for one round share the requests to
+// the relays. If one caller gives up, the requests continue for the others. The error
+// wraps ErrBadRound, ErrNotYet, ErrUnavailable or the context's error. A call may take
+// seconds.
 func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	if round < 1 || round > MaxRound {
 		return Round{}, fmt.Errorf("%w: %d", ErrBadRound, round)
@@ -78,7 +78,7 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	}
 	shared := context.WithoutCancel(ctx)
 	answer := c.flight.DoChan(strconv.FormatInt(round, 10), func() (any, error) {
-		// Another call's race may have ended since the first look-up.
+		// Another call may have cached the round since the first look-up.
 		if known, ok := c.known.Get(round); ok {
 			return known, nil
 		}
@@ -147,7 +147,6 @@ func (c *Client) race(ctx context.Context, round int64) (Round, error) {
 	return Round{}, c.verdict(round, failures, notDue)
 }
 
-// verdict returns the error of a race in which every relay failed.
 func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 	notOut := 0
 	reasons := make([]string, len(failures))
@@ -155,7 +154,7 @@ func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 		if errors.Is(err, errNotOut) {
 			notOut++
 		}
-		// Limited in length, because it may quote what the relay sent.
+		// The text is cut, because it may quote what the relay sent.
 		reasons[i] = fmt.Sprintf("%s: %.200s", c.relays[i].host, err.Error())
 	}
 	// If the relays disagree, the clock decides. One dead relay must not make an

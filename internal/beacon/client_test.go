@@ -19,15 +19,15 @@ import (
 	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
 )
 
-// network is an http.RoundTripper without sockets, so that it uses the time of a
-// synctest bubble. hosts maps a relay's host name to its handler. Every other host
-// refuses connections.
+// network is an http.RoundTripper without sockets, because synctest cannot fake time for
+// sockets. hosts maps a relay's host name to its handler. Every other host refuses
+// connections.
 type network struct {
 	hosts map[string]http.Handler
 
 	mu    sync.Mutex
-	asked []string // hosts, in order
-	open  int      // requests without an answer
+	asked []string
+	open  int
 	at    []time.Time
 }
 
@@ -68,7 +68,6 @@ var (
 	goodSig = hex.EncodeToString(good.Sign(testRound))
 )
 
-// today is the time of relays and clients in these tests.
 var today = time.Unix(beacon.Quicknet().RoundTime(testRound)+1_000_000, 0)
 
 func newBeacon(seed string) *devbeacon.Server {
@@ -87,7 +86,6 @@ func status(code int) http.Handler {
 
 var silent = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 
-// after returns a relay that answers like next, but d later.
 func after(d time.Duration, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -110,7 +108,6 @@ func roundJSON(round int64, randomness any, signature string) string {
 	return string(text)
 }
 
-// clientOf returns a client of the good chain that asks the named relays in order.
 func clientOf(hosts map[string]http.Handler, names ...string) (*beacon.Client, *network) {
 	n := &network{hosts: hosts}
 	var relays []string
@@ -137,12 +134,11 @@ func checkRound(t *testing.T, got beacon.Round, err error) {
 	}
 }
 
-// One good relay is enough, in any order. Without one, the error names each relay by
-// its host, without path and user.
+// The error names each relay by its host only, because path and user may be secrets.
 func TestRelaysThatFail(t *testing.T) {
 	for name, bad := range map[string]struct {
 		relay http.Handler
-		says  string // expected part of the error
+		says  string
 	}{
 		"dead":                     {nil, "connection refused"},
 		"silent":                   {silent, "no answer within"},
@@ -215,7 +211,7 @@ func TestNotYet(t *testing.T) {
 	for name, c := range map[string]struct {
 		now  time.Time
 		a, b http.Handler
-		want error // nil if Fetch returns the round
+		want error
 	}{
 		"all say 425":                       {early, status(425), status(425), beacon.ErrNotYet},
 		"all say 425, our clock is ahead":   {late, status(425), status(425), beacon.ErrNotYet},
@@ -272,7 +268,7 @@ func TestRequestsOfTheRace(t *testing.T) {
 	const h = beacon.HedgeDelay
 	for name, c := range map[string]struct {
 		relays []http.Handler
-		asked  []time.Duration // when each relay was asked
+		asked  []time.Duration
 		took   time.Duration
 		ok     bool
 	}{
@@ -308,7 +304,7 @@ func TestRequestsOfTheRace(t *testing.T) {
 					if !errors.Is(err, beacon.ErrUnavailable) {
 						t.Errorf("Fetch: %v, want ErrUnavailable", err)
 					}
-					// The last relay was asked later, before the others failed.
+					// The timeout of the last relay ends last, because that relay was asked last.
 					c.took += c.asked[len(c.asked)-1]
 				}
 				if took != c.took {

@@ -16,8 +16,8 @@ import (
 // maxBody is the longest answer that a relay may send, in bytes. A round takes 250.
 const maxBody = 8 << 10
 
-// errNotOut is returned when a relay says that the round is not published. In the text of
-// ErrUnavailable it follows the relay's host name.
+// errNotOut is returned when a relay says that the round is not published. Errors put the
+// relay's host name before its text.
 var errNotOut = errors.New("says the round is not out yet")
 
 // relay is a server that serves a chain's rounds. It can withhold a round but cannot
@@ -49,9 +49,9 @@ func CheckRelays(relays []string) error {
 	return nil
 }
 
-// round asks for one round and verifies the answer. notDue reports whether the round is
-// not due by the local clock. Older drand relays answer 404 for such a round. For a
-// round that is due, 404 means that the relay does not serve the chain.
+// round asks for one round and verifies the answer. notDue means that the round is not due
+// by the local clock. Older drand relays then answer 404. If the round is due, 404 means
+// that the relay does not serve the chain.
 func (r relay) round(ctx context.Context, hc *http.Client, chain Chain, round int64, notDue bool) (Round, error) {
 	address := r.base + "/" + chain.Hash + "/public/" + strconv.FormatInt(round, 10)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -80,7 +80,7 @@ func (r relay) round(ctx context.Context, hc *http.Client, chain Chain, round in
 	return parseRound(body, chain, round)
 }
 
-// transportError removes the address that net/http adds to its errors.
+// transportError removes the relay's address, because the address may contain a secret.
 func transportError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %v", relayTimeout)
@@ -92,8 +92,8 @@ func transportError(err error) error {
 }
 
 // parseRound verifies the signature in a relay's answer and computes the randomness from
-// it. The answer may omit the randomness, as in drand's newer interface. If present, it MUST
-// match.
+// it. drand's newer interface sends no randomness. If the answer contains randomness, it
+// MUST match.
 func parseRound(body []byte, chain Chain, round int64) (Round, error) {
 	var answer struct {
 		Round      int64   `json:"round"`

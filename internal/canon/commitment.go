@@ -31,12 +31,10 @@ func ParseCommitment(s string) (digest [32]byte, err error) {
 	return digest, nil
 }
 
-// Open reports whether input and salt open the commitment, and returns the salt
-// bytes that do. It tries the salt's UTF-8 bytes first. If the salt consists of an
-// even number of hex digits, it also tries the bytes that they encode, because a
-// party may have committed to these bytes. input MUST be the RFC 8785 bytes of an object.
-// The hash has no separator between input and salt. It still binds the party to one
-// input, because an object ends at its closing brace.
+// Open reports whether input and salt open the commitment, and returns the salt bytes
+// that do. It tries the salt's UTF-8 bytes first. If the salt is an even number of hex
+// digits, it then tries the bytes that the digits encode. input MUST be the RFC 8785
+// bytes of an object: the closing brace separates the input from the salt in the hash.
 func Open(commitment string, input []byte, salt string) (saltBytes []byte, ok bool) {
 	literal := []byte(salt)
 	if Commitment(input, literal) == commitment {

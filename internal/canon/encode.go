@@ -92,8 +92,8 @@ func compareUTF16(x, y string) int {
 	return cmp.Compare(len(x), len(y))
 }
 
-// firstUnit returns the UTF-16 code unit of r, or 0xD800 if r is beyond U+FFFF. Valid
-// UTF-8 does not contain U+D800, so no other character has this unit.
+// firstUnit returns r, or 0xD800 if r is beyond U+FFFF. In UTF-16 such a character begins
+// with a surrogate, so no other character has this unit.
 func firstUnit(r rune) rune {
 	if r > 0xFFFF {
 		return 0xD800

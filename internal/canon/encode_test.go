@@ -92,7 +92,6 @@ func TestMarshal(t *testing.T) {
 	}
 }
 
-// text draws strings in which special characters are frequent.
 func text() *rapid.Generator[string] {
 	return rapid.Custom(func(t *rapid.T) string {
 		r := rapid.OneOf(

@@ -15,8 +15,8 @@ import (
 // SyntaxError says why Parse refuses a text. It MUST NOT contain any part of the
 // text, which may contain sealed inputs, salts and names that a party chose.
 type SyntaxError struct {
-	Offset int64  // bytes before the error
-	Reason string // what is wrong and what is allowed
+	Offset int64 // bytes before the error
+	Reason string
 }
 
 func (e *SyntaxError) Error() string {
@@ -157,7 +157,7 @@ func (p *parser) integer(text string) (any, error) {
 	return n, nil
 }
 
-// syntax replaces the tokenizer's error, because that error quotes the body.
+// syntax replaces the tokenizer's error, because that error quotes the text.
 func (p *parser) syntax(err error) *SyntaxError {
 	if err == io.EOF {
 		return &SyntaxError{int64(len(p.data)), reasonEmpty}

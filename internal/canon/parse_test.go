@@ -62,7 +62,6 @@ func TestParseRefuses(t *testing.T) {
 		{`   `, 3, reasonEmpty},
 		{"\uFEFF{}", 0, reasonBOM},
 		{"{}\uFEFF", 2, reasonTrailing},
-		// numbers
 		{`1.0`, 0, reasonFraction},
 		{`[1,2.5]`, 3, reasonFraction},
 		{`1e2`, 0, reasonFraction},
@@ -78,7 +77,6 @@ func TestParseRefuses(t *testing.T) {
 		{`+1`, 0, misplaced},
 		{`NaN`, 0, misplaced},
 		{`-Infinity`, 1, misplaced},
-		// names
 		{`{"a":1,"a":1}`, 7, reasonDuplicate},
 		{`{"a":1,"\u0061":2}`, 7, reasonDuplicate},
 		{`{"\ud83d\ude02":1,"😂":2}`, 18, reasonDuplicate},
@@ -87,7 +85,6 @@ func TestParseRefuses(t *testing.T) {
 		{`{1:2}`, 1, reasonName},
 		{`{a:2}`, 1, misplaced},
 		{`{'a':2}`, 1, at('\'')},
-		// strings
 		{`"\ud800"`, 1, reasonSurrogate},
 		{`"\udc00"`, 1, reasonSurrogate},
 		{`"\ud800\u0041"`, 1, reasonSurrogate},
@@ -107,7 +104,6 @@ func TestParseRefuses(t *testing.T) {
 		{`"abc`, 4, reasonTruncated},
 		{`"\`, 2, reasonTruncated},
 		{`'a'`, 0, at('\'')},
-		// structure
 		{`[1,]`, 2, at(',')},
 		{`[,1]`, 1, at(',')},
 		{`[1 2]`, 3, misplaced},

@@ -19,7 +19,6 @@ import (
 	"github.com/fairpact/fairpact/internal/beacon"
 )
 
-// beaconID is part of the chain hash.
 const beaconID = "fairpact-development"
 
 // Server answers GET /{chain}/public/{round} as a drand relay does: a round that is
@@ -34,9 +33,8 @@ type Server struct {
 	mux    *http.ServeMux
 }
 
-// New returns the beacon of a seed. Equal seeds have equal chains in every process.
-// The chain hash is drand's (beacon.InfoHash), with SHA-256(public key) as the
-// group hash.
+// New returns the beacon of a seed. Equal seeds give equal chains. The chain hash is
+// beacon.InfoHash with SHA-256(public key) as the group hash.
 func New(seed []byte) *Server {
 	scalar, err := fr.Hash(seed, []byte("fairpact/devbeacon.v1"), 1)
 	if err != nil {
@@ -58,10 +56,10 @@ func New(seed []byte) *Server {
 	return s
 }
 
-// Chain returns the chain, for a client to pin. The caller MUST NOT change its key.
+// Chain returns the beacon's chain. The caller MUST NOT change its key.
 func (s *Server) Chain() beacon.Chain { return s.chain }
 
-// Sign returns the signature of a round, 48 bytes, even before it is published.
+// Sign returns the 48-byte signature of a round, even before the round is published.
 func (s *Server) Sign(round int64) []byte {
 	message := beacon.Message(round)
 	point, err := bls.HashToG1(message[:], []byte(beacon.DST))
@@ -73,7 +71,7 @@ func (s *Server) Sign(round int64) []byte {
 	return signature[:]
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
 func (s *Server) public(w http.ResponseWriter, r *http.Request) {

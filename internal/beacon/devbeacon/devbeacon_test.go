@@ -37,7 +37,6 @@ type round struct {
 	Randomness, Signature string
 }
 
-// at returns a beacon whose clock is some seconds after its genesis.
 func at(seconds int64) *devbeacon.Server {
 	s := devbeacon.New([]byte("seed"))
 	s.Now = func() time.Time { return time.Unix(s.Chain().Genesis+seconds, 0) }
@@ -69,8 +68,8 @@ func TestRoundsVerifyOnlyUnderTheirChain(t *testing.T) {
 	})
 }
 
-// Some points have a second encoding: x plus the field's modulus, if that still fits.
-// It would be a second randomness of the round.
+// Some points have a second encoding: x plus the field's modulus, if the sum fits. It
+// would be a second signature of the round.
 func TestUnreducedSignatureIsRefused(t *testing.T) {
 	s := devbeacon.New([]byte("seed"))
 	for number := int64(1); number < 200; number++ {
