@@ -44,7 +44,7 @@ type Payload struct {
 	VoidFlakers    []int           `json:"void_flakers"`
 	Properties     []string        `json:"properties"`
 	Timing         Timing          `json:"timing"`
-	TEEAttestation json.RawMessage `json:"tee_attestation"` // SPEC 2.5: reserved; null
+	TEEAttestation json.RawMessage `json:"tee_attestation"` // SPEC 2.5: reserved, always null
 }
 
 // Party is an element of `parties`.
@@ -55,8 +55,8 @@ type Party struct {
 	AttestedBy string  `json:"attested_by"`
 }
 
-// AttestedByInitiator is the attested_by of a party whose label only the initiator
-// attests. Package attestation defines the other values.
+// AttestedByInitiator is the value of attested_by if only the initiator attests a party's
+// label. Package attestation defines the other values.
 const AttestedByInitiator = "initiator"
 
 // MissedCommit, MissedReveal and Rejected are the flags that say why a certificate is
@@ -67,7 +67,8 @@ const (
 	Rejected     = "void:rejected"
 )
 
-// Timing says when each phase closed, in unix seconds; null if it did not.
+// Timing contains the deal's times in unix seconds. The time of a phase that did not
+// close is null.
 type Timing struct {
 	CreatedAt       int64  `json:"created_at"`
 	CommitsClosedAt *int64 `json:"commits_closed_at"`
@@ -94,7 +95,7 @@ type Certificate struct {
 // the log entry and the digest that is signed.
 func (p Payload) SigningBytes() ([]byte, error) { return canon.Marshal(p) }
 
-// Parse returns the payload of signing bytes, or an error if they are not its JSON.
+// Parse reads a payload from its signing bytes.
 func Parse(signingBytes []byte) (Payload, error) {
 	var p Payload
 	if err := json.Unmarshal(signingBytes, &p); err != nil {
@@ -107,17 +108,17 @@ func Parse(signingBytes []byte) (Payload, error) {
 // public log shows only the entry.
 func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
 
-// Tag returns the tag of a deal's log entry. The log accepts one entry for each tag.
-// Whoever does not know the deal's id learns nothing about the deal from the tag.
+// Tag returns the tag of a deal's log entry. The log accepts one entry for each tag. A
+// reader who does not know the deal's id learns nothing about the deal from the tag.
 func Tag(dealID string) [32]byte { return sha256.Sum256([]byte("fairpact deal\x00" + dealID)) }
 
 // Facts determine the properties of a certificate.
 type Facts struct {
 	Algorithm   string
 	Retention   string
-	Void        string // MissedCommit, MissedReveal or Rejected; "": the outcome is COMPUTED
+	Void        string // MissedCommit, MissedReveal or Rejected; "" if the outcome is COMPUTED
 	Revealed    bool   // at least one party has revealed
-	Declaration string // attestation.Digest
+	Declaration string // digest of the declaration, from attestation.Digest
 }
 
 // Properties returns the flags of a certificate with these facts.
@@ -170,7 +171,7 @@ func InputPath(leaves [][]byte, party int) []string {
 		for i := 0; i+1 < len(level); i += 2 {
 			above = append(above, rfc6962.DefaultHasher.HashChildren(level[i], level[i+1]))
 		}
-		if len(level)%2 == 1 { // the last node is the root of a smaller tree and moves up unchanged
+		if len(level)%2 == 1 { // an unpaired last node moves up unchanged
 			above = append(above, level[len(level)-1])
 		}
 		level = above
@@ -178,8 +179,8 @@ func InputPath(leaves [][]byte, party int) []string {
 	return path
 }
 
-// VerifyInput checks that path proves leaf under inputRoot at the index party. parties is
-// the number of leaves.
+// VerifyInput checks the inclusion path of a leaf under inputRoot. party is the index of
+// the leaf, and parties is the number of leaves.
 func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
 	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
 }

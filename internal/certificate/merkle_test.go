@@ -11,7 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The reference implementation: RFC 6962 2.1 and 2.1.1, recursive as in the RFC.
+// These functions are a reference implementation of RFC 6962 2.1 and 2.1.1, recursive as
+// in the RFC.
 
 func leafHash(leaf []byte) []byte {
 	sum := sha256.Sum256(append([]byte{0x00}, leaf...))
@@ -54,8 +55,7 @@ func auditPath(m int, leaves [][]byte) []string {
 	}
 }
 
-// The Certificate Transparency project has published these roots of its reference
-// leaves since 2012. They test the reference implementation above too.
+// The Certificate Transparency project publishes these roots of its reference leaves.
 func TestInputRootOfPublishedLeaves(t *testing.T) {
 	var leaves [][]byte
 	for _, text := range []string{"", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"} {
@@ -85,7 +85,6 @@ func TestInputRootOfPublishedLeaves(t *testing.T) {
 	}
 }
 
-// logOf returns a log's entries, leaves and root.
 func logOf(size int) (entries [][32]byte, leaves [][]byte, root string) {
 	for i := range size {
 		entry := Entry(fmt.Appendf(nil, "certificate %d", i))
@@ -94,8 +93,6 @@ func logOf(size int) (entries [][32]byte, leaves [][]byte, root string) {
 	return entries, leaves, hex.EncodeToString(treeHash(leaves))
 }
 
-// TestInputRootAndPathsAreThoseOfRFC6962 tests paths of every size with the same
-// verifying function.
 func TestVerifyInclusionIsStrict(t *testing.T) {
 	entries, leaves, root := logOf(5)
 	zero, entry := strings.Repeat("0", 64), entries[2]

@@ -12,7 +12,6 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// computed returns the payload of a split.
 func computed() Payload {
 	return Payload{
 		CertVersion: Version, CertID: "c_1", DealID: "d_1", Outcome: Computed, Algorithm: "split.v1", Mode: "sealed", Retention: "standard",
@@ -26,7 +25,6 @@ func computed() Payload {
 	}
 }
 
-// void returns the payload of a deal without commitments.
 func void() Payload {
 	return Payload{
 		CertVersion: Version, CertID: "c_2", DealID: "d_2", Outcome: Void, Algorithm: "random.v1", Mode: "open", Retention: "purge",
@@ -45,7 +43,7 @@ func signingBytes(t testing.TB, p Payload) []byte {
 }
 
 // These bytes were written by hand from SPEC 2.5 and RFC 8785. They MUST NOT change,
-// because published signatures were made over such bytes.
+// because published signatures cover such bytes.
 func TestSigningBytesNeverChange(t *testing.T) {
 	for _, row := range []struct {
 		payload Payload
@@ -70,7 +68,6 @@ func TestSigningBytesNeverChange(t *testing.T) {
 		if string(got) != row.want {
 			t.Errorf("signing bytes of %s:\n got %s\nwant %s", row.payload.CertID, got, row.want)
 		}
-		// Parsing stored bytes and encoding them again must not change them.
 		if read, err := Parse(got); err != nil || string(signingBytes(t, read)) != row.want {
 			t.Errorf("parsed and written again: %s, %v; want the same bytes", signingBytes(t, read), err)
 		}
@@ -133,7 +130,7 @@ func TestInputRootWellFormed(t *testing.T) {
 		{nil, Void, true},
 		{nil, Computed, false},
 		{ptr("sha256:" + digits), Computed, true},
-		{ptr("sha256:" + digits), Void, true}, // all revealed and one rejected
+		{ptr("sha256:" + digits), Void, true}, // all parties revealed, and one rejected
 		{ptr(""), Void, false},
 		{ptr(digits), Computed, false},
 		{ptr("sha256:" + digits[2:]), Computed, false},

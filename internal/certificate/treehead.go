@@ -15,9 +15,8 @@ type TreeHead struct {
 // Message returns the signed bytes: the RFC 8785 form of {tree_size, root_hash} (SPEC
 // 2.7).
 func (h TreeHead) Message() []byte {
-	// For a hash in hex and an integer below 2^53, encoding/json writes the canonical
-	// bytes if the members are in the order of their names. Unlike canon.Encode it does
-	// not panic on a larger integer, which a damaged database or a file may have.
+	// encoding/json writes the canonical bytes here, because the members are sorted by
+	// name. canon.Encode would panic on a size beyond 2^53, which a damaged file may have.
 	message, err := json.Marshal(struct {
 		RootHash string `json:"root_hash"`
 		TreeSize int64  `json:"tree_size"`
@@ -28,6 +27,6 @@ func (h TreeHead) Message() []byte {
 	return message
 }
 
-// Digest returns the SHA-256 hash of Message. The signer signs it, and the log
-// never admits it as an entry.
+// Digest returns the SHA-256 hash of Message. The deployment key signs this digest, so
+// the log never accepts it as an entry.
 func (h TreeHead) Digest() [32]byte { return sha256.Sum256(h.Message()) }

@@ -30,18 +30,17 @@ import (
 // Checkpoint is a tree head of a log.
 type Checkpoint struct {
 	Origin string // names the log; see CheckOrigin
-	Size   int64  // leaves, at least 0
+	Size   int64  // number of leaves
 	Root   [32]byte
 }
 
-// Text returns the body of the note, which every signature covers. It has no
-// extension lines.
+// Text returns the body of the note, the part that is signed. It has no extension lines.
 func (c Checkpoint) Text() string {
 	return string(log.Checkpoint{Origin: c.Origin, Size: uint64(c.Size), Hash: c.Root[:]}.Marshal())
 }
 
-// Digest returns the SHA-256 hash of the text. The deployment key's ECDSA signature in a
-// published checkpoint signs this digest, so the log must never admit it as an entry.
+// Digest returns the SHA-256 hash of the text. The deployment key signs this digest, so
+// the log must never accept it as an entry.
 func (c Checkpoint) Digest() [32]byte { return sha256.Sum256([]byte(c.Text())) }
 
 // MaxNote is the most bytes of a signed checkpoint. 32 ML-DSA-44 cosignatures fit in
@@ -69,10 +68,10 @@ func Parse(text string) (Checkpoint, error) {
 	return c, nil
 }
 
-// Open verifies a signed checkpoint under the keys of its log and reads it. The
-// note must have a valid signature by at least one log key whose name is the
-// origin. An invalid signature by any of the given keys is an error; lines of other
-// keys are ignored. signed lists the keys that signed the note.
+// Open verifies a signed checkpoint under the keys of its log and reads it. At least one
+// log key whose name is the origin must have signed. An invalid signature by any of the
+// given keys is an error. Open ignores lines of other keys. signed lists the keys that
+// signed the note.
 func Open(signedNote []byte, logs, cosigners []Key) (c Checkpoint, signed []Key, err error) {
 	if len(signedNote) > MaxNote {
 		return c, nil, fmt.Errorf("the checkpoint is over %d bytes", MaxNote)

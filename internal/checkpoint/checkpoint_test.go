@@ -26,7 +26,6 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// result is what a call returned. Its method ok fails the test if the call failed.
 type result[T any] struct {
 	value T
 	err   error
@@ -43,8 +42,8 @@ func (r result[T]) ok(t testing.TB) T {
 type logKeys struct {
 	ed    ed25519.PrivateKey
 	ec    *ecdsa.PrivateKey
-	first Key // verifies signatures by ed
-	other Key // verifies signatures by ec
+	first Key
+	other Key
 }
 
 func newLogKeys(t *testing.T, name string) logKeys {
@@ -58,7 +57,6 @@ func newLogKeys(t *testing.T, name string) logKeys {
 	return k
 }
 
-// sign returns the note of a checkpoint under both keys.
 func (k logKeys) sign(t *testing.T, c Checkpoint) string {
 	t.Helper()
 	digest := c.Digest()
@@ -66,7 +64,7 @@ func (k logKeys) sign(t *testing.T, c Checkpoint) string {
 	return c.Text() + "\n" + k.first.Line(ed25519.Sign(k.ed, []byte(c.Text()))) + k.other.Line(der)
 }
 
-// witness cosigns with the code of transparency-dev/formats.
+// witness cosigns with an independent implementation, transparency-dev/formats.
 type witness struct {
 	*formats.Signer
 	key Key
@@ -150,7 +148,7 @@ func TestKeyOfTheStandardVerifiesItsNote(t *testing.T) {
 func TestOpenNeedsAValidLogSignature(t *testing.T) {
 	keys, others, c := newLogKeys(t, origin), newLogKeys(t, "log.example/two"), checkpointOf(7)
 	signed := keys.sign(t, c)
-	lines := strings.SplitAfter(signed, "\n") // origin, size, root, blank, ed25519, ecdsa
+	lines := strings.SplitAfter(signed, "\n") // lines: origin, size, root, blank, ed25519, ecdsa
 	w := newWitness(t, "witness.example/a")
 
 	got, by, err := Open([]byte(signed+w.line(t, c.Text())), []Key{keys.first, keys.other}, []Key{w.key})
@@ -298,7 +296,6 @@ func TestAddCheckpointHasOneForm(t *testing.T) {
 	}
 }
 
-// timed returns a witness's key and a function that cosigns the text at a given time.
 func timed(t *testing.T, name, text string) (Key, func(time uint64) []byte) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -312,8 +309,6 @@ func timed(t *testing.T, name, text string) (Key, func(time uint64) []byte) {
 	}
 }
 
-// Lenient decoders accept base64 that is not canonical, strict ones refuse the whole
-// note. So such a line is never accepted.
 func TestSignatureLinesNeedCanonicalBase64(t *testing.T) {
 	w, c := newWitness(t, "w.example/a"), checkpointOf(9)
 	line := w.line(t, c.Text())

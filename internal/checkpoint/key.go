@@ -32,11 +32,10 @@ type Key struct {
 	note.Verifier
 	vkey   string
 	kind   byte
-	public string // the key material; one key may have two vkeys
+	public string // the raw key, to find one key under two names
 }
 
-// ParseKey reads a vkey. It refuses a key ID other than the one that signed-note
-// derives from the key.
+// ParseKey reads a vkey. It refuses a vkey whose key ID does not match the key.
 func ParseKey(vkey string) (Key, error) {
 	name, rest, _ := strings.Cut(vkey, "+")
 	id, material, _ := strings.Cut(rest, "+")
@@ -122,8 +121,8 @@ func (k Key) Line(signature []byte) string {
 	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
 }
 
-// Signed reports whether the line names this key. It returns an error if the line is
-// malformed, or names this key and its signature over text is invalid.
+// Signed reports whether the line names this key. It returns an error for a malformed
+// line, and for an invalid signature of text by this key.
 func (k Key) Signed(text, line string) (mine bool, err error) {
 	name, signature, err := readLine(line)
 	if err != nil || name != k.Name() || binary.BigEndian.Uint32(signature) != k.KeyHash() {
@@ -143,8 +142,8 @@ func IsSignatureLine(line string) bool {
 }
 
 // readLine splits a signature line into the name, and the key ID followed by the
-// signature. It refuses base64 that is not canonical, because decoders disagree on line
-// feeds and spare bits. A verifier that cannot read one line refuses the whole note.
+// signature. It refuses base64 that is not canonical, because some verifiers refuse the
+// whole note for such a line.
 func readLine(line string) (name string, signature []byte, err error) {
 	body, dash := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— ")
 	name, text, space := strings.Cut(body, " ")

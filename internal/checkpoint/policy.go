@@ -27,11 +27,10 @@ type Witness struct {
 	URL  string
 }
 
-// group is a group line of a policy, or a witness if it has no members. The field needs is
-// how many members must be met for the group to be met.
+// group is a group line of a policy, or a witness if it has no members.
 type group struct {
 	name    string
-	needs   int
+	needs   int // number of members that must be met
 	members []*group
 }
 
@@ -57,9 +56,9 @@ func ParsePolicy(text []byte) (*Policy, error) {
 
 type policyReader struct {
 	policy  *Policy
-	named   map[string]*group // witnesses and groups
-	member  map[string]bool   // the names that a group lists
-	decided bool              // whether the quorum line was read
+	named   map[string]*group
+	member  map[string]bool // the names that a group lists
+	decided bool
 }
 
 func (r *policyReader) line(line string) error {
@@ -194,7 +193,6 @@ func (g *group) met(cosigned map[string]bool) bool {
 	return have >= g.needs
 }
 
-// String describes the demanded quorum, for errors.
 func (g *group) String() string {
 	if len(g.members) == 0 {
 		return g.name

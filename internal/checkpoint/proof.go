@@ -11,8 +11,8 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 )
 
-// Proof is a c2sp.org/tlog-proof@v1 without extra data: an inclusion proof of a leaf, and
-// the signed checkpoint whose root the proof leads to.
+// Proof is a c2sp.org/tlog-proof@v1 without extra data. It proves that a leaf is in the
+// tree of a signed checkpoint.
 type Proof struct {
 	Index int64
 	Path  [][32]byte
@@ -45,8 +45,8 @@ func ParseProof(text []byte) (Proof, error) {
 	return Proof{Index: int64(read.Index), Path: read.Hashes, Note: read.Checkpoint}, nil
 }
 
-// VerifyInclusion checks that the path leads from the entry at the index to the
-// root of the checkpoint (RFC 9162 2.1.3.2). It does not verify signatures.
+// VerifyInclusion checks that the path proves the entry under the checkpoint's root (RFC
+// 9162 2.1.3.2). It does not verify signatures.
 func (p Proof) VerifyInclusion(entry []byte, c Checkpoint) error {
 	if p.Index < 0 || p.Index >= c.Size {
 		return fmt.Errorf("leaf %d is not in a tree of %d leaves", p.Index, c.Size)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// grown is the reference: a tree that golang.org/x/mod/sumdb/tlog builds.
+// grown is a reference tree, built by golang.org/x/mod/sumdb/tlog.
 type grown struct {
 	stored []tlog.Hash
 	size   int64

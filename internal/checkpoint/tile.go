@@ -7,15 +7,15 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// TileHeight and TileWidth are those of c2sp.org/tlog-tiles. This package uses
-// tlog.Tile of golang.org/x/mod/sumdb/tlog with H = TileHeight; L = -1 means an entry
-// bundle.
+// TileHeight and TileWidth are those of c2sp.org/tlog-tiles. In this package a tlog.Tile
+// has H = TileHeight. L = -1 means an entry bundle.
 const (
 	TileHeight = 8
 	TileWidth  = 1 << TileHeight
 )
 
-// Paths of package tlog contain the height, and "data" instead of "entries".
+// A path of package tlog contains the tile height. It has "data" where tlog-tiles has
+// "entries".
 const (
 	tlogTile, tlogEntries = "tile/8/", "tile/8/data/"
 	tilePath, entriesPath = "tile/", "tile/entries/"

@@ -18,7 +18,7 @@ type AddCheckpoint struct {
 // AddCheckpointPath and SizeType are the path and the media type of tlog-witness.
 const (
 	AddCheckpointPath = "/add-checkpoint"
-	SizeType          = "text/x.tlog.size" // the type of a 409 answer, whose body is the witness's size
+	SizeType          = "text/x.tlog.size" // type of a 409 answer; its body is the witness's tree size
 )
 
 // maxProof is the most hashes that tlog-witness allows in a consistency proof.
@@ -70,9 +70,9 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// Cosignatures returns the lines of a witness's answer that are signed by the given keys.
-// The map's keys are those of Key.ID. It returns an error if a line by one of the keys
-// does not verify over text, and ignores lines by other keys.
+// Cosignatures returns the signature lines in a witness's answer, by Key.ID. It ignores
+// lines by other keys than the given ones. A line by a given key that does not verify over
+// text is an error.
 func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err error) {
 	if !strings.HasSuffix(answer, "\n") {
 		return nil, errors.New("the answer does not end with a line feed")
@@ -89,7 +89,7 @@ func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err
 				return nil, err
 			}
 			if mine {
-				lines[key.ID()] = key.Line(signature[4:]) // the line in canonical form
+				lines[key.ID()] = key.Line(signature[4:]) // the canonical form of the line
 			}
 		}
 	}

@@ -26,16 +26,15 @@ import (
 	"github.com/fairpact/fairpact/internal/logaudit"
 )
 
-// Witness cosigns the checkpoints of one log. It stores in a file the newest checkpoint
-// that it cosigned.
+// Witness cosigns the checkpoints of one log. It stores the newest one in a file.
 type Witness struct {
 	signer *formats.Signer
 	key    checkpoint.Key
 	log    checkpoint.Key
-	path   string // the file that stores newest
+	path   string
 
 	mu     sync.Mutex
-	newest checkpoint.Checkpoint // the newest one that the witness cosigned
+	newest checkpoint.Checkpoint // the newest cosigned checkpoint, guarded by mu
 }
 
 var empty = sha256.Sum256(nil) // the root of the empty tree
@@ -75,8 +74,7 @@ func Open(dir, name string, log checkpoint.Key) (*Witness, error) {
 	return w, err
 }
 
-// keyOf returns the verifier key for cosignatures by a private key in the text form of
-// sumdb/note.
+// keyOf returns the verifier key of a private key. skey has the text form of sumdb/note.
 func keyOf(skey string) (checkpoint.Key, error) {
 	fields := strings.SplitN(skey, "+", 5) // PRIVATE+KEY+name+id+base64(type ‖ seed)
 	seed, err := base64.StdEncoding.DecodeString(fields[len(fields)-1])
@@ -118,7 +116,7 @@ func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 
 // add checks a request in the order of the standard and stores the checkpoint on disk. It
 // returns status 200 with the cosignature line, 409 with the size that the witness has, or
-// another status with an error text. The lock makes check and update one step.
+// another status with an error text. The lock makes the check and the update atomic.
 func (w *Witness) add(body []byte) (status int, text string) {
 	request, err := checkpoint.ParseAddCheckpoint(body)
 	if err != nil {
