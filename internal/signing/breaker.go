@@ -55,8 +55,7 @@ func excluded(err error) bool {
 	return is || errors.Is(err, errClosed)
 }
 
-// closed reports whether all calls reach the provider. Otherwise at most one call at a
-// time, the probe, reaches it.
+// closed reports whether the breaker lets all calls through to the provider.
 func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
 // call runs f, or returns ErrUnavailable at once if the provider is down.

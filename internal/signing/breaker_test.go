@@ -56,8 +56,6 @@ func TestBreakerOpensProbesAndCloses(t *testing.T) {
 	})
 }
 
-// Callers of a provider that hangs wait at most one attempt. Once the breaker is
-// open, all except the probe return at once.
 func TestBreakerOpensOnAHang(t *testing.T) {
 	key := newP256(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -103,8 +101,6 @@ func TestBreakerOpensOnAHang(t *testing.T) {
 	})
 }
 
-// Many callers of a slow provider, callers that leave, callers in a hurry and
-// refusals do not open the breaker.
 func TestBreakerCountsOnlyTheProvider(t *testing.T) {
 	key := newP256(t)
 	synctest.Test(t, func(t *testing.T) {

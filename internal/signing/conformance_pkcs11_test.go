@@ -32,8 +32,8 @@ func TestPKCS11Conforms(t *testing.T) {
 	}
 }
 
-// When a token is back, every signer of the token signs again without a restart. That
-// includes a signer that was idle while the token was away.
+// When a removed token is back, every signer of the token signs again without a restart,
+// even one that was idle meanwhile.
 func TestPKCS11TokenComesBack(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	s.Import(t, "one", "01", newP256(t))

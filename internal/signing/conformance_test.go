@@ -21,13 +21,13 @@ import (
 func TestProvidersConform(t *testing.T) {
 	g, a := startGCP(t), kmstest.NewAWS(t)
 	dir := t.TempDir()
-	mustOpen(t, "dev://"+dir+"/p256.pem") // makes the key
+	mustOpen(t, "dev://"+dir+"/p256.pem") // creates p256.pem
 	if key, err := OpenLogKey(t.Context(), "dev://"+dir+"/ed25519.pem"); err != nil || key.Close() != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		p256, ed25519 string // key URIs
-		need          string // the kind of a log key, in errors
+		p256, ed25519 string
+		need          string
 		remote        *remoteCase
 	}{
 		"file": {"file://" + dir + "/p256.pem", "file://" + dir + "/ed25519.pem", "not an Ed25519 key", nil},
@@ -140,19 +140,16 @@ type remote interface {
 
 type remoteCase struct {
 	start func() (remote, error)
-	sign  string          // the method that Calls counts for a signature
-	has   []kmstest.Fault // in addition to faults; each makes the provider unavailable
+	sign  string          // name of the signing method, for Calls
+	has   []kmstest.Fault // in addition to those in faults
 }
 
-// patient are limits that a slow machine does not reach. The breaker never opens under
-// them; breaker_test.go tests the breaker.
+// patient has limits that even a slow machine keeps. The breaker never opens under them.
 var patient = limits{deadline: time.Minute, attempt: 10 * time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
-// quick are limits for tests with a provider that hangs.
 var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
-// faultCase says how Sign ends while a fault lasts. If a fault affects only the first call,
-// Sign succeeds, at the latest in the second try.
+// faultCase says how Sign ends while a fault lasts.
 type faultCase struct {
 	fault   kmstest.Fault
 	lasting error // the error of Sign; nil: Sign succeeds

@@ -38,8 +38,8 @@ func parseDER(der []byte) (r, s *big.Int, err error) {
 	if rest, err := asn1.Unmarshal(der, &sig); err != nil || len(rest) != 0 {
 		return nil, nil, errors.New("not one DER sequence of two integers")
 	}
-	// encoding/asn1 ignores further elements inside the sequence. Encoding again
-	// shows them and any form that is not the shortest.
+	// encoding/asn1 ignores extra elements inside the sequence. Encoding the result again
+	// detects them and every form that is not the shortest.
 	if again, err := asn1.Marshal(sig); err != nil || !bytes.Equal(again, der) {
 		return nil, nil, errors.New("not strict DER")
 	}
@@ -125,8 +125,8 @@ func es256Label(public *ecdsa.PublicKey) (string, error) {
 	return schemeES256 + ":" + hex.EncodeToString(compressed), nil
 }
 
-// parseLabel reads a labelled public key. On success, exactly one of the two keys that it
-// returns is not nil.
+// parseLabel reads a labelled public key. On success, exactly one of the returned keys is
+// not nil.
 func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 	scheme, digits, _ := strings.Cut(label, ":")
 	switch scheme {
@@ -175,9 +175,9 @@ func VerifyLabel(label string, message []byte, signature string) error {
 	return key.Verify(message, signature)
 }
 
-// checkEd25519 refuses keys that crypto/ed25519 accepts: bytes that are not the one
-// encoding of a point (RFC 8032 5.1.3), and points of small order, under which anyone
-// can make signatures. All zeros, the usual placeholder, is such a point.
+// checkEd25519 refuses two kinds of keys that crypto/ed25519 accepts. Some are not the
+// canonical encoding of a point (RFC 8032 5.1.3). Others are points of small order, under
+// which anyone can make signatures. All zeros, a usual placeholder, has small order.
 func checkEd25519(key []byte) error {
 	point, err := new(edwards25519.Point).SetBytes(key)
 	switch {

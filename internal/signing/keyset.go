@@ -27,8 +27,8 @@ var (
 // The published states of a key, in the order of its life.
 const (
 	StateNext    = "next"    // will sign; not yet accepted
-	StateCurrent = "current" // signs now; exactly one key has this state
-	StateRetired = "retired" // no longer signs; its signatures verify for ever
+	StateCurrent = "current" // signs now, or soon will; exactly one key has this state
+	StateRetired = "retired" // replaced; its signatures still verify
 )
 
 // Key is a key of a set. State is its published state when the Key was returned.
@@ -36,21 +36,21 @@ type Key struct {
 	PublicKey string `json:"pubkey"` // its label, es256:HEX or ed25519:HEX
 	State     string `json:"state,omitempty"`
 
-	// SignsFrom is the unix time at which the key begins to sign. It is nil, and URI
-	// empty, if the key never signs again.
+	// SignsFrom is the unix time at which the key begins to sign. SignsFrom is nil and
+	// URI is empty if the key never signs again.
 	SignsFrom *int64 `json:"signs_from,omitempty"`
-	URI       string `json:"uri,omitempty"` // of the private key; see Open
+	URI       string `json:"uri,omitempty"` // names the private key; see Open
 
 	// RetiredAt is the unix time at which a retired key stopped signing. nil: unknown.
 	RetiredAt *int64 `json:"retired_at,omitempty"`
 
-	// TreeSize closes a retired key: its signatures do not count for leaves with this
-	// index or above. nil: the log may still get certificates that the key signed before
-	// it retired.
+	// TreeSize closes a retired key: its signatures count only for leaves with a lower
+	// index. nil: not closed, because the log may still get certificates that the key
+	// signed.
 	TreeSize *int64 `json:"tree_size,omitempty"`
 
-	// Disowned reports whether the operator knowingly set TreeSize so low that it
-	// excludes leaves that the key signed, because the key was stolen.
+	// Disowned reports whether TreeSize excludes leaves that the key signed. The operator
+	// chose such a TreeSize because the key was stolen.
 	Disowned bool `json:"disowned,omitempty"`
 }
 
@@ -66,13 +66,13 @@ func (k Key) Closed() bool { return k.TreeSize != nil }
 // signs when.
 type KeySet struct {
 	keys    []Key
-	signs   []int               // indexes of the keys that sign, in order of SignsFrom; at least one
-	es256   []*ecdsa.PublicKey  // by the index of keys; nil for a key of the other scheme
-	ed25519 []ed25519.PublicKey // by the index of keys; nil for a key of the other scheme
-	margin  int64               // seconds
+	signs   []int               // indexes in keys of those that sign, in order of SignsFrom; at least one
+	es256   []*ecdsa.PublicKey  // by the index in keys; nil for a key of the other scheme
+	ed25519 []ed25519.PublicKey // by the index in keys; nil for a key of the other scheme
+	margin  int64               // in seconds
 	now     func() time.Time
 
-	verified *[256]atomic.Pointer[verified] // by the first byte of the digest
+	verified *[256]atomic.Pointer[verified] // a cache, by the first byte of the digest
 }
 
 // NewKeySet returns a set with one key that signs and legacy keys that only verify. The
@@ -101,8 +101,8 @@ func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	return k, nil
 }
 
-// NewVerifyingKey returns a set of one labelled key of either scheme. It is for a
-// reader that trusts the key in any state.
+// NewVerifyingKey returns a set of one labelled key of either scheme. The set accepts the
+// key at any time.
 func NewVerifyingKey(label string) (*KeySet, error) {
 	return newKeySet(Key{PublicKey: label, SignsFrom: new(int64)})
 }
@@ -158,8 +158,7 @@ func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 		return k.signerES256(sha256.Sum256(message), raw)
 	}
 	for i, public := range k.ed25519 {
-		// RFC 8032 5.1.7; the standard library refuses an S that is not below the
-		// order.
+		// RFC 8032 5.1.7: crypto/ed25519 refuses an S that is not below the group order.
 		if public != nil && ed25519.Verify(public, message, raw) {
 			return k.accepted(i)
 		}
@@ -201,7 +200,7 @@ func (k *KeySet) signerES256(digest [32]byte, raw []byte) (Key, error) {
 type verified struct {
 	digest [32]byte
 	raw    string
-	key    int // index of the key
+	key    int // index in KeySet.keys
 }
 
 // remember caches a signature that its signer has just verified under the key.
@@ -214,8 +213,8 @@ func (k *KeySet) remember(digest [32]byte, signature, label string) {
 	}
 }
 
-// accepted returns the key at index i as published now, or ErrNotVerified if it is
-// not accepted yet.
+// accepted returns the key at index i. It returns ErrNotVerified if the key is not
+// accepted yet.
 func (k *KeySet) accepted(i int) (Key, error) {
 	key := k.at(i, k.now().Unix())
 	if key.State == StateNext {

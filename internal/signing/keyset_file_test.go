@@ -13,7 +13,6 @@ import (
 	"testing"
 )
 
-// newLabels returns the labels of n new keys and the URIs of their files.
 func newLabels(t *testing.T, n int) (labels, uris []string) {
 	t.Helper()
 	for range n {
@@ -64,8 +63,6 @@ func TestParseKeySet(t *testing.T) {
 			t.Errorf("key %d: signed by %s, %v; want that key, or ErrNotVerified for the next key", i, key.PublicKey, err)
 		}
 	}
-	// Document returns the canonical form of what was parsed. Published has states and
-	// no URIs.
 	again, err := ParseKeySet(k.Document())
 	if err != nil || string(again.Document()) != string(k.Document()) || again.Digest() != k.Digest() {
 		t.Errorf("the document parsed again: %v, want the same document:\n%s", err, k.Document())
@@ -181,7 +178,6 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A set has at most MaxKeys keys, because verifiers refuse a longer set.
 func TestMaxKeys(t *testing.T) {
 	t.Parallel()
 	labels := points(MaxKeys + 1)

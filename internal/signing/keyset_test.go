@@ -19,7 +19,7 @@ import (
 type fixture struct {
 	keys                    *KeySet
 	message                 []byte
-	current, retired, early string // signatures of message
+	current, retired, early string
 }
 
 func newFixture(t *testing.T) fixture {
@@ -54,7 +54,7 @@ func TestVerifyUnderEveryKey(t *testing.T) {
 			t.Errorf("the signature by the key %s: %v, want it to verify", name, err)
 		}
 		changed := signature[:len(signature)-1] + map[bool]string{true: "1", false: "0"}[strings.HasSuffix(signature, "0")]
-		if f.keys.Verify(f.message, changed) == nil { // although the genuine signature is cached
+		if f.keys.Verify(f.message, changed) == nil { // the cache contains the genuine signature
 			t.Errorf("a changed signature by the key %s verifies, want it refused", name)
 		}
 		if err := f.keys.Verify(append([]byte("x"), f.message...), signature); !errors.Is(err, ErrNotVerified) {
@@ -156,8 +156,8 @@ func TestBadLabels(t *testing.T) {
 	}
 }
 
-// Every generated key passes. RFC 8032 5.1.3 refuses a y of p = 2^255-19 or more. If y-p
-// is the y of a point, accepting y would give that point a second label.
+// RFC 8032 5.1.3 refuses a y that is not below p = 2^255−19. Otherwise a point with a
+// small y would have two labels, y and y+p.
 func TestCheckEd25519(t *testing.T) {
 	for range 100 {
 		public, _, err := ed25519.GenerateKey(rand.Reader)
@@ -171,7 +171,7 @@ func TestCheckEd25519(t *testing.T) {
 	points := 0
 	for k := range byte(19) {
 		reduced, unreduced := make([]byte, 32), bytes.Repeat([]byte{0xff}, 32)
-		reduced[0], unreduced[0], unreduced[31] = k, 0xed+k, 0x7f // k and p+k
+		reduced[0], unreduced[0], unreduced[31] = k, 0xed+k, 0x7f // y = k and y = p+k
 		if checkEd25519(reduced) == nil {
 			points++
 		}
@@ -203,7 +203,6 @@ func TestCheckEd25519(t *testing.T) {
 	}
 }
 
-// The standard library verifies the form that DER returns, which X.509 and signed notes use.
 func TestDERVerifiesElsewhere(t *testing.T) {
 	f := newFixture(t)
 	der, err := DER(f.current)

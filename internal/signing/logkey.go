@@ -18,8 +18,8 @@ type LogKey struct {
 	custody  string
 }
 
-// OpenLogKey returns the Ed25519 key that a URI names, after it has signed once.
-// The URIs are those of Open. The PEM of a file URI is PKCS#8.
+// OpenLogKey returns the Ed25519 key that a URI names. It makes one trial signature
+// first. The URIs are those of Open. The PEM of a file URI is PKCS#8.
 func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
 	p, _, err := openProvider(ctx, uri, provider.Ed25519)
 	if err != nil {

@@ -21,9 +21,9 @@ import (
 // store is a place for keys, named by the scheme of its URIs.
 type store struct {
 	scheme    string
-	form      string // of the URI, for errors
+	form      string // how the URI looks, for errors
 	open      func(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error)
-	ephemeral bool // the service makes the keys, for development
+	ephemeral bool // the service itself makes the keys, for development
 }
 
 var stores = []store{
@@ -56,9 +56,8 @@ var schemeShape = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,31}$`)
 // (file:///etc/key.pem), and is not percent-decoded. ctx bounds the calls to a
 // remote provider.
 //
-// Open signs one digest that no certificate and no tree head has, so that a key without
-// permission to sign fails the start and not the first deal. Errors MUST NOT show a PIN
-// or a URI that may contain one.
+// Open makes one trial signature. So a key without permission to sign fails at the start
+// and not at the first deal. Errors MUST NOT show a PIN or a URI that may contain one.
 func Open(ctx context.Context, uri string) (*Signer, error) {
 	return open(ctx, uri, defaultLimits)
 }
@@ -114,7 +113,6 @@ func openProvider(ctx context.Context, uri string, kind provider.Kind) (provider
 // tree head has this digest.
 var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate nor a tree head"))
 
-// readP256 reads the public key from its provider, checks it and labels it.
 func readP256(ctx context.Context, p provider.Provider, l limits) (public *ecdsa.PublicKey, label, custody string, err error) {
 	read, err := retry(ctx, l.tries, provider.IsTransient, func() (read crypto.PublicKey, err error) {
 		read, custody, err = p.Key(ctx)

@@ -16,7 +16,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// refuses opens a key and requires an error with these parts and without a credential.
 func refuses(t *testing.T, uri string, want ...string) error {
 	t.Helper()
 	ctx := t.Context()
@@ -42,12 +41,12 @@ func refuses(t *testing.T, uri string, want ...string) error {
 	return err
 }
 
-// endpoints returns two addresses. On closed nothing listens. silent accepts connections
-// and never answers, like a server behind a network policy that passes only the handshake.
+// endpoints returns two addresses. Nothing listens on closed. silent accepts connections
+// but never answers.
 func endpoints(t *testing.T) (closed, silent string) {
 	t.Helper()
 	listen := func() net.Listener {
-		l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel completes handshakes
+		l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +68,6 @@ func startGCP(t *testing.T) *kmstest.GCP {
 	return g
 }
 
-// Each error says what to do.
 func TestGoogleCloudKMSRefusedAtStart(t *testing.T) {
 	g := startGCP(t)
 	if got, want := mustOpen(t, g.URI(g.NewKey())).Custody(), "Google Cloud KMS, HSM protection level, key …/cryptoKeys/key-1/cryptoKeyVersions/1"; got != want {
@@ -136,11 +134,10 @@ func TestAWSKeyForms(t *testing.T) {
 			t.Errorf("custody by id %q and by ARN %q, want %q", byID.Custody(), byARN.Custody(), want)
 		}
 	}
-	t.Setenv("AWS_ENDPOINT_URL_KMS", a.URL()) // how the SDK names an endpoint
+	t.Setenv("AWS_ENDPOINT_URL_KMS", a.URL()) // the SDK reads the endpoint from this variable
 	mustOpen(t, "awskms:///"+a.NewKey())
 }
 
-// Each error says what to do.
 func TestAWSKMSRefusedAtStart(t *testing.T) {
 	a := kmstest.NewAWS(t)
 	in := func(state string) string {
@@ -155,7 +152,8 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 	elsewhere := strings.Replace(good, "eu-central-1", "eu-west-1", 1)
 	at := func(endpoint string) string { return "awskms:///" + good + "?endpoint=" + endpoint }
 
-	// These errors are common to AWS services, or do not come from AWS.
+	// The SDK's model of KMS lacks these errors. They are common to all AWS services or do
+	// not come from AWS.
 	unmodelled := map[string]bool{"the wrong region": true, "not KMS at all": true}
 	for name, c := range map[string]struct {
 		uri  string

@@ -19,11 +19,10 @@ func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) 
 	return signature, err
 }
 
-// retry calls once(), and calls it again after an error, at most tries times in all. It stops
-// when a call succeeds, when again(err) is false, or when ctx ends. It returns the result of
-// the last call.
+// retry calls once() until it succeeds, at most tries times. It stops early when
+// again(err) is false or ctx ends. It returns the result of the last call.
 func retry[T any](ctx context.Context, tries uint, again func(error) bool, once func() (T, error)) (T, error) {
-	var last error // of the last call; backoff returns ctx's error instead if ctx ends between two calls
+	var last error // the error of the last call; backoff.Retry may return ctx's error instead
 	result, err := backoff.Retry(ctx, func() (T, error) {
 		var result T
 		if result, last = once(); last != nil && !again(last) {
@@ -37,14 +36,14 @@ func retry[T any](ctx context.Context, tries uint, again func(error) bool, once 
 	return result, err
 }
 
-// Pauses between tries are uniform in [0, ceiling), so that callers that failed
-// together do not retry together. The ceiling doubles from firstCeiling to lastCeiling.
+// Pauses between tries are random, so that callers that failed together do not retry
+// together. The longest possible pause doubles from firstCeiling to lastCeiling.
 const (
 	firstCeiling = 100 * time.Millisecond
 	lastCeiling  = 800 * time.Millisecond
 )
 
-// fullJitter returns pauses in [0, ceiling): half the ceiling, randomized by ±100 %.
+// fullJitter returns pauses of half the longest one, randomized by ±100 %.
 func fullJitter() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: firstCeiling / 2, MaxInterval: lastCeiling / 2, Multiplier: 2, RandomizationFactor: 1,

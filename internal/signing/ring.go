@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// Settings names the keys of a deployment, in the same way in every binary that signs.
-// The tags are those of kong, which reads the command line. Settings are read once, at
-// the start.
+// Settings are the flags and environment variables that name a deployment's keys. They are
+// the same in every binary that signs.
 type Settings struct {
 	KeySetFile string   `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"File with the key set, JSON: where each key signs and from when, and the retired ones. One document for all processes; fairpactctl keys writes it."`
 	SigningKey string   `env:"FAIRPACT_SIGNING_KEY" help:"Without a key set file: the one key that signs, as a URI: file://key.pem, dev://FILE, or a key of a KMS."`
@@ -107,7 +106,6 @@ func newRing(keys *KeySet, logger *slog.Logger) *Ring {
 	return &Ring{keys: keys, logger: logger, end: func() {}, open: map[string]*Signer{}, failed: map[string]error{}}
 }
 
-// try opens a key and stores its signer, or the error.
 func (r *Ring) try(ctx context.Context, key Key) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -128,7 +126,6 @@ func (r *Ring) try(ctx context.Context, key Key) error {
 	return err
 }
 
-// openLater opens the key that signs now and the later ones, until all are open.
 func (r *Ring) openLater(ctx context.Context) {
 	for {
 		missing := 0
@@ -166,7 +163,7 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	if signer := r.signer(label); signer != nil {
 		signature, err := signer.Sign(ctx, digest)
 		if err == nil {
-			r.keys.remember(digest, signature, label) // Sign has verified it under this key
+			r.keys.remember(digest, signature, label) // Signer.Sign has verified the signature
 		}
 		return signature, err
 	}

@@ -8,15 +8,14 @@ import (
 	"github.com/fairpact/fairpact/internal/crash"
 )
 
-// Rotation: each key that signs has a time, signs_from, from which it signs. The key
-// with the latest signs_from that has passed signs now; before the first signs_from,
-// the first key signs. One margin before its signs_from, a key is accepted and
-// published as current. From then on the previous key is published as retired, and
-// stays accepted for ever. So if two clocks differ by at most the margin, each process
-// accepts what the other signs, and its status lists the key.
+// Rotation: each key that signs has a time, signs_from. The key that signs now is the one
+// with the latest signs_from in the past. Before the first signs_from, the first key signs.
+// A key is accepted and published as current one margin before its signs_from. The previous
+// key is then published as retired, and stays accepted for ever. So two processes accept
+// each other's signatures if their clocks differ by at most the margin.
 
-// Margin is how far the clocks of processes and clients may differ. It is 5
-// minutes, except that the rotation tests shorten it.
+// Margin is how far the clocks of processes and clients may differ. It is 5 minutes; the
+// rotation tests shorten it.
 func Margin() time.Duration {
 	if d, err := time.ParseDuration(crash.Setting("FAIRPACT_TEST_KEY_MARGIN")); err == nil {
 		return d
@@ -24,7 +23,7 @@ func Margin() time.Duration {
 	return 5 * time.Minute
 }
 
-// signer returns the key that signs at t, in unix seconds, as an index of k.signs.
+// signer returns which key signs at t, in unix seconds, as an index of k.signs.
 func (k *KeySet) signer(t int64) int {
 	place := 0
 	for p, i := range k.signs {
@@ -119,10 +118,10 @@ func (k *KeySet) CheckClock(database int64) error {
 	return nil
 }
 
-// Rotate returns the set in which the key signs from a time on, in unix seconds. It
-// adds a new key, or moves the time of a key that does not sign yet. Keys that no
-// process signs with any more lose their URIs. Rotate returns an error if the time is
-// too soon, the key has signed before, or another key already waits.
+// Rotate returns the set in which a key begins to sign at a unix time. It adds a new key,
+// or moves the time of a key that does not sign yet. Keys that no process signs with any
+// more lose their URIs. Rotate returns an error if the time is too soon, the key has
+// signed before, or another key already waits.
 func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 	soonest := now + 2*k.margin
 	if from < soonest {
@@ -163,8 +162,8 @@ func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, err
 	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &now})...)
 }
 
-// settled returns the keys after it has retired those that no process signs with any
-// more. The clock of a process may be one margin behind.
+// settled returns the keys and retires those that no process still signs with. A process
+// whose clock is behind signs with the old key for up to one margin longer.
 func (k *KeySet) settled(now int64) []Key {
 	keys := slices.Clone(k.keys)
 	for i := range keys {
@@ -175,9 +174,9 @@ func (k *KeySet) settled(now int64) []Key {
 	return keys
 }
 
-// Close returns the set in which the retired key is closed at the tree size. disown
-// records that the key also signed later leaves. Its signatures for those leaves then no
-// longer count.
+// Close returns the set in which the retired key is closed at the tree size. disown says
+// that the key also signed later leaves. Its signatures for those leaves then no longer
+// count.
 func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*KeySet, error) {
 	i := k.find(label)
 	if i < 0 {

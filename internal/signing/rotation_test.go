@@ -13,7 +13,6 @@ import (
 	"time"
 )
 
-// points returns labels of n public keys, for sets that only verify.
 func points(n int) (labels []string) {
 	for x := 0; len(labels) < n; x++ {
 		if label := fmt.Sprintf("es256:02%064x", x); CheckLabel(label) == nil {
@@ -39,7 +38,6 @@ func rotating(t *testing.T, from ...int64) *KeySet {
 	return k
 }
 
-// when returns the set with its clock at t.
 func (k *KeySet) when(t int64) *KeySet {
 	at := *k
 	at.now = func() time.Time { return time.Unix(t, 0) }
@@ -78,9 +76,9 @@ func TestRotationInTime(t *testing.T) {
 	}
 }
 
-// Whenever a process signs, each process whose clock is within the margin accepts the
-// key and lists it in its status. No key is accepted more than the margin before its
-// time. Both also hold for keys that follow each other within the margin.
+// Each process accepts a key while any process within the margin signs with it. No key is
+// accepted more than the margin before its time. Both also hold for keys that follow each
+// other within the margin.
 func TestClocksWithinTheMarginAgree(t *testing.T) {
 	t.Parallel()
 	for _, from := range [][]int64{{0, 50}, {50, 0}, {20, 50}, {0, 50, 53}, {0, 50, 55, 60}, {60, 61}, {0, 30, 60}} {
@@ -233,7 +231,7 @@ func TestRing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring.end() // the test calls try instead
+	ring.end() // stops the background loop; the test calls try instead
 	ring.loop.Wait()
 	defer ring.Close()
 	digest := sha256.Sum256(nil)

@@ -16,7 +16,7 @@ import (
 // SeatKey is the private key of a party. It signs on the party's machine, never in a
 // service.
 type SeatKey struct {
-	Label   string // of the public key
+	Label   string // the public key, as es256:HEX or ed25519:HEX
 	private crypto.Signer
 }
 
@@ -52,7 +52,7 @@ func (k SeatKey) Sign(message []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, s, err := parseDER(der) // s is low
+	r, s, err := parseDER(der) // parseDER returns the low s
 	if err != nil {
 		return "", err
 	}

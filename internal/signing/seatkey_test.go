@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A seat key of either scheme is read from its file and signs in the form that a commit
-// accepts: an es256 signature is low-S, whichever s the library returns.
+// An es256 signature has a low s, whichever s the library returns.
 func TestSeatKeysSign(t *testing.T) {
 	for _, scheme := range []string{schemeES256, schemeEd25519} {
 		path := filepath.Join(t.TempDir(), "seat.pem")

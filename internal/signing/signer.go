@@ -44,7 +44,7 @@ type limits struct {
 	concurrency int64         // concurrent calls to the provider
 	tries       uint          // calls to the provider for one Sign
 	trip        uint32        // consecutive failures that open the breaker
-	open        time.Duration // how long the breaker stays open before one call probes
+	open        time.Duration // how long the breaker refuses all calls before one call probes the provider
 }
 
 // defaultLimits lets Sign end within 2.5 s, because a reveal waits at most 3 s for its
@@ -52,11 +52,10 @@ type limits struct {
 // answers in tens of milliseconds. A call without an answer after 1.5 s counts as
 // failed, which leaves time for a second call over another connection.
 //
-// Five consecutive failures, of any callers, open the breaker. One caller makes five in about a second,
-// many callers in milliseconds, or in 1.5 s if the provider hangs. For the next 2 s every call that begins
-// fails at once. Then one call probes the provider while the others still fail at once. So a reveal waits
-// up to 2.5 s only if it begins before the breaker opens, or if it probes. Signing resumes at most 2 s and
-// one call after the provider is back. e2e/long and e2e/outage measure these waits.
+// Five consecutive failures open the breaker. For the next 2 s every new call fails at
+// once. Then one call probes the provider, while the others still fail at once. Signing
+// resumes at most 2 s and one call after the provider is back. e2e/long and e2e/outage
+// measure these times.
 var defaultLimits = limits{
 	deadline:    2500 * time.Millisecond,
 	attempt:     1500 * time.Millisecond,
@@ -120,7 +119,7 @@ func (s *Signer) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.limits.deadline)
 	defer cancel()
-	if err := errors.Join(s.slots.Acquire(ctx, s.limits.concurrency), s.provider.Close()); err != nil { // the slots are never released
+	if err := errors.Join(s.slots.Acquire(ctx, s.limits.concurrency), s.provider.Close()); err != nil { // keep the slots, so that no later Sign gets one
 		return fmt.Errorf("close the signer (%s): %w", s.custody, err)
 	}
 	return nil
@@ -176,8 +175,6 @@ func (s *Signer) signRetrying(caller context.Context, digest [32]byte) (string, 
 	return "", err
 }
 
-// signOnce calls the provider once. It returns an error that is transient, ErrProvider,
-// errClosed, uncounted or a refusal of the provider.
 func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, error) {
 	if err := caller.Err(); err != nil {
 		return "", uncounted{err}

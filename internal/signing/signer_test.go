@@ -86,8 +86,8 @@ func honest(_ context.Context, key *ecdsa.PrivateKey, digest []byte) ([]byte, er
 	return ecdsa.SignASN1(rand.Reader, key, digest)
 }
 
-// TestInvalidAnswers tries DER that a lax reader would accept. Signatures of another
-// digest or by another key are in the conformance tests.
+// These answers are DER that a lax reader would accept. The conformance tests cover
+// signatures of another digest or by another key.
 func TestInvalidAnswers(t *testing.T) {
 	type integers struct{ R, S *big.Int }
 	reshaped := func(change func(integers) any) answer {
@@ -157,8 +157,6 @@ func TestSignerNeedsP256(t *testing.T) {
 	}
 }
 
-// While a provider hangs, its caller returns at the deadline, and so does a caller that
-// waits for the slot.
 func TestStuckProvider(t *testing.T) {
 	key := newP256(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +182,6 @@ func TestStuckProvider(t *testing.T) {
 	})
 }
 
-// stuck answers nothing until its caller gives up.
 func stuck(ctx context.Context, _ *ecdsa.PrivateKey, _ []byte) ([]byte, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
@@ -236,8 +233,6 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// An alert on the increase of a series would miss its first failure if the series
-// began with 1.
 func TestEveryOutcomeStartsAtZero(t *testing.T) {
 	series := func() int {
 		found := make(chan prometheus.Metric, 1000)

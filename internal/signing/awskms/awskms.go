@@ -27,7 +27,7 @@ type key struct {
 	client    *kms.Client
 	transport *http.Transport
 	named     address
-	arn       string // of the key, as the service returned it
+	arn       string // the key's ARN, as AWS returned it
 }
 
 func (k *key) spec() types.KeySpec {
@@ -74,7 +74,7 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 			Transport:     k.transport,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		}
-		o.Logger = logging.Nop{} // the returned errors have what the SDK would log
+		o.Logger = logging.Nop{} // the returned errors contain what the SDK would log
 		if a.endpoint != "" {
 			o.BaseEndpoint = &a.endpoint
 		}
@@ -82,18 +82,18 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 	return k, nil
 }
 
-// maxCalls is the most calls that a signing.Signer makes at the same time.
+// maxCalls is the most concurrent calls that a signing.Signer makes.
 const maxCalls = 32
 
-// newTransport returns the SDK's transport, which knows proxies and AWS_CA_BUNDLE.
-// Its timeouts leave time for a second try within a Signer's deadline. It keeps an
-// idle connection for each concurrent call.
+// newTransport returns the SDK's transport, which supports proxies and AWS_CA_BUNDLE. Its
+// timeouts leave time for a second try within a Signer's deadline. It keeps an idle
+// connection for each concurrent call.
 func newTransport(settings aws.Config) *http.Transport {
 	client, ok := settings.HTTPClient.(*awshttp.BuildableClient)
 	if !ok {
 		client = awshttp.NewBuildableClient()
 	}
-	client = client.WithDialerOptions() // returns a copy
+	client = client.WithDialerOptions() // makes a copy
 	dialer := client.GetDialer()
 	dialer.Timeout = time.Second
 	transport := client.GetTransport()
@@ -105,7 +105,7 @@ func newTransport(settings aws.Config) *http.Transport {
 }
 
 // marked wraps errors of fetching credentials in noCredentials, so that explain can
-// name the cause.
+// recognise them.
 type marked struct{ aws.CredentialsProvider }
 
 func (m marked) Retrieve(ctx context.Context) (aws.Credentials, error) {
@@ -153,9 +153,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return public, "AWS KMS, key …" + arn[strings.LastIndex(arn, "/"):] + " in " + strings.Split(arn, ":")[3], nil
 }
 
-// Sign implements provider.Provider. It checks that this key signed. AWS sends no
-// checksums, so other damage shows only when the signature is verified. AWS takes
-// Ed25519 messages of at most 4,096 bytes.
+// Sign implements provider.Provider. It checks that the answer names this key. AWS sends
+// no checksums, so package signing detects damage when it verifies the signature. AWS
+// takes Ed25519 messages of at most 4,096 bytes.
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	form := types.MessageTypeDigest
 	if k.kind == provider.Ed25519 {

@@ -11,7 +11,7 @@ import (
 type address struct {
 	key      string // an ARN, or an id
 	isARN    bool
-	region   string // of the ARN or the query; empty if neither names one
+	region   string // from the ARN or the query; empty if neither names one
 	endpoint string // URL, empty for Amazon's own
 }
 
@@ -65,7 +65,7 @@ func parse(text string) (address, error) {
 	return a, nil
 }
 
-// isEndpoint reports whether text is http://HOST:PORT or https://HOST:PORT and no more.
+// isEndpoint reports whether text is an http or https URL without user, path or query.
 func isEndpoint(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&

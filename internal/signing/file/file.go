@@ -61,7 +61,7 @@ func OpenDev(_ context.Context, rest string, kind provider.Kind) (provider.Provi
 	return key{private, "development key in a file, made by the service itself: not for production"}, nil
 }
 
-// Read reads a private key of either kind from a PEM file.
+// Read reads a P-256 or Ed25519 private key from a PEM file.
 func Read(path string) (crypto.Signer, error) {
 	text, err := readKeyFile(path)
 	if err != nil {
@@ -104,7 +104,7 @@ func (k key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	hash := crypto.Hash(0) // data is the message
+	hash := crypto.Hash(0) // for Ed25519, data is the message
 	if _, ok := k.private.(*ecdsa.PrivateKey); ok {
 		hash = crypto.SHA256
 	}
@@ -206,8 +206,8 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 	return nil, errors.New("not an elliptic curve key: es256 needs ECDSA on P-256")
 }
 
-// create makes a key and writes it to path, complete and synced. The error is
-// fs.ErrExist if the file exists by then.
+// create makes a key and writes it to path. The error wraps fs.ErrExist if the file
+// already exists.
 func create(path string, kind provider.Kind) (private crypto.Signer, err error) {
 	if kind == provider.Ed25519 {
 		_, private, err = ed25519.GenerateKey(rand.Reader)
@@ -234,8 +234,8 @@ func create(path string, kind provider.Kind) (private crypto.Signer, err error) 
 	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
 		return nil, err
 	}
-	// A link fails if the file exists, where a rename would replace a key that
-	// another process may already sign with.
+	// A link fails if the file exists. A rename would replace a key that another process
+	// may already use.
 	if err := os.Link(temporary.Name(), path); err != nil {
 		return nil, err
 	}

@@ -80,7 +80,6 @@ func TestKeyFileForms(t *testing.T) {
 	}
 }
 
-// The error for each refused file says what to do and shows no part of the key.
 func TestKeyFilesRefused(t *testing.T) {
 	key := newKey(t, elliptic.P256())
 	p384 := newKey(t, elliptic.P384())
@@ -132,8 +131,8 @@ func TestKeyFilesRefused(t *testing.T) {
 	}
 }
 
-// leak searches the message for eight consecutive bytes of a secret and returns them, or
-// "". The secrets are the PEM blocks' contents, raw, as base64 and as hex. Without a PEM
+// leak returns eight consecutive bytes of a secret that the message contains, or "". The
+// secrets are the contents of the PEM blocks, raw, as base64 and as hex. Without a PEM
 // block, the whole file is the secret.
 func leak(message string, file []byte) string {
 	var secrets []string
@@ -183,8 +182,7 @@ func TestMadeKeyFiles(t *testing.T) {
 	}
 }
 
-// Processes that start together, as in a local stack, get one development key. Nothing but
-// the file connects these calls.
+// Processes that start at the same time get the same development key.
 func TestDevKeyRace(t *testing.T) {
 	path := t.TempDir() + "/new/dev.pem"
 	keys := make([]crypto.PublicKey, 20)

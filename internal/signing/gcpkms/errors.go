@@ -29,8 +29,8 @@ func explain(name, action string, err error) error {
 	case codes.Internal, codes.Unknown, codes.Aborted, codes.DataLoss, codes.Canceled:
 		return provider.Transient(wrap("the API failed"))
 	case codes.Unauthenticated:
-		// A token could not be fetched or has just expired: the metadata server is
-		// away for a moment on every node that starts.
+		// The token could not be fetched or has expired. On a node that has just started,
+		// the metadata server is not available for a moment.
 		return provider.Transient(wrap("the API refused the credentials; if this lasts, check the Workload Identity binding, or GOOGLE_APPLICATION_CREDENTIALS"))
 	case codes.PermissionDenied:
 		key, _, _ := strings.Cut(name, "/cryptoKeyVersions/")
@@ -48,7 +48,6 @@ func explain(name, action string, err error) error {
 	return wrap("refused")
 }
 
-// notUsable returns what to do about a key version in the state that the API names.
 func notUsable(message string) string {
 	switch {
 	case strings.Contains(message, "DESTROY_SCHEDULED"):

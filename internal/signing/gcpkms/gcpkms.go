@@ -56,10 +56,10 @@ func options(a address) []option.ClientOption {
 			Backoff:           grpcbackoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 2 * time.Second,
 		})),
-		// Timeout is also the connection's TCP_USER_TIMEOUT: a silently broken
-		// connection is closed 5 s after a request, not after 15 minutes. Time is above
-		// the 5 minutes between pings that a server demands by default
-		// (too_many_pings). An idle connection is closed before a NAT gateway drops it.
+		// Timeout also sets TCP_USER_TIMEOUT: a silently broken connection closes 5 s after
+		// a request, not after 15 minutes. Time is above 5 minutes, because servers refuse
+		// more frequent pings by default (too_many_pings). An idle connection closes before
+		// a NAT gateway drops it.
 		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 5 * time.Second})),
 		option.WithGRPCDialOption(grpc.WithIdleTimeout(5 * time.Minute)),
 	}

@@ -81,7 +81,6 @@ func (a *AWS) NewLogKey() string { return a.NewKeyOf(specEd25519, "SIGN_VERIFY",
 
 const specEd25519 = "ECC_NIST_EDWARDS25519"
 
-// signs returns the signing algorithm of the key and the type of the messages that it signs.
 func (k awsKey) signs() (algorithm, messageType string) {
 	if k.spec == specEd25519 {
 		return "ED25519_SHA_512", "RAW"
@@ -89,8 +88,8 @@ func (k awsKey) signs() (algorithm, messageType string) {
 	return "ECDSA_SHA_256", "DIGEST"
 }
 
-// NewKeyOf makes a key that claims a spec and a usage and returns its ARN. The key
-// itself is on P-256 unless the spec is Ed25519.
+// NewKeyOf makes a key that claims a spec and a usage, and returns its ARN. The key is
+// really on P-256 unless the spec is Ed25519.
 func (a *AWS) NewKeyOf(spec, usage string, multiRegion bool) string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // documented never to fail
@@ -118,7 +117,8 @@ func (a *AWS) SetState(arn, state string) {
 
 func idOf(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
 
-// URI returns the FAIRPACT_SIGNING_KEY of a key on this server, by its ARN or id.
+// URI returns the URI of a key on this server, for FAIRPACT_SIGNING_KEY. key is the ARN
+// or the id.
 func (a *AWS) URI(key string) string {
 	return "awskms:///" + key + "?region=" + awsTestRegion + "&endpoint=" + url.QueryEscape(a.URL())
 }
@@ -139,7 +139,7 @@ var awsRefusals = map[Fault]awsRefusal{
 
 var sigV4 = regexp.MustCompile(`^AWS4-HMAC-SHA256 Credential=[A-Za-z0-9]{16,128}/[0-9]{8}/([a-z0-9-]+)/kms/aws4_request, ?SignedHeaders=[a-z0-9;-]+, ?Signature=[0-9a-f]{64}$`)
 
-// ServeHTTP answers one operation.
+// ServeHTTP implements http.Handler.
 func (a *AWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 	answer, refusal := a.operate(w, r)

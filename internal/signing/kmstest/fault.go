@@ -38,7 +38,7 @@ const (
 	Overloaded       Fault = "service unavailable"
 	Denied           Fault = "permission denied"
 	Hang             Fault = "hang"
-	CutConnection    Fault = "cut connection"     // during the call
+	CutConnection    Fault = "cut connection"
 	Down             Fault = "connection refused" // of every method, until the next fault is set
 
 	// Only AWS, the HTTP server, has these faults:
@@ -48,7 +48,6 @@ const (
 	Redirected     Fault = "redirect"
 )
 
-// server holds what the servers have in common.
 type server struct {
 	serve func(net.Listener) (stop func())
 
@@ -159,8 +158,8 @@ func newEd25519() crypto.Signer {
 	return key
 }
 
-// signed signs data with the fault built into the signature. An Ed25519 key signs data as
-// a message. A P-256 key signs data as a digest, and the signature is DER.
+// signed signs data and builds the fault into the signature. An Ed25519 key signs data as
+// a message. A P-256 key signs data as a digest and returns DER.
 func signed(key crypto.Signer, data []byte, fault Fault) []byte {
 	hash := crypto.SHA256
 	_, ofMessage := key.(ed25519.PrivateKey)

@@ -79,7 +79,7 @@ func (g *GCP) SetAlgorithm(name string, algorithm kmspb.CryptoKeyVersion_CryptoK
 	g.keys[name].algorithm = algorithm
 }
 
-// URI returns the FAIRPACT_SIGNING_KEY of a version on this server.
+// URI returns the URI of a key version on this server, for FAIRPACT_SIGNING_KEY.
 func (g *GCP) URI(name string) string {
 	return "gcpkms://" + name + "?endpoint=" + url.QueryEscape(g.Addr()) + "&plaintext=true"
 }
@@ -122,7 +122,8 @@ func (g *GCP) GetPublicKey(_ context.Context, r *kmspb.GetPublicKeyRequest) (*km
 	}, nil
 }
 
-// AsymmetricSign implements kmspb.KeyManagementServiceServer. It applies the fault that is set, if any.
+// AsymmetricSign implements kmspb.KeyManagementServiceServer. It applies the fault, if one
+// is set.
 func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) (*kmspb.AsymmetricSignResponse, error) {
 	key, err := g.version("AsymmetricSign", "useToSign", r.Name)
 	if err != nil {
@@ -139,9 +140,9 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 	fault, changed := g.take()
 	switch fault {
 	case Hang:
-		// Waits until the test changes the fault, and not until the context ends: gRPC
-		// passes the caller's deadline on, so an answer at that time could arrive before
-		// the deadline ends the call.
+		// Wait until the test changes the fault, not until the context ends. gRPC passes on
+		// the caller's deadline, so an answer at that time could arrive before the caller's
+		// deadline ends the call.
 		<-changed
 		return nil, gcpRefusals[Overloaded]
 	case CutConnection:

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// SoftHSMLibrary is where the package softhsm2 puts its PKCS#11 library.
+// SoftHSMLibrary is the PKCS#11 library of the Debian package softhsm2.
 const SoftHSMLibrary = "/usr/lib/softhsm/libsofthsm2.so"
 
 // SoftHSM is a PKCS#11 token named "fairpact" in a folder of a test.
@@ -58,7 +58,7 @@ func (s *SoftHSM) Import(t testing.TB, label, id string, key any) {
 	s.util(t, "--import", path, "--token", "fairpact", "--label", label, "--id", id, "--pin", s.PIN)
 }
 
-// URI returns the FAIRPACT_SIGNING_KEY of a key, which object= or id= names.
+// URI returns the URI of a key, for FAIRPACT_SIGNING_KEY. key is object=LABEL or id=ID.
 func (s *SoftHSM) URI(key string) string {
 	return "pkcs11:token=fairpact;" + key + "?module-path=" + SoftHSMLibrary + "&pin-source=file:" + s.Dir + "/pin"
 }

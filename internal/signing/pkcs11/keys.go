@@ -20,8 +20,8 @@ import (
 // form is how PKCS#11 represents keys and signatures of a provider.Kind.
 type form struct {
 	keyType   uint   // CKA_KEY_TYPE
-	mechanism uint   // of signatures
-	need      string // for errors
+	mechanism uint   // mechanism for signatures
+	need      string // what the key must be, for errors
 	parse     func(params, point []byte) (publicKey, error)
 	signature func(raw []byte) ([]byte, error) // converts a signature to the form that provider.Provider returns
 }
@@ -90,8 +90,8 @@ func parseEd25519(params, point []byte) (publicKey, error) {
 	return ed25519.PublicKey(point), nil
 }
 
-// unwrapped removes the DER OCTET STRING around a point of n bytes (PKCS#11
-// 2.3.3). Some tokens omit it, which the length shows.
+// unwrapped removes the DER OCTET STRING around a point of n bytes, if there is one
+// (PKCS#11 2.3.3). Some tokens return the point without it.
 func unwrapped(point []byte, n int) []byte {
 	if len(point) == n+2 && point[0] == 4 && int(point[1]) == n {
 		return point[2:]

@@ -22,9 +22,8 @@ type library struct {
 	path string
 
 	// lock holds one element while a call into the library runs. It guards the fields
-	// below and the library's keys. Parallel calls would gain little: a token signs
-	// in about a millisecond and mostly one signature at a time. They are also a
-	// risk: SoftHSM 2.6 crashes when a session is closed while it signs.
+	// below and the library's keys. Calls never run in parallel, because SoftHSM 2.6
+	// crashes when a session is closed while it signs.
 	lock          chan struct{}
 	*cryptoki.Ctx // nil until the library is loaded
 	users         int

@@ -55,9 +55,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return k.public, k.custody, nil
 }
 
-// connect logs in unless the login is still valid. A token that was found before and
-// does not answer now may have been removed and put back. So connect then restarts the
-// library and logs in again.
+// connect logs in unless the login is still valid. If a token that was found before does
+// not answer, connect restarts the library and logs in again, because the token may have
+// been removed and put back.
 func (k *key) connect() error {
 	switch {
 	case k.closed:
@@ -113,9 +113,9 @@ func (k *key) sign(data []byte) (raw []byte, err error) {
 	return raw, nil
 }
 
-// Close implements provider.Provider. It ends the session; closing the token's last
-// session logs out (PKCS#11 5.6.2). It waits at most 1 s for a library that hangs. The
-// session is then closed once the library answers.
+// Close implements provider.Provider. It ends the session. Closing the token's last
+// session logs out (PKCS#11 5.6.2). Close waits at most 1 s for a library that hangs; the
+// session then closes once the library answers.
 func (k *key) Close() error {
 	closed := make(chan error, 1)
 	go func() {

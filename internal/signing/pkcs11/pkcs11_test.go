@@ -33,7 +33,6 @@ func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
 	return key
 }
 
-// inToken runs do in a session of its own that is logged in to the token.
 func inToken(t *testing.T, s *kmstest.SoftHSM, do func(*library, cryptoki.SessionHandle) error) {
 	t.Helper()
 	l := libraryAt(kmstest.SoftHSMLibrary)
@@ -215,7 +214,7 @@ func TestPKCS11Sessions(t *testing.T) {
 			loseSessions(t, s)
 		}
 		all.Wait()
-		_, _ = p.Sign(t.Context(), digest) // fails if it uses a session that loseSessions ended
+		_, _ = p.Sign(t.Context(), digest) // may fail, because loseSessions ended the session
 		works(t, p)
 	})
 
@@ -264,7 +263,7 @@ func TestPKCS11Sessions(t *testing.T) {
 		_, _ = p.Sign(t.Context(), digest)
 		refused()
 		inToken(t, s, func(l *library, session cryptoki.SessionHandle) error { return l.SetPIN(session, s.PIN, "secret-9999") })
-		refused() // the token would accept it now
+		refused() // refused, although the token would accept the PIN now
 		s.PIN = "secret-9999"
 		s.Write(t, "pin", s.PIN+"\n\n") // the file changes, the PIN does not
 		refused()
@@ -313,7 +312,6 @@ func TestPKCS11HangsAtStart(t *testing.T) {
 	}
 }
 
-// A library that hangs does not block keys of another library.
 func TestPKCS11HangsAlone(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	s.Import(t, "deployment", "01", newKey(t, elliptic.P256()))
@@ -373,8 +371,8 @@ func TestPKCS11PublicKeys(t *testing.T) {
 	}
 }
 
-// A call that hangs ends with its context and keeps the lock: until the library returns, later
-// calls fail without reaching it.
+// A call that hangs ends with its context but keeps the lock. Until the library returns,
+// later calls fail without reaching it.
 func TestPKCS11CallThatHangs(t *testing.T) {
 	l := &library{lock: make(chan struct{}, 1)}
 	release := make(chan struct{})
@@ -383,7 +381,7 @@ func TestPKCS11CallThatHangs(t *testing.T) {
 		cancel()
 		select {
 		case <-release:
-		case <-time.After(time.Minute): // the call did not end with its context
+		case <-time.After(time.Minute): // reached only if the call does not end with its context
 		}
 		return nil
 	})

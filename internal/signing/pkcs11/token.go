@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// logIn opens a session on the token of the URI, logs in, and finds the key.
 func (k *key) logIn() error {
 	slot, token, err := k.findToken()
 	if err != nil {
@@ -35,7 +34,6 @@ func (k *key) logIn() error {
 	return err
 }
 
-// findToken returns the slot of the one token that the URI names.
 func (k *key) findToken() (slot uint, token cryptoki.TokenInfo, err error) {
 	slots, err := k.library.GetSlotList(true)
 	if err != nil {
@@ -116,7 +114,7 @@ func readPIN(path string) (string, error) {
 
 // findKey finds the private key and the public key with the same CKA_ID, and sets
 // object, public and custody. It returns an error if the key cannot sign for a service,
-// or is another key than at the first login.
+// or differs from the key of the first login.
 func (k *key) findKey(token cryptoki.TokenInfo) error {
 	var named []*cryptoki.Attribute
 	if k.at.object != "" {

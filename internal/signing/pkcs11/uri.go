@@ -12,7 +12,7 @@ import (
 
 // address is a parsed URI of RFC 7512. Fields that the URI omits are empty.
 type address struct {
-	token, manufacturer, model, serial string // the token must have each of these values that is not empty
+	token, manufacturer, model, serial string // if not empty, the token must have the same value
 	object, id                         string // CKA_LABEL and CKA_ID (raw bytes) of the key
 	module                             string // the token's library, absolute
 	pinFile                            string // holds the user PIN, absolute
@@ -51,7 +51,6 @@ func parse(rest string) (address, error) {
 	return a, err
 }
 
-// assign stores the attributes of one part of the URI in the variables of known.
 func assign(part, separator string, known map[string]*string) error {
 	for attribute := range strings.SplitSeq(part, separator) {
 		if part == "" {

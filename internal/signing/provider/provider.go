@@ -13,7 +13,7 @@ type Kind int
 
 const (
 	P256    Kind = iota // a deployment key: ECDSA over P-256 with SHA-256
-	Ed25519             // a log key
+	Ed25519             // a log key: Ed25519
 )
 
 // Provider signs with one key and does only what its store needs. Package
@@ -41,8 +41,8 @@ type transient struct{ error }
 func (t transient) Unwrap() error { return t.error }
 
 // Transient marks err as a failure after which a retry may succeed: throttling, a 5xx, a
-// broken connection, a damaged answer. Package signing retries only failures that are
-// marked, and ErrProvider once.
+// broken connection, a damaged answer. Package signing retries only marked failures, and
+// ErrProvider once.
 func Transient(err error) error { return transient{err} }
 
 // IsTransient reports whether Transient has marked err or an error that it wraps.
