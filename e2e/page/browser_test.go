@@ -62,7 +62,7 @@ type tab struct {
 	asked int // number of requests to the origin
 }
 
-// browser starts a parallel test with a tab for the shared stack.
+// browser marks the test as parallel and opens a new tab on the shared stack.
 func browser(t *testing.T) (*e2e.Client, *tab) {
 	t.Helper()
 	t.Parallel()
@@ -187,7 +187,6 @@ func (p *tab) hand(field, text string) {
 	})()`)
 }
 
-// download presses a button and returns the path of the file that it saves.
 func (p *tab) download(button string) (path string) {
 	p.t.Helper()
 	dir := p.t.TempDir()
@@ -205,13 +204,11 @@ func (p *tab) download(button string) (path string) {
 	return path
 }
 
-// until waits for a condition of the page.
 func (p *tab) until(what, condition string) {
 	p.t.Helper()
 	e2e.Eventually(p.t, what, e2e.Patience, func() bool { return eval[bool](p, "Boolean("+condition+")") })
 }
 
-// tabTo presses the Tab key until the element has the focus.
 func (p *tab) tabTo(selector string) {
 	p.t.Helper()
 	for range 60 {

@@ -19,7 +19,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// reaches waits until the page of a deal shows a phase.
 func (p *tab) reaches(phase string) {
 	p.t.Helper()
 	p.until("the page shows the phase "+phase, "document.querySelector('#status-box')?.dataset.phase === '"+phase+"'")
@@ -31,9 +30,8 @@ func (p *tab) take(d *e2e.Dealt, party int, width int64, scheme string) {
 	p.open("/d/"+d.ID+"#"+d.Tokens[party], width, scheme)
 }
 
-// Two people settle a split.v1 deal by keyboard only, one browser as wide as a desktop and one
-// as a phone. They start at the creation page and the invitation's link, and end with a proof
-// that verifies. No token stays in an address bar or a log.
+// Two people settle a split.v1 deal by keyboard only. One has a desktop's window width, the
+// other a phone's. The proof verifies, and no token stays in an address bar or a log.
 func TestPeopleSettleASplit(t *testing.T) {
 	c, ann := browser(t)
 	ben := newTab(t, c.Base)
@@ -141,7 +139,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		ann.enter(fmt.Sprintf("#points-%d", i), points)
 	}
 	ann.accessible("5 seal desk light")
-	ben.do(chromedp.Reload()) // afterwards the page continues with the input that the browser kept
+	ben.do(chromedp.Reload()) // the browser must have kept the sealed input
 	ben.reaches("sealed")
 	ann.enter("#seal", "\r")
 	for _, p := range []*tab{ann, ben} {
@@ -150,7 +148,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		if said := p.text("#action .headline"); said != "You get what is worth 60 % of everything to you." {
 			t.Errorf("the headline is %q, want that the party gets what is worth 60 %% to it", said)
 		}
-		// In a sealed deal, a party sees only what the parts are worth by its own points.
+		// In mode sealed, the table has only the row of the viewer's own points.
 		if rows := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"); rows != 1 {
 			t.Errorf("the page shows the worths of %d parties, want 1", rows)
 		}
@@ -177,7 +175,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	}
 	ben.accessible("6 done phone dark")
 	ann.accessible("7 done desk light")
-	ann.open(link.Path, 390, "light") // Ann's own seat again, in a phone's width
+	ann.open(link.Path, 390, "light")
 	ann.reaches("done")
 	ann.until("the picture is drawn", "document.querySelector('.worths')")
 	ann.accessible("8 done phone light")
@@ -197,8 +195,8 @@ func TestPeopleSettleASplit(t *testing.T) {
 	}
 }
 
-// A person takes part in a draw with one button. The page warns of a round that is published
-// before the reveal deadline, and the page makes the draw.
+// A person takes part in a draw with one button. The page warns that the beacon round is
+// published before the reveal deadline. It finds the same winner as the service.
 func TestPersonDraws(t *testing.T) {
 	c, p := browser(t)
 	request := e2e.RandomBody(3, e2e.BeaconChain(t).RoundAt(time.Now().Unix())-10, time.Hour, 2*time.Hour)
@@ -242,8 +240,6 @@ func TestPersonDraws(t *testing.T) {
 	p.accessible("draw done phone light")
 }
 
-// A person reads terms and accepts them. In a second deal the other party rejects
-// them, and the page says so.
 func TestPersonAnswersTerms(t *testing.T) {
 	c, p := browser(t)
 	for _, accepts := range []bool{true, false} {
@@ -283,8 +279,8 @@ func TestPersonAnswersTerms(t *testing.T) {
 	}
 }
 
-// Two tabs seal different inputs at once, and neither receives its first answer. One
-// commitment remains, and the browser can open that commitment.
+// Two tabs seal different inputs at once, and both lose the service's first answer. The
+// service accepts one commitment. The browser keeps only the input of that commitment.
 func TestPageSealsOnce(t *testing.T) {
 	c, one := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
@@ -294,8 +290,8 @@ func TestPageSealsOnce(t *testing.T) {
 		p.take(d, 0, 1280, "light")
 		p.reaches("seal")
 		p.set("#points-0", fmt.Sprint(10+i))
-		// The first commit of each tab waits for release. The service handles this commit, and the
-		// page does not see the answer.
+		// fetch holds each tab's first commit until release is called. It then sends the commit
+		// and throws instead of returning the answer.
 		eval[bool](p, `(() => {
 			const real = window.fetch;
 			let lost = false;
@@ -321,8 +317,6 @@ func TestPageSealsOnce(t *testing.T) {
 	const kept = "Object.keys(localStorage).filter((key) => key.startsWith('fairpact:sealed:')).length"
 	two.until("the input that was not taken is deleted", kept+" === 1")
 
-	// The page reports that the network is down, that a proxy refuses its requests, or that the
-	// service refuses its token. Afterwards the page continues and opens its commitment.
 	eval[bool](one, "globalThis.online = window.fetch, true")
 	for _, loss := range []struct{ fetch, shown string }{
 		{"Promise.reject(new TypeError('offline'))", "document.querySelector('#trouble').textContent.startsWith('The connection is lost')"},
@@ -383,8 +377,8 @@ func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 	}
 }
 
-// A browser that did not seal the input accepts a saved copy of that input, and refuses a copy
-// of another input. Without a token the page does not show the deal.
+// The page accepts a saved copy of an input that another browser sealed. It refuses a copy of
+// another input. Without a token, the page does not show the deal.
 func TestPageTakesASavedCopy(t *testing.T) {
 	c, p := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 8*24*time.Hour))
@@ -397,7 +391,8 @@ func TestPageTakesASavedCopy(t *testing.T) {
 		t.Errorf("a browser without a token shows the deal %s", deal)
 	}
 	p.accessible("stranger phone light")
-	// A proof of another deployment verifies only under the keys that the proof itself names.
+	// With this service's keys, a proof of another deployment is not valid. Without any keys,
+	// the page reports only that the proof is consistent in itself.
 	foreign, err := os.ReadFile(e2e.Repo("e2e/testdata/bundles/good.json"))
 	e2e.Must(t, err)
 	proof := e2e.JsonText(t, e2e.AsBody(t, string(foreign))["bundle"])
@@ -438,7 +433,6 @@ func TestPageTakesASavedCopy(t *testing.T) {
 	}
 }
 
-// The creation page makes a deal of each algorithm, in a phone's width and dark.
 func TestCreationPageMakesEachKind(t *testing.T) {
 	c, p := browser(t)
 	chain := e2e.BeaconChain(t)
@@ -492,8 +486,8 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 	}
 }
 
-// A person signs with the file of the private key that the deal declares for the seat. With a
-// file of another key, the page sends nothing.
+// The deal declares a key for the seat, and the person signs with the file of its private key.
+// With the file of another key, the page sends nothing.
 func TestPersonSignsWithASeatKey(t *testing.T) {
 	c, p := browser(t)
 	dir := t.TempDir()
@@ -509,8 +503,8 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	otherKey, other := made("other.pem")
 	request := e2e.SplitBody(time.Hour, 2*time.Hour)
 
-	// The page shows the keys of the other parties before a party signs, even to a party
-	// without a key.
+	// Before a party signs, the page shows the keys of the other parties. It does so for a
+	// party without a key too.
 	request["party_labels"] = []string{"Ann", "Ben", "Cho"}
 	for phase, own := range map[string]any{"seal": nil, "keyed": key} {
 		request["party_keys"] = []any{nil, own, otherKey}
@@ -549,7 +543,8 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
-	// WebCrypto returns a high s in half of the cases, which the service refuses. sign fails if its result does not verify.
+	// WebCrypto returns the larger s in about half of its signatures. The service refuses the
+	// larger s, so sign converts it. sign throws if its result does not verify.
 	if n := eval[int](p, `(async () => {
 		const {sign} = await import(document.querySelector('script[type=module]').src.replace('deal.js', 'p256.js'));
 		for (let i = 0; i < 16; i++) await sign(`+e2e.JsonText(t, own)+", "+e2e.JsonText(t, key)+`, new Uint8Array([i]));
@@ -559,9 +554,8 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	}
 }
 
-// A person seals with a new key. The page, the saved copy and the certificate show this key.
-// The person then creates a second deal that requires the key for their own seat. In that seat,
-// the page signs with the key from the saved copy.
+// A person seals with a new key. The page, the saved copy and the certificate show the key.
+// A second deal requires this key, and the page signs with the key from the saved copy.
 func TestPersonProvesItsSeat(t *testing.T) {
 	c, p := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
@@ -589,7 +583,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	text, err := os.ReadFile(p.download("#save-sealed"))
 	e2e.Must(t, err)
 	ann := e2e.Seal(t, e2e.AnnsValues)
-	// The party that seals last sees only the later phases, so these must also show the key.
+	// The party that seals last never sees the phase sealed. The later phases must show the key too.
 	shows := func(phase string) {
 		p.reaches(phase)
 		p.until("the key is shown in the phase "+phase, "document.querySelector('#own-key code')?.textContent === "+e2e.JsonText(t, key)+" && document.querySelector('#save-sealed')")
@@ -652,9 +646,9 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	p.reaches("sealed")
 }
 
-// If the first reads of the declaration fail, the form shows the declared keys and the offer to
-// sign with a key later, and keeps what was typed. If the person chose to sign with a key before
-// a reload, the page does not seal without that key.
+// The first reads of the declaration fail. Later the form shows the declared keys and the
+// offer to sign, and keeps what was typed. After a reload, a person who chose to sign with a
+// key cannot seal without it.
 func TestFormWaitsForTheDeclaration(t *testing.T) {
 	c, p := browser(t)
 	_, err := chromedp.Call(p.ctx, cdpage.AddScriptToEvaluateOnNewDocument, cdpage.AddScriptToEvaluateOnNewDocumentParams{Source: `
@@ -691,8 +685,7 @@ func TestFormWaitsForTheDeclaration(t *testing.T) {
 	p.until("the key is shown", "document.querySelector('#own-key code')")
 }
 
-// Opened at an address other than the public one, the page names the public address, because
-// seat keys sign for it.
+// Seat keys sign for the public address. A page opened at another address names the public one.
 func TestPageNamesTheAddressThatKeysSignFor(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -705,7 +698,6 @@ func TestPageNamesTheAddressThatKeysSignFor(t *testing.T) {
 	p.accessible("seal at another address phone light")
 }
 
-// In mode open the page shows every party what each part is worth to each party.
 func TestPageShowsEachPartysValues(t *testing.T) {
 	c, p := browser(t)
 	request := e2e.SplitBody(time.Hour, 2*time.Hour)
@@ -721,7 +713,7 @@ func TestPageShowsEachPartysValues(t *testing.T) {
 		fragment string
 		width    int64
 		scheme   string
-	}{{"#" + d.Tokens[3], 1280, "light"}, {"", 320, "dark"}} { // the tab keeps the token
+	}{{"#" + d.Tokens[3], 1280, "light"}, {"", 320, "dark"}} { // without a fragment: the tab keeps the token
 		p.open("/d/"+d.ID+look.fragment, look.width, look.scheme)
 		p.reaches("done")
 		p.until("the proof is there", "document.querySelector('#verify-bundle')")

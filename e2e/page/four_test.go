@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// counting counts an agent's calls and the bytes of the answers.
 type counting struct {
 	http.RoundTripper
 	calls, bytes atomic.Int64
@@ -65,9 +64,9 @@ func with(base e2e.Body, more e2e.Body) e2e.Body {
 	return all
 }
 
-// Two people in browsers, an agent over MCP and one over REST settle a four-party split.v1 deal
-// from one creation, each with only its invitation. An agent needs four calls, and one more for
-// each 45 s of waiting.
+// Two people in browsers, an agent over MCP and an agent over REST settle one split.v1 deal.
+// Each gets only its invitation. An agent needs at most four calls, and one more for each 45 s
+// of waiting.
 func TestPeopleAndAgentsSettleASplit(t *testing.T) {
 	t.Parallel()
 	base := e2e.NewClient(t, e2e.BaseURL(t)).Base

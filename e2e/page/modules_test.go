@@ -35,8 +35,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// modules runs the body of an async function in the page. load returns the
-// exports of the named modules.
+// modules runs body as an async function in the page and returns its value. In body, load
+// imports modules by name.
 func modules[T any](t *testing.T, p *tab, body string) T {
 	t.Helper()
 	here := tab{t: t, ctx: p.ctx}
@@ -47,12 +47,12 @@ func modules[T any](t *testing.T, p *tab, body string) T {
 	})()`)
 }
 
-// verdictsOnBundles requires that the page fails exactly the checks that each shared bundle case
-// lists, and shows the message of the case.
+// verdictsOnBundles requires that each shared bundle case fails exactly the checks that the
+// case lists, and that the page shows the message of the case.
 func verdictsOnBundles(t *testing.T, p *tab) {
 	files, err := filepath.Glob(e2e.Repo("e2e/testdata/bundles/*.json"))
 	e2e.Must(t, err)
-	texts := make([]string, len(files)) // the page parses them itself
+	texts := make([]string, len(files)) // unparsed, because the page's own parser reads them
 	for i, file := range files {
 		text, err := os.ReadFile(file)
 		e2e.Must(t, err)
@@ -86,7 +86,7 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		name, said, notes := filepath.Base(files[i]), strings.Join(v.Said, "\n"), strings.Join(v.Notes, ";")
 		want := c.Failed
 		if name == "beacon-signature.json" {
-			want = append(want, "beacon_signature") // the shared list lacks it: in Go only fairpactctl makes this check
+			want = append(want, "beacon_signature") // not in the shared list: in Go only fairpactctl makes this check
 		}
 		slices.Sort(want)
 		slices.Sort(v.Failed)
@@ -119,14 +119,14 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 	}
 }
 
-// verdictsOnCertificates requires that the page fails the same checks as the independent
-// verifier on every case of that verifier's tests.
+// verdictsOnCertificates runs the test cases of the independent verifier. It requires that
+// the page fails the same checks as that verifier.
 func verdictsOnCertificates(t *testing.T, p *tab) {
 	text, err := exec.Command("python3", e2e.Repo("e2e/verifier/cases.py")).Output()
 	e2e.Must(t, err)
 	var cases []map[string]json.RawMessage
 	e2e.Must(t, json.Unmarshal(text, &cases))
-	texts := make([]map[string]string, len(cases)) // the page parses them itself
+	texts := make([]map[string]string, len(cases)) // unparsed, because the page's own parser reads them
 	for i, x := range cases {
 		texts[i] = map[string]string{}
 		for name, value := range x {
@@ -166,8 +166,8 @@ func verdictsOnCertificates(t *testing.T, p *tab) {
 	}
 }
 
-// vectorsOfSeatKeys requires that the page computes the digests and signed bytes of the shared
-// vectors, and that its checks of attested_by accept the vectors.
+// vectorsOfSeatKeys requires that the page agrees with the shared vectors of seat signatures:
+// the digests, the signed bytes, and the verdict on attested_by.
 func vectorsOfSeatKeys(t *testing.T, p *tab) {
 	text, err := os.ReadFile(e2e.Repo("e2e/testdata/attestations.json"))
 	e2e.Must(t, err)
@@ -190,7 +190,6 @@ func vectorsOfSeatKeys(t *testing.T, p *tab) {
 	}
 }
 
-// vectorsOfTheAlgorithms requires that the page computes the result of every published vector.
 func vectorsOfTheAlgorithms(t *testing.T, p *tab) {
 	wrong := modules[[]string](t, p, `
 		const {parse, canonical, result} = await load('jcs', 'algorithms');
@@ -288,8 +287,8 @@ func refusesInputsLikeTheService(t *testing.T, p *tab) {
 	}
 }
 
-// lookNowEndsEveryWait requires that lookNow ends a read that waits for a change, even if an
-// action paused between two tries during that read.
+// lookNowEndsEveryWait requires that lookNow ends a waiting read, even if an action was
+// retried during that read.
 func lookNowEndsEveryWait(t *testing.T, p *tab) {
 	ended := modules[bool](t, p, `
 		const {Seat} = await load('seat');

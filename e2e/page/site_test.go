@@ -19,7 +19,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// frontPage opens the front page in a new browser.
 func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	t.Helper()
 	c, p := browser(t)
@@ -27,8 +26,8 @@ func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	return c, p
 }
 
-// declares changes the status that the page reads. If development is true, this status says
-// that the signing key is a development key.
+// declares replaces the service status in the page. development says whether the status
+// marks the signing key as a development key.
 func (p *tab) declares(development bool) {
 	p.t.Helper()
 	eval[bool](p, `(() => {
@@ -61,7 +60,8 @@ func TestPagePlaysADeal(t *testing.T) {
 	if story := p.text("#try-story"); strings.Contains(story, "fp_") && !strings.Contains(story, "fp_…") || !strings.Contains(story, "it_…") {
 		t.Errorf("the page shows credentials, or no shortened ones: %s", story)
 	}
-	// Each gets 50 of 100 points, Ann for the car and Bob for the boat, and half the piano.
+	// Ann gets the car for 50 points, and Bob the boat for 50. Each also gets half of the piano,
+	// which is worth 20 points to both.
 	if result := p.text("#try-outcome"); !strings.Contains(result, "Ann gets 60 % of what Ann values; Bob gets 60 %") {
 		t.Errorf("the result is %.400q, want 60 %% for Ann and for Bob", result)
 	}
@@ -77,7 +77,6 @@ func TestPagePlaysADeal(t *testing.T) {
 	}
 }
 
-// The front page shows the newest checkpoint of the log and the witnesses that cosigned it.
 func TestPageShowsTheLog(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
@@ -95,7 +94,7 @@ func TestPageShowsTheLog(t *testing.T) {
 	}
 }
 
-// The form offers an example of each algorithm that does not wait for a beacon.
+// The form offers an example of each algorithm except random.v1, which waits for a beacon.
 func TestPagePlaysAPublishedExample(t *testing.T) {
 	_, p := frontPage(t)
 	p.until("the examples are offered", "document.querySelector('#try-example').length === 3")
@@ -149,9 +148,8 @@ func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []s
 	return failed
 }
 
-// The verifier's form accepts the certificate of a deal of each algorithm, rejects changed
-// certificates, and shows why. TestModules compares the checks with those of the independent
-// verifier.
+// The verifier's form accepts a certificate of each algorithm. It rejects changed certificates
+// and shows why. TestModules compares the checks with those of the independent verifier.
 func TestPageVerifiesCertificates(t *testing.T) {
 	c, p := frontPage(t)
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
@@ -181,8 +179,8 @@ func TestPageVerifiesCertificates(t *testing.T) {
 		t.Errorf("a certificate with a changed field: the failed checks are %v, want signature, key_in_force and merkle_inclusion", failed)
 	}
 
-	// A certificate of an algorithm that the page does not know verifies. The page says which check
-	// it did not make.
+	// A certificate of an unknown algorithm verifies. The page says that it did not recompute
+	// the result.
 	uri, anotherKey := e2e.KeyFile(t)
 	cert["algorithm"] = "max.v1"
 	text, head := signedBy(t, uri, cert)
@@ -191,7 +189,6 @@ func TestPageVerifiesCertificates(t *testing.T) {
 		t.Errorf("an unknown algorithm: the failed checks are %v, want none, and a note that the result was not recomputed: %s", failed, said)
 	}
 
-	// The button fetches the keys and the head from the service.
 	p.set("#verify-certificate", d.Text)
 	p.set("#verify-keys", "")
 	p.set("#verify-head", "")
@@ -202,7 +199,7 @@ func TestPageVerifiesCertificates(t *testing.T) {
 		t.Errorf("the button fetched the keys %s and a head of %v leaves", keys, fetched)
 	}
 
-	// Only the status says whether a key is a development key. The button fetches it too.
+	// The key set does not mark development keys, so the button also fetches the status.
 	for _, development := range []bool{true, false} {
 		p.declares(development)
 		p.set("#verify-head", "")
@@ -232,8 +229,8 @@ func TestPageVerifiesCertificates(t *testing.T) {
 	}
 }
 
-// signedBy returns the certificate signed with the key at a URI. It also returns a tree head of
-// that key, in which the certificate is the only leaf.
+// signedBy signs the certificate with the key at a URI. It also returns a tree head of that
+// key for a log with this certificate as the only leaf.
 func signedBy(t *testing.T, uri string, cert e2e.Body) (certificate, head string) {
 	t.Helper()
 	key, err := signing.Open(t.Context(), uri)
