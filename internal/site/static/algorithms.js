@@ -3,7 +3,7 @@
 
 import { bigEndian, bytesOf, concat, fromHex, sha256, toHex } from './bytes.js';
 
-// ---- Fractions {n, d} of BigInts in lowest terms; d is positive
+// ---- Fractions: {n, d} are BigInts in lowest terms, and d is positive
 
 function gcd(a, b) {
   while (b) [a, b] = [b, a % b];
@@ -26,8 +26,6 @@ const less = (a, b) => a.n * b.d < b.n * a.d;
 const sum = (list) => list.reduce(plus, ZERO);
 const floor = ({ n, d }) => (n >= 0n ? n / d : -((-n + d - 1n) / d));
 const text = ({ n, d }) => (d === 1n ? `${n}` : `${n}/${d}`);
-
-// ---- Reading inputs and params
 
 const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
 
@@ -59,7 +57,7 @@ export async function result(algorithm, labels, params, inputs, beacon) {
   throw new Error(`no such algorithm: ${algorithm}`);
 }
 
-// ---- split.v1: adjusted winner (Brams and Taylor) for two, proportional for more
+// ---- split.v1: adjusted winner (Brams and Taylor) for two parties, proportional for more
 
 export function split(labels, params, inputs) {
   const items = member(params, 'items', 'array');
@@ -106,11 +104,11 @@ function adjustedWinner([a, b]) {
     return less(right, left) ? -1 : less(left, right) ? 1 : 0;
   };
   order.sort(before);
-  if (!sum(a).n || !sum(b).n) { // if one party values nothing, the other gets every item that it values
+  if (!sum(a).n || !sum(b).n) { // one party values nothing: the other gets every item with a value
     for (const i of order) first[i] = a[i].n ? ONE : ZERO;
   } else {
     // Party 0 takes items from the top until both parties have equal shares of their totals.
-    // Then the sum of a+b over party 0's items is 1. left is what that sum still lacks.
+    // Then a+b, summed over party 0's items, is 1. left is what the sum lacks so far.
     let left = ONE;
     for (const i of order) {
       const both = plus(a[i], b[i]);
@@ -121,8 +119,6 @@ function adjustedWinner([a, b]) {
   }
   return [first, first.map((s) => minus(ONE, s))];
 }
-
-// ---- random.v1
 
 /** Returns the hex SHA-256 over the XOR of all nonces, right-aligned to the longest. */
 export async function nonceDigest(inputs) {
@@ -156,8 +152,6 @@ export async function draw(labels, beacon, digest) {
   const { chain_hash, randomness, signature } = beacon;
   return { winner, label: labels[winner], ticket: tickets[winner], nonce_digest: digest, beacon: { chain_hash, round, randomness, signature } };
 }
-
-// ---- shapley.v1
 
 /** Returns the parties that answered accept:false, in ascending order. */
 export const rejectors = (inputs) => inputs.flatMap((input, i) => (member(input, 'accept', 'boolean') ? [] : [i]));

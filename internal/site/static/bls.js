@@ -5,7 +5,7 @@ import { bigEndian, concat, fromHex, sha256, toBigInt } from './bytes.js';
 import { power } from './p256.js';
 
 const P = 0x1a0111ea397fe69a4b1ba7b6434bacd764774b84f38512bf6730d2a0f6b0f6241eabfffeb153ffffb9feffffffffaaabn;
-const R = 0x73eda753299d7d483339d80809a1d80553bda402fffe5bfeffffffff00000001n; // order of the groups
+const R = 0x73eda753299d7d483339d80809a1d80553bda402fffe5bfeffffffff00000001n; // order of G1 and G2
 const X = 0xd201000000010000n; // the curve's parameter is −X
 const DST = new TextEncoder().encode('BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_');
 
@@ -209,7 +209,7 @@ function line(m, t, p) {
 
 /**
  * Runs the Miller loop for p in G1 and q in G2. The loop runs over X instead of −X, so it returns the conjugate of the
- * true value. After the final exponentiation, one of the two values is 1 exactly if the other is.
+ * true value. The final exponentiation maps the conjugate to 1 exactly if it maps the true value to 1.
  */
 function miller(p, q) {
   let [f, t] = [ONE, q];
@@ -224,12 +224,12 @@ function miller(p, q) {
   return f;
 }
 
-/** Reports whether the signature (hex, 48 bytes in G1) of the round verifies under the public key (hex, 96 bytes in G2). */
+/** Reports whether a round's signature (hex, 48 bytes in G1) verifies under the public key (hex, 96 bytes in G2). */
 export async function signed(key, round, signature) {
   if (typeof key !== 'string' || typeof signature !== 'string') return false;
   const id = [key, round, signature].join();
   if (!verdicts.has(id)) {
-    if (verdicts.size >= 100) verdicts.delete(verdicts.keys().next().value); // the oldest, because a Map keeps the order of insertion
+    if (verdicts.size >= 100) verdicts.delete(verdicts.keys().next().value); // drops the oldest: a Map keeps the order of insertion
     const verdict = verified(key, round, signature);
     verdicts.set(id, verdict);
     verdict.catch(() => verdicts.delete(id));
@@ -237,7 +237,7 @@ export async function signed(key, round, signature) {
   return verdicts.get(id);
 }
 
-const verdicts = new Map(); // promises of verdicts, kept because a verification takes most of a second
+const verdicts = new Map(); // cached promises, because a verification takes most of a second
 
 async function verified(key, round, signature) {
   if (!/^[0-9a-f]{192}$/.test(key) || !/^[0-9a-f]{96}$/.test(signature)) return false;

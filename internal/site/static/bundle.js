@@ -100,7 +100,7 @@ async function addLogProof(add, notes, { certificate, tree_head: head, log_proof
   }
 }
 
-/** Returns [problem, detail] for the signer of the checkpoint: a log of the policy or, without a policy, a key of the deployment that was valid for this size. */
+/** Returns [problem, detail] for the signer of the checkpoint. With a policy, the signer must be one of its logs. Without one, the signer must be a deployment key that was valid at this tree size. */
 async function checkpointSigner(note, keys, policy) {
   const logs = policy ? policy.logs.filter((key) => key.name === note.origin) : [];
   const deployment = await Promise.all(keys.filter((key) => !keyProblem(key.pubkey)).map(async (row) => ({ row, key: await deploymentKey(note.origin, row.pubkey) })));

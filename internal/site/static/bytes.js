@@ -1,12 +1,9 @@
-// Bytes, hex and SHA-256.
-
 const utf8 = new TextEncoder();
 
 export const bytesOf = (text) => utf8.encode(text);
 
 export const toHex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, '0')).join('');
 
-/** Decodes an even number of hex digits. */
 export function fromHex(text) {
   if (!/^([0-9a-fA-F]{2})*$/.test(text)) throw new Error('not hex');
   return Uint8Array.from(text.match(/../g) ?? [], (pair) => parseInt(pair, 16));
@@ -32,7 +29,6 @@ export async function sha256(...parts) {
   return new Uint8Array(await crypto.subtle.digest('SHA-256', concat(...parts)));
 }
 
-/** Returns an integer as `size` bytes, big-endian. */
 export function bigEndian(value, size) {
   const out = new Uint8Array(size);
   let rest = BigInt(value);

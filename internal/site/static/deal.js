@@ -18,17 +18,17 @@ import { localTime, name } from './words.js';
 
 const id = decodeURIComponent(location.pathname.split('/')[2]);
 const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'cancelled', EXPIRED: 'expired' };
-const LONG = 6 * 86400; // seconds; Safari deletes the data of an unvisited page after seven days
-const MOST_KEYS = 8; // more keys of others are folded away
-const RETRY_DECLARATION = 5; // seconds, while a form waits for the declaration
+const LONG = 6 * 86400; // seconds; Safari deletes a page's data after seven days without a visit
+const MOST_KEYS = 8; // a longer list of other parties' keys is folded
+const RETRY_DECLARATION = 5; // seconds between two reads of a missing declaration
 const LOOKS_AFTER_END = 3; // reads after the certificate is issued, while its witnesses cosign; then the page stops asking
 
 let seat;
-let now = null; // {view, party, cautions}, the newest answer
+let now = null; // the newest answer: {view, party, cautions}
 let phase = null;
-let acted = false; // the person has acted, and the page has not shown a new panel since
+let acted = false; // whether the person has acted since the last new panel
 let declared; // {declaration, origin} of the deal; undefined until it is read
-let early = false; // the form for the input was drawn before the declaration was read
+let early = false; // whether the form was drawn before the declaration was read
 
 /** Removes the token from the address bar, so that no screenshot or bookmark shows it. The browser's history may contain the opened link. */
 function takeToken() {
@@ -50,12 +50,12 @@ function phaseOf({ view, party }) {
   return view.parties.every((p) => p.revealed) ? 'draw' : 'opened';
 }
 
-const unkept = {}; // by commitment: inputs that the browser's storage refused, lost when this page closes
+const unkept = {}; // inputs that the browser's storage refused, by commitment; they are lost when this page closes
 const held = (commitment) => sealed.get(id, commitment) ?? unkept[commitment];
 
 function keep(one) {
   if (sealed.set(id, one)) {
-    navigator.storage?.persist?.().catch(() => {}); // a request: the browser may refuse it
+    navigator.storage?.persist?.().catch(() => {}); // only a request: the browser may refuse it
     return true;
   }
   unkept[one.commitment] = one;
@@ -73,12 +73,12 @@ function show() {
   else if (phase === 'seal' && early && declared) redraw();
 }
 
-/** Draws the form again with what the declaration adds, and keeps the focus. Does nothing while the form is being sent. */
+/** Draws the form again after the declaration is read, and keeps the focus. Does nothing while the form is being sent. */
 function redraw() {
   const button = byId('seal');
   if (!button || button.hasAttribute('aria-disabled')) return;
   const field = document.activeElement;
-  if (byId('action').contains(field)) field.blur(); // so that panel does not take the focus to its heading
+  if (byId('action').contains(field)) field.blur(); // otherwise panel() would move the focus to its heading
   ask();
   if (field.id) byId(field.id)?.focus({ preventScroll: true });
 }
@@ -87,14 +87,14 @@ function tick() {
   if (now) countdown(now.view, phase, seat.now());
 }
 
-/** Shows a panel. The heading gets the focus if the focus was in the old panel or if the person has acted: on some systems a tap does not focus a button. */
+/** Shows a panel. Its heading gets the focus if the old panel had it or the person has acted. The old focus alone is not enough: on some systems a tap does not focus a button. */
 function panel(title, ...content) {
   const had = byId('action').contains(document.activeElement);
   const heading = element('h2', { tabindex: '-1' }, title);
   byId('action').replaceChildren(heading, ...content.flat(Infinity).filter(Boolean));
   if (had || acted) {
     heading.focus({ preventScroll: true });
-    byId('status-box').scrollIntoView({ block: 'nearest' }); // directly above the heading
+    byId('status-box').scrollIntoView({ block: 'nearest' }); // the status box is directly above the heading
   }
   acted = false;
 }
@@ -148,7 +148,7 @@ const panels = {
   expired: unsettled,
 };
 
-/** Returns the list of the seat keys that the deal declares for others, or null. The person compares the keys before sealing. */
+/** Returns a list of the seat keys that are declared for other parties, or null. The person compares these keys before sealing. */
 function otherKeys() {
   const keys = (declared?.declaration.party_keys ?? []).map((key, party) => ({ key, party })).filter(({ key, party }) => key !== null && party !== now.party);
   const summary = keys.length === 1 ? 'A seat key is declared for one other: compare it with what they told you' : `Seat keys are declared for ${keys.length} others: compare them with what they told you`;
@@ -156,7 +156,7 @@ function otherKeys() {
     element('ul', {}, keys.map(({ key, party }) => element('li', {}, name(now.view.parties[party].label), ` (party ${party}): `, element('code', {}, key))))) : null;
 }
 
-/** Returns the offer to sign with a new key, or null if the deal takes no keys. If the deal declares another origin than that of this page, the offer only names the declared origin. */
+/** Returns the offer to sign with a new key, or null if the deal takes no keys. If the deal declares another origin, the offer only names that origin. */
 function keyOffer() {
   if (!declared?.origin) return null;
   if (declared.origin !== location.origin) return element('p', { class: 'hint', id: 'prove-elsewhere' }, 'To sign with a key of your own, open your link at ', element('code', {}, declared.origin), '.');
@@ -169,7 +169,7 @@ const ownKey = ({ seat_key: key }) => key && element('div', { id: 'own-key' },
   element('p', {}, `You signed with a new key. Tell the others its public half${now.party === 0 ? '' : ', not through whoever made the deal'}. They compare it with the key that the check of the result names for you:`),
   element('p', { class: 'actions' }, element('code', {}, key.public), copyButton('my public key', () => key.public)));
 
-/** Returns the party's public key and the button that saves a copy, for the panels after the panel Sealed. The party that seals last never sees the panel Sealed. */
+/** Returns the party's public key and the button that saves a copy. The panels after Sealed show both, because the party that seals last never sees Sealed. */
 function keyPart() {
   const { commitment } = now.view.parties[now.party];
   const one = held(commitment);
@@ -185,13 +185,13 @@ function privateKeyIn(text) {
   }
 }
 
-/** Shows the form for the party's input. keyFile: the field for the private key, if the deal declares a key for this seat. */
+/** Shows the form for the party's input. keyFile is the field for the private key, null if the deal declares no key for this seat. */
 function ask(keyFile = null) {
   const form = formOf(now.view, now.party);
   const offer = keyFile ? null : keyOffer();
   const newKey = () => offer?.querySelector('#new-key');
   early = !declared;
-  let chosen = false; // the person chose a new key before a reload, and this form does not offer one
+  let chosen = false; // the person chose a new key before a reload, but this form lacks that choice
   const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
   const button = element('button', { class: 'button', id: 'seal' }, form.button);
   const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key, or the copy that you saved with it'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], offer, problem, element('p', { class: 'actions' }, button,
@@ -207,7 +207,7 @@ function ask(keyFile = null) {
         if (newKey()?.checked) one.seat_key = await makeKey();
         const key = keyFile ? { public: declared.declaration.party_keys[now.party], private: privateKeyIn(await keyFile.files[0]?.text()) } : one.seat_key;
         if (key) one.signed = await signSeat(key, declared, now.view, now.party, one.commitment);
-        if (keep(one)) await commit(one); // kept before anything is sent: an answer may be lost
+        if (keep(one)) await commit(one); // keep the input first: the service's answer may be lost
         else saveFirst(one);
       } catch (fault) {
         problem.textContent = fault.message;
@@ -241,7 +241,7 @@ function forget() {
   }, 'Delete my sealed input from this browser'), element('span', { class: 'hint' }, `${key ? 'This also deletes the private key, which cannot be made again: save the copy first. ' : ''}Result and proof stay. A later check here leaves out your input${key ? ' and your key' : ''}.`)) : null;
 }
 
-/** Keeps the typed values for a reload of this tab. Returns the kept values that have no field in this form. The only such value is the choice of a new key, while the form does not offer it. */
+/** Restores the values typed before a reload of this tab, and keeps new ones. Returns the restored values that have no field in this form. Only the choice of a new key may lack a field. */
 function remember(form, refresh = () => {}) {
   const fields = [...form.querySelectorAll('input:not([type=file]), textarea')];
   const on = (field) => (field.type === 'radio' || field.type === 'checkbox' ? 'checked' : 'value');
@@ -253,7 +253,7 @@ function remember(form, refresh = () => {}) {
   return rest;
 }
 
-/** Asks the person to save a copy before it sends a commitment whose input the browser's storage refused. After this page closes, only the copy can open the commitment. */
+/** Asks the person to save a copy before the page sends the commitment. The browser's storage refused the input. After this page closes, only the copy can open the commitment. */
 function saveFirst(one) {
   const problem = element('p', { class: 'say bad', role: 'alert' });
   const button = element('button', {
@@ -264,9 +264,9 @@ function saveFirst(one) {
     copyOf(one, () => { button.disabled = false; }), problem, element('p', { class: 'actions' }, button));
 }
 
-let sent = null; // the commitment that this page has sent, until the deal shows which one was accepted
+let sent = null; // the commitment that this page sent; null after the deal shows which one was accepted
 
-/** Deletes the input that this page sealed if the service accepted another commitment for the seat. */
+/** If the service accepted another commitment for the seat, deletes the input that this page sealed. */
 function settleSent(commitment) {
   if (!sent || !commitment) return;
   if (sent !== commitment) sealed.drop(id, sent);
@@ -283,7 +283,7 @@ async function commit(one) {
   sent = one.commitment;
   acted = true;
   drafts.drop(id);
-  seat.lookNow(); // the deal shows whether this commitment was accepted
+  seat.lookNow(); // reads whether the service accepted this commitment
 }
 
 /** Keeps the sealed input of a saved copy. Returns what is wrong with the copy, or ''. */
@@ -320,14 +320,14 @@ async function readDeclared() {
   try {
     return parse(await seat.fetch('declaration'), 40);
   } catch {
-    return undefined; // the page works without it: the service requires a declared key's signature, and follow reads the declaration again
+    return undefined; // the page works without it, and follow() reads it again
   }
 }
 
-/** Reports whether the page needs the declaration: a party reads it before it seals, and the beacon chain is shown to the end. */
+/** Reports whether the page needs the declaration. A party reads it before sealing. A draw shows its beacon chain to the end. */
 const needsDeclared = ({ view, party }) => (!ENDED[view.state] && !view.parties[party].committed) || algorithmOf(view.algorithm)?.needs_beacon !== false;
 
-/** Follows the deal for one seat, until it is final or another token is entered. */
+/** Follows the deal for one seat, until the deal is final or another token is entered. */
 async function follow(own) {
   for (let looks = 0; looks < LOOKS_AFTER_END;) {
     try {
@@ -348,7 +348,7 @@ async function follow(own) {
       const refused = fault instanceof Refused;
       if (refused) stranger(fault.message);
       else own.onTrouble(fault.message);
-      await own.pause(refused ? 30 : 15); // then retry, even after a refusal, because a sealed input must be revealed in time
+      await own.pause(refused ? 30 : 15); // retry even after a refusal: a sealed input must be revealed in time
       if (seat !== own) return;
     }
     if (phase in { cancelled: 1, expired: 1 } || now?.view.state === 'CERTIFIED' || (phase === 'void' && now.view.certificate_id)) return;
@@ -385,7 +385,7 @@ byId('enter').addEventListener('submit', (event) => {
   start(token);
 });
 byId('handed').addEventListener('change', () => verifyFile(byId('handed').files[0], byId('handed-report')));
-addEventListener('hashchange', () => { // reload only for a token: the skip link also changes the hash
+addEventListener('hashchange', () => { // reload only for a token: the skip link changes the hash too
   if (location.hash.startsWith('#it_') && takeToken() !== seat?.token) location.reload();
 });
 

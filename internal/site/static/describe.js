@@ -1,5 +1,3 @@
-// Describes a deal and its state in plain words.
-
 import { byId, element } from './dom.js';
 import { algorithmOf, roundTime } from './facts.js';
 import { duration, localTime, name, names } from './words.js';
@@ -23,7 +21,7 @@ export function title(view) {
   return [...labels, ' settle ', element('code', {}, view.algorithm)];
 }
 
-/** Shows the facts of the deal: parties, deadlines, rules. chain: the beacon chain that the deal declares, undefined if the page has not read it, null without a beacon. */
+/** Shows the deal's parties, deadlines and rules. chain is the declared beacon chain: undefined if the page has not read it, null if the deal has none. */
 export function describe({ view, party, cautions }, chain) {
   const you = view.parties[party];
   byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)));
@@ -45,7 +43,6 @@ export function describe({ view, party, cautions }, chain) {
     ...fact('Afterwards', view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
 }
 
-/** Returns a caution of the service in plain words. */
 function inWords(text, view) {
   if (text.startsWith('beacon_round')) {
     return `The random value of this draw is public from ${localTime(drawTime(view))} on, before the last party has to open (${localTime(view.reveal_deadline)}): whoever opens last can know the winner first.`;

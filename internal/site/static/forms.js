@@ -1,5 +1,5 @@
-// The forms for a party's input, one for each algorithm: {intro, fields, button, read}, and
-// refresh if the form shows sums. read() returns the input. If a field is wrong, it focuses
+// The forms for a party's input, one for each algorithm. A form is {intro, fields, button, read},
+// with refresh if it shows sums. read() returns the input. If a field is wrong, read() focuses
 // the field and throws an Error that says what to correct.
 
 import { drawTime } from './describe.js';
@@ -81,7 +81,7 @@ function draw(view) {
 function terms(view, party) {
   const labels = view.parties.map((p) => p.label);
   const { total, shares } = shapley(labels, view.algorithm_params);
-  const worth = coalitions(labels, view.algorithm_params.coalition_values); // values by bit set of members
+  const worth = coalitions(labels, view.algorithm_params.coalition_values); // values of the coalitions, by bit set of members
   const choice = (value, words, more) => element('label', { class: 'choice' },
     element('input', { type: 'radio', name: 'accept', value: String(value) }), element('span', {}, words, element('span', { class: 'hint' }, more)));
   const fields = element('div', {},

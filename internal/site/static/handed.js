@@ -14,7 +14,7 @@ export async function verifyText(text, out, known = new Map()) {
   try {
     const bundle = parse(text, 34); // 32 levels of an input, and 2 of the bundle around it
     if (!isBundle(bundle)) throw new Error('it is not a bundle. A certificate alone can be checked on the front page, with the key and the tree head');
-    const keys = await originKeys().catch(() => []); // without keys, the report says so
+    const keys = await originKeys().catch(() => []); // the report says if there are no keys
     const { checks, notes } = await verifyBundle({ bundle, keys, known });
     showReport(out, checks, bundle.certificate, notes, keys.length > 0);
   } catch (fault) {

@@ -49,7 +49,7 @@ export function inputProblem(algorithm, maxInput, params, input) {
   try {
     size = encode(input).length;
   } catch {
-    // The input has a number that strict JSON refuses. The algorithm's rule names its member.
+    // A number is not an integer within ±(2^53−1). The algorithm's rule names the member.
     return rules[algorithm]?.(params, input) ?? 'every number must be an integer within ±(2^53−1)';
   }
   if (size > maxInput) return `the input has ${size} bytes in its RFC 8785 form; ${algorithm} takes at most ${maxInput}`;

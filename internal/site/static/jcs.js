@@ -46,7 +46,7 @@ class Reader {
     this.match(BLANK);
   }
 
-  /** Skips blanks. If the character is next, consumes it and returns true. */
+  /** Skips blanks. Reports whether the character is next, and consumes the character if so. */
   take(character) {
     this.blank();
     if (this.text[this.at] !== character) return false;
@@ -108,7 +108,7 @@ class Reader {
     if (found[1] || found[2]) this.refuse(`the number ${found[0].slice(0, 40)} is not written as an integer`);
     const value = Number(found[0]);
     if (found[0].length > 17 || !Number.isSafeInteger(value)) this.refuse('an integer is beyond ±(2^53−1)');
-    return value + 0; // −0 reads as 0
+    return value + 0; // + 0 turns −0 into 0
   }
 
   string() {

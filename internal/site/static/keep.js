@@ -38,8 +38,8 @@ export const drafts = named(tab, 'fairpact:draft:');
 export const created = named(tab, 'fairpact:created');
 export const apiKey = named(browser, 'fairpact:key');
 
-// Each commitment has its own entry, so that a second tab that seals another input overwrites
-// nothing. The page then finds the input of the commitment that the service accepted.
+// Each commitment has its own entry, so two tabs with different inputs do not overwrite each
+// other. The page then uses the entry of the commitment that the service accepted.
 const sealedKey = (deal, commitment) => `fairpact:sealed:${deal}:${commitment}`;
 export const sealed = {
   get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),
@@ -64,7 +64,6 @@ export function onSealedElsewhere(deal, act) {
   });
 }
 
-/** Downloads a text as a file. */
 export function saveFile(name, text) {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));

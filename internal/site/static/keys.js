@@ -7,7 +7,7 @@ import { STATUS, keySetProblem } from './shape.js';
 
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
 
-/** Returns the keys in an answer of /v1/pubkeys, or of /v1/status, which has no states. Throws for other documents. */
+/** Returns the keys in an answer of /v1/pubkeys or /v1/status. Keys from /v1/status have no state. Throws for other documents. */
 export function keysOf(document) {
   if (isObject(document) && 'keys' in document) {
     const problem = keySetProblem(document);
@@ -19,7 +19,7 @@ export function keysOf(document) {
   return [document.pubkey, ...document.legacy_pubkeys].map((pubkey, i) => ({ pubkey, development: i === 0 && document.dev_ephemeral_key === true }));
 }
 
-/** Fetches the published key set of this origin, or the status if there is none. */
+/** Fetches the key set of this origin, or its status if there is no key set. */
 export async function fetchKeys() {
   let answer = await call('GET', '/v1/pubkeys');
   if (answer.status === 404) answer = await call('GET', '/v1/status');
@@ -36,7 +36,7 @@ export async function fetchCurrent() {
   }
 }
 
-/** Returns the keys, with the development mark of the status on the current key. A key set has no such mark. current: from fetchCurrent. */
+/** Returns the keys with the development mark on the current key. Only the status has that mark. current: from fetchCurrent. */
 export const marked = (keys, current) => keys.map((key) => (key.pubkey === current?.pubkey ? { ...key, development: current.development } : key));
 
 /** Fetches the keys of this origin. Throws if the key set cannot be read. If only the status cannot be read, the keys have no development mark. */
@@ -45,7 +45,7 @@ export async function originKeys() {
   return marked(keys, current);
 }
 
-/** Reports whether the key may have signed this leaf. A key closed at a tree size may not have signed leaves from that index on. */
+/** Reports whether the key may have signed this leaf. A retired key with a tree_size may have signed only leaves with a smaller index. */
 export const mayHold = (key, leafIndex) => key.state !== 'retired' || key.tree_size === undefined || leafIndex < key.tree_size;
 
 /** Returns the key's state in words. */

@@ -13,11 +13,11 @@ import { isolated, name } from './words.js';
 const LENGTHS = [[300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
 const TITLES = { 'split.v1': 'Divide things', 'random.v1': 'Draw one of you', 'shapley.v1': 'Share a joint gain' };
 
-const MOST_SHOWN = 100; // invitations; the saved file has all
+const MOST_SHOWN = 100; // invitations on the page; the saved file has all
 
 const lines = (id) => byId(id).value.split('\n').map((line) => line.trim()).filter(Boolean);
 const kind = () => document.querySelector('#kinds input:checked').value;
-let unanswered = null; // {said, key, body} of a creation whose answer was lost: the retry creates no second deal
+let unanswered = null; // {said, key, body} of a creation whose answer was lost; a retry with its key creates no second deal
 
 function offerKinds() {
   byId('kinds').append(...facts.algorithms.map((one, i) => element('label', { class: 'choice' },
@@ -39,7 +39,7 @@ function showParts() {
   if (id === 'shapley.v1') offerWorths();
 }
 
-/** Returns the coalitions of up to eight parties, small ones first, as lists of names. */
+/** Returns all coalitions as lists of names, small ones first. Returns none for more than eight parties. */
 function groups(names) {
   if (names.length > 8) return [];
   const all = Array.from({ length: 2 ** names.length - 1 }, (_, set) => names.filter((_, i) => (set + 1) & (1 << i)));
@@ -58,7 +58,7 @@ function offerWorths() {
   }));
 }
 
-/** Shows at a field what is wrong with its list, because the service's errors name members of the request and not fields. */
+/** Shows at a field what is wrong with its list. The service's errors name members of the request, not fields. */
 function checkLists() {
   const { min_parties: least, max_parties: most } = algorithmOf(kind());
   const names = lines('names');
@@ -76,7 +76,7 @@ function params() {
     case 'split.v1':
       return { items: lines('items') };
     case 'random.v1':
-      return {}; // the service chooses the round after the deadlines
+      return {}; // declaration() adds the beacon round
     case 'shapley.v1':
       return { coalition_values: Object.fromEntries([...byId('worths').querySelectorAll('input')].map((field) => [field.dataset.key, field.value === '' ? 0 : field.valueAsNumber])) };
   }
@@ -97,7 +97,7 @@ function partyKeys(labels) {
   return keys.some(Boolean) ? keys : undefined;
 }
 
-/** Returns the answer of send(key) with this browser's API key. Takes a new key if there is none or the answer is 401, because a service with a new database does not know the old key. */
+/** Returns the answer of send(key) with this browser's API key. Takes a new key if there is none or the answer is 401: a service with a new database does not know the old key. */
 async function withKey(send) {
   let own = apiKey.get();
   for (let fresh = !own; ; fresh = true) {
@@ -112,7 +112,7 @@ async function withKey(send) {
   }
 }
 
-/** Returns {said, key, body} for the deal in the form. Deadlines are by the service's clock. Returns the unanswered creation again if the form is unchanged. */
+/** Returns {said, key, body} for the deal in the form. Deadlines are by the service's clock. If the form is unchanged, returns the unanswered creation again. */
 async function declaration() {
   const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
   const body = { algorithm: kind(), party_labels: lines('names'), algorithm_params: params(), mode: byId('mode').value, retention: byId('retention').value };
@@ -146,7 +146,7 @@ function showMade({ deal, own, warning, texts }) {
   byId('make').hidden = true;
   byId('made').hidden = false;
   byId('own-seat').href = `/d/${encodeURIComponent(deal)}#${own}`;
-  // The own link names this origin and not the public URL, because the browser stores sealed inputs by origin.
+  // The own link names this origin, not the public URL: the browser stores sealed inputs by origin.
   const ownLink = byId('own-seat').href;
   byId('own-link').value = ownLink;
   byId('copy-own').replaceChildren(copyButton('your own link', () => ownLink));
@@ -181,7 +181,7 @@ byId('create').addEventListener('click', checkLists);
 byId('kinds').addEventListener('change', showParts);
 byId('names').addEventListener('input', showParts);
 
-byId('keys-part').hidden = !facts.public_url; // without its public address, the service takes no keys
+byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys
 offerKinds();
 showParts();
 const before = created.get();

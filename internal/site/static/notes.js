@@ -9,7 +9,7 @@ const [ED25519, ECDSA, COSIGNATURE, ML_DSA] = [0x01, 0x02, 0x04, 0x06];
 /** The DER prefix of an uncompressed P-256 point. */
 const DER_P256 = fromHex('3059301306072a8648ce3d020106082a8648ce3d030107034200');
 
-/** Decodes base64. Throws if the text is not its canonical form. */
+/** Decodes canonical base64. Throws for other text. */
 function base64(text) {
   let raw;
   try {
@@ -38,7 +38,7 @@ async function parseKey(vkey) {
   return key;
 }
 
-/** Parses the verifier key of a policy line. Throws wrong(…) unless its type is one of kinds. */
+/** Parses the verifier key of a policy line. Throws if the key's type is not in kinds. */
 async function keyFor(vkey, kinds, wrong) {
   const key = await parseKey(vkey);
   if (!kinds.includes(key.kind)) throw wrong(`a key of type ${key.kind}, which does not belong on such a line`);
@@ -51,7 +51,7 @@ export async function deploymentKey(name, label) {
   return point && keyOf(name, ECDSA, concat(DER_P256, point));
 }
 
-/** Converts an ASN.1 signature to a labelled one with the smaller s. Returns null if it is malformed. */
+/** Converts an ASN.1 signature to a labelled one, with the smaller s. Returns null if the signature is malformed. */
 export function fromDER(der) {
   const size = der[3];
   const at = 4 + size;
@@ -90,12 +90,12 @@ export function parseNote(signed) {
   return { text: bytesOf(text), origin, size: Number(size), root, lines };
 }
 
-/** Returns the keys that signed. Throws if a signature under one of them is invalid. */
+/** Returns the given keys that signed the note. Throws if a signature under a given key is invalid. */
 export async function signers(note, keys) {
   const by = [];
   for (const { name, id, signature } of note.lines) {
     for (const key of keys.filter((k) => k.name === name && equal(k.id, id))) {
-      if (key.kind === ML_DSA) continue; // not checked here: an ML-DSA cosignature does not count
+      if (key.kind === ML_DSA) continue; // this page cannot check ML-DSA, so the cosignature does not count
       if (!await holds(key, note.text, signature)) throw new Error(`invalid signature for key ${key.words}`);
       by.push(key);
     }
@@ -103,7 +103,7 @@ export async function signers(note, keys) {
   return by;
 }
 
-/** Returns the names of the policy's witnesses whose cosignature of the note is ML-DSA-44, which this page cannot check. */
+/** Returns the names of the policy's witnesses whose cosignature is ML-DSA-44. This page cannot check such a cosignature. */
 export function unchecked(note, policy) {
   const cosigned = (key) => note.lines.some(({ name, id }) => name === key.name && equal(id, key.id));
   return [...policy.witnesses].filter(([, key]) => key.kind === ML_DSA && cosigned(key)).map(([name]) => name);

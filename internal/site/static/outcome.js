@@ -7,7 +7,7 @@ import { parse } from './jcs.js';
 import { saveFile } from './keep.js';
 import { picture } from './picture.js';
 
-let shown = ''; // state and certificate of the panel on the page
+let shown = ''; // identifies the panel on the page by state and certificate
 
 /** Shows the panel of an ended deal. own: the party's input in this browser; end: the content below the proof. */
 export async function showResult({ view, party, seat, own, end }, panel) {

@@ -20,7 +20,6 @@ const SMALL_ORDER = [
   'c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a',
 ];
 
-/** Each scheme as WebCrypto names its keys and signatures. */
 const ALGORITHMS = {
   es256: { form: { name: 'ECDSA', namedCurve: 'P-256' }, how: { name: 'ECDSA', hash: 'SHA-256' } },
   ed25519: { form: { name: 'Ed25519' }, how: { name: 'Ed25519' } },
@@ -108,7 +107,7 @@ export async function makeKey() {
   };
 }
 
-/** Signs a message with the private key in PEM (PKCS#8) of a labelled public key. */
+/** Signs a message with a PEM private key (PKCS#8). Throws if the labelled public key does not match the private key. */
 export async function sign(pem, key, message) {
   const body = /-----BEGIN PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END PRIVATE KEY-----/.exec(pem ?? '');
   if (!body) throw new Error('Choose the file of your private key, PEM that begins with BEGIN PRIVATE KEY, or the copy that you saved with the key');
@@ -127,7 +126,7 @@ export async function sign(pem, key, message) {
   return made;
 }
 
-/** Returns an es256 signature with n − s instead of s. In ECDSA both are valid; Fairpact accepts only the smaller. */
+/** Returns an es256 signature with n − s instead of s. Both are valid in ECDSA, but Fairpact accepts only the smaller s. */
 function otherS(signature) {
   const raw = fromHex(split(signature)[1]);
   return 'es256:' + split(signature)[1].slice(0, 64) + (N - toBigInt(raw.subarray(32))).toString(16).padStart(64, '0');

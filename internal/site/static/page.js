@@ -1,5 +1,3 @@
-// Starts the scripts of the front page.
-
 import { byId, call, copyButton, element } from './dom.js';
 import { start as startLog } from './log.js';
 import { start as startTryIt } from './tryit.js';

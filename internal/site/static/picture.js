@@ -44,7 +44,7 @@ function division(view, labels, party, inputs) {
   ];
 }
 
-/** Returns the nodes that explain the division: the rule, and a table of what each share is worth to the parties whose inputs are known. */
+/** Returns the rule of the division and a table. The table shows what each share is worth to each party whose input is known. */
 function fairDivision(view, labels, party, inputs) {
   const { shares, method } = view.result;
   const judges = labels.map((_, i) => i).filter((i) => total(inputs[i]) > 0);

@@ -22,7 +22,6 @@ const prose = (text) => (text ?? '').split('\n\n').filter(Boolean).map((paragrap
 
 const anchor = (name) => `schema-${name}`;
 
-/** Returns a short type with links to named schemas. */
 function typeOf(schema) {
   const { name, value } = resolve(schema);
   if (name) return [element('a', { href: `#${anchor(name)}` }, name), value.nullable ? ' or null' : ''];
@@ -34,7 +33,6 @@ function typeOf(schema) {
   return value.nullable ? [...type, ' or null'] : type;
 }
 
-/** Returns the limits of a value beyond its type. */
 function limits({ value }) {
   const said = [];
   if (value.enum) said.push(value.enum.length > 12 ? `one of ${value.enum.length} values` : `one of ${value.enum.map((v) => JSON.stringify(v)).join(', ')}`);

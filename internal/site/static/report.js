@@ -1,5 +1,3 @@
-// Shows the checks of a verification.
-
 import { element } from './dom.js';
 import { recomputes } from './shape.js';
 import { statement } from './statement.js';

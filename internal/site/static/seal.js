@@ -1,4 +1,4 @@
-// Sealing an input: a salt, and the hash over both.
+// Seals an input: chooses a salt and hashes the input with the salt.
 
 import { bytesOf, concat, sha256, toHex } from './bytes.js';
 import { encode } from './jcs.js';

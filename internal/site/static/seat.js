@@ -1,13 +1,13 @@
 // One party's seat in a deal: the calls that the party's token allows, and waiting for changes.
-// A Seat repeats a call without an answer. The next view of the deal shows whether an earlier
+// A Seat repeats a call if no answer comes. The next view of the deal shows whether an earlier
 // attempt took effect.
 
 import { call, codeOf, problemOf } from './dom.js';
 import { parse } from './jcs.js';
 
 const LONGEST_WAIT = 45; // seconds, the service's limit of ?wait=
-const LONGEST_PAUSE = 30; // seconds between two attempts
-const FEW_PARTIES = 16; // in a larger deal the page waits only for another state, because otherwise every party would load the whole view after each commit
+const LONGEST_PAUSE = 30; // seconds, the longest pause between two attempts
+const FEW_PARTIES = 16; // in a larger deal the page waits only for a new state, so that not every party loads the view after each commit
 
 const REFUSALS = ['AUTH_REQUIRED', 'INVALID_CREDENTIAL', 'FORBIDDEN', 'DEAL_NOT_FOUND'];
 
@@ -19,7 +19,7 @@ export class Seat {
     this.deal = deal;
     this.path = `/v1/deals/${encodeURIComponent(deal)}`;
     this.token = token;
-    this.onTrouble = onTrouble; // called with the reason before each retry, and with null once the service answers
+    this.onTrouble = onTrouble; // gets the reason before each retry, and null once the service answers
     this.clock = 0; // ms that the service's clock is ahead of this one
     this.since = null; // the ETag of the newest view, or its state
     this.hurry = new AbortController();
@@ -76,7 +76,7 @@ export class Seat {
     }
   }
 
-  /** Waits Retry-After or else 2^failures seconds, at most LONGEST_PAUSE, before a call is repeated. lookNow ends the wait early, for example when the network returns. */
+  /** Waits before a call is repeated: Retry-After or else 2^failures seconds, at most LONGEST_PAUSE. lookNow ends the wait early. */
   async retry(answer, failures) {
     this.onTrouble(answer ? `The service cannot answer now (${problemOf(answer)}). Trying again.` : 'The connection is lost. Trying again.');
     await this.pause(Number(answer?.headers.get('retry-after')) || 2 ** failures);
@@ -91,9 +91,9 @@ export class Seat {
   }
 
   /**
-   * Sends an action until the service answers it. It returns an answer of 2xx or 409:
-   * the next view shows whether the action took effect. It repeats the call after a
-   * 5xx, a 429 or no answer, and throws an Error in the service's words otherwise.
+   * Sends an action until the service answers it. Repeats the call after a 5xx, a 429
+   * or no answer. Returns an answer of 2xx or 409: the next view shows whether the
+   * action took effect. Throws an Error in the service's words for any other answer.
    */
   async act(action, body) {
     for (let failures = 0; ; failures++) {

@@ -29,8 +29,8 @@ export const seatMessage = (origin, dealId, party, commitment, declaration) =>
 /**
  * Returns party_key and party_signature for a commit. key: {public, private} of the party.
  * declared: the answer of GET /v1/deals/{id}/declaration. The key signs the terms that the view
- * showed. The view lacks the seat keys and the beacon chain: the key signs both as declared,
- * and the deal's page shows them.
+ * showed. The view lacks the seat keys and the beacon chain, so the key signs those as declared.
+ * The deal's page shows both.
  */
 export async function signSeat(key, declared, view, party, commitment) {
   const { declaration, origin } = declared;
@@ -110,13 +110,13 @@ function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: roun
   return round === drawn.round ? null : `the declaration names beacon round ${round}, and the result was drawn from ${drawn.round}`;
 }
 
-/** Returns what is wrong if a phase closed at or after its deadline, or null. A phase that missed its deadline has no closing time. */
+/** Returns a problem if a phase closed at or after its deadline, or null. A phase that missed its deadline has no closing time. */
 function late(declaration, timing) {
   const phase = ['commit', 'reveal'].find((name) => timing[`${name}s_closed_at`] !== null && timing[`${name}s_closed_at`] >= declaration[`${name}_deadline`]);
   return phase ? `the declaration names ${phase}_deadline ${declaration[`${phase}_deadline`]}, and the ${phase}s closed at ${timing[`${phase}s_closed_at`]}` : null;
 }
 
-/** Adds the check that the certificate names the digest of the bundle's declaration, and that certificate and declaration agree. */
+/** Adds the check of the bundle's declaration: the certificate names the declaration's digest and agrees with its content. */
 export async function addDeclaration(add, notes, declaration, certificate) {
   const [named] = digestIn(certificate.properties);
   if (declaration === undefined) {

@@ -9,7 +9,6 @@ const MOST_KEYS = 1000;
 /** The least and most parties of each algorithm that this page recomputes. */
 const PARTIES = { 'split.v1': [2, 16], 'random.v1': [2, 10000], 'shapley.v1': [2, 8] };
 
-/** Reports whether this page can recompute the results of an algorithm. */
 export const recomputes = (algorithm) => Object.hasOwn(PARTIES, algorithm);
 
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
@@ -93,7 +92,6 @@ export const BUNDLE = record({
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
 
-/** Returns what is wrong with an answer of /v1/pubkeys, or null. */
 export function keySetProblem(document) {
   const bad = KEY_SET(document);
   if (bad) return bad;
@@ -107,7 +105,7 @@ export function keySetProblem(document) {
   return current === 1 ? null : `has ${current} current keys instead of one`;
 }
 
-/** Returns the contradictions between members of a well-formed certificate. It ignores the content of result: the checks draw and result verify that. */
+/** Returns the contradictions between members of a well-formed certificate. It ignores the content of the member result, because other checks verify it. */
 export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));

@@ -1,9 +1,7 @@
-// What a certificate says, in plain words.
-
 import { element } from './dom.js';
 import { localTime, name, names, percent, ratio } from './words.js';
 
-/** Returns a node that says what the certificate settles, or null for an unknown algorithm or form of result. */
+/** Returns a node that says what the certificate settles. Returns null if the page does not know the algorithm or the form of its result. */
 export function statement(certificate) {
   try {
     return certificate.outcome === 'VOID' ? voided(certificate) : WORDS[certificate.algorithm](certificate);

@@ -14,7 +14,6 @@ const LABELS = ['Ann', 'Bob'];
 /** Hides credentials, because the screen may be shared. */
 const masked = (text) => text.replace(/\b(fp|it)_[A-Za-z0-9_-]{8,}/g, '$1_…');
 
-/** Returns a path with a shortened deal id. */
 const shortened = (line) => line.replace(/\b(d_.{4})[^/]+/, '$1…');
 
 const pretty = (answer) => masked(answer.json === null ? answer.text : JSON.stringify(answer.json, null, 2));
@@ -126,7 +125,6 @@ async function certificateOf(story, deal, who, token) {
   return parse(answer.text);
 }
 
-/** Returns the nodes that show the division, with one bar for each item. */
 function picture(result, items) {
   const part = (party, item) => {
     const [n, d = 1] = (result.shares[party].items.find((row) => row.item === item)?.share ?? '0').split('/').map(Number);

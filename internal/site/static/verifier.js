@@ -10,7 +10,7 @@ import { showReport } from './report.js';
 import { knownKeys } from './seats.js';
 import { verifyCertificate } from './verify.js';
 
-let current = null; // {pubkey, development} of this origin's current key, null until it is fetched; a key set does not name development keys
+let current = null; // {pubkey, development} of this origin's current key, null until fetched; a key set does not mark development keys
 
 const field = (name) => byId(`verify-${name}`);
 
@@ -47,7 +47,6 @@ function readKeys() {
   }
 }
 
-/** Parses known seat keys, one per line. */
 function readKnown() {
   try {
     return knownKeys(field('parties').value);
@@ -84,7 +83,7 @@ async function verify() {
   else say(inputs === null ? 'Checked without the inputs. With them, the result itself is recomputed as well.' : 'Checked, and recomputed from the inputs.');
 }
 
-/** Verifies a bundle and shows the report. keys and the policy in the form say whom to trust. Both are optional. */
+/** Verifies a bundle and shows the report. The keys and the policy in the form say whom to trust; both are optional. */
 async function verifyWhole(out, bundle, keys, known) {
   const text = field('policy').value;
   let policy = null;
@@ -100,7 +99,7 @@ async function verifyWhole(out, bundle, keys, known) {
   say('Checked the bundle, by itself and in this browser.');
 }
 
-/** Fetches {keys, current, head}: the key set of this origin, its current key, and the tree head of the certificate's proof. head is the newest if the log has no head of that size. */
+/** Fetches {keys, current, head}: this origin's key set, its current key, and the tree head of the certificate's proof. If the log has no head of that size, head is the newest. */
 export async function fetchTrust(certificate) {
   const [keys, own] = await Promise.all([fetchKeys(), fetchCurrent()]);
   current = own ?? current;

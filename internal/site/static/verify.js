@@ -14,7 +14,6 @@ import { CERTIFICATE, INPUTS, SHA256, TREE_HEAD, contradictions, recomputes } fr
 const IN_FORCE = 'The keys were in force when they signed';
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
 
-/** Returns any value as text. */
 const shown = (v) => (typeof v === 'string' ? v : canonical(v ?? null));
 
 /** Returns the signed bytes: the certificate without signature and log_proof, in RFC 8785 form. */
@@ -85,7 +84,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
 
 export const valid = (checks) => checks.length > 0 && checks.every((check) => check.ok);
 
-/** Adds the check of the beacon's signature, under the pinned key for drand quicknet and under the bundle's key for any other chain. */
+/** Adds the check of the beacon's signature. The key of drand quicknet is pinned. The key of any other chain comes from the bundle. */
 async function addBeacon(add, notes, beacon, chain) {
   let [name, key] = ['drand quicknet', QUICKNET.key];
   let problem = null;
@@ -145,7 +144,7 @@ async function drawProblem({ result: shown, parties }) {
   }
 }
 
-/** Returns the preimage of the commitment (canonical input, then salt), or null if it does not match. */
+/** Returns the preimage of the commitment (canonical input, then salt). Returns null if the preimage has another hash. */
 export async function opening(commitment, { input, salt }) {
   const readings = [bytesOf(salt ?? '')];
   if (/^([0-9a-fA-F]{2})+$/.test(salt ?? '')) readings.push(fromHex(salt));

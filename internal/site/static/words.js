@@ -1,5 +1,3 @@
-// Formats times, shares and names for people.
-
 import { element } from './dom.js';
 
 const date = new Intl.DateTimeFormat(undefined, { weekday: 'short', day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
