@@ -19,7 +19,7 @@ var errorsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 }, []string{"code"})
 
 func init() {
-	for _, row := range problem.Table { // every series is 0 before its first error
+	for _, row := range problem.Table { // so that every series is 0 before its first error
 		errorsTotal.WithLabelValues(string(row.Code))
 	}
 }

@@ -17,14 +17,14 @@ func TestErrorsAreWrittenInTheWordsOfREST(t *testing.T) {
 		err     error
 		status  int
 		body    string
-		headers string // Retry-After, WWW-Authenticate
+		headers string // the values of Retry-After and WWW-Authenticate, separated by a blank
 	}{
 		{problem.New(problem.AuthRequired, "get a key with %s", problem.Call{Op: problem.CreateKey}), 401, `{"error":"AUTH_REQUIRED: get a key with POST /v1/keys"}`, " Bearer"},
 		{fmt.Errorf("outer: %w", problem.New(problem.CertNotReady, "<wait> & see").After(2)), 409, `{"error":"CERT_NOT_READY: <wait> & see"}`, "2 "},
 		{fmt.Errorf("a secret"), 500, `{"error":"INTERNAL: the service failed; nothing was lost: send the same request again with the same Idempotency-Key"}`, " "},
 	} {
 		w := httptest.NewRecorder()
-		w.Header().Set("Cache-Control", "public") // set by a handler that fails later
+		w.Header().Set("Cache-Control", "public") // as set by a handler that then fails
 		answer.Error(w, row.err)
 		h := w.Header()
 		if w.Code != row.status || strings.TrimSpace(w.Body.String()) != row.body || h.Get("Retry-After")+" "+h.Get("WWW-Authenticate") != row.headers {

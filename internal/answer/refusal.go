@@ -10,12 +10,12 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// refusalHeaders are the headers that net/http itself writes after the status line if it
-// cannot parse a request. In a handler's answer other headers come first.
+// refusalHeaders follow the status line of the errors that net/http writes for malformed
+// requests. The headers of a handler's answer begin differently.
 var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// Listener gives the JSON body of SPEC 7.1 also to the answers that net/http itself writes,
-// such as 400 to a request that it cannot parse.
+// Listener gives the errors that net/http writes itself the JSON body of SPEC 7.1. An
+// example is the 400 for a request that net/http cannot parse.
 type Listener struct{ net.Listener }
 
 // Accept waits for the next connection.

@@ -23,13 +23,12 @@ type Calls struct {
 
 // Request is one call over REST or MCP before its body is read.
 type Request struct {
-	Body   func() (map[string]any, error)                          // reads the JSON body
-	Once   func(body map[string]any) (idempotency.Request, error)  // parses the idempotency key
-	Copies int                                                     // how many copies of the answer REST or MCP holds in memory
-	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // returns the answer to a commitment, with the next step in the words of REST or MCP
+	Body   func() (map[string]any, error)
+	Once   func(body map[string]any) (idempotency.Request, error)
+	Copies int                                                     // how many copies of the answer are in memory while it is sent
+	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // returns the answer to a commitment; its next step names REST calls or MCP tools
 }
 
-// read reads and parses the body, then the idempotency key.
 func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, once idempotency.Request, err error) {
 	body, err := r.Body()
 	if err != nil {
@@ -42,7 +41,6 @@ func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, on
 	return parsed, once, err
 }
 
-// anyObject parses the body of a call that has no members.
 func anyObject(body map[string]any) (map[string]any, error) { return body, nil }
 
 // CreateKey issues an API key to a network address. It refuses the address if

@@ -37,10 +37,10 @@ type Status struct {
 // Config holds the dependencies of the REST surface.
 type Config struct {
 	calls.Calls
-	Status     func() Status           // called for each request, because a key rotation changes it
-	KeySet     func() []byte           // the published key set, see signing.KeySet.Published
-	LogReadURL string                  // read port of log-server
-	Pages      map[string]http.Handler // read-only pages by path
+	Status     func() Status // called for each request, because a key rotation changes it
+	KeySet     func() []byte
+	LogReadURL string // read port of log-server
+	Pages      map[string]http.Handler
 	MCP        http.Handler
 	Logger     *slog.Logger
 }
@@ -94,9 +94,9 @@ func New(c Config) (http.Handler, error) {
 // routes returns the route of each path. A test compares the map with the OpenAPI
 // document.
 //
-// A route whose answers hold a credential or an input has no cache class, so its
-// answers are no-store and never compressed. If such an answer also held text of
-// another party, the compressed size would reveal something about the secret (BREACH).
+// Answers that hold a credential or an input have no cache class. They are no-store and
+// never compressed. The size of a compressed answer could reveal the secret if the answer
+// also held another party's text (BREACH).
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	const shared, owned = httpcache.Public, httpcache.Private
 	get := func(handle handler) http.HandlerFunc { return a.answers(http.StatusOK, handle) }
@@ -135,7 +135,7 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 
 const (
 	readTimeout  = 30 * time.Second
-	writeTimeout = 60 * time.Second // longer than limits.CallTime, so that a call that times out is answered
+	writeTimeout = 60 * time.Second // longer than limits.CallTime, so that a timed-out call still gets an answer
 )
 
 // Server returns a server for h with timeouts and a header limit against slow or

@@ -19,13 +19,11 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// observed returns an API that logs to w.
 func observed(w io.Writer) *API {
 	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	return &API{Config: Config{Logger: logger, Calls: calls.Calls{Callers: &caller.Policy{}}}, limits: limits.New(), failures: telemetry.NewRepeats(logger)}
 }
 
-// observe serves one request and returns the answer and the log lines.
 func observe(t *testing.T, r *http.Request, pattern string, handler http.HandlerFunc) (*httptest.ResponseRecorder, []map[string]any) {
 	t.Helper()
 	var text bytes.Buffer

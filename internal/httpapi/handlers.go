@@ -109,7 +109,6 @@ func (a *API) verify(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return encoded(a.Escrow.Verify(r.Context(), r.PathValue("cert_id")))
 }
 
-// verifyHanded verifies the certificate in the body of the request.
 func (a *API) verifyHanded(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := a.body(w, r, maxHanded, false)
 	if err != nil {
@@ -122,7 +121,6 @@ func (a *API) verifyHanded(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	return encoded(a.Escrow.VerifyHanded(r.Context(), document, certID))
 }
 
-// written returns a function that writes the answer of a use case.
 func written[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, error) {
 	return func(v T, err error) ([]byte, error) {
 		if err != nil {
@@ -132,8 +130,8 @@ func written[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, error
 	}
 }
 
-// encoded returns a use case's answer as JSON. It is for types that already have exactly
-// the members of the REST body.
+// encoded returns a use case's answer as JSON. The type of v must have exactly the members
+// of the REST body.
 func encoded[T any](v T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -221,8 +219,8 @@ func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, lim
 	}
 }
 
-// answers returns an HTTP handler. It sends the body that handle returns with this status,
-// or the error that handle returns.
+// answers adapts handle to net/http: it sends the returned body with this status, or the
+// returned error.
 func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := handle(w, r)
@@ -237,8 +235,8 @@ func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	}
 }
 
-// fail sends err as the answer. It logs a 5xx with its cause, at most once a minute for each
-// code other than INTERNAL. It does not log overload or a call whose client left.
+// fail sends err as the answer. It logs a 5xx with its cause: INTERNAL each time, any other
+// code at most once a minute. It does not log overload, or a call whose client left.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)
 	if p.Status() >= 500 && p.Code != problem.Overloaded && !errors.Is(r.Context().Err(), context.Canceled) {

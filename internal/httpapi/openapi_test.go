@@ -108,8 +108,8 @@ func TestRoutesAreThePathsOfTheDocument(t *testing.T) {
 	}
 }
 
-// The schemas of answers allow no further members, and all members but those in want are
-// required. Requests, params and inputs may have further members.
+// The schemas of answers allow no further members. All members are required, except those in
+// want. Requests, params and inputs may have further members.
 func TestAnswerSchemasAreClosed(t *testing.T) {
 	var optional []string
 	var walk func(at string, ref *openapi3.SchemaRef)
@@ -198,9 +198,9 @@ func TestErrorCodesOfTheDocumentAreTheTable(t *testing.T) {
 
 var listedCodes = regexp.MustCompile(`Error codes: ([A-Z_, ]+)\.`)
 
-// An operation declares exactly the statuses of the codes in its description. Every code
-// is in some description, except the codes in the map named: the service answers those
-// before it finds a route, or only on the private append port.
+// An operation declares exactly the statuses of the codes in its description. Every code is
+// in some description, except the four codes below. The service answers those before it finds
+// a route, or only on the private append port.
 func TestOperationsNameTheirCodes(t *testing.T) {
 	named := map[problem.Code]bool{problem.NotFound: true, problem.MethodNotAllowed: true, problem.HeadersTooLarge: true, problem.TagTaken: true}
 	for path, item := range document(t).Paths.Map() {
@@ -267,7 +267,6 @@ func TestExamplesCompute(t *testing.T) {
 	}
 }
 
-// Error texts name only operations that the document has.
 func TestErrorsNameOperationsOfTheDocument(t *testing.T) {
 	doc := document(t)
 	for op, name := range problem.Ops {

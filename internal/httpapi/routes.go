@@ -19,15 +19,13 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// route describes one path of the surface.
 type route struct {
-	method string // GET if empty, which also serves HEAD
+	method string // empty means GET, which also serves HEAD
 	serve  http.HandlerFunc
 	public bool   // web pages of any origin may read the answer (CORS)
-	cache  string // Cache-Control of a success, see package httpcache; empty: no-store
+	cache  string // Cache-Control of a success, see package httpcache; empty means no-store
 }
 
-// verb returns the route's method in the OpenAPI document.
 func (rt route) verb() string { return cmp.Or(rt.method, http.MethodGet) }
 
 func (rt route) handler() http.HandlerFunc {
@@ -133,10 +131,9 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// observed wraps every call. It logs the route at debug level, never a header, query or
-// body, and a 5xx or 429 as a warning once a minute. It answers a panic with 500. A call
-// ends after limits.CallTime plus the time that it asks to wait, so that it also ends if
-// the database hangs.
+// observed wraps every call. The log lines name the route, never a header, query or body.
+// It warns of a 5xx or 429 at most once a minute, and answers a panic with 500. It cancels a
+// call after limits.CallTime plus the result of waitOf, so a call ends even if the database hangs.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -172,9 +169,8 @@ func (a *API) observed(next http.Handler) http.Handler {
 	})
 }
 
-// routeOf returns the pattern that served the call, or "" if no route did.
 func routeOf(r *http.Request) string {
-	if r.Pattern == "/" { // notFound
+	if r.Pattern == "/" { // the pattern of notFound
 		return ""
 	}
 	return r.Pattern

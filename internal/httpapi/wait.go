@@ -19,9 +19,8 @@ import (
 // should read the deal again, such as the next deadline (escrow.Service.LookAt).
 const nextLook = "Fairpact-Next-Look"
 
-// waitOf returns how long a call may wait for a change, in addition to
-// limits.CallTime. A call of /mcp gets waiting.Longest, because its wait is in the body:
-// package mcpapi sets the shorter bound.
+// waitOf returns how long a call may wait for a change, in addition to limits.CallTime. For
+// /mcp it returns waiting.Longest: the wait is in the body, which package mcpapi reads.
 func waitOf(r *http.Request) time.Duration {
 	if r.URL.Path == "/mcp" {
 		return waiting.Longest

@@ -109,7 +109,6 @@ func (a arguments) credential(names ...string) (string, error) {
 	return "", problem.New(problem.AuthRequired, "pass %s as a tool argument; %s", strings.Join(names, " or "), sources[names[0]])
 }
 
-// sources says how to get each credential.
 var sources = map[string]string{
 	"api_key":      "get one with create_key",
 	"invite_token": "create_deal returns one for each party in invite_tokens, and whoever created the deal hands you yours",
@@ -163,7 +162,6 @@ func (a arguments) request(tool, caller string, credentials ...string) calls.Req
 	}
 }
 
-// idempotencyKey returns the argument idempotency_key, or "" if it is left out.
 func (a arguments) idempotencyKey() (string, error) {
 	if a["idempotency_key"] == nil {
 		return "", nil

@@ -9,11 +9,10 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// computeCommitment returns the commitment to an input and a salt (SPEC 2.6). It stores
-// nothing. With a deal_id it also returns the bytes that a seat key signs. It then refuses
-// an input that does not fit the deal, because a committed input cannot be corrected. A
-// party that computed its commitment elsewhere passes the commitment instead of the input,
-// and gets the bytes to sign.
+// computeCommitment returns the commitment to an input and a salt (SPEC 2.6), and stores
+// nothing. With a deal_id it also returns the bytes that a seat key signs. It then refuses an
+// input that does not fit the deal, because a commitment is final. A party may pass its own
+// commitment instead of the input.
 func (s *server) computeCommitment(ctx context.Context, args arguments) (result, error) {
 	type answer struct {
 		Commitment string `json:"commitment"`

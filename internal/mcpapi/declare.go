@@ -31,7 +31,7 @@ func (s *server) declaration(args arguments) (map[string]any, error) {
 			return nil, problem.New(problem.InvalidRequest, "%s or %s is missing; pass how many seconds the phase lasts, or its end as a unix time in seconds", phase.seconds, phase.deadline)
 		}
 		if at, ok := body[phase.deadline].(int64); ok {
-			from = at // the reveal phase begins at commit_deadline
+			from = at // reveal_seconds counts from commit_deadline
 		}
 	}
 	id, _ := body["algorithm"].(string)

@@ -22,7 +22,7 @@ type message struct {
 	ID      jsontext.Value `json:"id"`
 	Method  string         `json:"method"`
 	Params  jsontext.Value `json:"params"`
-	Result  jsontext.Value `json:"result"` // of a response, which this server ignores
+	Result  jsontext.Value `json:"result"` // set only in a response; this server ignores responses
 	Error   jsontext.Value `json:"error"`
 }
 
@@ -98,7 +98,7 @@ func toolNames() string {
 	return strings.Join(names, ", ")
 }
 
-// wireError is a JSON-RPC error. Data is passed on from the SDK, for programs.
+// wireError is a JSON-RPC error. Data comes from the SDK unchanged.
 type wireError struct {
 	Code    int64          `json:"code"`
 	Message string         `json:"message"`
@@ -127,7 +127,7 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 type explained struct {
 	http.ResponseWriter
 	message message
-	status  int // of a refusal whose body is not written yet
+	status  int // HTTP status of a refusal whose body is not written yet
 }
 
 func (x *explained) WriteHeader(status int) {
@@ -164,7 +164,7 @@ func (x *explained) refused(b []byte) *wireError {
 	if json.Unmarshal(b, &answer, jsontext.AllowInvalidUTF8(true)) != nil || answer.Error == nil {
 		return nil
 	}
-	if answer.Error.Code == 0 { // sent by the SDK for initialize, but not an error code of JSON-RPC
+	if answer.Error.Code == 0 { // the SDK sends 0 in refusals of initialize, but JSON-RPC has no such code
 		answer.Error.Code = jsonrpc.CodeInvalidParams
 	}
 	return answer.Error

@@ -23,11 +23,11 @@ import (
 
 // Bounds of a message in bytes.
 const (
-	maxMessage = 64 << 10 // a message, not counting the arguments of a tool in maxCall
-	maxPlain   = 8 << 10  // a call of a tool not in maxCall; small, because the message may stay in memory while the call waits
+	maxMessage = 64 << 10 // a message without the arguments of a tool in maxCall
+	maxPlain   = 8 << 10  // a call of any other tool; small, because it may stay in memory while the call waits
 )
 
-// maxCall bounds the arguments of the tools that take large ones, in bytes.
+// maxCall bounds the arguments of a tool, in bytes. It lists the tools with large arguments.
 var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 8 << 20}
 
 // maxBody bounds any message: the largest bound in maxCall plus maxMessage.
@@ -39,7 +39,7 @@ const (
 	newProtocol    = "2026-07-28" // the first version in which an unknown method is an HTTP 404
 )
 
-// methods are the methods that front passes to the SDK. The SDK has more, which would
+// methods are the methods that front passes to the SDK. The SDK's other methods would
 // answer empty lists or keep a stream open.
 var methods = []string{"initialize", "ping", "server/discover", "tools/list", "tools/call"}
 
@@ -53,9 +53,9 @@ type front struct {
 
 // origin describes the HTTP request of a tool call.
 type origin struct {
-	address    string          // network address of the client
+	address    string
 	structured bool            // the client reads structuredContent
-	ctx        context.Context // of the request, because the SDK gives tools a context that outlives it
+	ctx        context.Context // the request's context; the SDK's own context for a tool outlives the request
 }
 
 type originKey struct{}
@@ -104,12 +104,12 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.InvalidRequest, "a batch is not served; send one JSON-RPC message in each request"))
 		return
 	}
-	// Duplicate names and invalid UTF-8 pass here: parseArguments reports them for the tool.
+	// Duplicate names and invalid UTF-8 are allowed here, because parseArguments reports them.
 	if err := json.Unmarshal(body, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
 		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeParseError}, problem.New(problem.InvalidJSON, "the body is not one JSON-RPC message; send %s or the like", example))
 		return
 	}
-	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would treat the message as a response and answer with an empty body
+	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK takes such a message for a response and sends an empty body
 		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
 		return
 	}
@@ -160,7 +160,6 @@ func newHosts(names []string) (hosts, error) {
 	return allowed, nil
 }
 
-// allow reports whether a Host header, with or without a port, is allowed.
 func (h hosts) allow(host string) bool {
 	name := hostName(host)
 	if name == "localhost" || h[name] {

@@ -33,17 +33,17 @@ import (
 // Config holds the settings and dependencies of the tool server.
 type Config struct {
 	calls.Calls
-	Chain       beacon.Chain // named in the instructions
-	Version     string       // of this build
-	PublicHosts []string     // host names, in addition to loopback, under which clients may reach /mcp
-	PublicURL   string       // address of the service in invitations; "": not known
+	Chain       beacon.Chain
+	Version     string
+	PublicHosts []string // host names, in addition to loopback, under which clients may reach /mcp
+	PublicURL   string   // address of the service in invitations; "": not known
 	Logger      *slog.Logger
 }
 
 type server struct {
 	Config
-	catalogue []byte // without test vectors
-	vectors   []byte // the catalogue with test vectors
+	catalogue []byte // the list of algorithms without test vectors
+	vectors   []byte // the list of algorithms with test vectors
 	failures  *telemetry.Repeats
 }
 
@@ -91,9 +91,9 @@ func New(c Config) (http.Handler, error) {
 	}, nil
 }
 
-// handler returns the SDK's handler of one tool. Its errors are tool errors, which the
-// agent sees. Unknown tools and methods are JSON-RPC errors, which a client may not show to
-// the agent.
+// handler returns the SDK's handler of one tool. Its failures are tool errors, because
+// clients show those to the agent. JSON-RPC errors, for unknown tools and methods, may stay
+// hidden from the agent.
 func (s *server) handler(t tool) mcp.ToolHandler {
 	zeroMetrics(t.name)
 	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
@@ -142,7 +142,7 @@ func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
 	wait, _ := args.wait() // the tool itself refuses a malformed wait_seconds
 	ctx, cancel := context.WithTimeout(ctx, limits.CallTime+wait)
 	defer cancel()
-	defer context.AfterFunc(originOf(ctx).ctx, cancel)() // the client has closed the connection
+	defer context.AfterFunc(originOf(ctx).ctx, cancel)() // cancels the call when the client closes the connection
 	done, err := t.run(s, ctx, args)
 	return done, args.quoted(err)
 }

@@ -17,13 +17,11 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// toolNamed reports whether a tool has the name.
 func toolNamed(name string) bool {
 	return slices.ContainsFunc(tools, func(t tool) bool { return t.name == name })
 }
 
-// SPEC 4.1: there are nine tools. Each has all four MCP hints, and describes every member
-// of its schemas.
+// SPEC 4.1: there are nine tools, each with all four MCP hints.
 func TestToolDescriptions(t *testing.T) {
 	if len(tools) != 9 {
 		t.Errorf("%d tools, want 9", len(tools))
@@ -59,8 +57,8 @@ func TestToolDescriptions(t *testing.T) {
 	}
 }
 
-// described requires a description of every member, and an example or an enum of every
-// argument.
+// described requires a description of every member except booleans. With arguments true, every
+// top-level member also needs an example or an enum.
 func described(t *testing.T, at string, members map[string]*jsonschema.Schema, arguments bool) {
 	for name, m := range members {
 		here := at + "." + name
@@ -74,7 +72,6 @@ func described(t *testing.T, at string, members map[string]*jsonschema.Schema, a
 	}
 }
 
-// Error texts over MCP name tools, not REST calls.
 func TestErrorsNameTools(t *testing.T) {
 	for op := range problem.Ops {
 		if got := words(problem.Call{Op: problem.Op(op)}); got != "idempotency_key" && !toolNamed(got) {
@@ -115,7 +112,6 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// Every next step names a tool and repeats no token.
 func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 	callText := regexp.MustCompile(`(?m)^Call (\w+) with \{.*\}$`)
 	view := func(state deal.State, certID string, parts ...store.Part) escrow.View {

@@ -30,7 +30,7 @@ const (
 	yourCommitment = "<sha256:... of your input and salt>"
 	yourSalt       = "<the salt that you committed with>"
 	strongSalt     = 32      // hex digits of 16 random bytes
-	maxEchoed      = 1 << 10 // bytes of an input that is repeated in the next step
+	maxEchoed      = 1 << 10 // bytes; the next step repeats no longer input
 	maxWait        = int(waiting.Longest / time.Second)
 )
 
@@ -76,7 +76,6 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 	return n
 }
 
-// howToCommit tells an agent how to make a commitment for a deal.
 func howToCommit(algorithmID, dealID string) string {
 	return fmt.Sprintf("decide on your input, in the form of %s. Decide on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
 		"Hash them where you are (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then commit to deal %s.", inputOf(algorithmID), strongSalt, dealID)
@@ -129,8 +128,8 @@ func reveal(dealID, why string) next {
 	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": fields{"<your input>": "<the members of the object that you committed to>"}, "salt": yourSalt}, why}
 }
 
-// poll returns a call of get_deal that waits until the deal leaves the given state. party
-// reports whether the caller has an invite token; otherwise the caller has the API key.
+// poll returns a call of get_deal that waits until the deal leaves the state since. If party
+// is true, the caller has an invite token, otherwise an API key.
 func poll(dealID string, party bool, since deal.State, why string) next {
 	arguments := fields{"deal_id": dealID, "wait_seconds": maxWait, "since": since, "api_key": yourKey}
 	if party {
@@ -204,8 +203,8 @@ func cautions(d *escrow.Deal) string {
 	return ""
 }
 
-// seatKeys tells a party that has not committed which seat keys are declared, "" if none
-// are. It lists at most 8 keys of others.
+// seatKeys tells a party that has not committed which seat keys are declared. It returns ""
+// if there are none, and lists at most 8 keys of other parties.
 func seatKeys(d *escrow.Deal, party int) string {
 	var others []string
 	count := 0
@@ -226,7 +225,7 @@ func seatKeys(d *escrow.Deal, party int) string {
 	return text
 }
 
-// missing names the parties that have not acted, at most 8 by index, "" if all have.
+// missing names the parties that have not acted, at most 8 by index. It returns "" if all have.
 func missing(parties int, acted func(int) bool) string {
 	var names []string
 	count := 0

@@ -17,14 +17,14 @@ const (
 	metaError  = "fairpact/error"   // {code, status, retry_after}: status as in REST, retry_after in seconds
 )
 
-// maxTextCopy is the size in bytes up to which a body is sent as text too, even to
-// clients that read structuredContent: many of them show their model only text.
+// maxTextCopy is in bytes. Up to this size, a body is sent as text too, because many clients
+// show their model only text.
 const maxTextCopy = 8 << 10
 
-// success returns the result of a tool: the body as structuredContent and as text, and
-// the next step in a second text block and in _meta. structured reports whether the
-// client reads structuredContent. Such a client gets no text copy of a large body, unless
-// the body holds tokens. MCP only recommends the copy (SHOULD; 2025-06-18, server/tools).
+// success returns the result of a tool. The body is structuredContent and text. The next step
+// is in a second text block and in _meta. structured says whether the client reads
+// structuredContent. Such a client gets no text copy of a large body without tokens, because
+// MCP only recommends the copy (SHOULD; 2025-06-18, server/tools).
 func success(r result, structured bool) *mcp.CallToolResult {
 	meta, nextStep := mcp.Meta{metaNext: r.next}, r.next.text()
 	if r.lookAt > 0 {
@@ -62,7 +62,7 @@ func refusal(p *problem.Error) *mcp.CallToolResult {
 func words(c problem.Call) string {
 	return [...]string{
 		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal",
-		problem.ReadDeclaration: "compute_commitment_tool", // the tool returns the bytes that a seat key signs
+		problem.ReadDeclaration: "compute_commitment_tool", // this tool returns the bytes that a seat key signs
 		problem.Commit:          "commit_input", problem.Reveal: "reveal_input",
 		problem.Draw: "get_certificate", problem.ReadCertificate: "get_certificate", problem.Verify: "verify_certificate",
 		problem.IdempotencyKey: "idempotency_key",
@@ -79,7 +79,6 @@ type next struct {
 
 func (n next) text() string { return "NEXT: " + n.call() }
 
-// call returns the step as text: why, and the call with its arguments.
 func (n next) call() string {
 	if n.Tool == "" {
 		return n.Why

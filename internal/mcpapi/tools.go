@@ -19,8 +19,7 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// tool is a tool of SPEC 4.1. Its description, schemas and hints are in
-// tools/<name>.json.
+// tool is a tool of SPEC 4.1. Its description, schemas and hints are in tools/<name>.json.
 type tool struct {
 	name      string
 	run       func(*server, context.Context, arguments) (result, error)
@@ -95,9 +94,8 @@ func argumentNames(described *mcp.Tool) ([]string, error) {
 // in text and structuredContent, and the SDK's encoded message.
 const copies = 4
 
-// result is the answer of a tool.
 type result struct {
-	body   []byte // the REST body
+	body   []byte
 	next   next
 	lookAt int64    // unix seconds: read the deal again by this time; 0: nothing will change
 	blocks []string // further text blocks: invitations, or the bundle
@@ -105,8 +103,8 @@ type result struct {
 	shownOnce bool // the body holds tokens that no other call returns
 }
 
-// encoded converts what a use case returned, v and err, to a tool's result. advise(v) is
-// the next step.
+// encoded converts the value and the error of a use case to a tool's result. advise returns
+// the next step for v.
 func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 	if err != nil {
 		return result{}, err
@@ -168,12 +166,12 @@ type createdBody struct {
 	RevealDeadline int64 `json:"reveal_deadline,omitzero"`
 }
 
-// maxInvited is the number of parties up to which the answer holds the invitations, of
-// about 1 KiB each.
+// maxInvited limits the size of an answer: an invitation has about 1 KiB. The answer for a
+// deal with more parties holds no invitations.
 const maxInvited = 64
 
-// invitations returns the invitation of each party but party 0, or nil if the deal has
-// more than maxInvited parties.
+// invitations returns the invitation of every party except party 0. It returns nil if the
+// deal has more than maxInvited parties.
 func (s *server) invitations(c createdBody, algorithmID string) (all []string) {
 	if len(c.Invites) > maxInvited {
 		return nil
@@ -242,7 +240,7 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	clear(args) // while the call waits, its arguments need not stay in memory
+	clear(args) // frees the arguments while the call waits
 	view, err := s.Escrow.ViewAfter(ctx, access, wait)
 	if err != nil {
 		return result{}, err
@@ -270,7 +268,7 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	if err != nil {
 		return result{}, err
 	}
-	clear(args) // while the call waits, its arguments need not stay in memory
+	clear(args) // frees the arguments while the call waits
 	var draw func() error
 	if access.Deal().RoundTime != nil {
 		draw = func() error { return s.draw(ctx, access) }
@@ -279,14 +277,14 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	if err != nil {
 		return result{}, err
 	}
-	r, held := result{next: afterCertificate(issued)}, 0 // held: bytes of the bundle in memory
+	r, held := result{next: afterCertificate(issued)}, 0 // held counts the bytes of the bundle in memory
 	if whole {
 		r.next.Why += aboutBundle
 		bundle, err := s.Escrow.Bundle(ctx, access)
 		if err != nil {
 			return result{}, err
 		}
-		issued = bundle.Issued // the certificate and the bundle must have the same proof
+		issued = bundle.Issued // so that the certificate has the same proof as the bundle
 		text, err := wire.Bundle(bundle)
 		if err != nil {
 			return result{}, err
@@ -299,8 +297,8 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	return r, err
 }
 
-// draw asks the service for the draw of the deal. If reveals are missing or the deal has
-// ended, it returns nil, and the certificate call that follows reports the reason.
+// draw asks the service for the draw of the deal. It returns nil if reveals are missing or
+// the deal has ended: the next call, for the certificate, reports the reason.
 // BEACON_NOT_READY becomes CERT_NOT_READY.
 func (s *server) draw(ctx context.Context, access escrow.Access) error {
 	_, err := s.Escrow.Entropy(ctx, access)

@@ -11,7 +11,8 @@ import (
 	"github.com/yuin/goldmark/parser"
 )
 
-// markdown leaves out raw HTML and inline styles, which policy forbids.
+// markdown writes no raw HTML, and no inline styles because the Content-Security-Policy
+// blocks them.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()))

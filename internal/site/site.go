@@ -34,8 +34,8 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// mark stands in the pages for the path of the assets. The path has a hash of all assets, so
-// that browsers may cache them without revalidation.
+// mark is the placeholder in the pages for the path of the assets. The path has a hash of
+// all assets, so that browsers may cache them without revalidation.
 const mark = "{{assets}}"
 
 var kinds = map[string]string{
@@ -54,7 +54,7 @@ func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 	if err != nil {
 		panic(err) // the directory is embedded
 	}
-	for _, entry := range entries { // sorted by name
+	for _, entry := range entries { // ReadDir sorts by name, so the hash is stable
 		body, err := fs.ReadFile(static, "static/"+entry.Name())
 		if err != nil {
 			panic(err)
@@ -134,7 +134,7 @@ func facts(chain beacon.Chain, publicURL string) string {
 }
 
 // assets serves a file under any version, because during a roll-out the page of one replica
-// may load its assets from another. Only this version is cached without revalidation.
+// may load its assets from another. Only the current version is cached without revalidation.
 func assets(files map[string][]byte, version string) http.Handler {
 	fixed, other := map[string]http.Handler{}, map[string]http.Handler{}
 	for name, body := range files {

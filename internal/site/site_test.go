@@ -75,7 +75,7 @@ func TestPagesAndAllThatTheyName(t *testing.T) {
 	}
 }
 
-// A browser reads the published texts as pages, and everybody else as Markdown.
+// Browsers get the published texts as HTML pages, and other clients get Markdown.
 func TestTextsAreReadableInABrowser(t *testing.T) {
 	m := mux()
 	for path, title := range map[string]string{"/trust": "The trust model of Fairpact", "/protocol": "Fairpact protocol"} {

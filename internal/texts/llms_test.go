@@ -13,7 +13,6 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The page names the deployment's beacon chain and the path of the catalogue.
 func TestLLMsNamesTheDeployment(t *testing.T) {
 	chain := beacon.Quicknet()
 	chain.Hash, chain.Genesis, chain.Period = strings.Repeat("ab", 32), 1234567, 11

@@ -179,8 +179,8 @@ func TestProtocolCertificate(t *testing.T) {
 	}
 }
 
-// The steps of section 8 lead from the example certificate to the root of its tree head. The
-// document names the hash after each step.
+// Section 8 computes the root of the tree head from the example certificate. It names the
+// hash after each step.
 func TestProtocolInclusion(t *testing.T) {
 	b := blocks(t, Protocol)
 	var cert certificate.Certificate
@@ -321,7 +321,7 @@ func TestProtocolHexIsChecked(t *testing.T) {
 	}
 }
 
-// The document describes every property, check, algorithm and error code of the code.
+// The document describes every property, check, algorithm and error code that the code defines.
 func TestProtocolNames(t *testing.T) {
 	flags := certificate.Properties(certificate.Facts{Algorithm: algorithm.Random, Retention: "purge", Revealed: true, Declaration: "HEX"})
 	for _, flag := range append(flags, certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected) {
