@@ -1,7 +1,7 @@
 # `make help` lists the targets. On a new Debian or Ubuntu machine with Go, they install what
 # they need.
 
-# Git refuses to read a checkout of another user, so the build cannot stamp its commit.
+# Git refuses to read a checkout of another user, and go build would then fail.
 BUILDVCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 # Time limit of the tests of one package.
 TEST_TIMEOUT := 25m
@@ -64,13 +64,14 @@ images: ## build the container images into bin/images (TAG= their tag; no Docker
 	@go -C hack build -buildvcs=false -o ../bin/build-images ./images
 	./bin/build-images -tag "$(TAG)" -revision "$$(git rev-parse HEAD 2>/dev/null)"
 
-# Packages whose tests run without the race detector: the black-box suite (test-long
-# runs its binaries under it), packages whose tests start no goroutine of their own, and
-# those that import the Kubernetes client, which takes minutes to build twice.
+# These packages are tested without the race detector, to save time:
+# - the packages of e2e, which test separate binaries; test-long builds those with the detector,
+# - packages whose tests start no goroutine of their own,
+# - packages that import the Kubernetes client, which takes minutes to build twice.
 PLAIN := /e2e|/services/deadline-worker$$|/internal/(algorithm|answer|attestation|canon|certificate|checkpoint|ctl|deadline|deal|invitation|problem|purity|sealing|site|texts|verification|wire)$$
-# Without tests, a package would still be compiled again under the race detector.
+# Lists only packages with tests. `go test -race` would compile the others too.
 WITH_TESTS := go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
-# `make lint` runs go vet. During tests it would also read every dependency.
+# `make lint` runs go vet, so the tests do not.
 GO_TEST := go test -vet=off -p 4 -timeout=$(TEST_TIMEOUT)
 
 .PHONY: test
@@ -85,7 +86,7 @@ test: ## run all tests except the long ones, and print the time of each package
 	  "CGO_ENABLED=1 $(GO_TEST) -race $$(echo "$$all" | grep -Ev '$(PLAIN)' | tr '\n' ' ')"
 
 .PHONY: test-long
-test-long: ## the tests that take minutes, their binaries under the race detector: key rotation under load, the upgrade from the previous release, database failover, 10,000 parties
+test-long: ## run the tests that take minutes, with race-detector binaries: key rotation under load, the upgrade from the previous release, database failover, 10,000 parties
 	@hack/install-missing.sh postgres redis gcc python3
 	@CGO_ENABLED=1 FAIRPACT_E2E_BUILD="-race -tags=crashpoints" hack/times.sh "go test -p 1 -timeout=40m -tags=long ./e2e/long ./e2e/failover"
 
@@ -132,7 +133,7 @@ chart: ## check the Helm chart: lint, schemas of Kubernetes and Grafana, unit te
 	hack/check-chart.sh
 
 .PHONY: alerts
-alerts: ## check the alerts with promtool, and see each fire in a Prometheus on its fault
+alerts: ## check the alerts with promtool, and make each fire in a Prometheus
 	@hack/install-missing.sh postgres redis prometheus
 	promtool check rules charts/fairpact/files/alerts.yaml
 	promtool test rules charts/fairpact/files/alerts_test.yaml

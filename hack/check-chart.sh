@@ -28,7 +28,7 @@ done
 conform -summary "$work"
 
 # planted checks the check above: kubeconform must refuse a copy of FILE in which FIELD is renamed to WRONG.
-planted() { # FILE FIELD WRONG
+planted() { # arguments: FILE FIELD WRONG
   sed "s/\b$2:/$3:/" "$work/$1" > "$work/planted.yaml"
   if conform "$work/planted.yaml" > "$work/said" || ! grep -q "$3" "$work/said"; then
     echo "kubeconform accepts the unknown field $3 in $1"; cat "$work/said"; exit 1
@@ -40,7 +40,7 @@ planted gateway.yaml backendRefs backends
 
 # A key set of 1,000 keys, the limit, must fit into the annotations of a pod (256 KiB). So must the whole Deployment,
 # because kubectl apply copies it into an annotation. The chart must refuse one key more.
-keys() { # COUNT
+keys() { # argument: COUNT
   awk -v n="$1" 'BEGIN {
     print "signing: {uri: \"\", keySet: {keys: ["
     for (i = 1; i <= n; i++) printf "{pubkey: \"es256:02%064d\", retired_at: 9007199254740991, tree_size: 9007199254740991},\n", i
@@ -55,12 +55,10 @@ if keys 1001 > /dev/null 2> "$work/said" || ! grep -q maxItems "$work/said"; the
   echo "the chart accepts a key set of 1,001 keys; the limit is 1,000"; cat "$work/said"; exit 1
 fi
 
-# Every object must have the commonAnnotations.
 if [ "$(grep -c '^kind:' "$work/everything.yaml")" != "$(grep -c '^    owner: trust@example.com$' "$work/everything.yaml")" ]; then
   echo "an object of everything.yaml lacks commonAnnotations"; exit 1
 fi
 
-# The packaged chart must contain the runbooks.
 bin/helm package $chart --destination "$work" > /dev/null
 for page in "$chart"/runbooks/*.md; do
   tar -tzf "$work"/fairpact-*.tgz "fairpact/runbooks/$(basename "$page")" > /dev/null || { echo "the packaged chart lacks $page"; exit 1; }
@@ -68,7 +66,6 @@ done
 
 bin/helm-unittest --strict $chart
 
-# helm-docs generates the README from README.md.gotmpl and values.yaml.
 if ! bin/helm-docs --log-level warning --chart-search-root $chart --sort-values-order file --dry-run | diff - $chart/README.md; then
   echo "$chart/README.md is stale: change README.md.gotmpl or values.yaml and run make chart-docs"; exit 1
 fi

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # times.sh COMMAND... [-- COMMAND...]: runs `go test` commands, each one an argument,
 # and shows their output. At the end it prints the time of each package, slowest first.
-# The two lists run at the same time: one mostly waits, the other needs the CPU. It
-# fails if any command fails.
+# The commands before -- run at the same time as the commands after it. times.sh fails if
+# any command fails.
 set -uo pipefail
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT

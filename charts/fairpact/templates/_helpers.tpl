@@ -152,7 +152,7 @@ yes
 {{- if .Values.maintenance.readOnly }}none{{ else if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
 {{- end }}
 
-{{/* The most connections to Postgres during a roll-out of all three workloads: the sum and its terms. A workload then has replicas (or maxReplicas) plus maxSurge pods. */}}
+{{/* Most connections to Postgres during a roll-out of all three workloads: the sum and its terms. Each workload then has replicas (or maxReplicas) plus maxSurge pods. */}}
 {{- define "fairpact.connections" -}}
 {{- $sum := 0 }}{{ $terms := list }}
 {{- range $c := list "deal-api" "log-server" "deadline-worker" }}

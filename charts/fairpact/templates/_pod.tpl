@@ -1,5 +1,3 @@
-{{/* Templates that all pods share, and templates that the three workloads share. */}}
-
 {{- define "fairpact.podSecurity" -}}
 runAsNonRoot: true
 {{- with .Values.podUser }}
@@ -32,7 +30,6 @@ tolerations: {{ toJson . }}
 {{- end }}
 {{- end }}
 
-{{/* Environment of a migration. */}}
 {{- define "fairpact.migrationEnv" -}}
 {{- include "fairpact.databaseEnv" (list . "migration") }}
 {{- if .Values.secrets.logDatabase.existingSecret }}
