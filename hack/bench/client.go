@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// client sends HTTP requests one after another over one kept-alive connection,
-// for one goroutine. The load generator shares the cores with the services, so client
-// is written to use much less CPU than net/http's client. It accepts gzip.
+// client sends HTTP requests one after another over one kept-alive connection. It is not
+// safe for concurrent use. The load generator shares the cores with the services, so
+// client uses much less CPU than net/http's client. It accepts gzip.
 type client struct {
 	host    string // host:port
 	conn    net.Conn
@@ -67,7 +67,6 @@ func (c *client) call(want int, method, path, token string, body, into any) ([]b
 	return answer, nil
 }
 
-// statusError is an answer with an unexpected status.
 type statusError struct {
 	method, path string
 	status, want int
@@ -139,6 +138,6 @@ func (c *client) read(response *http.Response) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = io.Copy(io.Discard, response.Body) // read to the end, or the connection could not be reused
+	_, err = io.Copy(io.Discard, response.Body) // otherwise the connection could not be reused
 	return answer, err
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// statement is the cost of one SQL statement in a deal.
 type statement struct {
 	Service string  `json:"service"`
 	Query   string  `json:"query"`

@@ -38,9 +38,9 @@ func (b *bench) cpu() (cpuTimes, error) {
 	return times, err
 }
 
-// addCPU adds the CPU microseconds per thing done in t: of each process, and of
-// all processes except the load generator. It also adds the percentage of all
-// cores that processes outside this benchmark used.
+// addCPU adds the CPU time of each process, and of all except the load generator. The unit
+// is microseconds per deal or call of t. It also adds the share of all cores that other
+// programs used, in percent.
 func (s samples) addCPU(name string, t *timed) {
 	var product, all time.Duration
 	for process, used := range t.after {

@@ -18,7 +18,7 @@ type worker struct {
 	apiKey string
 }
 
-// endedDeal is a deal with a certificate, which [bench.read] reads by its token.
+// endedDeal is a deal with a certificate. [bench.read] reads it with its token.
 type endedDeal struct{ dealID, certID, token string }
 
 const maxEnded = 5000
@@ -27,7 +27,7 @@ const maxEnded = 5000
 // product's default limit is 120 keys a minute for one address.
 const maxWorkers = 64
 
-// dealCalls are the calls of a deal in their order, by their names in the report.
+// dealCalls names the calls of a deal, in their order.
 var dealCalls = []string{"create", "commit", "reveal", "last reveal", "certificate"}
 
 func (b *bench) makeWorkers() error {
@@ -76,7 +76,7 @@ type opening struct {
 	Salt  string `json:"salt"`
 }
 
-// seal returns an opening, its commitment and the leaf of the input root.
+// seal returns the opening of an input, its commitment, and its leaf under the input root.
 func seal(input any) (o opening, commitment string, leaf []byte, err error) {
 	canonical, err := canon.Marshal(input)
 	if err != nil {
@@ -99,7 +99,6 @@ type createdDeal struct {
 	} `json:"invite_tokens"`
 }
 
-// playDeal plays a deal from its creation to its certificate, and verifies the certificate.
 func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal, error) {
 	var openings [2]opening
 	var commitments [2]string
@@ -157,8 +156,8 @@ func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal
 	return endedDeal{deal.DealID, certID, deal.InviteTokens[0].Token}, err
 }
 
-// fetchCertificate returns the certificate of a deal. It polls while the answer is
-// 409, because the certificate is not published yet.
+// fetchCertificate returns the certificate of a deal. It polls while the answer is 409:
+// the certificate is not published yet.
 func fetchCertificate(c *client, path, token string) ([]byte, error) {
 	for {
 		text, err := c.call(200, "GET", path+"/certificate", token, nil, nil)

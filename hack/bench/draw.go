@@ -10,7 +10,8 @@ import (
 )
 
 // draw measures a random.v1 deal of the given number of parties with 64 clients.
-// pgbench then runs one guarded INSERT for each commit and each reveal of the deal.
+// pgbench then runs an INSERT for each commit and each reveal of the deal. Each INSERT
+// requires that the deal is open.
 func (b *bench) draw(parties int) error {
 	if err := b.makeWorkers(); err != nil {
 		return err
@@ -92,8 +93,6 @@ func (b *bench) draw(parties int) error {
 	return err
 }
 
-// forEachParty calls act once for each party, from 64 clients. It notes each
-// duration under the name call.
 func (b *bench) forEachParty(parties int, call string, act func(c *client, party int) error) (*timed, error) {
 	var next atomic.Int64
 	const bound = 10 * time.Minute

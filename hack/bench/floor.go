@@ -104,7 +104,6 @@ func (f *floor) close() {
 	}
 }
 
-// playFloor plays deals on the floor, and starts the floor at the first call.
 func (b *bench) playFloor(clients int, d time.Duration) (*timed, error) {
 	if b.floor == nil {
 		if err := b.startFloor(); err != nil {

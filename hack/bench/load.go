@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// timed is the result of one measurement of a load.
 type timed struct {
-	n       int // number of things done
+	n       int // completed calls of the do function
 	elapsed time.Duration
 	calls   map[string]latencies // by the name of the call
 	before  cpuTimes
@@ -23,7 +22,7 @@ func (t *timed) perSecond() float64 { return float64(t.n) / t.elapsed.Seconds() 
 // each of its calls.
 type do func(client int, note func(call string, took time.Duration)) error
 
-// errDone is returned by a do to end its client before the time is over.
+// errDone ends a client early if its do function returns it.
 var errDone = errors.New("nothing is left to do")
 
 // load runs thing in a loop in each client until the duration d has passed. It
@@ -73,7 +72,6 @@ func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	return t, err
 }
 
-// addLoad adds the rate, the CPU times and the latencies of a load.
 func (s samples) addLoad(name string, t *timed) {
 	s.add(name+".per_second", t.perSecond())
 	s.addCPU(name, t)

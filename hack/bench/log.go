@@ -87,7 +87,6 @@ func (b *bench) proveEntry(c *client, digest string, index int64) error {
 	return b.heads.verifyHead(inclusion.TreeHead, b.keys)
 }
 
-// signedEntries makes random digests and signs them with the deployment's key.
 func (b *bench) signedEntries(n int) ([]entry, error) {
 	signer, err := b.signer()
 	if err != nil {
@@ -116,7 +115,6 @@ func (b *bench) signedEntries(n int) ([]entry, error) {
 	return entries, <-errs
 }
 
-// signer opens the development key that the services share.
 func (b *bench) signer() (*signing.Signer, error) {
 	return signing.Open(b.ctx, "dev://"+filepath.Join(b.stack.Dir(), "dev-key.pem"))
 }

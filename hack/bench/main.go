@@ -21,7 +21,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// options say what is measured, how often and where the report goes.
 type options struct {
 	rounds, seconds int
 	parts           []string
@@ -86,7 +85,6 @@ func readFlags() (options, error) {
 	return o, nil
 }
 
-// benchDir returns the folder of this program in the checkout.
 func benchDir() (string, error) {
 	root, err := localstack.Root()
 	return filepath.Join(root, "hack/bench"), err
@@ -132,8 +130,8 @@ func run(ctx context.Context, o options) (err error) {
 	return os.WriteFile(filepath.Join(o.out, "report.svg"), []byte(plot(r)), 0o644)
 }
 
-// measure starts one stack, measures the chosen parts other than the curve on it,
-// and stores the samples in r.
+// measure starts one stack and measures the chosen parts on it, except the curve. It
+// stores the samples in r.
 func measure(ctx context.Context, o options, r *results) (err error) {
 	s := samples{}
 	say("starting a stack")
@@ -175,7 +173,6 @@ func measure(ctx context.Context, o options, r *results) (err error) {
 	return nil
 }
 
-// count counts statements and round trips at 1 and 64 clients.
 func (b *bench) count(r *results) error {
 	say("counting statements")
 	c, err := b.startCounting()

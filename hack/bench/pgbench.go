@@ -58,8 +58,8 @@ func newPgbench(ctx context.Context, server *localservers.Postgres, dir string) 
 	return p, p.prepare(ctx)
 }
 
-// prepare creates the tables. Autovacuum is off, because its CPU time would count as the
-// product's, which is measured after pgbench on the same server.
+// prepare creates the tables. The product is measured later on the same server, so
+// autovacuum is off: it would add to the product's CPU time.
 func (p *pgbench) prepare(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.url.String())
 	if err != nil {
@@ -130,8 +130,7 @@ func (p *pgbench) run(ctx context.Context, clients int, args ...string) (perSeco
 	return perSecond, ms, nil
 }
 
-// besidePostgres returns the path of a program in the folder of the running server
-// with that process id.
+// besidePostgres returns the path of a program in the folder of the running Postgres binary.
 func besidePostgres(pid int, name string) (string, error) {
 	postgres, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {

@@ -51,7 +51,7 @@ func plot(r *results) string {
 	return b.String()
 }
 
-// topPower is the power of ten at the right end of the scale.
+// topPower is the largest power of ten that has a line on the scale.
 const topPower = 4
 
 // position returns the x coordinate of a value on the scale, which starts at 1.

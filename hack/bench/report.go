@@ -10,7 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// report returns the results as Markdown.
 func report(r *results) string {
 	w := &writer{s: r.Samples}
 	w.line("# What a deal costs\n")
@@ -54,7 +53,6 @@ func (w *writer) table(title string, head []string, rows [][]string) {
 	w.line("")
 }
 
-// has reports whether there are samples of that name.
 func (w *writer) has(name string) bool { return len(w.s[name]) > 0 }
 
 // m formats the median, or a dash if there are no samples.
@@ -73,7 +71,6 @@ func (w *writer) spread(name string) string {
 	return fmt.Sprintf("%s (%s to %s)", w.m(name), number(slices.Min(w.s[name])), number(w.s.max(name)))
 }
 
-// ratio formats the ratio of a to b, or a dash if one of them has no samples.
 func (w *writer) ratio(a, b string) string {
 	if !w.has(a) || !w.has(b) {
 		return "–"
@@ -88,7 +85,6 @@ func clients(n int) string {
 	return fmt.Sprintf("%d clients", n)
 }
 
-// percentiles formats p50 and p99 in milliseconds.
 func (w *writer) percentiles(name string) string {
 	return w.m(name+".p50_ms") + " / " + w.m(name+".p99_ms")
 }
@@ -125,7 +121,6 @@ func (w *writer) provenance(r *results) {
 	}
 }
 
-// targets compares the measured values with the targets of the design.
 func (w *writer) targets() {
 	s := w.s
 	rows := [][]string{

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// clientCounts are the numbers of clients that play deals.
 var clientCounts = []int{1, 8, 64}
 
 // rounds runs n rounds. Each round measures everything that is compared, so that
@@ -70,7 +69,6 @@ func (b *bench) round() error {
 	return err
 }
 
-// provenance returns the commit, the machine, the Postgres settings and the options of this run.
 func (b *bench) provenance(o options) (p provenance, err error) {
 	p = provenance{Time: time.Now().UTC().Format(time.DateTime), Rounds: o.rounds, Seconds: o.seconds, Finished: o.finished}
 	if p.Commit, err = commit(b.ctx); err != nil {
@@ -88,7 +86,8 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 		return p, err
 	}
 	defer conn.Close(b.ctx)
-	// Report the settings that affect speed most, and name all settings of the command line.
+	// Report the settings that affect speed most, and the names of all settings on the
+	// command line of Postgres.
 	err = conn.QueryRow(b.ctx, `SELECT 'Postgres ' || current_setting('server_version') || ', jit ' || current_setting('jit') ||
 			', fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit') ||
 			', shared_buffers ' || current_setting('shared_buffers') || '; set on the command line: ' ||
@@ -117,7 +116,6 @@ func commit(ctx context.Context) (string, error) {
 	return hash, err
 }
 
-// machine returns the number of cores and the processor's name.
 func machine() (string, error) {
 	text, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {

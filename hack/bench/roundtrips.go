@@ -52,9 +52,9 @@ func (p *roundTripCounter) forward(client net.Conn) {
 	p.copyMessages(server, bufio.NewReader(client))
 }
 
-// copyMessages copies the client's messages to the server until an error, and
-// counts Sync and Query. In Postgres's frontend protocol 3, a message has a type
-// byte, a length that includes itself, and a body. Only the first has no type.
+// copyMessages copies the client's messages to the server until an error, and counts Sync
+// and Query. In Postgres's frontend protocol 3, a message has a type byte, a length that
+// includes itself, and a body. The first message has no type byte.
 func (p *roundTripCounter) copyMessages(server net.Conn, client *bufio.Reader) {
 	out := bufio.NewWriter(server)
 	for first := true; ; first = false {

@@ -17,7 +17,6 @@ type samples map[string][]float64
 
 func (s samples) add(name string, value float64) { s[name] = append(s[name], value) }
 
-// median returns the median of the rounds, or 0 if nothing was measured.
 func (s samples) median(name string) float64 {
 	values := slices.Sorted(slices.Values(s[name]))
 	n := len(values)
@@ -40,7 +39,6 @@ func (s samples) ratio(a, b string) float64 {
 	return quotients.median("")
 }
 
-// max returns the largest value of the rounds, or 0 if nothing was measured.
 func (s samples) max(name string) float64 {
 	if len(s[name]) == 0 {
 		return 0
@@ -48,7 +46,6 @@ func (s samples) max(name string) float64 {
 	return slices.Max(s[name])
 }
 
-// latencies are the durations of calls of one kind.
 type latencies []time.Duration
 
 // milliseconds returns the p-th percentile, or 0 if there are no latencies. It
@@ -61,7 +58,6 @@ func (l latencies) milliseconds(p int) float64 {
 	return float64(l[min(len(l)*p/100, len(l)-1)]) / 1e6
 }
 
-// addLatencies adds "name.p50_ms" and "name.p99_ms".
 func (s samples) addLatencies(name string, l latencies) {
 	s.add(name+".p50_ms", l.milliseconds(50))
 	s.add(name+".p99_ms", l.milliseconds(99))
@@ -90,7 +86,6 @@ func newResults() *results {
 	return &results{Parts: map[string]provenance{}, Samples: samples{}, Statements: map[string][]statement{}}
 }
 
-// readResults returns the results of earlier runs, empty ones if there are none.
 func readResults(path string) (*results, error) {
 	r := newResults()
 	text, err := os.ReadFile(path)

@@ -47,11 +47,11 @@ func start(ctx context.Context, bin string, seconds time.Duration, s samples) (*
 }
 
 func (b *bench) start(bin string) (err error) {
-	if err := os.Chmod(b.dir, 0o711); err != nil { // if this process is root, Postgres runs as another user, who must enter the directory
+	if err := os.Chmod(b.dir, 0o711); err != nil { // if this process is root, Postgres runs as another user, who must be able to enter the directory
 		return err
 	}
 	b.stack, err = localstack.Start(b.ctx, localstack.Options{
-		Bin: bin, PostgresDir: filepath.Join(b.dir, "postgres"), // if PostgresDir is set, Postgres flushes to disk
+		Bin: bin, PostgresDir: filepath.Join(b.dir, "postgres"), // Postgres flushes to disk only if PostgresDir is set
 	})
 	if err != nil {
 		return err
@@ -85,7 +85,6 @@ func (b *bench) close() error {
 	return errors.Join(append(errs, os.RemoveAll(b.dir))...)
 }
 
-// pids returns the ids of the processes whose CPU time is reported, by name.
 func (b *bench) pids() map[string]int {
 	pids := map[string]int{
 		postgres: b.stack.Postgres().PID(), redis: b.stack.Redis().PID(), generator: os.Getpid(),

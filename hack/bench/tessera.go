@@ -19,8 +19,8 @@ import (
 // shorter than the interval between two checkpoints.
 const checkpointPoll = 10 * time.Millisecond
 
-// tesseraIntervals are the times between two checkpoints at which Tessera is
-// measured: its default, and the shortest that the POSIX driver accepts.
+// tesseraIntervals are the measured times between two checkpoints: Tessera's default, and
+// the shortest that its POSIX driver accepts.
 var tesseraIntervals = []time.Duration{tessera.DefaultCheckpointInterval, 100 * time.Millisecond}
 
 // tessera measures Tessera once at each of tesseraIntervals, for two intervals or

@@ -42,7 +42,7 @@ func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, 
 	return certID, heads.note(size, root)
 }
 
-// rootOf returns the root hash that follows from an inclusion path.
+// rootOf computes the root hash of the tree from an entry and its inclusion path.
 func rootOf(entry [32]byte, logProof map[string]any) (size int64, root string, err error) {
 	size, _ = logProof["tree_size"].(int64)
 	index, _ := logProof["leaf_index"].(int64)
@@ -103,7 +103,7 @@ func (h *heads) verifyHead(head translog.TreeHead, keys *signing.KeySet) error {
 	return nil
 }
 
-// fetchAll fetches the signed head of each size that was noted and verifies it.
+// fetchAll fetches and verifies the signed heads of all noted sizes, except verified ones.
 func (h *heads) fetchAll(c *client, keys *signing.KeySet) error {
 	var sizes []int64
 	h.mu.Lock()

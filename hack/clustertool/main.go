@@ -73,8 +73,6 @@ func probeAll(addresses []string) []string {
 	return lines
 }
 
-// probe returns "open" if the address accepts a TCP connection within two seconds,
-// otherwise "closed".
 func probe(address string) string {
 	conn, err := net.DialTimeout("tcp", address, 2*time.Second)
 	if err != nil {

@@ -107,7 +107,6 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	return all.Wait()
 }
 
-// play plays a deal and keeps it for settle.
 func (c *campaign) play(ctx context.Context, kind string) {
 	g, err := newGame(c.c, kind, c.past)
 	if err != nil {
@@ -167,8 +166,8 @@ func (c *campaign) heads() *client {
 	return all
 }
 
-// settle starts every process that is down, waits for the end of every deal, and reads all
-// deals, tree heads and consistency proofs once more.
+// settle starts every process that is down and waits for the end of every deal. It reads all
+// deals and tree heads once more, and then the consistency proofs.
 func (c *campaign) settle(ctx context.Context) {
 	for _, name := range processes {
 		c.stack.run(ctx, name)
@@ -220,7 +219,6 @@ func (c *campaign) prove(ctx context.Context) {
 	}
 }
 
-// writeJSON writes a value as JSON to a new file in dir, and returns its path.
 func writeJSON(dir string, content any) (path string, err error) {
 	text, err := json.Marshal(content)
 	if err != nil {

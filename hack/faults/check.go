@@ -28,7 +28,6 @@ const everyDealEnds = "every deal ends"
 // modelBound limits the search for a legal order of one deal's events.
 const modelBound = 10 * time.Second
 
-// check returns the violations in a history.
 func check(events []*Event) (found []Violation) {
 	slices.SortStableFunc(events, func(a, b *Event) int { return cmp.Compare(a.Call, b.Call) })
 	deals, plans := map[string][]*Event{}, map[string]*Plan{}
@@ -137,8 +136,8 @@ func linearizable(plan *Plan, events []*Event) []Violation {
 	return nil
 }
 
-// stored returns the part of an answer that replays repeat. create_deal adds the deadlines
-// only if it can read the new deal.
+// stored returns the part of an answer that a replay must repeat. That part excludes the
+// deadlines, because create_deal adds them only if it can read the new deal.
 func stored(e *Event) []byte {
 	if e.Op != opCreate {
 		return e.Body
@@ -167,8 +166,8 @@ func replays(events []*Event) (found []Violation) {
 	return found
 }
 
-// heads checks that all tree heads are consistent, and that no head is older than one
-// that was answered before its request.
+// heads checks that all tree heads are consistent. No head may be older than a head that
+// was answered before the request was sent.
 func heads(events []*Event) (found []Violation) {
 	roots := map[int64]*Event{}
 	var newest *Event // the largest head that was answered before e was sent

@@ -32,13 +32,11 @@ func refused(tenths int64, op string, party int, code string) *Event {
 	return e
 }
 
-// lost removes the answer of an event and returns the event.
 func lost(e *Event) *Event {
 	e.Return, e.Status = 0, 0
 	return e
 }
 
-// under sets the Idempotency-Key of an event and returns the event.
 func under(key string, e *Event) *Event {
 	e.Key = key
 	return e
@@ -90,7 +88,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		events []*Event
-		rules  []string // the rules that are broken
+		rules  []string // the rules that check must report
 	}{
 		{"a whole deal", []*Event{commit(1, 0), view(2, "COMMITTING", "null", "c", ""), commit(3, 1), reveal(4, 0), reveal(5, 1), view(6, "COMPUTED", "null", "cr", "cr")}, nil},
 		{"a missed commit", []*Event{commit(1, 0), view(101, "VOID", "[1]", "c", ""), refused(102, opCommit, 1, "DEADLINE_PASSED")}, nil},

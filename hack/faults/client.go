@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// client sends requests to both deal-apis (the doors) and records each attempt.
+// client sends requests to both deal-apis (the doors).
 type client struct {
 	h     *history
 	doors []*e2e.Client
@@ -43,12 +43,11 @@ type request struct {
 	arguments e2e.Body
 }
 
-// timeouts are the time limits of attempts; each attempt picks one at random. Most
-// requests end within 6 s; with the shorter ones the client often gives up before the
-// answer.
+// timeouts are the time limits of attempts. Each attempt picks one at random. Most requests
+// end within 6 s. With a shorter limit the client often gives up before the answer.
 var timeouts = []time.Duration{6 * time.Second, 6 * time.Second, 6 * time.Second, 1500 * time.Millisecond, 150 * time.Millisecond}
 
-// try sends a request once through a door and records it.
+// try sends a request once, to doors[door], and returns the attempt as an Event.
 func (c *client) try(ctx context.Context, r request, door int) *Event {
 	e := &Event{Op: r.op, Deal: r.deal, Party: r.party, Key: r.key, Via: "rest " + c.names[door], Final: c.final, Call: now()}
 	ctx, cancel := context.WithTimeout(ctx, timeouts[rand.IntN(len(timeouts))])
@@ -111,9 +110,9 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	return e2e.Answer{Status: failed.Status, Body: text}, err
 }
 
-// until sends a request under one key, to the doors in turn, until it is answered. It
-// returns nil if ctx ends first. edit, unless nil, completes a successful event before it is
-// recorded.
+// until sends a request to the doors in turn until it is answered. All attempts have the same
+// Idempotency-Key. until returns nil if ctx ends first. edit may be nil. Otherwise until calls
+// edit with a successful event and then records the event.
 func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))
@@ -129,7 +128,7 @@ func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event
 	return nil
 }
 
-// get returns a GET request. A GET changes a deal only by the steps that are due.
+// get returns a GET request. A GET changes a deal only if a step is due, such as a deadline.
 func get(op, deal, token, path string) request {
 	return request{op: op, deal: deal, method: http.MethodGet, path: path, token: token}
 }
@@ -145,7 +144,6 @@ func (r request) overMCP(tool string, arguments e2e.Body) request {
 	return r
 }
 
-// state is the state of a deal in an answer.
 type state struct {
 	DealID  string `json:"deal_id"`
 	State   string

@@ -19,8 +19,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// lies are wrong answers of the key service: invalid signatures, or signatures of
-// another digest or key.
+// lies are wrong answers of the key service, such as a signature of another digest or a wrong
+// checksum.
 var lies = []kmstest.Fault{kmstest.OtherDigest, kmstest.OtherKey, kmstest.GarbageDER, kmstest.CorruptedCRC, kmstest.UnverifiedDigest, kmstest.OtherKeyName}
 
 // failures are errors of the key service.

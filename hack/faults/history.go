@@ -11,14 +11,14 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The operations of events.
+// The values of Event.Op.
 const (
 	opCreate      = "create"
 	opCommit      = "commit"
 	opReveal      = "reveal"
 	opEntropy     = "entropy"
 	opCancel      = "cancel"
-	opReuse       = "reuse" // another body under the key of an acknowledged act
+	opReuse       = "reuse" // another body under the Idempotency-Key of an acknowledged commit
 	opView        = "view"
 	opCertificate = "certificate"
 	opHead        = "tree head"
@@ -34,7 +34,7 @@ type Event struct {
 	Deal  string `json:",omitempty"`
 	Party int
 	Key   string `json:",omitempty"` // Idempotency-Key; attempts of one request share it
-	Via   string `json:",omitempty"` // surface and process, or the kind of a fault
+	Via   string `json:",omitempty"` // API (rest or mcp) and process, or the kind of a fault
 	Final bool   `json:",omitempty"` // requested after all faults had ended
 
 	Call   int64 // unix nanoseconds
@@ -44,10 +44,10 @@ type Event struct {
 	Body   json.RawMessage `json:",omitempty"`
 	Note   string          `json:",omitempty"`
 
-	Recovered int64 `json:",omitempty"` // of a fault: when the first deal after it had its certificate
+	Recovered int64 `json:",omitempty"` // for a fault: when the next deal got its certificate
 
-	Plan        *Plan `json:",omitempty"` // of an answered creation
-	First, Last *head `json:",omitempty"` // of a consistency proof
+	Plan        *Plan `json:",omitempty"` // set for an acknowledged create
+	First, Last *head `json:",omitempty"` // set for a consistency proof
 }
 
 // head is a tree head (SPEC 2.7).
@@ -91,7 +91,6 @@ func (h *history) all() []*Event {
 	return slices.Clone(h.events)
 }
 
-// write writes the history as JSON lines.
 func (h *history) write(path string) error {
 	var lines bytes.Buffer
 	for _, e := range h.all() {

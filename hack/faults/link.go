@@ -8,7 +8,6 @@ import (
 	"time"
 )
 
-// linkMode is the state of a link.
 type linkMode int
 
 const (
@@ -20,9 +19,8 @@ const (
 
 const slowBy = 100 * time.Millisecond
 
-// link is a TCP proxy from one process to another, which faults can disturb. With several
-// targets, each connection goes to the next target that accepts it, as in a Kubernetes
-// Service.
+// link is a TCP proxy between two processes. Faults disturb it. With several targets, each
+// connection goes to the next target that accepts it, as in a Kubernetes Service.
 type link struct {
 	listener net.Listener
 
@@ -47,7 +45,6 @@ func newLink(targets ...string) (*link, error) {
 
 func (l *link) address() string { return l.listener.Addr().String() }
 
-// set changes the mode. linkCut also closes all connections.
 func (l *link) set(mode linkMode) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -61,7 +58,7 @@ func (l *link) set(mode linkMode) {
 	}
 }
 
-// retarget makes the link use other targets, or none, and closes its connections.
+// retarget closes all connections. Without targets, new ones are closed at once.
 func (l *link) retarget(to ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +77,7 @@ func (l *link) accept() {
 	for {
 		near, err := l.listener.Accept()
 		if err != nil {
-			return // closed
+			return // the listener is closed
 		}
 		go l.join(near)
 	}
@@ -123,7 +120,6 @@ func (l *link) dial() (far net.Conn, err error) {
 	return far, err
 }
 
-// carry copies bytes in one direction until either end is closed, and closes both.
 func (l *link) carry(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()

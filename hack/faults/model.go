@@ -10,11 +10,10 @@ import (
 
 const maxParties = 8
 
-// dealState is the state of a deal in the model.
 type dealState struct {
-	phase                        string // COMMITTING for OPEN too
+	phase                        string // COMMITTING also covers OPEN
 	committed, revealed, flakers [maxParties]bool
-	commits, reveals             [maxParties]string // Idempotency-Keys of the acts that took effect
+	commits, reveals             [maxParties]string // Idempotency-Keys of the requests that took effect
 	cancel                       string
 }
 
@@ -105,8 +104,6 @@ func (s *dealState) step(plan *Plan, e *Event) bool {
 	return true
 }
 
-// answer reports whether the event has no answer or a legal one. A success is legal if
-// success is true, and an error is legal if its code is true in codes.
 func answer(e *Event, success bool, codes map[string]bool) bool {
 	return !e.answered() || e.acknowledged() && success || !e.acknowledged() && codes[e.Code]
 }
@@ -126,8 +123,8 @@ func (s *dealState) void(plan *Plan, acted [maxParties]bool) {
 	}
 }
 
-// shows reports whether a view shows this state. A view that was requested after a
-// deadline must not show a deal that still waits for it.
+// shows reports whether a view shows this state. A view that was requested after a deadline
+// must not show a deal that still waits for the deadline.
 func (s *dealState) shows(plan *Plan, e *Event) bool {
 	if !e.acknowledged() {
 		return false
@@ -153,8 +150,8 @@ func (s *dealState) shows(plan *Plan, e *Event) bool {
 const never = math.MaxInt64
 
 // operations converts a deal's events to operations for the checker and adds the two
-// deadlines and the draw. It keeps only the first unanswered attempt of a request: at most
-// one attempt takes effect, and the first one's interval contains those of the later ones.
+// deadlines and the draw. It keeps only the first unanswered attempt of a request. At most
+// one attempt takes effect, and the interval of the first contains those of the later ones.
 func operations(plan *Plan, events []*Event) (ops []porcupine.Operation) {
 	add := func(e *Event, until int64) {
 		ops = append(ops, porcupine.Operation{Input: e, Call: e.Call, Return: until})

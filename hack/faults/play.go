@@ -18,8 +18,8 @@ type game struct {
 	c      *client
 	plan   Plan
 	body   e2e.Body
-	late   string // the operation that the last party does after the deadline (opCommit or opReveal), or empty
-	absent string // the operation that the last party omits (opCommit or opReveal), or empty
+	late   string // what the last party does only after the deadline: opCommit, opReveal or ""
+	absent string // what the last party leaves out: opCommit, opReveal or ""
 	cancel bool   // the initiator cancels while the other party commits
 
 	id, key string
@@ -127,8 +127,8 @@ func (g *game) acts(ctx context.Context) {
 	}
 }
 
-// everybody lets all parties act at the same time. An absent party does not act, and a late
-// one acts after the deadline. It reports whether all acts were acknowledged.
+// everybody sends op for all parties at the same time. An absent party sends nothing, and a
+// late one sends after the deadline. everybody reports whether all requests were acknowledged.
 func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	var parties sync.WaitGroup
 	done := make([]bool, len(g.tokens))
@@ -158,8 +158,9 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	return true
 }
 
-// act sends an act until it is answered. After a success it may, at random, send the act
-// again or another body under the same key. It returns the first answer, or nil if ctx ends.
+// act sends a request until it is answered. After a success it may, at random, send the request
+// again, or another body under the same Idempotency-Key. It returns the first answer, or nil if
+// ctx ends.
 func (g *game) act(ctx context.Context, r request, tool string) *Event {
 	r.deal, r.key, r.method, r.path = g.id, rand.Text(), http.MethodPost, "/v1/deals/"+g.id+r.path
 	if tool != "" {
@@ -189,7 +190,6 @@ func (g *game) keep(r request) {
 	g.kept = append(g.kept, r)
 }
 
-// watch reads the deal until the channel over is closed.
 func (g *game) watch(ctx context.Context, over <-chan struct{}) {
 	for {
 		select {
@@ -242,8 +242,8 @@ func (g *game) settle(ctx context.Context, c *client, dir string) {
 	}
 }
 
-// verified runs the Python verifier on a certificate and returns the event: status 200 if
-// it accepts. The verifier also recomputes the result if all parties have revealed.
+// verified runs the Python verifier on a certificate. The returned event has status 200 if the
+// verifier accepts it. The verifier also recomputes the result if all parties have revealed.
 func (g *game) verified(certificate *Event, dir string) *Event {
 	e := &Event{Op: opVerify, Deal: g.id, Final: true, Call: now()}
 	var shown struct {

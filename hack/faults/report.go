@@ -79,7 +79,6 @@ func counted(counts map[string]int) (text string) {
 	return text
 }
 
-// excerpt returns an event as one line.
 func excerpt(e *Event) string {
 	took := "no answer"
 	if e.answered() {
@@ -119,7 +118,6 @@ func (s *summary) add(seed uint64, events []*Event, found []Violation) {
 	s.violations += len(found)
 }
 
-// write writes the summary as Markdown to the file at path.
 func (s *summary) write(path string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Report of a campaign\n\n`make faults-report` wrote this on %s: %d seeds of %s each, %d deals, **%d violations**.\n\n",

@@ -68,8 +68,7 @@ func kinds() []kind {
 	}
 }
 
-// schedule returns the faults of a seed that begin within length, in the order of
-// their beginnings.
+// schedule returns the faults of a seed that begin within length, ordered by their start.
 func schedule(seed uint64, length time.Duration) []Fault {
 	random := rand.New(rand.NewPCG(seed, 1))
 	busy := map[string]time.Duration{}

@@ -39,8 +39,8 @@ func linkNames() (names []string) {
 	return names
 }
 
-// stack is two replicas of every process, with a link for each connection between
-// them, a fake cloud KMS and a relay of the beacon that can return wrong rounds.
+// stack has two replicas of every process and a link for each connection between them. Its
+// key service is a fake cloud KMS. The relay of the beacon can return wrong rounds.
 type stack struct {
 	*localstack.Stack
 	links map[string]*link
@@ -133,8 +133,8 @@ func (s *stack) targets(link string) []string {
 	return []string{host(s.URL(to))}
 }
 
-// linked returns the environment of a process: the addresses of its links, a clock offset,
-// and the fork guard of the first log-server.
+// linked returns the environment of a process: the addresses of its links and a clock offset.
+// The first log-server also gets a fork guard.
 func (s *stack) linked(name string) (env []string, err error) {
 	over := func(variable, text, to string) {
 		u, failed := url.Parse(text)
@@ -153,7 +153,7 @@ func (s *stack) linked(name string) (env []string, err error) {
 		// A fork guard in a file serves one publisher, so only the first replica has one.
 		env = append(env, "FAIRPACT_FORK_GUARD=file://"+s.guard())
 	}
-	// At most ±240 s: the key set tolerates clocks that differ by up to five minutes.
+	// Each clock is off by at most 4 minutes, which is less than signing.Margin.
 	env = append(env, fmt.Sprintf("FAIRPACT_CLOCK_OFFSET=%ds", s.clocks.IntN(481)-240))
 	return env, err
 }
@@ -225,7 +225,6 @@ func (s *stack) run(ctx context.Context, name string) {
 	}
 }
 
-// supervise reports processes that end by themselves to onFailure and restarts them.
 func (s *stack) supervise(ctx context.Context) {
 	for {
 		select {

@@ -33,7 +33,6 @@ var images = []image{
 	{name: "clustertool", binaries: []string{"hack/clustertool"}, test: true},
 }
 
-// options are the command's flags.
 type options struct {
 	root, out, repository, tag, version, revision, arch, ca string
 }

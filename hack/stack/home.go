@@ -48,10 +48,9 @@ func where(dir string) string {
 	return " at " + strings.TrimSpace(string(url))
 }
 
-// postgresDir returns the directory of the database. It is in the checkout, unless this
-// process is root: then Postgres runs as another user, who may be unable to enter the
-// checkout. For root the directory is in /var/tmp. postgresDir returns an error if others
-// can write to that directory.
+// postgresDir returns the directory of the database: in the checkout or, for root, in /var/tmp.
+// If this process is root, Postgres runs as another user, who may be unable to enter the
+// checkout. postgresDir returns an error if others can write to the directory.
 func (h *home) postgresDir() (string, error) {
 	if os.Geteuid() != 0 {
 		return filepath.Join(h.dir, "postgres"), nil
@@ -84,13 +83,11 @@ func (h *home) announce(s *localstack.Stack) error {
 		os.WriteFile(filepath.Join(h.dir, "base-url"), []byte(s.BaseURL()+"\n"), 0o644))
 }
 
-// withdraw removes the files that announce writes.
 func (h *home) withdraw() {
 	os.Remove(filepath.Join(h.dir, "base-url"))
 	os.Remove(filepath.Join(h.dir, "env"))
 }
 
-// close removes the files of announce and unlocks the directory.
 func (h *home) close() {
 	h.withdraw()
 	h.lock.Close()

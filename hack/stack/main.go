@@ -136,8 +136,6 @@ func untilEnd(ctx context.Context, s *localstack.Stack) error {
 	}
 }
 
-// number returns the value of an environment variable, or standard if it is not set. It
-// returns an error unless the value is an integer from least to most.
 func number(name string, standard, least, most int) (int, error) {
 	text := os.Getenv(name)
 	if text == "" {
@@ -170,7 +168,6 @@ func passedOn(environ []string) (env []string) {
 	return env
 }
 
-// explain adds the next action to an error of the start.
 func explain(err error, port int) error {
 	if taken := (*localstack.PortTakenError)(nil); errors.As(err, &taken) {
 		return fmt.Errorf("%w: choose another with PORT=%d make run", taken, port+1)

@@ -6,7 +6,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// document is the JSON document of a new deal.
 const document = `{"id":"x","algorithm":{"name":"sealed-bid","params":{"reserve":1000}},
 "parties":{"p1":{"commit":null,"reveal":null},"p2":{"commit":null,"reveal":null}},"state":"open",
 "pad":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}`

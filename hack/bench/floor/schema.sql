@@ -1,5 +1,5 @@
--- Autovacuum is off in all tables: its CPU time would count as the product's, which is
--- measured after the floor on the same server.
+-- The product is measured later on the same server. Autovacuum is off in all tables, because
+-- it would add to the product's CPU time.
 CREATE TABLE deals (
     id    bigint PRIMARY KEY,
     state text   NOT NULL,
