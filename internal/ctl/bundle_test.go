@@ -15,9 +15,9 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// For every bundle in e2e/testdata/bundles, which all verifiers share, fairpactctl verify
-// fails the checks that the case names. The command also checks the beacon's signature. It
-// fetches nothing, because FAIRPACT_URL is empty.
+// All verifiers share the cases in e2e/testdata/bundles. A case names the checks that must
+// fail. fairpactctl verify also checks the beacon's signature. FAIRPACT_URL is empty, so the
+// command fetches nothing.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")
 	files, err := filepath.Glob("../../e2e/testdata/bundles/*.json")

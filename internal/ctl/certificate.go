@@ -92,8 +92,6 @@ func leafOf(e verification.Evidence) (members map[string]any, leaf translog.Tagg
 	return members, translog.TaggedLeaf{Index: index, Entry: certificate.Entry(payload), Tag: certificate.Tag(members["deal_id"].(string))}, payload
 }
 
-// inDatabases calls do with connections to the databases of the deals and of the log, and
-// closes both.
 func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpool.Pool) error) error {
 	s, err := store.Open(ctx, d.DatabaseURL, 2)
 	if err != nil {

@@ -32,8 +32,8 @@ Examples:
     fairpactctl commit mine.json --salt 8f14e45fceea167a5a36dedd4bea2543 --json`
 }
 
-// sealedFile is the file in which a party keeps its input and salt, and the body of the
-// reveal request.
+// sealedFile is the content of a party's file with its input and salt. It is also the body
+// of the reveal request.
 type sealedFile struct {
 	Input json.RawMessage `json:"input"`
 	Salt  string          `json:"salt"`

@@ -1,5 +1,5 @@
-// Package ctl is the command line of Fairpact, for parties, auditors and operators. It
-// holds no rules of a deal: those are in the service and in the pure packages.
+// Package ctl is the command line of Fairpact, for parties, auditors and operators. The rules
+// of a deal are in other packages.
 package ctl
 
 import (
@@ -49,7 +49,6 @@ type commands struct {
 	Words       wordsCommand        `cmd:"" hidden:""`
 }
 
-// terminal holds the streams of a command.
 type terminal struct {
 	in       io.Reader
 	out, err io.Writer
@@ -79,7 +78,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		kong.Exit(func(n int) { exited, code = true, n; panic(exitPanic{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
-		panic(err) // the struct tags of commands are wrong
+		panic(err) // cannot happen, unless the struct tags of commands are wrong
 	}
 	err = func() (err error) {
 		defer func() { // --help and --version panic with exitPanic to stop parsing
@@ -131,8 +130,8 @@ var secret = regexp.MustCompile(`\b(fp|it)_[A-Za-z0-9_-]{4,}`)
 // a file name.
 func redacted(text string) string { return secret.ReplaceAllString(text, "${1}_…") }
 
-// printable escapes control and direction characters: labels and names come from strangers
-// and must not start a new line or change how the terminal shows this one.
+// printable escapes control characters and characters that change the text direction. Labels and
+// names come from strangers, who could otherwise forge lines of the output.
 func printable(line string) string {
 	var b strings.Builder
 	for _, r := range line {

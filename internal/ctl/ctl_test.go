@@ -14,7 +14,6 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// ran is the result of one command.
 type ran struct {
 	code     int
 	out, err string
@@ -27,8 +26,6 @@ func run(t *testing.T, stdin string, args ...string) ran {
 	return ran{code, out.String(), errs.String()}
 }
 
-// report returns the report that a command printed as JSON, and the names of its failed
-// checks.
 func (r ran) report(t *testing.T) (report verification.Report, failed []string) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(r.out), &report); err != nil {
@@ -119,8 +116,8 @@ func TestExitCodesOfUsage(t *testing.T) {
 	}
 }
 
-// `log key --out` prints the same verifier key for the new key as `log key --of` prints for
-// the key's file. The command never overwrites a file.
+// `log key --out` prints the verifier key of the new key. `log key --of` prints the same for the
+// new file. The command never overwrites a file.
 func TestLogKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log.pem")
 	made := run(t, "", "log", "key", "--origin", "log.example/one", "--out", file)
@@ -135,7 +132,6 @@ func TestLogKey(t *testing.T) {
 	}
 }
 
-// The help of each command has examples of that command.
 func TestHelpHasExamples(t *testing.T) {
 	for _, command := range []string{"key", "key new", "commit", "verify", "recompute", "migrate", "smoke", "key-files", "completion", "deal create", "deal invite",
 		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel", "log key", "log audit", "log mirror", "log watch", "log fsck",
@@ -235,7 +231,7 @@ func TestCompletionWords(t *testing.T) {
 	}
 }
 
-// bash runs the completion script. A shell function stands for fairpactctl.
+// bash runs the completion script. A shell function replaces fairpactctl.
 func TestCompletionInBash(t *testing.T) {
 	answer := run(t, "", "words", "--", "deal").out
 	script := "fairpactctl() { [ \"$*\" = 'words -- deal' ] && printf %s '" + answer + "'; }\n" + run(t, "", "completion", "bash").out

@@ -87,8 +87,6 @@ func (p place) load(t *terminal) (s state, err error) {
 	return s, nil
 }
 
-// key returns the API key from the flags or, if they have none, from the state file. It
-// returns "" if neither has one.
 func (i initiator) key(t *terminal, s state) (string, error) {
 	key, err := t.secretOf(i.APIKey, i.APIKeyFile)
 	return cmp.Or(key, s.APIKey), err
@@ -218,7 +216,6 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	return t.answer(shown)
 }
 
-// file returns the state as indented JSON, the content of a state file.
 func (s state) file() ([]byte, error) {
 	text, err := json.MarshalIndent(s, "", "  ")
 	return append(text, '\n'), err

@@ -45,7 +45,6 @@ func (t *terminal) tree(path string) (any, error) {
 	return v, nil
 }
 
-// object reads a file with one strict JSON object.
 func (t *terminal) object(path string) (map[string]any, error) {
 	v, err := t.tree(path)
 	if err != nil {

@@ -36,7 +36,6 @@ func readPublished(document any) (published, error) {
 	return keys, nil
 }
 
-// in returns the keys with the given published state.
 func (p published) in(state string) (found published) {
 	for _, k := range p {
 		if k.State == state {
@@ -153,7 +152,6 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 	return nil
 }
 
-// instant returns unix seconds in RFC 3339 form, or "-" for nil.
 func instant(unix *int64) string {
 	if unix == nil {
 		return "-"

@@ -25,7 +25,6 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// keyed is a development signer and its URI.
 type keyed struct {
 	*signing.Signer
 	uri string
@@ -43,7 +42,6 @@ func newKeyed(t *testing.T) keyed {
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// entry returns the key's entry in a key set file. Its signs_from is now plus from.
 func (k keyed) entry(from time.Duration) string {
 	return fmt.Sprintf(`{"pubkey":"%s","signs_from":%d,"uri":"%s"}`, k.PublicKey(), time.Now().Add(from).Unix(), k.uri)
 }

@@ -128,7 +128,6 @@ type signedHead struct {
 	by   verification.Key
 }
 
-// newestHead fetches the newest tree head and verifies its signature with keys.
 func newestHead(ctx context.Context, client *restclient.Client, keys []verification.Key) (signedHead, error) {
 	document, err := fetch(ctx, client, "/v1/log/tree-head")
 	if err != nil {

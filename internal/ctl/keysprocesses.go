@@ -46,7 +46,7 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 			return nil, err
 		}
 		for _, name := range names {
-			if p, ok := keywatch.Parse(name); ok && !seen[name] { // deals and log may share a server
+			if p, ok := keywatch.Parse(name); ok && !seen[name] { // skip duplicates: the deals and the log may share a server
 				found = append(found, p)
 			}
 			seen[name] = true
@@ -77,8 +77,8 @@ func haveKeySet(processes []keywatch.Process, err error, digest string) verifica
 	return agree(processes, err, "key set", digest, func(p keywatch.Process) string { return p.KeySet })
 }
 
-// haveSecrets checks that all processes but log-server, which has no server secret, have
-// the set of server secrets with this digest.
+// haveSecrets checks that all processes have the set of server secrets with this digest. It
+// skips log-server, which has no server secret.
 func haveSecrets(processes []keywatch.Process, err error, digest string) verification.Check {
 	processes = slices.DeleteFunc(processes, func(p keywatch.Process) bool { return p.Binary == "log-server" })
 	return agree(processes, err, "set of server secrets", digest, func(p keywatch.Process) string { return p.Secrets })

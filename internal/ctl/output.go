@@ -7,17 +7,14 @@ import (
 	"strings"
 )
 
-// line writes one line of text to standard output.
 func (t *terminal) line(format string, args ...any) {
 	fmt.Fprintln(t.out, printable(fmt.Sprintf(format, args...)))
 }
 
-// note writes one line to standard error.
 func (t *terminal) note(format string, args ...any) {
 	fmt.Fprintln(t.err, printable(redacted(fmt.Sprintf(format, args...))))
 }
 
-// value writes one JSON value to standard output.
 func (t *terminal) value(v any) error {
 	enc := json.NewEncoder(t.out)
 	enc.SetEscapeHTML(false)
@@ -25,7 +22,6 @@ func (t *terminal) value(v any) error {
 	return enc.Encode(v)
 }
 
-// show writes value with --json, otherwise one line of text.
 func (t *terminal) show(value any, format string, args ...any) error {
 	if t.json {
 		return t.value(value)
@@ -34,8 +30,8 @@ func (t *terminal) show(value any, format string, args ...any) error {
 	return nil
 }
 
-// answer prints an answer of the service. With --json it is unchanged; otherwise each
-// member that is not null or "" is one line, with nested values as JSON.
+// answer prints an answer of the service: unchanged with --json, otherwise one line for each
+// member. It leaves out members that are null or "". Nested values stay JSON.
 func (t *terminal) answer(body []byte) error {
 	if t.json {
 		_, err := fmt.Fprintln(t.out, string(bytes.TrimSpace(body)))

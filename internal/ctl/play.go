@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// sealed is what a sealed file holds. members and canonical are the input, parsed and in
+// sealed is the content of a sealed file. members is the parsed input, and canonical is its
 // RFC 8785 form.
 type sealed struct {
 	members   map[string]any
@@ -159,8 +159,6 @@ type reader struct {
 	initiator
 }
 
-// call returns a call with the credential of the flags or, if they have none, of the state
-// file.
 func (r reader) call(t *terminal) (*call, error) {
 	s, err := r.load(t)
 	if err != nil {

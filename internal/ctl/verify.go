@@ -118,7 +118,6 @@ func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 	return t.report(report, report, notProven(report)...)
 }
 
-// notProven returns a line for each thing that was not checked, and then the verdict.
 func notProven(report verification.Report) (lines []string) {
 	for _, note := range report.Notes {
 		lines = append(lines, "not proven: "+note)
@@ -237,7 +236,6 @@ func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key
 	return trusted(keys), err
 }
 
-// fetch reads strict JSON from a path of the deployment.
 func fetch(ctx context.Context, from *restclient.Client, path string) (any, error) {
 	body, err := from.Get(ctx, path, "")
 	if err != nil {
@@ -251,7 +249,7 @@ func fetch(ctx context.Context, from *restclient.Client, path string) (any, erro
 }
 
 // fetchHead returns the tree head of the size in the certificate's proof. If the log has no
-// head of that size, it returns the newest head, for which the size check fails.
+// head of that size, it returns the newest head. The size check then fails.
 func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, error) {
 	newest, err := fetch(ctx, from, "/v1/log/tree-head")
 	if err != nil {
@@ -354,7 +352,6 @@ func (t *terminal) report(r verification.Report, value any, more ...string) erro
 	return nil
 }
 
-// verdict returns the last line of a verification: valid or NOT VALID.
 func verdict(r verification.Report) string {
 	if r.Valid {
 		return "valid"
@@ -362,7 +359,6 @@ func verdict(r verification.Report) string {
 	return "NOT VALID"
 }
 
-// checked returns a check that fails if err is not nil.
 func checked(name string, err error, format string, args ...any) verification.Check {
 	if err != nil {
 		return verification.Check{Name: name, Detail: err.Error()}

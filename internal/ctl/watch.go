@@ -65,7 +65,7 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		if last = now; !unchanged {
 			continue
 		}
-		select { // pause, because a stopping service or an older release does not wait for a change
+		select { // a stopping service or an older release does not wait for a change, so pause here
 		case <-ctx.Done():
 			p.end()
 			return cause(ctx, ctx.Err())

@@ -45,7 +45,7 @@ func main() {
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
 	ctrl.SetLogger(logr.FromSlogHandler(logger.Handler()))
-	klog.SetSlogLogger(logger) // for client-go, which holds the Lease
+	klog.SetSlogLogger(logger) // client-go, which renews the Lease, logs with klog
 	parts, err := c.Open(ctx, "deadline-worker", logger)
 	if err != nil {
 		return err
@@ -56,7 +56,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	controller := deadline.New(parts.Escrow, logger)
-	if !c.ReadOnly { // a read-only worker leads, but attends no deals
+	if !c.ReadOnly { // in read-only mode the worker holds the Lease but processes no deals
 		if err := controller.SetupWithManager(mgr, c.Workers); err != nil {
 			return fmt.Errorf("controller: %w", err)
 		}
@@ -83,7 +83,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	return health.ServeBeside(ctx, logger, mgr.Start, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 }
 
-// newManager returns a manager. It uses an API server only for the Lease. Without
+// newManager returns a manager. It uses an API server only for the Lease. Without leader
 // election the manager gets an address that is never called and an empty mapper.
 func newManager(c config) (manager.Manager, error) {
 	drain := service.DrainTimeout

@@ -81,7 +81,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	public := httpapi.Server(api, logger)
-	public.RegisterOnShutdown(parts.Waits.End) // called once the port has closed: waiting callers retry at another replica
+	public.RegisterOnShutdown(parts.Waits.End) // runs after the port has closed, so that waiting callers retry at another replica
 	health := service.NewHealth(parts.Ready)
 	health.KeySet, health.Secrets = parts.Keys.Digest(), parts.Secrets.Digest()
 	health.Delay = c.DrainDelay

@@ -44,8 +44,8 @@ type config struct {
 	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
 }
 
-// Validate returns an error that names a missing or wrong setting by its environment
-// variable, because deployments set variables.
+// Validate checks the settings. An error names the environment variable instead of the flag,
+// because deployments set variables.
 func (c *config) Validate() error {
 	for _, required := range []struct{ name, value string }{
 		{"DATABASE_URL", c.DatabaseURL},

@@ -46,7 +46,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// settings returns the settings of a log-server without a schema.
+// settings returns the settings of a log-server whose database has no schema.
 func settings(t *testing.T) config {
 	t.Helper()
 	dir := t.TempDir()
@@ -193,7 +193,6 @@ func TestStopAnswersTheBatchInFlight(t *testing.T) {
 	}
 }
 
-// A second signal ends a draining server at once.
 func TestSecondSignalEndsTheServer(t *testing.T) {
 	c := migrated(t)
 	for _, second := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -257,8 +256,8 @@ func TestRefusesToStart(t *testing.T) {
 	}
 }
 
-// A server does not start with a key set that closes a key below a head that the key signed.
-// Such a key set, for example an older one, would make valid certificates invalid.
+// A key set may close a key at a tree size below a head that the key signed. The server then
+// does not start, because valid certificates would become invalid.
 func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)
