@@ -67,9 +67,8 @@ func (a Answer) Into(t testing.TB, v any) {
 // errorForm is the form of an error text (SPEC 7.1).
 var errorForm = regexp.MustCompile(`^[A-Z_]+: .+`)
 
-// request makes a request, with token as its bearer token unless token is empty. body is
-// JSON text, a value to encode, or nil. header holds pairs of name and value. The name Host
-// sets the request's host.
+// request builds a request. An empty token sends no credential. body is JSON text, a value to
+// encode, or nil. header holds pairs of name and value. The name Host sets the request's host.
 func (c *Client) request(ctx context.Context, method, path, token string, body any, header ...string) (*http.Request, error) {
 	var sent io.Reader
 	switch b := body.(type) {
@@ -209,7 +208,7 @@ func ShapleyBody(commitIn, revealIn time.Duration) Body {
 	return b
 }
 
-// Create creates a deal with a new API key, CreateWith with the given one.
+// Create creates a deal with a new API key. CreateWith uses the given key.
 func (c *Client) Create(b Body) *Dealt {
 	c.T.Helper()
 	return c.CreateWith(c.Key(), b)
@@ -220,7 +219,7 @@ func (c *Client) CreateWith(key string, b Body) *Dealt {
 	return c.Created(key, c.Want(201, "POST", "/v1/deals", key, b))
 }
 
-// Created reads the response to a creation.
+// Created returns the deal in the response to a creation.
 func (c *Client) Created(key string, a Answer) *Dealt {
 	c.T.Helper()
 	var r struct {
@@ -262,7 +261,7 @@ func NewSealed(input Body) (Sealed, error) {
 	return Sealed{input, salt, canon.Commitment(text, []byte(salt))}, err
 }
 
-// Act returns the body of a "commit" or "reveal" of the input.
+// Act returns the body of the action "commit" or "reveal".
 func (s Sealed) Act(action string) Body {
 	if action == "commit" {
 		return Body{"commitment": s.Commitment}
@@ -284,7 +283,7 @@ func (d *Dealt) Reveal(party int, s Sealed) Answer {
 	return d.C.Want(200, "POST", d.Path("/reveal"), d.Tokens[party], s.Act("reveal"))
 }
 
-// Play commits and then reveals every input, in party order.
+// Play commits all inputs and then reveals them, in party order.
 func (d *Dealt) Play(inputs ...Body) []Sealed {
 	d.C.T.Helper()
 	all := make([]Sealed, len(inputs))
@@ -354,7 +353,7 @@ func (c *Client) Verify(certID string) (r Report) {
 	return r
 }
 
-// Seen is a set: its keys are the codes of all errors that this process has received.
+// Seen is a set. Its keys are the codes of all errors that this process has received.
 var Seen sync.Map
 
 // once is a POST that can be sent again with the same Idempotency-Key.
@@ -393,8 +392,8 @@ func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
 	return d
 }
 
-// FarRound returns a beacon round that is published months after any deadline of a test,
-// and within the year that a deal may wait for it.
+// FarRound returns a beacon round 200 days ahead. Every deadline of a test is earlier. A deal may
+// wait up to a year for its round.
 func FarRound(t testing.TB) int64 {
 	return BeaconChain(t).RoundAt(time.Now().Unix() + 200*24*3600)
 }

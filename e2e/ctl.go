@@ -17,7 +17,7 @@ type Ctl struct {
 	t    testing.TB
 	Dir  string
 	Env  []string
-	Said strings.Builder // all output of all commands
+	Said strings.Builder // the output of all commands so far
 }
 
 func NewCtl(t testing.TB, base string) *Ctl {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// After returns a deadline at least d from now.
+// After returns the unix time at least d from now, rounded up to a second.
 func After(d time.Duration) int64 { return time.Now().Add(d + time.Second - 1).Unix() }
 
 // Timed sets both deadlines of a creation body.
@@ -54,13 +54,13 @@ type Cut struct {
 
 	// Last is the last call. An empty Action reads the view.
 	Last struct{ Action, Token, Body string }
-	// Clock is set if a deadline ends the deal, and the last call only reads the deal.
-	// From is that deadline, in unix seconds. Without Clock, From is a deadline that must
-	// pass before the recovery, or 0.
+	// Clock is set if a deadline ends the deal, and the last call only reads the deal. From is then
+	// that deadline, in unix seconds. If Clock is false, From is 0 or a deadline that must pass
+	// before the recovery.
 	Clock bool
 	From  int64
 
-	Outcome string // COMPUTED or VOID, at the end
+	Outcome string // the final state: COMPUTED or VOID
 	Flakers []int
 }
 
@@ -180,8 +180,8 @@ func WaitUntil(t testing.TB, at int64) {
 	Eventually(t, "the clock", Patience, func() bool { return time.Now().Unix() >= at })
 }
 
-// Played repeats a scenario, each time with twice the lead, until its calls are done
-// before the deadline.
+// Played repeats a scenario until its calls are done before the deadline. Each attempt doubles the
+// lead.
 func Played(t testing.TB, c *Client, play Scenario) *Cut {
 	t.Helper()
 	for lead := time.Second; lead < Patience; lead *= 2 {
@@ -209,8 +209,7 @@ func (c *Client) Nonces(chain interface{ RoundAt(int64) int64 }, commitDeadline,
 	return d, true
 }
 
-// Settled creates a split.v1 deal of Ann and Bob, who commit and reveal. The deal is then
-// COMPUTED.
+// Settled creates a split.v1 deal of Ann and Bob and brings it to COMPUTED.
 func (c *Client) Settled() *Dealt {
 	c.T.Helper()
 	d := c.Create(SplitBody(time.Hour, 2*time.Hour))

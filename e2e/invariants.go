@@ -18,8 +18,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// never lists queries that must return no row once a stack has converged
-// ([Witness.Converged]), whichever processes were killed before.
+// never lists queries that must return no row once a stack has converged ([Witness.Converged]),
+// whichever processes were killed before.
 var never = []struct{ what, query string }{
 	{"a COMPUTED or VOID deal without its one certificate", `SELECT deal_id FROM deals d WHERE phase IN ('COMPUTED', 'VOID')
 		AND (SELECT count(*) FROM certificates c WHERE c.deal_id = d.deal_id AND c.cert_id = d.cert_id) <> 1`},
@@ -37,8 +37,8 @@ var never = []struct{ what, query string }{
 	{"an action at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
 		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
 	{"a reveal after the end", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
-	// Times are in seconds, so the query above misses a reveal in the same second as the end.
-	// The next query finds such a reveal.
+	// Times are in whole seconds. The query above misses a reveal in the same second as the end. The
+	// next query finds such a reveal.
 	{"an input root without all reveals, or all reveals without an input root", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
 		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
 	{"a result, flakers or computed_at that the deal's phase does not allow, or that it lacks", `SELECT deal_id FROM deals
@@ -87,8 +87,7 @@ func Trusted(t testing.TB, stack *localstack.Stack) *signing.KeySet {
 	return keys
 }
 
-// certificatesHold checks each signature, and that the signed certificate agrees with the
-// deal's row.
+// certificatesHold checks each signature, and compares the signed certificate with the deal's row.
 func (w Witness) certificatesHold(keys *signing.KeySet) {
 	w.T.Helper()
 	w.each(`SELECT c.cert_id, deal_id, phase, result, void_flakers, payload, coalesce(signature, '') FROM certificates c JOIN deals USING (deal_id)`, nil, func(rows pgx.Rows) error {

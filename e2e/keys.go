@@ -72,7 +72,7 @@ func (s KeysOfStatus) Keys() (*signing.KeySet, error) { return signing.NewKeySet
 func KeyFile(t testing.TB) (uri, label string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key.pem")
-	signer, err := signing.Open(t.Context(), "dev://"+path) // makes the key
+	signer, err := signing.Open(t.Context(), "dev://"+path) // creates the key
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,12 +17,13 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Stubborn is a client that repeats a request until its status is below 500 and its code
-// not IDEMPOTENCY_IN_PROGRESS. It calls the deal-apis in turn, with the same Idempotency-Key.
+// Stubborn is a client that repeats a request until the service answers it. A status of 500 or
+// more, or the code IDEMPOTENCY_IN_PROGRESS, is no answer. Stubborn calls the deal-apis in turn,
+// with the same Idempotency-Key.
 type Stubborn struct {
 	Doors    []*Client    // one for each deal-api
-	Attempts atomic.Int64 // of all requests, answered or not
-	Worst    atomic.Int64 // the most failures of one request
+	Attempts atomic.Int64 // number of attempts for all requests, answered or not
+	Worst    atomic.Int64 // the most failed attempts of one request
 }
 
 // Promise is a request and its successful response. A repetition must get the same response.
@@ -42,7 +43,7 @@ func (s *Stubborn) send(ctx context.Context, method, path, token string, sent an
 	return p, err
 }
 
-// Again sends the request, for the first time or once more.
+// Again sends the request until the service answers it. The request may have been sent before.
 func (s *Stubborn) Again(ctx context.Context, p Promise) (Answer, error) {
 	var failures int64
 	for door := int(s.Attempts.Add(1)); ; door++ {
@@ -101,9 +102,8 @@ func (p Promise) stays(ctx context.Context, s *Stubborn) error {
 	return nil
 }
 
-// WithoutProof returns the RFC 8785 form of a certificate without log_proof, the only
-// member that changes between reads. The form makes the order of members irrelevant,
-// because another release may order them differently.
+// WithoutProof returns the RFC 8785 form of a certificate without log_proof. Between reads, only
+// log_proof may change, and another release may order the members differently.
 func WithoutProof(certificate []byte) ([]byte, error) {
 	members, err := canon.ParseObject(certificate)
 	if err != nil {
@@ -113,7 +113,7 @@ func WithoutProof(certificate []byte) ([]byte, error) {
 	return canon.Encode(members), nil
 }
 
-// Soaked is a deal of a load test, with all responses to its requests.
+// Soaked is a deal of a load test, with its requests and their responses.
 type Soaked struct {
 	T    testing.TB
 	S    *Stubborn
@@ -126,7 +126,7 @@ type Soaked struct {
 	States  []string // the states in which the deal may end
 	// Promises are the requests that must have the same response when repeated.
 	Promises []Promise
-	drawn    *Promise // the call for entropy: its later responses also name the certificate
+	drawn    *Promise // the call for entropy: a later response also names the certificate
 }
 
 // Play runs the nth deal of a stream. Ten kinds of deals take turns.
@@ -208,7 +208,6 @@ func (d *Soaked) Acts(action string, parties int) error {
 	return errors.Join(errs...)
 }
 
-// played creates the deal. Then the first parties commit and reveal.
 func (d *Soaked) played(b Body, commits, reveals int, inputs ...Body) error {
 	err := d.Create(b, inputs...)
 	if err == nil {
@@ -236,8 +235,8 @@ func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 	return d.Certified()
 }
 
-// part runs a deal in which parties are missing or late, or one rejects. It ignores the
-// refusals of late requests. Invariants later checks who is named as a flaker.
+// part runs a deal in which parties are missing or late, or one rejects. Refusals of late requests
+// are allowed. Invariants later checks the flakers.
 func (d *Soaked) part(b Body, states []string, commits, reveals int, inputs ...Body) error {
 	d.States = states
 	err := d.played(b, commits, reveals, inputs...)
@@ -261,7 +260,7 @@ func (d *Soaked) cancelled(b Body) error {
 	return err
 }
 
-// Certified waits for the certificate. Later reads may differ only in its proof.
+// Certified waits for the certificate. Later reads may differ only in log_proof.
 func (d *Soaked) Certified() error {
 	for {
 		p, err := d.S.send(d.Ctx, "GET", "/v1/deals/"+d.Id+"/certificate", d.Tokens[0], nil)
@@ -280,7 +279,7 @@ func (d *Soaked) Certified() error {
 	}
 }
 
-// Ended checks all responses against the deal, once it has ended.
+// Ended compares all responses with the ended deal.
 func (d *Soaked) Ended() error {
 	if d.Id == "" {
 		return nil // the creation was refused because a deadline had passed
@@ -316,7 +315,6 @@ func (d *Soaked) Ended() error {
 	return d.verified(v)
 }
 
-// true checks one response against the view of the ended deal.
 func (d *Soaked) true(p Promise, v View) error {
 	var was struct {
 		State     string
@@ -341,7 +339,6 @@ func (d *Soaked) true(p Promise, v View) error {
 	return nil
 }
 
-// verified requires that every deal-api verifies the certificate.
 func (d *Soaked) verified(v View) error {
 	for _, door := range d.S.Doors {
 		a, err := door.Try(d.Ctx, "GET", "/v1/verify/"+*v.CertificateID, "", nil)
@@ -356,7 +353,7 @@ func (d *Soaked) verified(v View) error {
 	return nil
 }
 
-// Passes waits until a number of further attempts were sent.
+// Passes waits until the client has sent a number of further attempts.
 func (s *Stubborn) Passes(ctx context.Context, requests int64) error {
 	for until := s.Attempts.Load() + requests; s.Attempts.Load() < until; {
 		select {

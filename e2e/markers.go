@@ -17,9 +17,9 @@ import (
 // Marker is a secret of at least nine bytes that no log, table or cache may show.
 type Marker struct{ Name, Text string }
 
-// needles returns all forms in which a marker may show: as it is, in hex, and in base64
-// of either alphabet at any offset. Each form is also returned in hex, as a dump shows
-// bytea. For a credential or hex, the forms of the encoded bytes are added.
+// needles returns all forms in which a marker may show: as it is, in hex, and in base64 of either
+// alphabet at any offset. Each form is also returned in hex, because a dump shows bytea in hex.
+// If the marker is a credential or hex, the forms of its decoded bytes are added.
 func (m Marker) needles() (all [][]byte) {
 	plain := [][]byte{[]byte(m.Text)}
 	_, payload, _ := strings.Cut(m.Text, "_") // a credential is fp_… or it_…
@@ -32,7 +32,7 @@ func (m Marker) needles() (all [][]byte) {
 	for _, p := range plain {
 		shown := [][]byte{p, []byte(hex.EncodeToString(p)), bytes.ToUpper([]byte(hex.EncodeToString(p)))}
 		for offset := range 3 {
-			// Characters that also encode neighbouring bytes are left out.
+			// Leave out characters that also encode neighbouring bytes.
 			for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 				text := alphabet.EncodeToString(append(make([]byte, offset), p...))
 				shown = append(shown, []byte(text[(offset*8+5)/6:(offset+len(p))*8/6]))
@@ -45,8 +45,8 @@ func (m Marker) needles() (all [][]byte) {
 	return all
 }
 
-// Shown returns the names of the places that show a marker, by the marker's index. It
-// reads every place once.
+// Shown maps the index of a marker to the names of the places that show it. It reads every place
+// once.
 func Shown(markers []Marker, places map[string][]byte) map[int][]string {
 	type needle struct {
 		marker int
@@ -97,7 +97,7 @@ func Dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
 	}
 	for _, key := range keys {
 		value, err := client.Get(t.Context(), key).Bytes()
-		if err != nil && err != redis.Nil { // not a string: DUMP reads every type
+		if err != nil && err != redis.Nil { // not a string: DUMP reads any type
 			var text string
 			text, err = client.Dump(t.Context(), key).Result()
 			value = []byte(text)

@@ -6,8 +6,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// This file has the tests' queries of the database. Only the invariants and the tampering
-// tests have their own.
+// This file has the tests' queries of the database, except for those of the invariants and of the
+// tampering tests.
 
 // APIKeys counts all API keys.
 func (w Witness) APIKeys() int64 { return w.Number(`SELECT count(*) FROM api_keys`) }
@@ -41,8 +41,8 @@ func (w Witness) Checkpointed() bool {
 	return w.Number(`SELECT count(*) FROM translog.checkpoints WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`) == 1
 }
 
-// HoldDeal locks a deal's row until the returned transaction ends. It simulates a call
-// that cannot finish.
+// HoldDeal locks a deal's row until the returned transaction ends. It simulates a call that cannot
+// finish.
 func (w Witness) HoldDeal(dealID string) pgx.Tx {
 	w.T.Helper()
 	held, err := w.Pool.Begin(w.T.Context())
@@ -69,8 +69,8 @@ func (w Witness) Pass(deadline int64) {
 	})
 }
 
-// Exactly requires the number of deals, certificates and leaves in the whole database,
-// once every certificate is published.
+// Exactly waits until every certificate is published. It then requires these numbers of deals and
+// certificates in the database, and one leaf for each certificate.
 func (w Witness) Exactly(deals, certificates int64) {
 	w.T.Helper()
 	Eventually(w.T, "every certificate is published", Patience, func() bool {
@@ -86,8 +86,8 @@ func (w Witness) Exactly(deals, certificates int64) {
 	}
 }
 
-// unfinished selects the deals and certificates on which the worker or a call has to act,
-// now or at a deadline within 30 seconds.
+// unfinished selects the deals and certificates that still need a call or the worker, now or at a
+// deadline within 30 seconds.
 const unfinished = `
 SELECT deal_id FROM certificates WHERE leaf_index IS NULL
 UNION ALL
@@ -105,7 +105,7 @@ func (w Witness) Converged() {
 	Eventually(w.T, "no deal or certificate is unfinished", Patience, func() bool { return len(w.Column(unfinished)) == 0 })
 }
 
-// RevealedEarlier moves both reveals of a two-party deal to the given seconds earlier.
+// RevealedEarlier moves the times of both reveals of a two-party deal back by some seconds.
 func (w Witness) RevealedEarlier(d *Dealt, seconds int) {
 	w.T.Helper()
 	w.Exec(2, "UPDATE reveals SET revealed_at = revealed_at - $2::bigint WHERE deal_id = $1", d.ID, seconds)

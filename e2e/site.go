@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Finished is a certified deal and everything that a verifier can use.
+// Finished is a certified deal with all that a verifier can use.
 type Finished struct {
 	Certificate, Head                      Body
 	Text, HeadText, ParamsText, InputsText string
@@ -68,7 +68,7 @@ func Decoded(t testing.TB, text []byte) (v Body) {
 	return v
 }
 
-// AsBody reads a JSON object with float64 numbers.
+// AsBody reads a JSON object and turns its numbers into float64.
 func AsBody(t testing.TB, text string) Body {
 	t.Helper()
 	var v Body

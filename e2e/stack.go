@@ -32,8 +32,8 @@ import (
 // builds them once for all packages.
 var Bin string
 
-// Main runs the tests of a package. More tests run at once than there are processors,
-// because most of them wait.
+// Main runs the tests of a package. It runs two more tests at once than there are processors,
+// because most tests wait.
 func Main(m *testing.M) int {
 	if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+2)); err != nil {
 		panic(err)
@@ -60,8 +60,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// build returns the directory of the binaries under test. All packages of the
-// suite share it, so that each binary is linked once.
+// build returns the directory of the binaries under test. All packages share the directory, so that
+// each binary is linked once.
 func build() (string, error) {
 	args := []string{"-tags=crashpoints"}
 	if given, ok := os.LookupEnv("FAIRPACT_E2E_BUILD"); ok {
@@ -98,9 +98,8 @@ func Repo(path string) string {
 	return filepath.Join(root, path)
 }
 
-// sources visits the files that the binaries are built from, so that go test does not
-// reuse a cached result after a change. It runs within a test, because the cache ignores
-// files that TestMain reads.
+// sources visits the source files of the binaries, so that go test does not reuse a cached result
+// after a change. It runs within a test, because the cache ignores files that TestMain reads.
 var sources = sync.OnceValue(func() error {
 	os.LookupEnv("FAIRPACT_E2E_BUILD")
 	os.LookupEnv("FAIRPACT_E2E_BIN")
@@ -124,7 +123,7 @@ var common struct {
 	err   error
 }
 
-// Shared returns the common stack of the tests that neither break nor configure it.
+// Shared returns the common stack. A test that breaks or configures a stack uses Own.
 func Shared(t testing.TB) *localstack.Stack {
 	t.Helper()
 	if remote() != "" {
@@ -181,7 +180,6 @@ func options() localstack.Options {
 	}
 }
 
-// raceReports returns the reports of the race detector in the logs.
 func raceReports(stack *localstack.Stack) string {
 	var found strings.Builder
 	for _, name := range stack.Names() {
@@ -195,7 +193,7 @@ func raceReports(stack *localstack.Stack) string {
 	return found.String()
 }
 
-// Eventually waits for a condition that sends no signal, by checking it every 20 ms.
+// Eventually waits until cond is true and checks it every 20 ms.
 func Eventually(t testing.TB, what string, within time.Duration, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !cond(); time.Sleep(20 * time.Millisecond) {
@@ -205,12 +203,12 @@ func Eventually(t testing.TB, what string, within time.Duration, cond func() boo
 	}
 }
 
-// remote returns the URL of an existing deployment to test, if one is set:
+// remote returns the URL of an existing deployment to test, or an empty string:
 //
 //	FAIRPACT_BASE_URL     the URL of its deal-api
 //	FAIRPACT_BEACON_SEED  the seed of its development beacon
 //
-// Select tests that only use HTTP with -run. A test that needs the processes fails.
+// Use -run to select tests that need only HTTP. Other tests fail.
 func remote() string { return os.Getenv("FAIRPACT_BASE_URL") }
 
 // BaseURL returns the URL of deal-api.
@@ -242,7 +240,7 @@ const (
 	SecondWorker = localstack.DeadlineWorker + "-2"
 )
 
-// RedisFaults are states of Redis during use. A repeated fault lasts until stop is called.
+// RedisFaults puts Redis into a state, such as down or emptied. If a fault repeats, stop ends it.
 var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
 	"up": func(*testing.T, *localstack.Stack) func() { return func() {} },
 	"down": func(t *testing.T, stack *localstack.Stack) func() {
@@ -258,8 +256,8 @@ var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop f
 	"restarted": func(t *testing.T, stack *localstack.Stack) func() {
 		return again(t, 100*time.Millisecond, stack.Redis().Restart)
 	},
-	// Redis hangs for 600 ms, longer than deal-api waits for it. Then it runs for 1.2 s,
-	// as long as deal-api avoids a Redis that has failed.
+	// Redis hangs for 600 ms, longer than deal-api waits for an answer. Then Redis runs for 1.2 s,
+	// longer than deal-api avoids a failed Redis.
 	"hung": func(t *testing.T, stack *localstack.Stack) func() {
 		pid := stack.Redis().PID()
 		stop := again(t, 1200*time.Millisecond, func(ctx context.Context) error {
@@ -274,8 +272,8 @@ var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop f
 	},
 }
 
-// again runs do in a loop until stop is called. every is the pause between two runs. stop waits
-// for the current run.
+// again runs do in a loop. every is the pause between two runs. stop ends the loop and waits for
+// the current run.
 func again(t *testing.T, every time.Duration, do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loop sync.WaitGroup

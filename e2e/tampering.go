@@ -15,8 +15,7 @@ type Vault struct{ W Witness }
 
 var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
 
-// Change runs statements, each of which must change one row. undo restores
-// all rows of vaultTables.
+// Change runs statements. Each of them must change one row. undo restores all rows of vaultTables.
 func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	t.Helper()
 	var keep, restore []string
@@ -42,8 +41,8 @@ func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	}, true)
 }
 
-// At runs statements in one transaction with triggers off. If must is true, each
-// statement has to change one row.
+// At runs statements in one transaction with triggers off. If must is true, each statement must
+// change one row.
 func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), v.W.Pool, func(tx pgx.Tx) error {
@@ -63,7 +62,7 @@ func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	}
 }
 
-// HighS returns the other valid ECDSA signature with the same r: (r, n-s).
+// HighS returns the other valid ECDSA signature with the same r. Its s is n-s.
 func HighS(t *testing.T, signature string) string {
 	t.Helper()
 	s, ok := new(big.Int).SetString(signature[len("es256:")+64:], 16)

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// strangers is a Python program that runs the independent verifier for all calls in one
-// process, because starting Python takes longer than a verification.
+// strangers is a Python program that runs the independent verifier for all calls in one process.
+// Starting Python takes longer than a verification.
 const strangers = `
 import contextlib, io, json, sys
 sys.path.insert(0, "verifier")
@@ -42,13 +42,13 @@ func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 	return accepted, said
 }
 
-// AskStranger runs the independent verifier, which shares no code with the project. It
-// returns the verdict and the output, or an error if there is no verdict.
+// AskStranger runs the independent verifier, which shares no code with the project. It returns the
+// verdict and the output. Without a verdict it returns an error.
 func AskStranger(args ...string) (accepted bool, said string, err error) {
 	strangerAt.Lock()
 	defer strangerAt.Unlock()
 	if strangerAt.questions == nil {
-		// The end of the test process closes the stdin of the Python process, which then exits.
+		// When the test process ends, the stdin of the Python process closes and the program ends.
 		cmd := exec.Command("python3", "-c", strangers)
 		cmd.Dir, cmd.Stderr = Repo("e2e"), os.Stderr
 		in, errIn := cmd.StdinPipe()
@@ -91,8 +91,8 @@ func writeFile(t testing.TB, path string, content any) {
 	}
 }
 
-// Independently requires a verdict of the independent verifier, which fetches the keys
-// and the tree head from the service.
+// Independently requires that the independent verifier accepts a certificate, or rejects it if
+// accepted is false. The verifier fetches the keys and the tree head from the service.
 func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
 	t.Helper()
 	if good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base); good != accepted {

@@ -88,8 +88,8 @@ func (w Witness) each(query string, args []any, read func(pgx.Rows) error) {
 	}
 }
 
-// Cache connects to the stack's Redis. It does not return a *redis.Client, which takes
-// seconds to compile in each package that it reaches (see ephemeral.Redis).
+// Cache connects to the stack's Redis. It does not return a *redis.Client: each package that uses
+// that type takes seconds longer to compile (see ephemeral.Redis).
 func Cache(t testing.TB, stack *localstack.Stack) redis.Cmdable {
 	t.Helper()
 	options, err := redis.ParseURL(stack.RedisURL())

@@ -1,8 +1,8 @@
 //go:build soak
 
-// Package soak runs deals of every kind at a fixed pace for FAIRPACT_SOAK. It reports what
-// grows: memory, goroutines, connections, files and tables. hack/bench (curve) measures how
-// speed depends on the size of the database. `make soak MINUTES=60` runs the test.
+// Package soak runs deals of every kind for the duration FAIRPACT_SOAK. It reports what grows:
+// memory, goroutines, connections, files and tables. hack/bench (curve) measures how speed depends
+// on the size of the database. `make soak MINUTES=60` runs the test.
 package soak
 
 import (
@@ -22,8 +22,8 @@ import (
 
 const (
 	players = 8
-	pace    = time.Second // from one deal to the next of the same goroutine
-	keeping = 50          // one deal in 50 is repeated at the end
+	pace    = time.Second // the shortest time between two deals of one goroutine
+	keeping = 50          // at the end, the test repeats the requests of one deal in 50
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
@@ -61,7 +61,7 @@ func TestSoak(t *testing.T) {
 					kept = append(kept, d)
 				}
 				mu.Unlock()
-				reads := map[string]string{"/v1/log/tree-head": ""} // token by path
+				reads := map[string]string{"/v1/log/tree-head": ""} // maps a path to a token
 				if d.Id != "" {                                     // empty if the deadline passed before the creation
 					reads["/v1/deals/"+d.Id] = d.Tokens[0]
 				}
@@ -103,7 +103,6 @@ func TestSoak(t *testing.T) {
 	t.Logf("at rest before:\n%sat rest after:\n%s", rest, measure(t, stack))
 }
 
-// usage is the resource usage of a process.
 type usage struct {
 	rssMiB, heapMiB                    float64
 	goroutines, connections, openFiles int
@@ -155,8 +154,7 @@ func (u usages) String() string {
 	return b.String()
 }
 
-// latency returns the mean duration of each deal-api call between two measurements, earlier
-// and u.
+// latency returns the mean duration of each deal-api route since the measurement earlier.
 func (u usages) latency(earlier usages) string {
 	var b strings.Builder
 	now, then := u[localstack.DealAPI].calls, earlier[localstack.DealAPI].calls
@@ -168,7 +166,7 @@ func (u usages) latency(earlier usages) string {
 	return b.String()
 }
 
-// sizes returns the rows, bytes and bytes per row of every table. Bloat increases the last.
+// sizes returns a line for each table. Bloat increases its bytes per row.
 func sizes(w e2e.Witness) string {
 	w.T.Helper()
 	w.Exec(0, "ANALYZE")
