@@ -18,7 +18,7 @@ import (
 
 const hour = time.Hour
 
-// deal-api survives each attack with a bounded use of memory. The attacks run one after another.
+// After each attack, deal-api still serves deals, and its memory has stayed below mostMemory.
 func TestAttacks(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -38,8 +38,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// largeToolCalls sends each message sixteen times at once, without a credential. The messages
-// are near or over the size limit. No response may repeat the input.
+// largeToolCalls sends each message sixteen times at once, without a credential. No response
+// may exceed 16 KiB.
 func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	for name, row := range map[string]struct {
@@ -115,7 +115,7 @@ func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 }
 
 // An API key can create deals until its budget is used up, with and without Redis. Other keys
-// keep their budgets. The total cost of a key's open deals is limited too, and a deal that ends
+// keep their budgets. The total cost of a key's open deals is limited too. A deal that ends
 // frees its share.
 func TestBudgetsOfDeals(t *testing.T) {
 	t.Parallel()
@@ -170,7 +170,7 @@ func TestBudgetsOfDeals(t *testing.T) {
 	if a := c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body); a.Header.Get("Retry-After") == "" {
 		t.Errorf("%s with header %v, want a Retry-After", a.Body, a.Header)
 	}
-	c.Create(body) // with another key
+	c.Create(body) // with a new API key
 	c.Want(200, "POST", first.Path("/cancel"), key, nil)
 	e2e.Eventually(t, "a cancelled deal frees its share", e2e.Patience, func() bool {
 		return c.Do("POST", "/v1/deals", key, body).Status == 201
@@ -178,7 +178,8 @@ func TestBudgetsOfDeals(t *testing.T) {
 	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
 }
 
-// largeCertificate has sixteen clients read the largest certificate that anybody can make.
+// largeCertificate has sixteen clients read a certificate with 10,000 parties, the most that a
+// deal can have.
 func largeCertificate(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	labels := make([]string, 10_000)
@@ -189,7 +190,7 @@ func largeCertificate(t *testing.T, stack *localstack.Stack) {
 	body := e2e.RandomBody(2, round, 3*time.Second, hour)
 	body["party_labels"] = labels
 	d := c.Create(body)
-	d.Certified(e2e.Patience) // VOID, because no party commits
+	d.Certified(e2e.Patience) // the deal becomes VOID, because no party commits
 	for _, path := range []string{"/v1/verify/" + *d.View().CertificateID, d.Path("/certificate"), d.Path("")} {
 		var answered atomic.Int64
 		var all sync.WaitGroup
@@ -207,7 +208,7 @@ func largeCertificate(t *testing.T, stack *localstack.Stack) {
 				}
 			})
 		}
-		c.Create(e2e.SplitBody(hour, 2*hour)) // deal-api still serves others
+		c.Create(e2e.SplitBody(hour, 2*hour)) // deal-api still serves other calls
 		all.Wait()
 		if answered.Load() == 0 {
 			t.Errorf("GET %s: every call was refused with 503", path)

@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// descriptors returns the number of open files and connections of deal-api.
 func descriptors(t *testing.T, stack *localstack.Stack) int {
 	t.Helper()
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", stack.PID(localstack.DealAPI)))
@@ -56,7 +55,7 @@ func manyConnections(t *testing.T, stack *localstack.Stack) {
 		dial("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 60000\r\n\r\n{")
 	}
 	survived(t, stack)
-	// 100 more are allowed for connections that are closing, and for those to the database.
+	// The limit leaves room for 100 more: closing connections and connections to the database.
 	if now := descriptors(t, stack); now > before+most/2+100 {
 		t.Errorf("deal-api has %d open descriptors, want at most %d: it had %d before the attack, and one address may hold %d connections", now, before+most/2+100, before, most/2)
 	}

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 // mostMemory is the allowed peak of deal-api's memory in bytes: half of the chart's limit.
 const mostMemory = 512 << 20
 
-// peak returns the peak of deal-api's memory so far, in bytes.
+// peak returns deal-api's peak memory so far, in bytes.
 func peak(t *testing.T, stack *localstack.Stack) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", stack.PID(localstack.DealAPI)))

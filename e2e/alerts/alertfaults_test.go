@@ -21,8 +21,8 @@ import (
 // nowhere is an address that refuses connections.
 const nowhere = "http://127.0.0.1:1"
 
-// unhastened says why FairpactWorkerBlind may fire while Postgres is down: the processes check
-// Postgres every 5 s, and these tests do not shorten that interval.
+// unhastened is the reason why FairpactWorkerBlind may fire while Postgres is down. The processes
+// check Postgres every 5 s. These tests do not shorten that interval.
 const unhastened = "the worker lists no deals, and fairpact_database_up follows some seconds later"
 
 // faults has at least one fault for each alert of the chart.
@@ -72,7 +72,7 @@ var faults = []fault{
 		s.c.Settled()
 		newest := s.backup()
 		s.restore(backup)
-		s.c.Settled() // the log accepts the leaf, and the guard refuses its head
+		s.c.Settled() // the log accepts the leaf, but the fork guard refuses to sign a tree head for it
 		return func() { s.restore(newest); s.restart(localstack.LogServer) }
 	}},
 	{alert: "FairpactSignatureInvalid", what: "a signature of something else, once", do: func(s *site) func() {
@@ -81,7 +81,7 @@ var faults = []fault{
 		d.Commit(0, inputs[0])
 		d.Commit(1, inputs[1])
 		d.Reveal(0, inputs[0])
-		e2e.Must(s.t, s.kms.FailTimes(kmstest.OtherDigest, 2)) // the signer repeats a request once after a wrong signature
+		e2e.Must(s.t, s.kms.FailTimes(kmstest.OtherDigest, 2)) // the signer retries once after a wrong signature
 		d.Reveal(1, inputs[1])
 		return func() { d.Certified(e2e.Patience) }
 	}},
@@ -179,7 +179,7 @@ var faults = []fault{
 		e2e.Must(s.t, os.Mkdir(path, 0o700))
 		stop := s.load(3)
 		return func() {
-			// Users' calls still succeed, so no other alert may fire.
+			// Failed appends must not fire an error-budget alert, because users' calls succeed.
 			e2e.Eventually(s.t, "appends have failed for a while", e2e.Patience, func() bool {
 				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
 			})
@@ -213,14 +213,14 @@ var faults = []fault{
 		}},
 }
 
-// callsFail has the alerts that may fire with FairpactErrorBudgetFast while Postgres is down.
+// callsFail has the other alerts that may fire while Postgres is down, with the reason for each.
 var callsFail = map[string]string{
 	"FairpactErrorBudgetSlow": "the slow window sees the same failures",
 	"FairpactPostgresDown":    "the calls fail because Postgres is down",
 	"FairpactWorkerBlind":     unhastened,
 }
 
-// guardBeside is the setting of a log-server whose fork guard is a file in site.dir.
+// guardBeside makes log-server keep its fork guard in a file in site.dir.
 const guardBeside = "FAIRPACT_FORK_GUARD=file://{dir}/guard.json"
 
 func (s *site) withoutPostgres() (back func()) {
@@ -255,7 +255,7 @@ func unwitnessed(witnesses ...int) func(s *site) func() {
 	}
 }
 
-// unsigned returns a fault.do that injects a fault into the key service and plays deals.
+// unsigned returns a fault.do that injects a fault into the key service and runs deals.
 func unsigned(fault kmstest.Fault) func(s *site) func() {
 	return func(s *site) func() {
 		e2e.Must(s.t, s.kms.SetFault(fault))
@@ -271,9 +271,8 @@ func gone(kind string) func(s *site) func() {
 	}
 }
 
-// undrawn returns a fault.do that creates a random.v1 deal and moves its reveals into the past
-// by the duration ago. ago is at least a minute, because the worker draws a minute after the
-// last reveal. undo restarts the worker with a relay that answers.
+// undrawn returns a fault.do that creates a random.v1 deal and moves its reveals back by ago.
+// The worker draws a minute after the last reveal, so ago must be at least a minute.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
@@ -294,14 +293,13 @@ func (s *site) restart(name string, env ...string) {
 	e2e.Must(s.t, s.stack.Restart(s.t.Context(), name, env...))
 }
 
-// published returns the id of the first certificate in the log.
 func (s *site) published() string {
 	s.t.Helper()
 	return e2e.Value[string](s.w, "SELECT cert_id FROM certificates WHERE leaf_index = 0")
 }
 
-// again starts a goroutine for each player. Each goroutine runs do in a loop until stop is
-// called. stop waits until every running do has returned.
+// again starts one goroutine for each player. Each goroutine runs do in a loop. stop ends the
+// loops and waits for them.
 func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -317,7 +315,6 @@ func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	return stop
 }
 
-// locked holds an exclusive lock on a table for the duration hold, or until ctx ends.
 func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	_ = pgx.BeginFunc(ctx, s.w.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "LOCK TABLE "+pgx.Identifier{table}.Sanitize()); err != nil {
@@ -329,7 +326,7 @@ func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	e2e.Pause(ctx, 50*time.Millisecond)
 }
 
-// load starts a goroutine for each player. Each goroutine runs deals and ignores all errors.
+// load runs deals, in one goroutine for each player, and ignores all errors.
 func (s *site) load(players int) (stop func()) {
 	return s.again(players, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
@@ -365,10 +362,8 @@ func (s *site) oneDeal(ctx context.Context) {
 	call("GET", path, made.Invites[0].Token, nil, nil)
 }
 
-// logTables are the log's tables that backup copies.
 var logTables = []string{"log_head", "leaves", "nodes", "tree_heads", "tags"}
 
-// backup copies the log's tables and returns the name of the copy.
 func (s *site) backup() string {
 	s.t.Helper()
 	name := "backup_" + e2e.Value[string](s.w, "SELECT count(*)::text FROM pg_namespace")
@@ -380,7 +375,6 @@ func (s *site) backup() string {
 	return name
 }
 
-// restore replaces the rows of logTables with those of the named copy.
 func (s *site) restore(name string) {
 	s.t.Helper()
 	var statements []string

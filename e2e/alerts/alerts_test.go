@@ -17,12 +17,11 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// fault is a fault in a separate stack, and the alert that must fire on it.
+// fault is injected into its own stack. The named alert must fire.
 type fault struct {
 	alert string
 	what  string
-	// also maps each other alert that may fire to the reason. Any alert that is not in it
-	// fails the test.
+	// also lists the other alerts that may fire, with the reason for each.
 	also map[string]string
 	env  []string // settings of all binaries; {dir} is site.dir
 
@@ -34,7 +33,7 @@ type fault struct {
 // site is the running stack into which a test injects a fault.
 type site struct {
 	t         *testing.T
-	dir       string // a temporary directory, empty at the start
+	dir       string
 	stack     *localstack.Stack
 	kms       *kmstest.GCP
 	uri       string // URI of the signing key in kms
@@ -106,8 +105,8 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	return s
 }
 
-// healthy requires that no alert fires on a healthy deployment under a light load. Every query
-// of the alerts and the dashboard must return data.
+// healthy requires that no alert fires on a healthy deployment under a light load. Queries must
+// return data, unless they select failed calls.
 func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	s := siteOf(t, p, fault{alert: "none", what: "all is well", env: []string{guardBeside}, witnesses: 2})
 	stop := s.load(2)
@@ -117,7 +116,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	}
 	s.c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	s.c.Want(200, "POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{}}}`)
-	s.c.Create(e2e.SplitBody(2*time.Second, time.Hour)).Certified(e2e.Patience) // VOID, by the worker
+	s.c.Create(e2e.SplitBody(2*time.Second, time.Hour)).Certified(e2e.Patience) // becomes VOID, because no party commits
 	for _, query := range e2e.DashboardQueries(t) {
 		e2e.Eventually(t, "data for "+query, e2e.Patience, func() bool {
 			return len(p.query(t, s.here(query))) > 0 || emptyWhenHealthy(query)
@@ -132,7 +131,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 			}
 		}
 	}
-	// Among the rules outside the error budget, the longest window plus `for` is 20 minutes.
+	// Within 20 minutes every alert can fire, except FairpactReadOnly and those of the error budget.
 	began := time.Now()
 	e2e.Eventually(t, "every alert has had the time to fire", e2e.Patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
 	stop()
@@ -149,14 +148,13 @@ func (s *site) here(query string) string {
 	return strings.ReplaceAll(hastened(query), "$namespace", s.namespace)
 }
 
-// emptyWhenHealthy reports whether a query selects calls that failed with 5xx. Their series
-// exists only after the first failure.
+// emptyWhenHealthy reports whether a query selects calls that failed with 5xx. Prometheus has no
+// such series before the first failure.
 func emptyWhenHealthy(query string) bool { return strings.Contains(query, `status=~"5.."`) }
 
-// selector matches one of our metrics with or without its labels.
 var selector = regexp.MustCompile(`fairpact_[a-z_]+(\{[^}]*\})?`)
 
-// selectors returns the selector of each of our metrics in a query, with braces.
+// selectors returns the selectors of our metrics in a query, each with braces.
 func selectors(query string) (all []string) {
 	for _, found := range selector.FindAllString(query, -1) {
 		if !strings.HasSuffix(found, "}") {

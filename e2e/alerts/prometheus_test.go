@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// faster is the number by which hastened divides durations: a window of an hour becomes two
-// minutes. Thresholds (seconds of lateness, shares of calls) stay unchanged.
+// faster divides all durations in the rules: an hour becomes two minutes. Thresholds, such as
+// seconds of lateness, stay unchanged.
 const faster = 30
 
 var duration = regexp.MustCompile(`(\[|for: )([0-9]+)([smhd])\b`)
@@ -41,7 +41,7 @@ func hastened(text string) string {
 		part := duration.FindStringSubmatch(found)
 		n, err := strconv.Atoi(part[2])
 		if err != nil {
-			panic(err) // only for a number of more than 18 digits
+			panic(err)
 		}
 		unit := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}[part[3]]
 		return fmt.Sprintf("%s%dms", part[1], (time.Duration(n) * unit / faster).Milliseconds())
@@ -129,7 +129,6 @@ func (p *prometheus) watch(t testing.TB, stack *localstack.Stack, namespace stri
 	})
 }
 
-// rules returns the alerting rules that Prometheus has loaded.
 func (p *prometheus) rules(t testing.TB) (all []promv1.AlertingRule) {
 	t.Helper()
 	loaded, err := p.api.Rules(t.Context(), nil)
@@ -147,7 +146,6 @@ func (p *prometheus) rules(t testing.TB) (all []promv1.AlertingRule) {
 	return all
 }
 
-// query returns the current series of an expression.
 func (p *prometheus) query(t testing.TB, expression string) model.Vector {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -159,13 +157,12 @@ func (p *prometheus) query(t testing.TB, expression string) model.Vector {
 	return value.(model.Vector)
 }
 
-// firing returns the alerts that now fire in a namespace.
 func (p *prometheus) firing(t testing.TB, namespace string) []string {
 	t.Helper()
 	return names(p.query(t, fmt.Sprintf(`ALERTS{alertstate="firing",namespace=%q}`, namespace)))
 }
 
-// fired returns the alerts that have ever fired in a namespace.
+// fired returns the alerts that fired in a namespace within the last hour.
 func (p *prometheus) fired(t testing.TB, namespace string) []string {
 	t.Helper()
 	return names(p.query(t, fmt.Sprintf(`count_over_time(ALERTS{alertstate="firing",namespace=%q}[1h])`, namespace)))
@@ -179,7 +176,6 @@ func names(all model.Vector) (alerts []string) {
 	return slices.Compact(alerts)
 }
 
-// texts returns the summary and description of an alert that fires in a namespace.
 func (p *prometheus) texts(t testing.TB, namespace, alert string) string {
 	t.Helper()
 	all, err := p.api.Alerts(t.Context())

@@ -1,6 +1,5 @@
-// Package algorithms tests binaries with an additional algorithm, max.v1. An overlay (go
-// help build) adds the files of max.v1 to package algorithm, and its name to the catalogue.
-// The other source files are unchanged.
+// Package algorithms tests binaries with an additional algorithm, max.v1. An overlay (go build
+// -overlay) adds the files of max.v1 to package algorithm, and its name to the catalogue.
 package algorithms
 
 import (
@@ -40,7 +39,7 @@ func writeOverlay() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	changed := filepath.Join(dir, "catalogue") // without .go, because bin is in the module
+	changed := filepath.Join(dir, "catalogue") // no .go suffix: otherwise ./... would include it
 	if err := os.WriteFile(changed, []byte(strings.Replace(string(catalogue), before, after, 1)), 0o600); err != nil {
 		return "", err
 	}

@@ -28,7 +28,6 @@ func declared() e2e.Body {
 	return b
 }
 
-// checkCertificate requires the result of max.v1 and the properties of its certificate.
 func checkCertificate(t *testing.T, text []byte) {
 	t.Helper()
 	var c struct {
@@ -119,7 +118,6 @@ func TestOverFairpactctl(t *testing.T) {
 	}
 }
 
-// The catalogue, the pages and the tools describe the algorithm.
 func TestIsDescribed(t *testing.T) {
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	var catalogue struct {

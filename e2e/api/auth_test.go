@@ -66,9 +66,8 @@ func TestRefusedCredentials(t *testing.T) {
 
 func upperCased(s string) string { return s[:3] + strings.ToUpper(s[3:]) }
 
-// A valid credential that does not permit the call is answered with 403. For an
-// unknown deal, GET of the deal and of its declaration is answered with 404, and other calls
-// with 403.
+// A valid credential that does not permit the call gets a 403. If the deal is unknown, GET of the
+// view and of the declaration gets a 404.
 func TestPermissions(t *testing.T) {
 	c := newClient(t)
 	d, other := c.Create(split()), c.Create(split())
@@ -79,7 +78,7 @@ func TestPermissions(t *testing.T) {
 	} {
 		call := guarded(d)[name]
 		for who, token := range credentials {
-			// The body is not JSON, so an allowed call is refused for that and changes nothing.
+			// The body is not JSON, so that an allowed call changes nothing.
 			a := c.Do(call[0], call[1], token, "no JSON")
 			if refused := a.Status == 401 || a.Status == 403 || a.Status == 404; refused == slices.Contains(allowed, who) || refused && (a.Status != 403 || a.Code() != "FORBIDDEN") {
 				t.Errorf("%s by the %s: %d %s, want 403 FORBIDDEN unless one of %q calls", name, who, a.Status, a.Body, allowed)
@@ -96,7 +95,6 @@ func TestPermissions(t *testing.T) {
 			}
 		}
 	}
-	// The error names the token with which the initiator can read the certificate.
 	if a := c.Do("GET", d.Path("/certificate"), d.Key, nil); !strings.Contains(a.ErrorText(), "party 0") {
 		t.Errorf("the certificate by the API key: the error does not name party 0: %s", a.ErrorText())
 	}

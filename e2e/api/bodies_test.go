@@ -20,9 +20,8 @@ func nested(open, inner, end string, depth int) string {
 	return strings.Repeat(open, depth) + inner + strings.Repeat(end, depth)
 }
 
-// malformed has bodies that are not a JSON object within the rules of SPEC 8 and I-JSON
-// (RFC 7493). internal/canon tests the parser. These bodies test what comes before it:
-// the top-level type, the size, the depth and the encoding.
+// malformed has bodies that break a rule of SPEC 8 or of I-JSON (RFC 7493). internal/canon has
+// more tests of the parser.
 var malformed = map[string]string{
 	"a blank": " ", "null": "null", "an array": "[]", "a string": `"x"`, "no value": `{"a":}`, "two values": `{}{}`, "a fraction": `{"a":1.5}`, "2^53": `{"a":9007199254740992}`,
 	"a name twice": `{"a":1,"\u0061":1}`, "a lone surrogate": `{"a":"\ud800"}`, "not UTF-8": "{\"a\":\"\xff\"}", "a byte order mark": "\ufeff{}", "UTF-16": "{\x00}\x00",
@@ -31,8 +30,7 @@ var malformed = map[string]string{
 	"a long name twice": `{"` + strings.Repeat("n", 500_000) + `":1,"` + strings.Repeat("n", 500_000) + `":1}`,
 }
 
-// Malformed bodies are refused by every POST, and change nothing. The fuzz tests of
-// internal/canon and internal/algorithm try other bodies.
+// A refused body changes neither the database nor a view.
 func TestMalformedBodies(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
 	d, revealing := c.Create(split()), c.Committed(split(), e2e.Seal(t, e2e.AnnsValues).Commitment, e2e.Seal(t, e2e.BobsValues))
@@ -64,7 +62,7 @@ func TestMalformedBodies(t *testing.T) {
 			t.Fatalf("POST %s: a refused body changed the database or a view, from\n%s\nto\n%s", at.path, before, after)
 		}
 	}
-	// An empty body is an empty object for keys and cancel only.
+	// Keys and cancel read an empty body as {}. These calls refuse it.
 	for path, token := range map[string]string{"/v1/deals": d.Key, d.Path("/commit"): d.Tokens[0], revealing.Path("/reveal"): revealing.Tokens[0]} {
 		c.Refused(400, "INVALID_JSON", "POST", path, token, "")
 	}
@@ -81,7 +79,6 @@ func TestContentTypes(t *testing.T) {
 	c.Refused(400, "INVALID_JSON", "POST", "/v1/deals", key, "\x1f\x8b\x08\x00", "Content-Encoding", "gzip")
 }
 
-// Members of a wrong type or size are refused in the calls of a party.
 func TestMistypedPartyBodies(t *testing.T) {
 	c := newClient(t)
 	d, revealing := c.Create(split()), c.Committed(split(), e2e.Seal(t, e2e.AnnsValues).Commitment, e2e.Seal(t, e2e.BobsValues))
@@ -95,7 +92,6 @@ func TestMistypedPartyBodies(t *testing.T) {
 	}
 }
 
-// A body that ends before its Content-Length is refused and changes nothing.
 func TestBodyThatIsCutOff(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -145,11 +141,10 @@ func TestBoundsWithinABody(t *testing.T) {
 			t.Errorf("the catalogue does not publish the limit %d: %s", row.most, catalogue.Commitment)
 		}
 	}
-	// 32 levels, the most that are allowed.
+	// The body has 32 levels, the most that are allowed.
 	reveal(200, shapley(), `{"accept":true,"note":`+nested("[", "", "]", 30)+`}`)
 }
 
-// The limits of whole bodies are exact to the byte.
 func TestBodyLimit(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()

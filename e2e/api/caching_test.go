@@ -14,7 +14,6 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// unpacked returns the decompressed body of a response.
 func unpacked(t *testing.T, a e2e.Answer) []byte {
 	t.Helper()
 	r, err := gzip.NewReader(bytes.NewReader(a.Body))
@@ -28,9 +27,8 @@ func unpacked(t *testing.T, a e2e.Answer) []byte {
 	return text
 }
 
-// Reads that clients poll have an ETag, and are answered with 304 while the ETag is the
-// same. Large reads are compressed on request. Caches must not store other responses.
-// internal/httpcache tests the rules.
+// Reads that clients poll have an ETag, and return 304 while the ETag is the same. Large reads
+// are compressed on request. Caches must not store other responses.
 func TestCachedReads(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(random(500, 1000))
@@ -85,8 +83,8 @@ func TestCachedReads(t *testing.T) {
 	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate"), d.Tokens[0], nil, "If-None-Match", "*")
 }
 
-// A response with a credential or an input is neither compressed nor cached. If it also
-// has text that an attacker chose, its compressed size can reveal the secret (BREACH).
+// A response with a credential or an input is neither compressed nor cached. If a secret is
+// compressed together with an attacker's text, the size can reveal the secret (BREACH).
 func TestSecretsAreNeverCompressed(t *testing.T) {
 	c := newClient(t)
 	created := c.Want(201, "POST", "/v1/deals", c.Key(), random(100, 1000), "Accept-Encoding", "gzip")

@@ -27,8 +27,8 @@ func items(n int) e2e.Body {
 	return e2e.Body{"items": all}
 }
 
-// A creation is answered with an id and one token for each party (SPEC 2.3). The view has
-// the default values, and omits unknown members of the request.
+// A creation returns an id and one token for each party (SPEC 2.3). The view has the default
+// values, and omits unknown members of the request.
 func TestCreated(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -77,8 +77,8 @@ func TestCreated(t *testing.T) {
 	}
 }
 
-// Each invalid declaration is refused with the name of the wrong member. A few rows show
-// that labels and params are checked. internal/algorithm tests their rules.
+// Each invalid declaration is refused, and the error names the wrong member. internal/algorithm
+// tests the rules of labels and params.
 func TestRefusedCreations(t *testing.T) {
 	c := newClient(t)
 	key, now := c.Key(), time.Now().Unix()
@@ -125,7 +125,6 @@ func TestRefusedCreations(t *testing.T) {
 	}
 }
 
-// The largest allowed deals are stored and shown.
 func TestLargestCreations(t *testing.T) {
 	c := newClient(t)
 	for _, sent := range []e2e.Body{
@@ -153,7 +152,7 @@ func TestEarliestCommitDeadline(t *testing.T) {
 		deadline := time.Now().Unix() + 1
 		a := c.Do("POST", "/v1/deals", key, changed(e2e.SplitBody(0, time.Hour), "commit_deadline", deadline))
 		if a.Status == 400 {
-			return false // the deadline has passed before the call: try again
+			return false // the deadline passed before the call: try again
 		}
 		var v struct {
 			CreatedAt int64 `json:"created_at"`
@@ -166,8 +165,7 @@ func TestEarliestCommitDeadline(t *testing.T) {
 	})
 }
 
-// A declaration that is legal but odd is accepted with a warning about the odd part only.
-// internal/algorithm tests the warnings about params.
+// A legal but odd declaration is accepted with a warning about the odd part only.
 func TestWarnings(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()

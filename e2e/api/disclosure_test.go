@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The parties of an open deal with standard retention can read all inputs once it is
-// COMPUTED. No other deal discloses inputs. The view and the certificate never contain one.
+// Once an open deal with standard retention is COMPUTED, its parties can read all inputs. No other
+// deal discloses inputs. No view or certificate contains an input.
 func TestOpenAndPurge(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
 	const marker = "471147114711" // every input contains it; too long to be in a hash by chance
@@ -69,7 +69,7 @@ func TestOpenAndPurge(t *testing.T) {
 			})
 		}
 	}
-	// A deal that ends in another way does not disclose its inputs, and purges them as declared.
+	// A deal that ends in another way discloses no input. It purges its inputs as declared.
 	for retention, code := range map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"} {
 		x := e2e.Open(c, e2e.Retained(shapley(), "open", retention), 2, 2, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 		c.Refused(409, code, "GET", x.Deal.Path("/inputs"), x.Deal.Tokens[0], nil)
@@ -79,7 +79,6 @@ func TestOpenAndPurge(t *testing.T) {
 	}
 }
 
-// disclosed requires that GET inputs returns all reveals to both parties.
 func disclosed(t *testing.T, c *e2e.Client, d *e2e.Dealt, all []e2e.Sealed) {
 	t.Helper()
 	for _, token := range d.Tokens {

@@ -20,9 +20,8 @@ type entropy struct {
 	CertificateID *string `json:"certificate_id"`
 }
 
-// Once all have revealed, the token of any party and the initiator's key can draw. Repeat
-// calls report the same result. internal/escrow tests the states in between, and e2e/trust
-// recomputes draws.
+// Once all parties have revealed, any party's token and the initiator's key can draw. Repeated
+// calls report the same result.
 func TestEntropy(t *testing.T) {
 	c := newClient(t)
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
@@ -58,8 +57,8 @@ func TestEntropy(t *testing.T) {
 	}
 }
 
-// Before the round is published, POST entropy is answered with 409 and the time of the
-// round. The same call draws afterwards.
+// Before the round is published, POST entropy returns 409 and the time of the round. Afterwards
+// the same call draws.
 func TestRoundThatIsNotPublishedYet(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

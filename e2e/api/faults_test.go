@@ -10,8 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A draw is refused while no beacon relay answers, and succeeds afterwards. The settings for
-// strict beacons and for the limit on keys behind a proxy take effect.
 func TestFaultsAndSettings(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DeadlineWorker: 0} })
@@ -87,8 +85,8 @@ func TestUnreadableRows(t *testing.T) {
 	w.Exec(1, "DELETE FROM deals WHERE deal_id = $1", broken)
 }
 
-// While a request cannot finish, repeats of the request wait and are then refused. After
-// it has finished, a repeat gets its answer. internal/idempotency tests the races.
+// While a request cannot finish, its repeats wait and are then refused. After the request has
+// finished, a repeat gets its answer.
 func TestRequestStillRunning(t *testing.T) {
 	t.Parallel()
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))

@@ -77,7 +77,7 @@ func toolbox(t *testing.T) string {
 	dir := t.TempDir()
 	for _, name := range []string{"curl", "python3", "openssl", "sha256sum", "cut", "date", "cat", "sleep"} {
 		path, err := exec.LookPath(name)
-		if err == nil && name == "python3" { // python3 may be a shell script that starts the real one
+		if err == nil && name == "python3" { // python3 may be a wrapper script: link the real program
 			var out []byte
 			out, err = exec.Command(path, "-c", "import sys; print(sys.executable)").Output()
 			path = strings.TrimSpace(string(out))

@@ -17,7 +17,6 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// raw decodes hashes in hex.
 func raw(t testing.TB, hashes ...string) (all [][]byte) {
 	t.Helper()
 	for _, h := range hashes {
@@ -125,7 +124,7 @@ func TestLogReads(t *testing.T) {
 	}
 }
 
-// tiles reads tiles for sumdb/tlog.
+// tiles fetches tiles from deal-api for sumdb/tlog.
 type tiles struct{ c *e2e.Client }
 
 func (r tiles) Height() int                     { return 8 }
@@ -142,8 +141,7 @@ func (r tiles) ReadTiles(all []tlog.Tile) ([][]byte, error) {
 	return data, nil
 }
 
-// deal-api passes on the refusals of the log. internal/translog tests the rules of the
-// parameters.
+// deal-api passes on the refusals of log-server.
 func TestRefusedLogReads(t *testing.T) {
 	c := newClient(t)
 	computed(c)
@@ -166,7 +164,6 @@ func TestRefusedLogReads(t *testing.T) {
 	}
 }
 
-// Tiles and checkpoints that do not exist are answered with 404, a malformed size with 400.
 func TestRefusedTilesAndCheckpoints(t *testing.T) {
 	c := newClient(t)
 	for _, path := range []string{"/tile/0/999", "/tile/64/000"} {

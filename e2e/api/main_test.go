@@ -32,7 +32,6 @@ func TestMain(m *testing.M) {
 // e2e/abuse sends too much.
 var elsewhere = []problem.Code{problem.LogInconsistent, problem.LogUnavailable, problem.TagTaken, problem.Unavailable, problem.ReadOnly, problem.Overloaded}
 
-// unreached returns the codes of the error table that no test here has received.
 func unreached() (missing []problem.Code) {
 	for _, row := range problem.Table {
 		if _, reached := e2e.Seen.Load(string(row.Code)); !reached && !slices.Contains(elsewhere, row.Code) {
@@ -42,7 +41,7 @@ func unreached() (missing []problem.Code) {
 	return missing
 }
 
-// wholeSuite reports whether all tests run, because no flag selects or skips tests.
+// wholeSuite reports whether no flag selects or skips tests.
 func wholeSuite() bool {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if flag.Lookup(name).Value.String() != "" {
@@ -83,14 +82,13 @@ func changed(b e2e.Body, members ...any) e2e.Body {
 	return b
 }
 
-// computed creates a split.v1 deal of Ann and Bob, who commit and reveal. It returns the
-// deal with its inputs and its certificate.
+// computed runs a split.v1 deal of Ann and Bob up to its certificate.
 func computed(c *e2e.Client) (d *e2e.Dealt, inputs []e2e.Sealed, certificate []byte) {
 	x := e2e.Open(c, split(), 2, 2, e2e.AnnsValues, e2e.BobsValues)
 	return x.Deal, x.Inputs, x.Deal.Certified(e2e.Patience)
 }
 
-// sha returns the commitment to the concatenated parts.
+// sha returns the SHA-256 of the concatenated parts, in the form of a commitment.
 func sha(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {

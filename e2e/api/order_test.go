@@ -7,8 +7,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The service makes its checks in a fixed order. Each call below fails one check and every
-// later one, and must be answered for the first of them.
+// The service makes its checks in a fixed order. Each call below fails several checks. The answer
+// must be that of the first failed check.
 func TestOrderOfChecks(t *testing.T) {
 	c := newClient(t)
 	d, other := c.Create(split()), c.Create(split())
@@ -41,7 +41,7 @@ func TestOrderOfChecks(t *testing.T) {
 	c.Refused(400, "INVALID_JSON", "POST", "/v1/keys", "", "x", badKey...)
 	c.Refused(400, "INVALID_IDEMPOTENCY_KEY", "POST", "/v1/keys", "", "{}", badKey...)
 
-	// Idempotency comes before the state: the deal is REVEALING, so a commit is late.
+	// Idempotency is checked before the state. The deal is REVEALING and accepts no commit.
 	c.Refused(400, "INVALID_IDEMPOTENCY_KEY", "POST", d.Path("/commit"), d.Tokens[1], second.Act("commit"), badKey...)
 	c.Refused(409, "IDEMPOTENCY_KEY_REUSED", "POST", d.Path("/commit"), d.Tokens[1], first.Act("commit"), used...)
 	c.Refused(409, "ALREADY_COMMITTED", "POST", d.Path("/commit"), d.Tokens[1], first.Act("commit"))

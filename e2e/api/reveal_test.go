@@ -10,9 +10,9 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// SPEC 2.6: the salt of a commitment is the text's UTF-8 bytes, or the bytes that its hex
-// digits encode. input_root uses the reading that opens the commitment. internal/canon
-// tests the readings. These rows differ in how JSON encodes the salt.
+// SPEC 2.6: the salt of a commitment is the text's UTF-8 bytes, or the bytes that its hex digits
+// encode. input_root uses the reading that opens the commitment. The rows below differ in how JSON
+// encodes the salt.
 func TestReadingsOfASalt(t *testing.T) {
 	c := newClient(t)
 	const input = `{"valuations":{"boat":30,"car":70}}`
@@ -44,9 +44,8 @@ func TestReadingsOfASalt(t *testing.T) {
 	}
 }
 
-// The service refuses a reveal that does not open the commitment, or an input that the
-// algorithm does not allow. The error does not repeat the input, and the deal does not
-// change: the right reveal is still accepted. internal/algorithm tests the rules of inputs.
+// The service refuses a reveal that does not open the commitment, and an input that the
+// algorithm does not allow. The error does not repeat the input. The deal does not change.
 func TestRefusedReveals(t *testing.T) {
 	c := newClient(t)
 	s, other := e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)
@@ -92,8 +91,8 @@ func TestRefusedReveals(t *testing.T) {
 	}
 }
 
-// SPEC 3: a rejection makes the deal VOID at once and names the rejector, whether the
-// others have revealed or not.
+// SPEC 3: a rejection makes the deal VOID at once and names the rejector, even if others have
+// not revealed.
 func TestRejection(t *testing.T) {
 	c := newClient(t)
 	for _, row := range []struct{ before, rejector int }{{0, 2}, {1, 1}, {2, 2}} {
@@ -128,9 +127,8 @@ func TestRejection(t *testing.T) {
 	}
 }
 
-// A malformed commitment is refused, and the error does not repeat it. A seat with a
-// declared key needs that key's signature. Two parties may send the same commitment.
-// internal/canon tests the form, and internal/escrow the signatures.
+// A malformed commitment is refused, and the error does not repeat it. A seat with a declared
+// key needs that key's signature. Two parties may send the same commitment.
 func TestCommitments(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())

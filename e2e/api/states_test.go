@@ -22,14 +22,12 @@ type standing struct {
 	commit, reveal, cancel, certificate string // the code of each refusal; empty if the call is accepted
 }
 
-// ended returns a copy of s with the refusals of a COMPUTED or rejected deal.
 func (s standing) ended() standing {
 	s.commit, s.reveal, s.cancel = "DEAL_ENDED", "DEAL_ENDED", "CANNOT_CANCEL"
 	return s
 }
 
 // inEachState makes a two-party deal in every state that needs neither an outage nor witnesses.
-// The refusals are those of party 1.
 func inEachState(c *e2e.Client) map[string]standing {
 	c.T.Helper()
 	of := func(x *e2e.Cut, s standing) standing {
@@ -74,8 +72,6 @@ func inEachState(c *e2e.Client) map[string]standing {
 	}
 }
 
-// In every state, the view, the certificate and the refusals are as expected. A refused
-// call changes nothing.
 func TestEachState(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

@@ -15,8 +15,8 @@ import (
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"}
 
 // Every path of the OpenAPI document accepts its documented methods and OPTIONS. HEAD is
-// GET without the body. Other methods are answered with 405, with and without a
-// credential. Pages of any origin may read what needs no credential.
+// GET without the body. Other methods get a 405, with and without a credential. Any origin may
+// read paths that need no credential.
 func TestEveryDocumentedPath(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -79,8 +79,8 @@ func TestEveryDocumentedPath(t *testing.T) {
 	}
 }
 
-// An unknown path is answered with 404 and an error body, for every method and credential.
-// No path redirects.
+// An unknown path gets a 404 with an error body, for every method and credential. No path
+// redirects.
 func TestPathsThatDoNotExist(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -104,8 +104,8 @@ func TestPathsThatDoNotExist(t *testing.T) {
 	}
 }
 
-// A request that reaches no route, or is not valid HTTP, is also answered with an error of
-// the form of SPEC 7.1.
+// A request that reaches no route, or is not valid HTTP, also gets an error in the form of
+// SPEC 7.1.
 func TestErrorsBelowTheRoutes(t *testing.T) {
 	c := newClient(t)
 	for request, code := range map[string]string{
@@ -130,14 +130,13 @@ func TestErrorsBelowTheRoutes(t *testing.T) {
 	if err != nil || a.Status != 431 || a.Code() != "HEADERS_TOO_LARGE" {
 		t.Errorf("64 KiB of headers: %d %s (%v), want 431 HEADERS_TOO_LARGE", a.Status, a.Body, err)
 	}
-	for _, path := range []string{"/protocol", "/vectors.json", "/", "/openapi.json", "/v1/algorithms"} { // ranges are ignored
+	for _, path := range []string{"/protocol", "/vectors.json", "/", "/openapi.json", "/v1/algorithms"} { // the service ignores Range
 		if a, err := c.Try(t.Context(), "GET", path, "", nil, "Range", "bytes=99999999-"); err != nil || a.Status != 200 {
 			t.Errorf("GET %s with a Range: %d %.200s (%v), want 200", path, a.Status, a.Body, err)
 		}
 	}
 }
 
-// sendRaw sends the bytes of a request, closes the sending side and returns the response.
 func sendRaw(t *testing.T, c *e2e.Client, request string) e2e.Answer {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(c.Base, "http://"))

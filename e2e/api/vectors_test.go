@@ -8,7 +8,6 @@ import (
 	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
-// vector is a published test vector, with its JSON values as received.
 type vector struct {
 	ID        string `json:"vector_id"`
 	Algorithm string
@@ -20,9 +19,9 @@ type vector struct {
 	Output json.RawMessage `json:"expected_output"`
 }
 
-// A deal with the inputs of a published vector has the result expected_output. Vectors of
-// random.v1 have values of drand quicknet, which the development beacon does not have. So
-// only their nonce_digest is compared.
+// A deal with the inputs of a published vector has the result expected_output. Vectors of random.v1
+// use drand quicknet, but this stack has a development beacon. So for random.v1 the test compares
+// only nonce_digest.
 func TestPublishedVectors(t *testing.T) {
 	c := newClient(t)
 	var catalogue struct {

@@ -29,7 +29,6 @@ type sentReport struct {
 	TreeHead json.RawMessage `json:"tree_head"`
 }
 
-// failing returns the names of the findings that are not OK.
 func (r sentReport) failing() (names []string) {
 	for _, f := range r.Findings {
 		if !f.OK {
@@ -39,7 +38,7 @@ func (r sentReport) failing() (names []string) {
 	return names
 }
 
-// longestParties sets the most parties that a certificate can have, each of maximum length.
+// longestParties sets 10,000 parties, each with members of maximum length.
 func longestParties(b e2e.Body) {
 	parties := make([]e2e.Body, 10_000)
 	for i := range parties {
@@ -73,7 +72,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 	for name, tc := range map[string]struct {
 		sent    e2e.Body
 		stored  string
-		failing string // one of the findings that fail, or empty if the document is valid
+		failing string // one of the failing findings; empty if the document is valid
 		note    string // a part of the note
 	}{
 		"as issued":                    {e2e.Body{"certificate": document(cert, nil)}, "same", "", "the initiator held every invite token"},
@@ -114,7 +113,8 @@ func TestCertificateSentForVerification(t *testing.T) {
 		})
 	}
 
-	// If the result is blacked out, a right and a wrong guess of another member get the same report.
+	// The sender changes the result and guesses the label of a party. The report must not tell
+	// whether the guess is right.
 	guess := func(label string) string {
 		var got sentReport
 		c.Want(200, "POST", "/v1/verify", "", e2e.Body{"certificate": document(cert, func(b e2e.Body) {

@@ -11,9 +11,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// GET of a view with wait is answered when the view no longer has the ETag in since. If the
-// view has already changed, the answer comes at once. Fairpact-Next-Look is the time of the
-// next deadline or of the round.
+// GET of a view with wait returns once the view's ETag differs from since. Fairpact-Next-Look is
+// the time of the next deadline.
 func TestViewWaitsForEachChange(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -73,7 +72,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	}
 }
 
-// A wait that times out is answered like a call without wait. A wait for a certificate
+// A wait that times out gets the same answer as a call without wait. A wait for a certificate
 // ends when the deal is cancelled.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
@@ -128,7 +127,7 @@ func TestTheRoundEndsWaits(t *testing.T) {
 		}
 	})
 	waits.Wait()
-	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil) // at once, because the caller can draw
+	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil) // returns at once, because the caller can draw
 	if now := time.Now(); now.Unix() < chain.RoundTime(round) || now.Sub(began) >= 45*time.Second {
 		t.Errorf("the waits ended after %s, at %d; want less than 45 s, and not before the round at %d", now.Sub(began), now.Unix(), chain.RoundTime(round))
 	}

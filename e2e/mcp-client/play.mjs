@@ -1,7 +1,7 @@
-// Runs a deal of each algorithm over MCP with the official TypeScript client, which checks
-// every result against the output schema of its tool. Each party has its own connection,
-// and knows only the base URL, its token and the deal's id. The party computes its
-// commitment locally and makes the calls that the next steps name.
+// Runs a deal of each algorithm over MCP with the official TypeScript client. The client checks
+// every result against the output schema of its tool. Each party has its own connection, and
+// knows only the base URL, its token and the deal's id. The party computes its commitment
+// locally, and makes the call that each result names as the next step.
 //
 //   npm install && node play.mjs [http://127.0.0.1:8080]
 import assert from "node:assert/strict";
@@ -15,7 +15,7 @@ class Agent {
   async connect() {
     this.client = new Client({ name: "fairpact-play", version: "0.0.0" });
     await this.client.connect(new StreamableHTTPClientTransport(new URL("/mcp", base)));
-    // listTools also loads the output schemas, against which the client checks results.
+    // listTools also loads the output schemas. The client checks results against them.
     this.tools = (await this.client.listTools()).tools;
     return this;
   }
@@ -54,7 +54,7 @@ async function party(dealID, token, input) {
     const { tool, arguments: args } = agent.next;
     if (tool === "get_deal" && last === "get_deal") await new Promise((wake) => setTimeout(wake, 100));
     const fill = { commit_input: { commitment }, reveal_input: { input, salt } }[tool] ?? {};
-    if (args.invite_token) args.invite_token = token; // a placeholder in the next step
+    if (args.invite_token) args.invite_token = token; // the next step has only a placeholder for the token
     const answer = await agent.call(tool, { ...args, ...fill });
     if (tool === "get_certificate") var certificate = answer;
     if (tool === "verify_certificate") {

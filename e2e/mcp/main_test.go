@@ -1,4 +1,4 @@
-// Package mcp tests the agent tool server of a running deal-api.
+// Package mcp tests the MCP tools of a running deal-api.
 package mcp
 
 import (

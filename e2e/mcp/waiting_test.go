@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// An agent follows a deal with the calls that NEXT names. The calls wait for the other
-// party, and each answer says by when to look again.
+// An agent follows a deal with the calls that NEXT names. The calls wait for the other party.
+// Each answer has the time of the next deadline.
 func TestMCPWaitsForTheOthers(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -53,9 +53,9 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	c.Fails("INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":5,"since":"open"}`, d.ID, d.Tokens[0]))
 }
 
-// The next step after the reveals of random.v1 is get_certificate. Before the round is
-// published, that call says when to repeat it. With wait_seconds it waits for the round and
-// then draws.
+// The next step after the reveals of random.v1 is get_certificate. Before the round is published,
+// get_certificate says when to repeat the call. With wait_seconds it waits for the round and then
+// draws.
 func TestMCPDraws(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -84,8 +84,8 @@ func TestMCPDraws(t *testing.T) {
 	}
 }
 
-// A party with a declared seat key learns of it from get_deal. compute_commitment_tool
-// returns what to sign. The party signs locally and commits.
+// get_deal tells a party that its seat has a declared key. compute_commitment_tool returns what
+// to sign. The party signs locally and commits.
 func TestMCPSeatKey(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))

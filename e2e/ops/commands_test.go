@@ -70,7 +70,7 @@ func TestRunbooksGrepForWhatIsLogged(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, pattern := range matches(`logs -l .*\| grep (?:-E )?'([^']+)'`, text(t, page)) {
 			if strings.Contains(pattern, `"level"`) {
-				continue // a level, which log/slog writes
+				continue // levels come from log/slog, not from this source code
 			}
 			pattern = strings.TrimSuffix(strings.TrimPrefix(pattern, `"msg":"`), `"`)
 			for _, alternative := range alternatives(pattern) {

@@ -27,7 +27,7 @@ func says(t testing.TB, c *e2e.Ctl, code int, want string, args ...string) {
 	}
 }
 
-// failures returns the failed checks of a report in JSON, sorted.
+// failures returns the names of the failed checks in a JSON report, sorted.
 func failures(t testing.TB, report string) []string {
 	t.Helper()
 	var r struct {
@@ -63,7 +63,7 @@ func TestCtlSplit(t *testing.T) {
 	}
 	c.Run(2, "deal", "create", "--algorithm", "split.v1", "--label", "a", "--label", "b", "--params", "params.json", "--out", "deal.json")
 
-	// fairpactctl refuses to commit to an input that the deal could not accept.
+	// fairpactctl refuses to commit to an input that the deal would refuse.
 	c.Run(0, "commit", c.File("input.json", e2e.Body{"valuations": e2e.Body{"train": 1}}), "--out", "unfit.json")
 	says(t, c, 1, `"car"`, "deal", "commit", "unfit.json", "--state", "party-0.json")
 	c.Seal(0, e2e.AnnsValues)
@@ -194,7 +194,7 @@ func TestCtlCancelAndStatus(t *testing.T) {
 	if text, _ := c.Run(0, "deal", "invite", "--state", "deal.json", "--party", "1", "--text"); text != want+"\n" {
 		t.Errorf("the invitation is\n%s\nwant\n%s", text, want)
 	}
-	// An invitation names the public address of the deployment, not the one that this client uses.
+	// An invitation names the public address of the deployment, not the address that this client uses.
 	inside := strings.Replace(e2e.BaseURL(t), "127.0.0.1", "localhost", 1)
 	c.File("inside.json", bytes.Replace(c.Read("deal.json"), []byte(e2e.BaseURL(t)), []byte(inside), 1))
 	if text, _ := c.Run(0, "deal", "invite", "--state", "inside.json", "--party", "1", "--text"); text != want+"\n" || inside == e2e.BaseURL(t) {

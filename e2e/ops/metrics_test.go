@@ -118,7 +118,7 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 
-	// deal-api and the worker may both append one certificate.
+	// deal-api and the worker may both append the same certificate.
 	if n := e2e.Sum(log["fairpact_log_append_duration_seconds"]); n < 3 {
 		t.Errorf("%v appends were counted, want 3 or more", n)
 	}

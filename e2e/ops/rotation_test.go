@@ -39,7 +39,6 @@ func (r roller) rollOut(names ...string) {
 	}
 }
 
-// secret runs fairpactctl secret, requires an exit code and returns the output.
 func (r roller) secret(code int, args ...string) string {
 	r.t.Helper()
 	out, errs := r.ctl.Run(code, append([]string{"secret"}, args...)...)
@@ -53,8 +52,7 @@ func (r roller) says(what, text string) {
 	}
 }
 
-// Both secrets are rotated during deals, with two deal-apis that are rolled out one after the
-// other.
+// Both secrets are rotated during deals. The two deal-apis are rolled out one after the other.
 func TestRotateSecrets(t *testing.T) {
 	t.Parallel()
 	r := roller{t: t, stack: e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} }), ctl: e2e.NewCtl(t, "")}
@@ -62,8 +60,8 @@ func TestRotateSecrets(t *testing.T) {
 	r.serverSecret()
 }
 
-// serverSecret rotates the server secret. No deal, replay or input is lost, and every step that
-// comes too early is refused. Then the secret is lost and another one adopted.
+// serverSecret rotates the server secret. No deal, replay or input may be lost. Every step that
+// comes too early must be refused. Then the secret is lost, and another secret is adopted.
 func (r roller) serverSecret() {
 	t := r.t
 	r.ctl.Env = append(r.ctl.Env, "DATABASE_URL="+r.stack.DatabaseURL(), "FAIRPACT_SERVER_SECRET_FILE="+r.file("server-secret"))
@@ -95,13 +93,13 @@ func (r roller) serverSecret() {
 		t.Fatal("fairpactctl secret add does not keep the old secret")
 	}
 
-	// Too early: a process would write under a secret that another process does not have.
+	// Too early: a process would encrypt with a secret that another process does not have.
 	r.write("server-secret", both)
 	r.says("3 of 3 have another set", r.secret(1, "rotate"))
 	r.rollOut(e2e.SecondAPI, localstack.DeadlineWorker)
 	r.says("1 of 3 have another set", r.secret(1, "rotate"))
 	r.says("correct what failed", r.secret(1, "check"))
-	between := begun(two) // a process with both secrets writes under the one that all processes have
+	between := begun(two) // a process with both secrets still encrypts with the old one
 	at(one, between).Reveal(1, bob)
 	between.Certified(e2e.Patience)
 	r.rollOut(localstack.DealAPI)
@@ -141,7 +139,7 @@ func (r roller) serverSecret() {
 		e2e.Must(t, r.stack.Start(t.Context(), name))
 	}
 
-	// A day later.
+	// Move the stored times a day into the past.
 	for _, statement := range []string{"UPDATE server_secret SET since = since - 86500", "UPDATE idempotency SET expires_at = expires_at - 86500"} {
 		if _, err := db.Pool.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)

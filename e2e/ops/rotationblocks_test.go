@@ -37,13 +37,13 @@ case $call in
 esac
 `
 
-// A block that rotates a secret stops at the first call that fails. It then leaves the Secret
-// unchanged, or at least keeps the former secret after a failed roll-out.
+// A shell block that rotates a secret stops at the first call that fails. It then leaves the
+// Secret unchanged. After a failed roll-out it at least keeps the former secret.
 func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	first, second, added := strings.Repeat("1a", 32), strings.Repeat("2b", 32), strings.Repeat("3c", 32)
 	const remove = "remove all lines but the first from the file and roll it out: nothing needs [x]"
 	for _, x := range []struct {
-		name, heading, holds string // selects the block: the heading, and a text of the block
+		name, heading, holds string // the block is below heading and contains holds
 		secret, fails, next  string
 		want                 string // the Secret afterwards; empty if unchanged
 		done                 bool
@@ -84,7 +84,7 @@ func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	}
 }
 
-// A block that stopped in the middle can run again: the Secret ends with one new secret. At
+// A block that stopped in the middle can run again, and the Secret ends with one new secret. At
 // each step every process accepts the secrets that other processes may still send.
 func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 	t.Parallel()
@@ -143,7 +143,7 @@ func (c fakeCluster) run(block string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// rotationBlock returns the first shell block below a heading of secrets.md that holds a text.
+// rotationBlock returns the first shell block below a heading of secrets.md that contains holds.
 func rotationBlock(t *testing.T, heading, holds string) string {
 	t.Helper()
 	_, section, found := strings.Cut(e2e.Read(t, "runbooks/secrets.md"), "\n## "+heading+"\n")

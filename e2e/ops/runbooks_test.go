@@ -26,8 +26,8 @@ func matches(pattern, text string) (all []string) {
 	return all
 }
 
-// Every alert has its heading in runbooks/alerts.md, and severity page or ticket. A unit test
-// shows that it fires, and another one that it stays quiet.
+// Every alert has a heading in runbooks/alerts.md and the severity page or ticket. One unit test
+// shows that the alert fires, and another that it stays quiet.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	rules, tests, page := e2e.Read(t, "files/alerts.yaml"), e2e.Read(t, "files/alerts_test.yaml"), e2e.Read(t, "runbooks/alerts.md")
 	headings := matches(`(?m)^## (\S+)$`, page)
@@ -135,7 +135,7 @@ func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// The runbooks quote logs and errors as the code words them: after "says", and in the first
+// The runbooks quote logs and errors with the words of the code: after "says", and in the first
 // column of the tables of log lines.
 func TestRunbooksQuoteTheCode(t *testing.T) {
 	var quotes []string
@@ -161,7 +161,7 @@ func TestRunbooksQuoteTheCode(t *testing.T) {
 		}
 		return err
 	}))
-	variable := regexp.MustCompile(`…|: |\bN\b|\d+`) // also ": ", because an error often begins with its cause
+	variable := regexp.MustCompile(`…|: |\bN\b|\d+`) // ": " also separates, because an error often begins with its cause
 	for _, quote := range quotes {
 		for _, part := range variable.Split(quote, -1) {
 			if !strings.Contains(code.String(), strings.TrimSpace(part)) {

@@ -39,8 +39,8 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// smoke fails with the name of the check if the deployment answers with a forged certificate
-// or tree head.
+// smoke fails with the name of the check if the deployment returns a forged certificate or tree
+// head.
 func TestSmokeNotValid(t *testing.T) {
 	t.Parallel()
 	for name, forgery := range map[string]struct {

@@ -133,7 +133,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign returns a certificate for a new key, and the key. The first certificate is the CA's own.
+// sign returns a certificate for a new key, and the key. The first call makes the CA's own
+// certificate.
 func (a *authority) sign(c x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -6,8 +6,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// maxV1 is an algorithm for tests only. They build the binaries with it, to prove that a
-// new algorithm needs only a file, schemas, vectors and its name in the catalogue.
+// maxV1 is an algorithm for tests only. It shows that a new algorithm needs only a file, schemas,
+// vectors and its name in the catalogue.
 var maxV1 = &Algorithm{
 	ID:         "max.v1",
 	Name:       "Largest bid: the lower party index wins a tie",
