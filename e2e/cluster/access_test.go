@@ -63,9 +63,9 @@ spec:
     securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
-// policies requires that the NetworkPolicies let each workload reach only the addresses
-// that it needs, and let no other pod reach log-server. A pod without labels has no
-// policy: it shows that the addresses can be reached at all.
+// policies requires that each workload reaches only the addresses that it needs. Other pods must
+// not reach log-server. A pod without labels has no policy, and shows which addresses can be
+// reached at all.
 func policies(t *testing.T, c *cluster) {
 	const (
 		public = release + "-deal-api:8080"
@@ -83,7 +83,8 @@ func policies(t *testing.T, c *cluster) {
 		component string
 		open      []string
 	}{
-		// Postgres, Redis and the relay belong to the user: the chart does not restrict who reaches them.
+		// Postgres, Redis and the relay belong to the user. The chart does not restrict
+		// who reaches them.
 		{"", []string{public, sql, cache, relay, api, kubelet}},
 		{"deal-api", []string{read, add, sql, cache, relay}},
 		{"log-server", []string{sql, api}},
@@ -124,9 +125,8 @@ func policies(t *testing.T, c *cluster) {
 	}
 }
 
-// dryRun renders the chart with every combination of values that `make chart` checks. The
-// API server must know every field, and admit the pods under the restricted Pod Security
-// Standard.
+// dryRun renders the chart with the combinations of values that `make chart` checks. The API
+// server must know every field, and admit the pods under the restricted Pod Security Standard.
 func dryRun(t *testing.T, c *cluster) {
 	definitions := needed(t, "FAIRPACT_E2E_DEFINITIONS")
 	// Some definitions are too long for the annotation that a client-side apply adds.
@@ -140,7 +140,7 @@ func dryRun(t *testing.T, c *cluster) {
 		text, err := cmd.CombinedOutput()
 		return string(text), err
 	}
-	// Established definitions may take a moment longer to be served.
+	// The API server may serve an established definition a moment later.
 	e2e.Eventually(t, "the custom kinds are known", time.Minute, func() bool {
 		_, err := run(t.Context(), "", "kubectl", "get", "httproutes,servicemonitors,podmonitors,prometheusrules", "-n", into)
 		return err == nil
@@ -166,7 +166,7 @@ func dryRun(t *testing.T, c *cluster) {
 			all = append(all, strings.TrimSuffix(filepath.Base(file), ".yaml"))
 		}
 	}
-	// Cross-check: the dry run reports a wrong field and a weaker security context.
+	// The dry run must report a wrong field and a weaker security context.
 	rendered := must(t, "helm", "template", release, chart, "-n", into, "--values", minimal)
 	for right, wrong := range map[string]string{"readOnlyRootFilesystem:": "readOnlyRootFileSystem:", "runAsNonRoot: true": "runAsNonRoot: false"} {
 		if said, err := try(strings.ReplaceAll(rendered, right, wrong)); err == nil && !strings.Contains(said, "Warning") {

@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The phases share one release. Each leaves it healthy for the next.
+// The phases share one release. Each phase leaves the release healthy.
 func TestCluster(t *testing.T) {
 	installed := false
 	defer func() {
@@ -78,7 +78,6 @@ func upgradeAndBack(t *testing.T, c *cluster) {
 	s.stop(t, c, "upgrade and rollback")
 }
 
-// whatRuns requires that each pod reports the version and revision of its image.
 func whatRuns(t *testing.T, _ *cluster) {
 	revision := os.Getenv("FAIRPACT_E2E_REVISION") // empty if the images were built without git
 	revision = revision[:min(12, len(revision))]
@@ -92,7 +91,6 @@ func whatRuns(t *testing.T, _ *cluster) {
 	}
 }
 
-// metrics reads the metrics of a pod through the API server.
 func metrics(t *testing.T, pod string) string {
 	t.Helper()
 	port := "8082"

@@ -35,9 +35,8 @@ func restarts(t *testing.T, in string) string {
 
 const away = time.Minute
 
-// postgresAway makes Postgres unreachable for a minute. Through the Service, calls that
-// need it get a 503 UNAVAILABLE and the others still succeed. No connection is refused
-// and no pod becomes unready or restarts.
+// postgresAway makes Postgres unreachable for a minute. Calls that need Postgres get a 503
+// UNAVAILABLE, and other calls succeed. No pod becomes unready or restarts.
 func postgresAway(t *testing.T, c *cluster) {
 	before := restarts(t, namespace)
 	selects := func(app string) {
@@ -188,8 +187,8 @@ func dataImage(t *testing.T) string {
 	return strings.TrimSpace(kubectl(t, "get", "deployment", "postgres", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
 }
 
-// trial installs the chart with dev.enabled. Its Postgres and Redis must survive a restart
-// of the three workloads, and it must refuse a database of production.
+// trial installs the chart with dev.enabled. The chart's Postgres and Redis must survive a restart
+// of the three workloads. The chart must refuse the Secret of a production database.
 func trial(t *testing.T, c *cluster) {
 	const in = "fairpact-trial"
 	restricted(t, in)
@@ -221,8 +220,8 @@ func trial(t *testing.T, c *cluster) {
 	c.shows(t, "a trial keeps its servers through a restart of the three workloads, and refuses the database of production")
 }
 
-// gitOps installs the chart as a GitOps tool does: it applies the rendered hooks in the
-// order of their weights, waits for the Job, and applies the other objects.
+// gitOps installs the chart as a GitOps tool does. It applies the rendered hooks in the order of
+// their weights, waits for the Job, and then applies the other objects.
 func gitOps(t *testing.T, c *cluster) {
 	const in = "fairpact-gitops"
 	restricted(t, in)
@@ -249,7 +248,7 @@ func gitOps(t *testing.T, c *cluster) {
 		return must(t, "kubectl", "-n", in, "get", "configmap", release+"-fork-guard", "-o", "jsonpath={.data}")
 	}
 	record := guard()
-	apply(t, in, rest) // the next sync
+	apply(t, in, rest) // a GitOps tool applies the objects again at each sync
 	if after := guard(); after != record || !strings.Contains(record, "root") {
 		t.Errorf("the fork guard's record after a sync is %s, want %s with a root", after, record)
 	}
@@ -257,7 +256,7 @@ func gitOps(t *testing.T, c *cluster) {
 	c.shows(t, "helm template, its hooks as a Job before the rest: a deal is played, and a second sync keeps the fork guard's record")
 }
 
-// hooksOf splits rendered manifests into the pre-install hooks by weight and the
+// hooksOf splits rendered manifests. hooks has the pre-install hooks by weight, and rest has the
 // objects that are not hooks.
 func hooksOf(t *testing.T, rendered string) (hooks map[string]string, rest string) {
 	t.Helper()

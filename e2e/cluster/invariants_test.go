@@ -19,8 +19,7 @@ SELECT 'a deal that its deadline has not ended', deal_id FROM deals
 UNION ALL SELECT 'a VOID before its deadline', d.deal_id FROM deals d JOIN certificates c USING (deal_id) WHERE phase = 'VOID' AND algorithm = 'split.v1'
 	AND c.created_at < CASE WHEN commits_closed_at IS NULL THEN commit_deadline ELSE reveal_deadline END`
 
-// planted has corruptions that the queries must find, so that a query cannot pass by
-// finding nothing.
+// planted maps the name of a query to a corruption that the query must find.
 var planted = map[string]string{
 	"a certificate without signature or leaf index": "UPDATE certificates SET signature = NULL WHERE cert_id = (SELECT min(cert_id) FROM certificates)",
 	"a deal that its deadline has not ended":        "UPDATE deals SET phase = 'COMMITTING', commit_deadline = 0 WHERE deal_id = (SELECT min(deal_id) FROM deals)",

@@ -40,17 +40,16 @@ const (
 	chart     = "../../charts/fairpact"
 )
 
-// cluster is the installed release.
 type cluster struct {
-	old, new string // tags
+	old, new string // image tags
 	base     string
-	values   []string // files
+	values   []string // values files
 	node     string   // address of a node if base is a NodePort, otherwise empty
-	numbers  []string // the measurements of the phases
-	overdue  *stream  // deals that miss a deadline
-	dir      string   // for temporary files
-	keySet   string   // the release's key set; empty while the release has a single key
-	// formerSet is the key set before the rotation, which the worker gets by mistake.
+	numbers  []string // measurements, logged again at the end
+	overdue  *stream  // runs deals that miss a deadline
+	dir      string
+	keySet   string // the release's key set; empty while the release has a single key
+	// formerSet is the key set before the rotation. rotated gives it to the worker by mistake.
 	formerSet string
 }
 
@@ -81,7 +80,6 @@ func must(t *testing.T, name string, args ...string) string {
 	return out
 }
 
-// kubectl runs kubectl in the release's namespace.
 func kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	return must(t, "kubectl", append([]string{"-n", namespace}, args...)...)
@@ -101,7 +99,6 @@ func restricted(t *testing.T, name string) {
 	must(t, "kubectl", "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
 }
 
-// rolledOut waits until the pods of the workloads are ready.
 func rolledOut(t *testing.T, in string, workloads ...string) {
 	t.Helper()
 	for _, workload := range workloads {
@@ -109,10 +106,9 @@ func rolledOut(t *testing.T, in string, workloads ...string) {
 	}
 }
 
-// workloads are the Deployments of a release.
 var workloads = []string{release + "-deal-api", release + "-log-server", release + "-deadline-worker"}
 
-// secrets creates Secrets by name, each with one key and its value.
+// secrets creates Secrets in a namespace. all maps the name of a Secret to its one key and value.
 func secrets(t *testing.T, in string, all map[string][2]string) {
 	t.Helper()
 	for name, of := range all {
@@ -129,8 +125,7 @@ func needed(t *testing.T, name string) string {
 	return value
 }
 
-// install creates the namespace, the servers and Secrets that the chart expects, and
-// the release.
+// install creates the release, and before it the servers and Secrets that the chart needs.
 func install(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{base: os.Getenv("FAIRPACT_E2E_BASE_URL"), dir: t.TempDir()}
@@ -171,7 +166,7 @@ func install(t *testing.T) *cluster {
 	return c
 }
 
-// find sets the address of deal-api, because each installation has another node port.
+// find updates c.base. Each installation gets another node port.
 func (c *cluster) find(t *testing.T) {
 	t.Helper()
 	if c.node != "" {
@@ -179,7 +174,6 @@ func (c *cluster) find(t *testing.T) {
 	}
 }
 
-// upgrade upgrades the release to a tag and waits until its pods are ready.
 func (c *cluster) upgrade(t *testing.T, tag string, set ...string) {
 	t.Helper()
 	args := []string{"upgrade", "--install", release, chart, "-n", namespace, "--wait", "--timeout", "5m", "--set-string", "image.tag=" + tag}
@@ -195,7 +189,6 @@ func (c *cluster) upgrade(t *testing.T, tag string, set ...string) {
 	must(t, "helm", args...)
 }
 
-// explain logs the state of the release after a failure.
 func explain(t *testing.T) {
 	ask := func(args ...string) {
 		// The test's context may have ended.

@@ -102,8 +102,8 @@ func rotated(t *testing.T, c *cluster) {
 	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"… while the worker had the former key set, and that repaired")
 }
 
-// connections requires that the pods have no more connections to Postgres than the
-// notes of the chart say.
+// connections requires that the pods have at most as many connections to Postgres as the chart's
+// notes say.
 func (c *cluster) connections(t *testing.T) {
 	t.Helper()
 	notes := must(t, "helm", "get", "notes", release, "-n", namespace)

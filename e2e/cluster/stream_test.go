@@ -27,8 +27,7 @@ const (
 	retryAfter = time.Second
 )
 
-// stream runs deals like a client that retries each request once, and verifies each
-// certificate.
+// stream runs deals as a client that retries each request once. It verifies each certificate.
 type stream struct {
 	client *e2e.Client
 	keys   *signing.KeySet
@@ -43,7 +42,7 @@ type stream struct {
 	slowest  time.Duration // from the first attempt of a request to its answer
 }
 
-// startStream starts the load, which stop ends.
+// startStream starts a stream of deals, which runs until stop.
 func startStream(t *testing.T, base string) *stream {
 	t.Helper()
 	s, ctx := newStream(t, base)
@@ -51,7 +50,7 @@ func startStream(t *testing.T, base string) *stream {
 	for range streams {
 		s.done.Go(func() {
 			for ctx.Err() == nil {
-				// stop does not interrupt a deal.
+				// stop lets a running deal finish.
 				s.failed(s.deal(context.WithoutCancel(ctx)))
 				time.Sleep(pace)
 			}
@@ -202,7 +201,6 @@ func (s *stream) play(ctx context.Context, b e2e.Body, missing map[string]int) (
 	return dealID, token, nil
 }
 
-// deal runs a two-party deal and verifies its certificate.
 func (s *stream) deal(ctx context.Context) error {
 	id, token, err := s.play(ctx, e2e.SplitBody(5*time.Minute, 10*time.Minute), nil)
 	if err == nil {
@@ -254,8 +252,8 @@ type missed struct {
 	flaker    int
 }
 
-// miss runs a three-party deal in which one party does not commit. If commits is true, all
-// commit and one does not reveal.
+// miss runs a three-party deal in which one party does not commit. If commits is true, all parties
+// commit and one of them does not reveal.
 func (s *stream) miss(ctx context.Context, commits bool, deadline int64) (m missed, err error) {
 	m = missed{deadline: deadline, flaker: 1}
 	b, missing := e2e.Timed(e2e.SplitBody(0, 0), deadline, deadline+3600), map[string]int{"commit": 1}
@@ -313,7 +311,8 @@ func startOverdue(t *testing.T, c *cluster) {
 				ctx := context.WithoutCancel(ctx)
 				m, err := s.miss(ctx, n%2 == 0, time.Now().Unix()+missAfter)
 				if err == nil {
-					// Half of the deals are read at their deadline, and the read voids them. The worker voids the others.
+					// Half of the deals are read at their deadline. The read makes them VOID. The
+					// worker makes the others VOID.
 					time.Sleep(time.Until(time.Unix(m.deadline, 0)) + time.Duration(n/2%2)*3*time.Second)
 					err = s.judged(ctx, m)
 				}

@@ -41,8 +41,8 @@ func leader(t *testing.T) (holder, pod string) {
 	return holder, pod
 }
 
-// succeeded waits for a leader other than last. It returns the duration from the time since
-// to the new leader's acquireTime.
+// succeeded waits for a leader other than last. It returns the time between since and the new
+// leader's acquireTime.
 func succeeded(t *testing.T, last string, since time.Time) time.Duration {
 	t.Helper()
 	var l lease
@@ -53,7 +53,6 @@ func succeeded(t *testing.T, last string, since time.Time) time.Duration {
 	return l.Spec.AcquireTime.Sub(since)
 }
 
-// failover returns the failover time that the release configures.
 func failover(t *testing.T) time.Duration {
 	t.Helper()
 	text := kubectl(t, "get", "deployment", release+"-deadline-worker",
@@ -63,8 +62,8 @@ func failover(t *testing.T) time.Duration {
 	return d
 }
 
-// leaseHandedOver requires that the leading worker releases the Lease when its pod is
-// deleted: another worker leads earlier than after a crash.
+// leaseHandedOver deletes the leader's pod. The worker must release the Lease, so that another
+// worker leads sooner than after a crash.
 func leaseHandedOver(t *testing.T, c *cluster) {
 	last, pod := leader(t)
 	limit, began := failover(t), time.Now()
@@ -96,8 +95,8 @@ spec:
     securityContext: {runAsUser: 0}
 `
 
-// killerOf returns a function that sends SIGKILL to the processes of a pod's container and
-// returns the time of the kill. The killed processes cannot release the Lease.
+// killerOf returns a function that sends SIGKILL to a pod's container and returns the time of the
+// kill. The killed processes cannot release the Lease.
 func killerOf(t *testing.T, c *cluster, pod string) (kill func() time.Time) {
 	t.Helper()
 	const at = namespace + "-killer"
@@ -115,7 +114,6 @@ func killerOf(t *testing.T, c *cluster, pod string) (kill func() time.Time) {
 	}
 }
 
-// missTogether runs n deals that all miss the same deadline.
 func missTogether(t *testing.T, base string, n int, from time.Duration) (*stream, []missed) {
 	t.Helper()
 	s, _ := newStream(t, base)
@@ -136,7 +134,7 @@ func missTogether(t *testing.T, base string, n int, from time.Duration) (*stream
 	return s, all
 }
 
-// attended waits until the workers have published every deal's certificate without any
+// attended waits until the workers have published every deal's certificate. Until then it makes no
 // call. It checks each deal and returns the longest delay after the deadline, in seconds.
 func attended(t *testing.T, s *stream, all []missed) (late string) {
 	t.Helper()

@@ -11,11 +11,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// at is a crash point and the stage (fate.stage) in which it leaves a deal.
+// at is a crash point, and the stage (fate.stage) of a deal after a crash there.
 type at struct{ point, stage string }
 
-// ending lists the crash points from a deal's last input to its published certificate.
-// deal-api and the worker have them.
+// ending lists the crash points of deal-api and the worker, from a deal's last input to its
+// published certificate.
 var ending = []at{
 	{"escrow.before-end", "active"},
 	{"escrow.ended", "ended"},
@@ -24,8 +24,8 @@ var ending = []at{
 	{"escrow.published", "published"},
 }
 
-// finisher ends a deal after the crash. It starts the processes in start. If via is not empty,
-// it also calls the deal-api of that name. The killed process stays dead unless start has it.
+// finisher ends a deal after the crash. It starts the processes in start, and no others. If via is
+// not empty, finisher also calls the deal-api of that name.
 type finisher struct {
 	name  string
 	start []string
@@ -50,9 +50,8 @@ var finishers = map[string][]finisher{
 	},
 }
 
-// crashes is a scenario with the points at which the process is killed. Each point is
-// combined with every finisher of the process. If turns is true, each point gets only one
-// finisher, in turn.
+// crashes is a scenario with the points at which the process is killed. Each point is combined
+// with every finisher of the process. If turns is true, each point gets one finisher only.
 type crashes struct {
 	name  string
 	play  e2e.Scenario
@@ -122,7 +121,7 @@ func (y *yard) crash(all []crashes) {
 					continue
 				}
 				if c.name == "draw" && cut.stage == "active" && f.via == "" {
-					continue // the worker draws only a minute after the last reveal
+					continue // the worker draws no earlier than a minute after the last reveal
 				}
 				if y.victim == localstack.DealAPI && f.via == "" && !c.locks {
 					left = append(left, struckCase{c, cut})

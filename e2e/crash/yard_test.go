@@ -14,9 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// yard is a stack with two replicas of each binary. Every case kills the process victim.
-// The workers are stopped between cases, because they would finish deals that other
-// processes must finish.
+// yard is a stack with two replicas of each binary. Every case kills the process victim. Between
+// cases the workers are stopped. Otherwise they would finish deals that others must finish.
 type yard struct {
 	t      *testing.T
 	stack  *localstack.Stack
@@ -47,13 +46,11 @@ func (y *yard) at(t *testing.T) *yard {
 	return &here
 }
 
-// start restarts a process.
 func (y *yard) start(name string, env ...string) {
 	y.t.Helper()
 	e2e.Must(y.t, y.stack.Restart(y.t.Context(), name, env...))
 }
 
-// rest stops the workers.
 func (y *yard) rest() {
 	y.t.Helper()
 	for _, worker := range []string{localstack.DeadlineWorker, e2e.SecondWorker} {
@@ -79,9 +76,9 @@ type struckCase struct {
 	cut at
 }
 
-// together runs all cases up to their crash points and then starts the worker, which
-// finishes all deals. The worker waits some seconds before it issues a certificate, because a
-// call may issue it. Run together, the cases wait only once.
+// together runs all cases up to their crash points. Then it starts the worker, which finishes all
+// deals. The worker waits some seconds before it issues a certificate. Together, the cases wait
+// only once.
 func (y *yard) together(all []struckCase) {
 	y.t.Helper()
 	y.rest()
@@ -125,7 +122,6 @@ func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
 	return x, before
 }
 
-// startAll starts processes that have ended.
 func (y *yard) startAll(names []string) {
 	y.t.Helper()
 	for _, name := range names {
@@ -247,9 +243,8 @@ func (f fate) stage() string {
 	return "ended"
 }
 
-// settled requires that the deal has its expected outcome, that nothing stored at the
-// crash has changed, and that deal-api and the independent verifier accept its
-// certificate.
+// settled requires that the deal has its expected outcome, and that nothing stored at the crash
+// has changed. deal-api and the independent verifier must accept the certificate.
 func (y *yard) settled(x *e2e.Cut, before fate) {
 	y.t.Helper()
 	after := y.fate(x)

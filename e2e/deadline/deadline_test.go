@@ -22,7 +22,7 @@ func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 			c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 			x := e2e.Played(t, c, play)
 			d := x.Deal
-			// Any call would void the deal: only the database shows what the worker does.
+			// A call would make the deal VOID, so the test reads only the database.
 			var certID string
 			e2e.Eventually(t, "the worker publishes the certificate", e2e.Patience, func() bool {
 				certID = w.Published(d.ID)
@@ -66,12 +66,11 @@ func TestExpired(t *testing.T) {
 		d, inTime = c.Nonces(stack.Chain(), deadline-1, deadline)
 		expiry = deadline + 2
 	}
-	// No relay answers, and the failed draw does not change the deal.
 	if a := c.Do("POST", d.Path("/entropy"), d.Tokens[0], nil); a.Status != 502 && w.Phase(d) == "REVEALING" {
 		t.Errorf("POST entropy without a relay: %d %s, want 502", a.Status, a.Body)
 	}
 	w.Pass(expiry)
-	w.RevealedEarlier(d, 60) // the worker acts from a minute after the last reveal
+	w.RevealedEarlier(d, 60) // the worker acts no earlier than a minute after the last reveal
 	e2e.Eventually(t, "the worker expires the deal", e2e.Patience, func() bool { return w.Phase(d) == "EXPIRED" })
 	c.Refused(409, "NO_CERTIFICATE", "GET", d.Path("/certificate"), d.Tokens[0], nil)
 	c.Refused(409, "DEAL_ENDED", "POST", d.Path("/entropy"), d.Tokens[0], nil)
@@ -83,8 +82,8 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// The worker makes the draw a minute after the last reveal. To save that minute, the test
-// makes the stored times of the reveals a minute earlier.
+// The worker draws a minute after the last reveal. To save that minute, the test moves the stored
+// times of the reveals back by a minute.
 func TestWorkerDraws(t *testing.T) {
 	stack := e2e.Shared(t)
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)

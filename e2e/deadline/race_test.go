@@ -23,7 +23,6 @@ type racer struct {
 	code   string
 }
 
-// storm has all racers act around the deadline and stores their answers.
 func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 	t.Helper()
 	var group sync.WaitGroup
@@ -40,9 +39,9 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 	group.Wait()
 }
 
-// judge requires that the flakers of every deal are exactly the racers that were refused.
-// A deal without flakers must have the state unvoided. judge reports whether some racers
-// were accepted and some refused.
+// judge requires that the flakers of every deal are exactly the refused racers. A deal without
+// flakers must have the state unvoided. judge reports whether some racers were accepted and some
+// refused.
 func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	t.Helper()
 	refused, statuses := map[*e2e.Dealt][]int{}, map[int]int{}
@@ -52,7 +51,7 @@ func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 		case r.status == 409 && r.code == "DEADLINE_PASSED":
 			refused[r.d] = append(refused[r.d], r.party)
 		case r.status == 200:
-			refused[r.d] = append(refused[r.d], nil...) // adds a deal that has no flakers
+			refused[r.d] = append(refused[r.d], nil...) // creates the entry of a deal without refusals
 		default:
 			t.Errorf("party %d of deal %s got %d %s, want 200 or 409 DEADLINE_PASSED", r.party, r.d.ID, r.status, r.code)
 		}
@@ -73,8 +72,8 @@ func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 }
 
 // 400 parties of one deal and those of 20 small deals race the deadline, with two deal-apis
-// and two workers. A party is a flaker exactly if its commit or reveal was refused, and
-// each deal has one certificate.
+// and two workers. A party is a flaker exactly if its commit or reveal was refused. Each deal
+// has one certificate.
 func TestRaceToTheDeadline(t *testing.T) {
 	t.Parallel()
 	const large, small, ofSmall = 400, 20, 4
@@ -85,17 +84,16 @@ func TestRaceToTheDeadline(t *testing.T) {
 	c := clients[0]
 	key, round := c.Key(), stack.Chain().RoundAt(time.Now().Unix())
 	w := e2e.Database(t, stack)
-	// Each insert waits between reading the clock and its commit, as on a slow disk. So an
-	// insert that is accepted just before the deadline commits after the deadline.
+	// Each insert waits between reading the clock and its commit, as on a slow disk. An insert just
+	// before the deadline is accepted, but commits after the deadline.
 	w.Exec(0, `CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'`)
 	for _, table := range []string{"commitments", "reveals"} {
 		w.Exec(0, "CREATE TRIGGER linger AFTER INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION linger()")
 	}
 	nonce, items := e2e.Seal(t, e2e.Body{"nonce": "c0ffee"}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}})
 
-	// Every fifth party acts long before the deadline, so that some are in time on any
-	// machine. Most others act so close to it that their inserts are under way when the
-	// deal ends.
+	// Every fifth party acts long before the deadline, so that some are in time on any machine. Most
+	// others act so close to the deadline that their inserts are under way when the deal ends.
 	field := func(early time.Duration, commitDeadline, revealDeadline int64) (racers []*racer) {
 		enter := func(d *e2e.Dealt, s e2e.Sealed) {
 			for p := range d.Tokens {
@@ -119,8 +117,7 @@ func TestRaceToTheDeadline(t *testing.T) {
 		return racers
 	}
 
-	// Each stage is repeated with more time if the machine was too slow for any party to
-	// be early.
+	// Each stage is repeated with more time until some parties are accepted and some refused.
 	t.Run("commit", func(t *testing.T) {
 		for lead := 4 * time.Second; ; lead *= 2 {
 			deadline := e2e.After(lead)

@@ -119,12 +119,12 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 	primary.Kill()
 	e2e.Must(t, standby.Promote(ctx))
 	e2e.Must(t, answers(ctx, door))
-	lost := door.Settled() // its leaf takes an index that a published head already covers
+	lost := door.Settled() // the deal's leaf takes an index that a published head already covers
 	e2e.Eventually(t, "the fork guard refuses, and the log says so", e2e.Patience, func() bool {
 		text, err := os.ReadFile(stack.Log(localstack.LogServer))
 		e2e.Must(t, err)
 		return bytes.Contains(text, []byte("the database is older than what was signed")) &&
-			e2e.Sum(e2e.Scrape(t, stack, localstack.LogServer)["fairpact_log_guard_refusals_total"]) > 0 // alert FairpactForkGuardRefused
+			e2e.Sum(e2e.Scrape(t, stack, localstack.LogServer)["fairpact_log_guard_refusals_total"]) > 0 // the metric of the alert FairpactForkGuardRefused
 	})
 	for range 3 { // the guard keeps refusing
 		if a := door.Do("GET", lost.Path("/certificate"), lost.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {

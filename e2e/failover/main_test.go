@@ -19,7 +19,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// pair starts a primary with the service's database, and a standby of the primary.
 func pair(t *testing.T) (primary, standby *localservers.Postgres) {
 	t.Helper()
 	primary, err := localservers.StartPostgres(t.Context(), localservers.Options{})
@@ -33,19 +32,17 @@ func pair(t *testing.T) (primary, standby *localservers.Postgres) {
 	return primary, standby
 }
 
-// guarded returns the environment of a log-server with a fork guard in a new file.
 func guarded(t *testing.T) []string {
 	return []string{"FAIRPACT_FORK_GUARD=file://" + t.TempDir() + "/guard.json"}
 }
 
-// heads records the root of each tree head that a client has read, by tree size.
+// heads maps a tree size to the root that a client has read for it.
 type heads struct {
 	mu   sync.Mutex
 	seen map[int64]string
 }
 
-// watch reads tree heads until ctx ends. Two roots of one size are a fork and fail the
-// test. wait returns when the reads have ended.
+// watch reads tree heads until ctx ends. Two roots of one size are a fork and fail the test.
 func (h *heads) watch(ctx context.Context, t *testing.T, clients ...*e2e.Client) (wait func()) {
 	h.seen = map[int64]string{}
 	var all sync.WaitGroup
@@ -78,8 +75,7 @@ func (h *heads) note(t *testing.T, text []byte) {
 	h.seen[head.Size] = head.Root
 }
 
-// stand requires that the log still has every head that a client has read. e2e.Invariants
-// compares the heads' roots with the leaves.
+// stand requires that the log still has every head that a client has read.
 func (h *heads) stand(w e2e.Witness) {
 	w.T.Helper()
 	for size, root := range h.seen {

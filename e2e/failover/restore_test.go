@@ -53,7 +53,7 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	t.Cleanup(func() { e2e.Must(t, backups[1].Close()) })
 	_, archived := certified()
 	kept = append(kept, archived)
-	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)) // its commits are before the moment, its reveals after
+	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)) // committed before the moment of the restore, revealed after it
 	inputs := []e2e.Sealed{e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)}
 	for i, in := range inputs {
 		half.Commit(i, in)
@@ -83,8 +83,8 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		return p
 	}
 
-	// A careless operator restores while all processes run. The guard refuses, because the
-	// leaf of a new deal takes the index of a lost leaf.
+	// A careless operator restores while all processes run. The fork guard refuses, because the leaf
+	// of a new deal takes the index of a lost leaf.
 	careless := restore(backups[0])
 	e2e.Must(t, answers(t.Context(), c))
 	unsigned := c.Settled()
@@ -103,7 +103,6 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		t.Fatalf("certificate return accepted leaves into a log with other leaves: %s", said)
 	}
 
-	// The steps of the runbook.
 	step("stop deal-api and deadline-worker", func() {
 		e2e.Must(t, stack.Stop(localstack.DealAPI))
 		e2e.Must(t, stack.Stop(localstack.DeadlineWorker))
@@ -140,7 +139,7 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	if v := half.View(); v.State != "COMPUTED" {
 		t.Errorf("the deal that was revealed after the moment is %s, want COMPUTED", v.State)
 	}
-	c.Refused(401, "INVALID_CREDENTIAL", "GET", lost.Path(""), lost.Tokens[0], nil) // this deal cannot be restored
+	c.Refused(401, "INVALID_CREDENTIAL", "GET", lost.Path(""), lost.Tokens[0], nil) // the restored database does not have this deal
 	for i, certificate := range kept[:3] {
 		if r := c.Verify(e2e.Decoded(t, certificate)["cert_id"].(string)); !r.Valid {
 			t.Errorf("certificate %d is reported %+v, want valid", i, r)

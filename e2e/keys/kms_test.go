@@ -9,8 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A deal needs one signature for its certificate and at most one for a tree head. Heads
-// are signed one at a time, and each covers all leaves that have arrived. A checkpoint
+// A deal needs one signature for its certificate, and at most one for a tree head. A checkpoint
 // needs one more signature, at most once a second.
 func TestSignaturesOfADeal(t *testing.T) {
 	t.Parallel()

@@ -9,9 +9,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A process lacks the new key set when the new key begins to sign: first a deal-api, later
-// the log-server. Certificates wait or are signed with the old key, and no verdict is
-// wrong. The roll-out of the key set ends the fault.
+// The new key begins to sign while one process lacks the new key set: first a deal-api, later the
+// log-server. Certificates wait or are signed with the old key. No verdict is wrong. The roll-out
+// of the key set ends the fault.
 func TestProcessWithoutTheKeySet(t *testing.T) {
 	t.Parallel()
 	firstURI, firstKey := e2e.KeyFile(t)

@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// A binary exits at its start with code 1 if its key cannot sign or is not the published
-// key. Its last log line says what to correct. No other server has to run for this.
+// A binary exits at its start with code 1 if its key cannot sign or is not the published key. Its
+// last log line says what to correct. The refusal needs no other server.
 func TestStartWithABadKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	google := e2e.KeyService(t)
@@ -65,8 +65,8 @@ func TestStartWithABadKeyIsRefused(t *testing.T) {
 	}
 }
 
-// started runs a binary without any server until it exits, and returns its output and exit
-// code. All settings but those in env are valid.
+// started runs a binary without any server until it exits, and returns its output and exit code.
+// Settings that env does not replace are valid.
 func started(t *testing.T, binary string, env []string) (said string, code int) {
 	t.Helper()
 	secrets := t.TempDir()

@@ -31,7 +31,6 @@ type theft struct {
 	tries int
 }
 
-// newKey creates a key version in the KMS and returns its name, URI and label.
 func (b *theft) newKey() (name, uri, label string) {
 	b.T.Helper()
 	name = b.kms.NewKey()
@@ -58,7 +57,7 @@ func (b *theft) forge(key *signing.Signer) (index int64, err error) {
 const foreignLeaves = `SELECT l.leaf_index FROM translog.leaves l
  WHERE NOT EXISTS (SELECT FROM public.certificates c WHERE c.leaf_index = l.leaf_index AND sha256(c.payload) = l.entry) ORDER BY 1`
 
-// found requires that foreignLeaves finds exactly these leaves, such as "[1 2]".
+// found requires that foreignLeaves returns these leaf indices, such as "[1 2]".
 func (b *theft) found(leaves string) {
 	b.T.Helper()
 	if foreign := b.w.Column(foreignLeaves); fmt.Sprint(foreign) != leaves {
@@ -74,7 +73,6 @@ func (b *theft) refused(thief *signing.Signer) {
 	}
 }
 
-// checked requires that keys check finds nothing to do.
 func (b *theft) checked() {
 	b.T.Helper()
 	if out := b.Keys(0, "check"); !strings.Contains(out, "next: nothing") {
@@ -92,8 +90,7 @@ func (b *theft) played() *e2e.Dealt {
 	return d
 }
 
-// good requires that a deal's certificate is signed by key, and that every verifier accepts
-// the certificate.
+// good requires that key signed a deal's certificate, and that every verifier accepts it.
 func (b *theft) good(d *e2e.Dealt, key string) {
 	b.T.Helper()
 	certificate := d.Certified(e2e.Patience)
@@ -162,12 +159,12 @@ func TestStolenKeys(t *testing.T) {
 	if said, code := started(t, localstack.LogServer, b.Settings()); code != 1 || !strings.Contains(said, "gcloud kms keys versions enable") {
 		t.Errorf("log-server with the disabled key: exit code %d, want 1 and the gcloud command that enables the key: %s", code, said)
 	}
-	// 2. Rotate to the new key at once, which closes the old one at the newest head.
+	// 2. Rotate to the new key at once. This closes the old key at the newest head.
 	b.Keys(0, "rotate", "--to", newURI, "--now")
 	if set := string(b.Ctl.Read("keys.json")); !strings.Contains(set, `"pubkey":"`+oldKey+`","retired_at":`) || !strings.Contains(set, `"tree_size":2}`) || !strings.Contains(set, newKey) {
 		t.Fatalf("keys.json does not have %s closed at tree size 2 and the new key %s: %s", oldKey, newKey, set)
 	}
-	// 3. Roll it out.
+	// 3. Roll out the key set.
 	back := time.Now()
 	b.RollOut()
 	b.w.Converged()
@@ -175,7 +172,7 @@ func TestStolenKeys(t *testing.T) {
 	b.good(before, oldKey)
 	b.good(overtaken, newKey)
 	b.good(waiting, newKey)
-	// 4. Check.
+	// 4. Check the key set.
 	b.checked()
 	// From now on the log refuses what the thief signs. The query still finds the earlier leaf.
 	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_ENABLED) // the thief keeps using a copy of the key
@@ -183,8 +180,8 @@ func TestStolenKeys(t *testing.T) {
 	b.found("[1]")
 
 	t.Log("A retired key is stolen: closed")
-	b.falseLog(thief, 2, true)  // the key still signed at size 2: only a comparison with the log rejects the head
-	b.falseLog(thief, 3, false) // the key's tree_size in the key set rejects the larger size 3
+	b.falseLog(thief, 2, true)  // the key was valid at size 2: the head fails because it contradicts the log
+	b.falseLog(thief, 3, false) // the key was closed at size 2: a larger head fails
 
 	t.Log("A retired key is stolen: open")
 	b.Keys(0, "rotate", "--to", lastURI, "--in", e2e.Soonest.String())
@@ -208,8 +205,8 @@ func TestStolenKeys(t *testing.T) {
 	}
 	b.refused(thief)
 	b.checked()
-	// After a key is closed at a tree size, every verifier rejects a certificate that it
-	// signed for a leaf at or beyond that size.
+	// A closed key has a tree size. Every verifier rejects the key's signature for a leaf at or beyond
+	// that size.
 	later := b.played()
 	b.good(later, lastKey)
 	forged := e2e.Decoded(t, later.Certified(0))
@@ -220,7 +217,6 @@ func TestStolenKeys(t *testing.T) {
 	}
 }
 
-// signed returns key's signature of a deal's certificate.
 func (b *theft) signed(key *signing.Signer, d *e2e.Dealt) string {
 	b.T.Helper()
 	payload := e2e.Value[[]byte](b.w, `SELECT payload FROM certificates WHERE deal_id = $1`, d.ID)
@@ -229,9 +225,8 @@ func (b *theft) signed(key *signing.Signer, d *e2e.Dealt) string {
 	return signature
 }
 
-// falseLog forges a tree head of that size over false leaves and requires that `fairpactctl keys
-// check` rejects the head. If inForce is true, the head contradicts the log. Otherwise the key
-// was retired before that size.
+// falseLog forges a tree head over false leaves. `fairpactctl keys check` must reject the head. If
+// inForce is true, the key could sign at this size. Otherwise the key was retired before this size.
 func (b *theft) falseLog(key *signing.Signer, size int, inForce bool) {
 	b.T.Helper()
 	root := hex.EncodeToString(e2e.TreeRoot([][]byte{{1}, {2}, {3}}[:size]))

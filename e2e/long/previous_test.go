@@ -20,9 +20,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// previousRelease returns the directory of the previous release's binaries. It builds them
-// once for each checkout, without the race detector. With -trimpath they do not depend on
-// the temporary source path, so that Go's build cache serves the next build.
+// previousRelease returns the directory of the previous release's binaries. It builds them once
+// for each checkout, without the race detector. With -trimpath the next build can use Go's build
+// cache, although the source path is temporary.
 func previousRelease(t *testing.T) string {
 	t.Helper()
 	root, err := localstack.Root()
@@ -68,7 +68,7 @@ func previousRelease(t *testing.T) string {
 	if err == nil {
 		err = os.Rename(built, kept)
 	}
-	// The rename fails if another test process was faster. Its build is then used.
+	// The rename fails if another test process was faster. This test then uses the other build.
 	if _, found := os.Stat(kept); found != nil {
 		t.Fatal(err)
 	}
@@ -76,11 +76,10 @@ func previousRelease(t *testing.T) string {
 	return kept
 }
 
-// stepBound is the time limit of one step of the upgrade.
 const stepBound = 2 * e2e.Patience
 
-// upgrade is a stack with two replicas of each binary. It runs deals while its processes
-// are replaced one after the other.
+// upgrade is a stack with two replicas of each binary. It runs deals while its processes are
+// replaced one by one.
 type upgrade struct {
 	t     *testing.T
 	stack *localstack.Stack
@@ -96,8 +95,8 @@ type upgrade struct {
 func TestPreviousReleaseForwardAndBack(t *testing.T) {
 	t.Parallel()
 	old := previousRelease(t)
-	// Load the OpenAPI document of this release now, because all tests check answers against
-	// it and the previous release could answer first.
+	// All tests check answers against one OpenAPI document. Load it from this release, before the
+	// previous release can answer.
 	e2e.Published(t, e2e.NewClient(t, e2e.Shared(t).BaseURL()))
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Bin = old
@@ -164,7 +163,6 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 	t.Logf("%d deals, %d requests, the worst failed %d times; schema %s", len(all), u.s.Attempts.Load(), u.s.Worst.Load(), version)
 }
 
-// migrate runs a release's migration.
 func (u *upgrade) migrate(ctx context.Context, bin string) {
 	u.t.Helper()
 	cmd := exec.CommandContext(ctx, filepath.Join(bin, "fairpactctl"), "migrate")
@@ -184,7 +182,6 @@ func (u *upgrade) versions() string {
 	return strings.Join(all, ", ")
 }
 
-// roll restarts processes with the binaries in bin, one after the other.
 func (u *upgrade) roll(ctx context.Context, bin string, names ...string) {
 	u.t.Helper()
 	for _, name := range names {
@@ -200,8 +197,8 @@ func (u *upgrade) roll(ctx context.Context, bin string, names ...string) {
 	}
 }
 
-// exchanged runs while the two deal-apis have different versions. It requires that each
-// replays the other's answers, first with Redis and then from the database alone.
+// exchanged runs while the two deal-apis have different versions. Each must replay the other's
+// answers, first with Redis and then from the database alone.
 func (u *upgrade) exchanged(ctx context.Context) {
 	u.t.Helper()
 	var deals []*e2e.Soaked
@@ -247,7 +244,6 @@ func (u *upgrade) begun(ctx context.Context) []*e2e.Soaked {
 	return both
 }
 
-// committed makes the commits of all parties at one deal-api.
 func (u *upgrade) committed(ctx context.Context, door *e2e.Client, d *e2e.Soaked) {
 	u.t.Helper()
 	there := *d
@@ -274,7 +270,6 @@ func (u *upgrade) finished(ctx context.Context, all []*e2e.Soaked) {
 	}
 }
 
-// keys returns the keys that /v1/status publishes.
 func (u *upgrade) keys(ctx context.Context) (*signing.KeySet, error) {
 	a, err := insist(ctx, u.doors[0], "/v1/status")
 	if err != nil {

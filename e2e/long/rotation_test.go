@@ -25,7 +25,7 @@ type rotation struct {
 	logs []*e2e.Client // the read ports of both log-servers
 
 	deals, heads atomic.Int64 // numbers of checked certificates and tree heads
-	proved       atomic.Int64 // the largest tree size of an answered proof
+	proved       atomic.Int64 // the largest tree size in a proof so far
 	mu           sync.Mutex
 	all          []*e2e.Soaked
 	newKey       string
@@ -33,12 +33,12 @@ type rotation struct {
 }
 
 // A rotation is postponed and rolled out process by process. The new key then signs, and the
-// old key is closed. All the time, a client of the public API verifies every certificate and tree
-// head under the keys that each replica publishes. No replica shows a tree head that is
-// older than an earlier proof of any replica.
+// old key is closed. All the time, a client verifies every certificate and tree head under the
+// keys that each replica publishes. No replica may show a tree head that is older than an
+// earlier proof of any replica.
 func TestRotationUnderLoad(t *testing.T) {
 	t.Parallel()
-	const deals = 25 // between two steps
+	const deals = 25 // certificates to check between two steps
 	oldURI, oldKey := e2e.KeyFile(t)
 	newURI, newKey := e2e.KeyFile(t)
 	r := &rotation{newKey: newKey, Keyholder: e2e.NewKeyholder(t, oldURI, func(o *localstack.Options) {
@@ -98,8 +98,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.deals.Load(), r.heads.Load(), r.s.Attempts.Load())
 }
 
-// passes waits until the certificates of a number of further deals are checked. Its time
-// limit applies to each deal.
+// passes waits until the certificates of a number of further deals are checked. The time limit is
+// for each deal.
 func (r *rotation) passes(deals int64) {
 	r.T.Helper()
 	until := r.deals.Load() + deals
@@ -168,7 +168,6 @@ func (r *rotation) deal(ctx context.Context) error {
 	return nil
 }
 
-// verified requires that both deal-apis find a certificate valid.
 func (r *rotation) verified(ctx context.Context, certID string) error {
 	for i := range r.s.Doors {
 		a, err := insist(ctx, r.s.Doors[i], "/v1/verify/"+certID)
@@ -183,7 +182,6 @@ func (r *rotation) verified(ctx context.Context, certID string) error {
 	return nil
 }
 
-// head reads the newest tree head from a log-server and through a deal-api.
 func (r *rotation) head(ctx context.Context, i int) error {
 	for _, c := range []*e2e.Client{r.logs[i], r.s.Doors[i]} {
 		proved := r.proved.Load()

@@ -63,7 +63,7 @@ func (w *wire) carry(to, from net.Conn) {
 // The key service first hangs for log-server, then for all processes, and then refuses
 // connections. Every commit and reveal succeeds, and every deal is COMPUTED. Reveals wait for
 // a signature only until the outage is known, and at most IssueBound. Each certificate is
-// issued later, once.
+// issued once, after the outage.
 func TestKeyServiceOutage(t *testing.T) {
 	t.Parallel()
 	const players, deals = 4, 20
@@ -117,9 +117,8 @@ func TestKeyServiceOutage(t *testing.T) {
 			w.Converged()
 			t.Logf("%s: reveal p50 %s (%s without it), longest %s; all certificates %s after its end",
 				outage.what, half, calm, e2e.Quantile(took, 1), time.Since(back).Round(time.Millisecond))
-			// The outage lasts until all reveals are answered, so a reveal without a bound would hang.
-			// If reveals wait for the whole bound, every try fails. If the machine was only slow, a later
-			// try passes.
+			// The outage lasts until all reveals are answered. If reveals wait for the whole
+			// IssueBound, every try fails. If the machine was only slow, a later try passes.
 			if half <= e2e.IssueBound/2+2*calm {
 				break
 			}

@@ -30,8 +30,8 @@ func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
 	return a
 }
 
-// pending requires that an ended deal shows its outcome, and that GET of its certificate is
-// answered with CERT_NOT_READY and the reason for the delay.
+// pending requires that an ended deal shows its outcome without a certificate. GET of the
+// certificate must return CERT_NOT_READY and the reason for the delay.
 func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) {
 	t.Helper()
 	v := d.View()
@@ -68,8 +68,8 @@ func TestOutages(t *testing.T) {
 	e2e.Invariants(t, stack)
 }
 
-// With the log-server stopped, deals still end. When it is back, the worker
-// publishes their certificates without any call.
+// With log-server stopped, deals still end. When log-server is back, the worker publishes their
+// certificates without any call.
 func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	before := e2e.LastReveal(c, 0)
@@ -80,7 +80,7 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	}
 
 	e2e.Must(t, stack.Stop(localstack.LogServer))
-	// SPEC 4: deal-api never answers a verdict without the log.
+	// SPEC 4: without the log, deal-api returns no verdict.
 	for _, path := range []string{"/v1/verify/" + published, "/v1/log/tree-head"} {
 		a := c.Refused(503, "LOG_UNAVAILABLE", "GET", path, "", nil)
 		if a.Header.Get("Retry-After") == "" || strings.Contains(string(a.Body), `"valid"`) {
@@ -110,7 +110,7 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	}
 
 	e2e.Must(t, stack.Start(t.Context(), localstack.LogServer))
-	w.Converged() // without a call
+	w.Converged() // the worker does this without a call
 	for _, x := range all {
 		v := x.Deal.View()
 		if v.CertificateID == nil || !c.Verify(*v.CertificateID).Valid {
@@ -123,8 +123,8 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// A log-server that accepts connections and does not answer delays no call beyond the client's
-// timeout of a minute.
+// A log-server that accepts connections and does not answer delays no call for more than a minute,
+// the client's timeout.
 func logServerHangs(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	before := e2e.LastReveal(c, 0)
@@ -147,8 +147,8 @@ func logServerHangs(t *testing.T, stack *localstack.Stack) {
 	x.Recomputed(t, c, x.Deal.Certified(0))
 }
 
-// SPEC 4 rule 4: the last call issues the certificate without the worker. SPEC 3: a call that
-// meets an overdue deal voids the deal, even if the call is refused.
+// SPEC 4 rule 4: the last call issues the certificate without the worker. SPEC 3: any call to an
+// overdue deal makes the deal VOID, even if the call is refused.
 func workerStopped(t *testing.T, stack *localstack.Stack) {
 	e2e.Must(t, stack.Stop(localstack.DeadlineWorker))
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
@@ -173,8 +173,8 @@ func workerStopped(t *testing.T, stack *localstack.Stack) {
 	e2e.Must(t, stack.Start(t.Context(), localstack.DeadlineWorker))
 }
 
-// Postgres stops and comes back under load. Meanwhile every answer is a 503 with Retry-After.
-// No acknowledged call is lost or done twice, and no process restarts.
+// Postgres stops and comes back under load. Meanwhile, calls that need Postgres get a 503 with
+// Retry-After. No acknowledged call is lost or done twice, and no process restarts.
 func postgresDown(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	whole, half := e2e.LastReveal(c, 0), e2e.LastReveal(c, 0)
@@ -214,7 +214,6 @@ func postgresDown(t *testing.T, stack *localstack.Stack) {
 			t.Errorf("GET %s without Postgres: %d, want 200", page, a.Status)
 		}
 	}
-	// Every process stays ready and says what is wrong.
 	for _, name := range stack.Names() {
 		admin := e2e.NewClient(t, stack.AdminURL(name))
 		if a := admin.Do("GET", "/readyz", "", nil); a.Status != 200 || !strings.Contains(string(a.Body), "the database does not answer") {
@@ -258,7 +257,6 @@ func postgresDown(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// retrySoon requires a Retry-After of at most a minute.
 func retrySoon(t *testing.T, a e2e.Answer) {
 	t.Helper()
 	if seconds, err := strconv.Atoi(a.Header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 60 {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A read-only deployment answers every change with 503 READ_ONLY and still answers reads. It
+// A read-only deployment refuses every change with 503 READ_ONLY and still answers reads. It
 // writes neither to the deals' tables nor to the log. Afterwards changes succeed again.
 func readOnly(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
@@ -53,7 +53,7 @@ func readOnly(t *testing.T, stack *localstack.Stack) {
 	if _, err := log.Append(t.Context(), sha256.Sum256([]byte("x")), "es256:00", translog.Tag{}); err == nil || !strings.Contains(err.Error(), "READ_ONLY: ") {
 		t.Errorf("an append while read-only: %v, want READ_ONLY", err)
 	}
-	// Neither a call nor the worker ends an overdue deal.
+	// Neither a call nor the worker may end this overdue deal.
 	refused("GET", late.Path(""), late.Tokens[0], nil)
 
 	c.Want(http.StatusOK, "GET", half.Deal.Path(""), half.Deal.Key, nil)

@@ -32,8 +32,8 @@ func TestRedisIsDownFromTheStart(t *testing.T) {
 
 const crowd = 24 // identical requests at once
 
-// twins sends identical requests at once, under one new Idempotency-Key and through all
-// replicas in turn. SPEC 7.4: all requests, and a later repetition, get the same answer.
+// twins sends identical requests at once, with one new Idempotency-Key, to all replicas in turn.
+// SPEC 7.4: all requests and a later repeat get the same answer.
 func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, sent any) e2e.Answer {
 	t.Helper()
 	key := rand.Text()
@@ -58,7 +58,7 @@ func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, se
 }
 
 // With Redis up, down, emptied, restarted or hung, identical requests have one effect, and
-// waiting calls are answered. The processes use a Redis that comes back without a restart.
+// waiting calls are answered. When Redis comes back, the processes use it without a restart.
 func TestRedisUnrest(t *testing.T) {
 	for name, unrest := range e2e.RedisFaults {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +84,6 @@ func TestRedisUnrest(t *testing.T) {
 	}
 }
 
-// twinsActOnce requires that identical simultaneous requests have one effect and one answer.
 func twinsActOnce(t *testing.T, stack *localstack.Stack) {
 	doors := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
 	w, c := e2e.Database(t, stack), doors[0]

@@ -32,8 +32,8 @@ func logged(t testing.TB, stack *localstack.Stack, name string) (lines []map[str
 	return lines
 }
 
-// One trace shows a reveal from the call to the log, and another one a deadline that the
-// worker enforces. Both binaries log a request with its id. No span shows a secret.
+// One trace shows a reveal from the call to the log. Another trace shows a deadline that the worker
+// enforces. Both binaries log a request with its id. No span shows a secret.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	col := e2e.NewCollector(t)
@@ -58,8 +58,8 @@ func TestTraces(t *testing.T) {
 		}
 		return d
 	}
-	// A reveal waits at most 3 s for its certificate. After that the worker issues it. On a
-	// busy machine it may take several deals until a reveal issues its certificate in time.
+	// A reveal waits at most 3 s for its certificate. Later the worker issues it. On a busy machine,
+	// several deals may be needed until one reveal issues its certificate in time.
 	var d *e2e.Dealt
 	e2e.Eventually(t, "a reveal whose certificate is issued within it", e2e.Patience, func() bool {
 		d = ended()
@@ -134,7 +134,7 @@ func collectorHangs(t *testing.T, stack *localstack.Stack, col *e2e.Collector) {
 		t.Error("the buffered span was not sent at the stop")
 	}
 
-	hangs, err := net.Listen("tcp", "127.0.0.1:0") // no connection is ever accepted
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // the test accepts no connection
 	e2e.Must(t, err)
 	defer hangs.Close()
 	e2e.Must(t, stack.Start(t.Context(), localstack.DealAPI, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+hangs.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY=1"))

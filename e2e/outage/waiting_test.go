@@ -16,15 +16,14 @@ import (
 
 const longest = 45 * time.Second // the longest wait that a call may ask for
 
-// waitingCalls returns the number of calls that wait at a deal-api.
 func waitingCalls(t *testing.T, stack *localstack.Stack, name string) float64 {
 	t.Helper()
 	return e2e.Sum(e2e.Scrape(t, stack, name)["fairpact_waiting_calls"])
 }
 
-// waitingAcrossReplicas requires that a call that waits at one replica is answered in three
-// cases: after a change through another replica, after the worker voids the deal, and when
-// the certificate is issued.
+// waitingAcrossReplicas requires that a waiting call at one replica is answered in three cases:
+// after a change through another replica, after the worker makes the deal VOID, and when the
+// certificate is issued.
 func waitingAcrossReplicas(t *testing.T, stack *localstack.Stack) {
 	here, there := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))
 	d := here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
@@ -61,7 +60,6 @@ func waitingAcrossReplicas(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// answers reads a path on another goroutine. It returns a channel for the answer.
 func answers(c *e2e.Client, path, token string) <-chan e2e.Answer {
 	return answersTo(c, "GET", path, token, nil)
 }

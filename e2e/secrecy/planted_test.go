@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// An input, salt, token or key appears only in the answers that may show it. It is in no log
-// line, error, deal view, trace or metric, and not in clear in a table or Redis key.
+// An input, salt, token or key appears only in the answers that may show it. No log line, error,
+// deal view, trace or metric shows it. No table or Redis key has it in clear text.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	l := newLeakTest(t)
@@ -70,8 +70,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	e2e.Invariants(t, l.stack)
 }
 
-// missedReveal makes a deal VOID, because party 1 does not reveal. It returns what party 1
-// should have revealed. One planted secret is a valuation that no result shows.
+// missedReveal makes a deal VOID, because party 1 does not reveal. It returns the input that party
+// 1 did not reveal. It also plants a valuation that no result shows.
 func (l *leakTest) missedReveal(b e2e.Body) (*e2e.Dealt, e2e.Sealed) {
 	l.T.Helper()
 	for lead := 3 * time.Second; ; lead *= 2 {
@@ -89,7 +89,6 @@ func (l *leakTest) missedReveal(b e2e.Body) (*e2e.Dealt, e2e.Sealed) {
 	}
 }
 
-// refusals makes calls that the service refuses for their content or for the deal's state.
 func (l *leakTest) refusals(split, random, shapley e2e.Body) {
 	l.T.Helper()
 	for _, invalid := range []struct {
@@ -123,7 +122,6 @@ func (l *leakTest) refusals(split, random, shapley e2e.Body) {
 	}
 }
 
-// malformed sends bodies that are not JSON or not of the right type.
 func (l *leakTest) malformed(b e2e.Body) {
 	l.T.Helper()
 	d := l.create(b)
@@ -137,7 +135,7 @@ func (l *leakTest) malformed(b e2e.Body) {
 		for _, to := range []struct{ path, token string }{
 			{"/v1/keys", ""}, {"/v1/deals", d.Key}, {d.Path("/commit"), d.Tokens[0]}, {d.Path("/reveal"), d.Tokens[0]}, {d.Path("/cancel"), d.Key}, {d.Path("/entropy"), d.Tokens[0]},
 		} {
-			// POST cancel accepts any JSON object and would end the deal, so it gets no valid object.
+			// POST cancel accepts any JSON object and would end the deal, so skip such objects.
 			if strings.HasSuffix(to.path, "/cancel") && strings.HasPrefix(form, `{"`) && !strings.HasPrefix(form, `{"%`) {
 				continue
 			}
@@ -184,8 +182,8 @@ func (l *leakTest) send(method, path string, sent any, header ...string) {
 	}
 }
 
-// tools makes all calls of a deal over MCP. The answers may repeat an agent's own secrets to that
-// agent.
+// tools makes all calls of a deal over MCP. Only MCP answers may show the deal's tokens, inputs
+// and salts.
 func (l *leakTest) tools(b e2e.Body) {
 	l.T.Helper()
 	const may = "POST /mcp "
@@ -217,7 +215,6 @@ func (l *leakTest) tools(b e2e.Body) {
 	d.Certified(e2e.Patience)
 }
 
-// faults makes calls while Redis, Postgres and then the log are down.
 func (l *leakTest) faults(b e2e.Body, inputs []e2e.Body) {
 	l.T.Helper()
 	if err := l.stack.Redis().Stop(); err != nil {

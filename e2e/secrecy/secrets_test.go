@@ -1,5 +1,5 @@
-// Package secrecy searches everything that a stack stores, logs, sends and answers for
-// planted secrets.
+// Package secrecy plants secrets in a stack, and searches everything that the stack stores, logs,
+// sends and answers for them.
 package secrecy
 
 import (
@@ -62,10 +62,9 @@ type leakTest struct {
 // planted is a secret, and the one kind of response that may show it.
 type planted struct {
 	e2e.Marker
-	may string // the prefix of the call that may show the secret, "GET /v1/…"; empty if none may
+	may string // the start of the request that may show the secret, "GET /v1/…"; empty if none may
 }
 
-// recorder keeps every response with its headers.
 type recorder struct {
 	next http.RoundTripper
 	mu   sync.Mutex
@@ -98,13 +97,12 @@ func newLeakTest(t *testing.T) *leakTest {
 	return l
 }
 
-// plant adds a secret to the search. may is the call whose responses may show it (planted.may).
+// plant adds a secret to the search. The field planted.may describes the argument may.
 func (l *leakTest) plant(name, text, may string) string {
 	l.planted = append(l.planted, planted{e2e.Marker{Name: name, Text: text}, may})
 	return text
 }
 
-// mark plants a random text.
 func (l *leakTest) mark(name string) string {
 	return l.plant(name, "MARKED"+rand.Text(), "")
 }
@@ -116,7 +114,7 @@ func (l *leakTest) markHex(name string) string {
 	return l.plant(name, hex.EncodeToString(raw), "")
 }
 
-// key creates an API key, which only the response to its creation may show.
+// key creates an API key. Only the response to the creation may show it.
 func (l *leakTest) key() string {
 	var made struct {
 		APIKey string `json:"api_key"`
@@ -125,7 +123,7 @@ func (l *leakTest) key() string {
 	return l.plant("API key", made.APIKey, "POST /v1/keys ")
 }
 
-// create creates a deal, whose tokens only the response to its creation may show.
+// create creates a deal. Only the response to the creation may show its tokens.
 func (l *leakTest) create(b e2e.Body) *e2e.Dealt {
 	key := l.key()
 	d := l.Created(key, l.Want(201, "POST", "/v1/deals", key, b, "Idempotency-Key", l.mark("header of create")))
@@ -135,8 +133,8 @@ func (l *leakTest) create(b e2e.Body) *e2e.Dealt {
 	return d
 }
 
-// seal adds markers to an input, as a member's name and as values, and plants the salt. Only
-// GET /inputs of an open deal may show these secrets.
+// seal adds markers to an input, as a member's name and as values, and plants the salt. If the deal
+// is open and not purged, GET /inputs may show them.
 func (l *leakTest) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
 	input["note"], input[l.mark("member's name")] = l.mark("member"), l.mark("member")
 	s := e2e.Seal(l.T, input)
@@ -155,7 +153,6 @@ func (l *leakTest) act(status int, d *e2e.Dealt, action string, party int, s e2e
 	return l.Want(status, "POST", d.Path("/"+action), d.Tokens[party], s.Act(action), "Idempotency-Key", l.mark("header of "+action))
 }
 
-// play makes all calls of a deal with marked inputs.
 func (l *leakTest) play(b e2e.Body, inputs ...e2e.Body) *e2e.Dealt {
 	d := l.create(b)
 	all := make([]e2e.Sealed, len(inputs))
@@ -174,7 +171,6 @@ func (l *leakTest) play(b e2e.Body, inputs ...e2e.Body) *e2e.Dealt {
 	return d
 }
 
-// deploymentSecrets plants the secrets of the deployment's settings.
 func (l *leakTest) deploymentSecrets() {
 	for _, file := range []string{"server-secret", "append-secret", "dev-key.pem"} {
 		text, err := os.ReadFile(filepath.Join(l.stack.Dir(), file))
@@ -224,8 +220,8 @@ func (l *leakTest) places() map[string][]byte {
 	return places
 }
 
-// search fails the test if a planted secret is in a place that may not show it. It also
-// searches the data files of Postgres, except for passwords.
+// search fails the test if a place shows a planted secret that it may not show. It also searches
+// the data files of Postgres, except for passwords.
 func (l *leakTest) search() {
 	l.T.Helper()
 	places := l.places()
@@ -258,8 +254,8 @@ func (l *leakTest) search() {
 	l.T.Logf("%d secrets, %d places", len(l.planted), len(places))
 }
 
-// checkSearch requires that the search finds public texts in their places. Without this check,
-// a broken search would look like a stack without leaks.
+// checkSearch requires that the search finds public texts. Otherwise a broken search would find no
+// secret and pass.
 func (l *leakTest) checkSearch(d *e2e.Dealt, label string) {
 	l.T.Helper()
 	// The keys of the service in Redis expire within seconds, so the check adds its own key.

@@ -34,7 +34,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 	for name, x := range map[string]struct {
 		request   e2e.Body
 		inputs    []e2e.Body
-		own, path bool // whether the bundle has the party's own input, and the Merkle path from it to input_root
+		own, path bool // own: the bundle has the party's input; path: it has the input's Merkle path to input_root
 	}{
 		"sealed":    {e2e.SplitBody(time.Hour, 2*time.Hour), split, true, true},
 		"open":      {e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "open", "standard"), split, true, true},
@@ -109,8 +109,8 @@ func TestBundleVerifiesOffline(t *testing.T) {
 	}
 }
 
-// holdsNoInput requires that the bundle that a party reads, over HTTP and over MCP, has no
-// party's input or salt.
+// holdsNoInput reads a party's bundle over HTTP and over MCP. The bundle may not have any party's
+// input or salt.
 func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed []e2e.Sealed) {
 	t.Helper()
 	overMCP := c.Raw("get_certificate", e2e.JsonText(t, e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[party], "bundle": true}))
@@ -135,7 +135,7 @@ func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed [
 	}
 }
 
-// fetched returns a party's bundle, once a checkpoint covers the certificate, and the notes
+// fetched waits until a checkpoint covers the certificate. It returns a party's bundle and the notes
 // that fairpactctl prints. If sealed is given, the bundle contains the party's input.
 func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.Sealed) (text []byte, noted string) {
 	t.Helper()
@@ -159,7 +159,7 @@ func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.S
 }
 
 // bundleIs verifies a deal's bundle offline under a policy, with fairpactctl and with the
-// independent verifier. It requires fairpactctl's exit code, and a text in both outputs.
+// independent verifier. fairpactctl must exit with code. Both outputs must contain says.
 func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int, says string) {
 	t.Helper()
 	offline := e2e.NewCtl(t, "http://127.0.0.1:1")
@@ -177,8 +177,8 @@ func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int
 	}
 }
 
-// An auditor mirrors the deployment's log, audits the log and the mirror, and finds a changed
-// file in the mirror.
+// An auditor mirrors the deployment's log and audits the log and the mirror. The audit finds a
+// changed file in the mirror.
 func TestLogIsAuditedFromOutside(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -227,5 +227,5 @@ func TestLogIsAuditedFromOutside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctl.Run(2, "log", "audit", c.Base, "--vkey", another.String()) // the checkpoint is of another key, so there is no verdict
+	ctl.Run(2, "log", "audit", c.Base, "--vkey", another.String()) // no verdict: another key signed the checkpoint
 }

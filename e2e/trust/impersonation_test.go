@@ -29,7 +29,6 @@ func verdicts(t *testing.T, ctl *e2e.Ctl, bundle []byte, accepted bool, known ..
 	return []string{said, python}
 }
 
-// says requires texts in each output.
 func says(t *testing.T, said []string, words ...string) {
 	t.Helper()
 	for _, one := range said {
@@ -41,9 +40,9 @@ func says(t *testing.T, said []string, words ...string) {
 	}
 }
 
-// The initiator has all tokens and tries to commit in another party's name. If the seat of that
-// party has a declared key, the service refuses the commit. Otherwise the verifiers report what
-// is not proven, and a reader who knows the party's key rejects the certificate.
+// The initiator has all tokens and tries to commit in another party's name. If that party's seat
+// has a declared key, the service refuses the commit. Without a declared key, the verifiers report
+// what is not proven. A reader who knows the party's key then rejects the certificate.
 func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -76,7 +75,7 @@ func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	says(t, verdicts(t, ctl, bundle, true), "whose seat key party 1 signed with", bobs)
 	says(t, verdicts(t, ctl, bundle, false, "1="+own), "party 1 signed with "+bobs)
 
-	// Without a declared key the initiator signs with a key of its own.
+	// Without a declared key, the initiator can sign with a key of its own.
 	d = c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	d.Commit(0, ann)
 	send(0, d, "initiator.pem")

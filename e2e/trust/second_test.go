@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// After a change of the deals' tables, or with a restored backup, the service ends a deal again.
-// The log refuses a second certificate. The operator adopts the first one from a party's copy.
+// After a change of the deals' tables, or after a restore, the service can end a deal again. The log
+// refuses a second certificate. The operator adopts the first certificate from a party's copy.
 func TestOneCertificateADeal(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -59,8 +59,8 @@ func TestOneCertificateADeal(t *testing.T) {
 	})
 }
 
-// secondCertificate makes a deal end a second time. The log must keep the first certificate as
-// the only one, and the service must serve it again after certificate adopt.
+// secondCertificate makes a deal end a second time. The log must keep only the first certificate.
+// The service must serve that certificate again after certificate adopt.
 func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.Dealt, again func()) {
 	t.Helper()
 	w := e2e.Database(t, stack)

@@ -76,7 +76,7 @@ func newestHead(assignment string) []string {
 }
 
 // SPEC 2.9: every replica makes each check of a verification from the stored rows. The expected
-// checks fail after a change, and pass again after its undo.
+// checks fail after a change. All checks pass again after the undo.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) {
@@ -116,7 +116,7 @@ func TestTampering(t *testing.T) {
 				if r.Valid || r.CertID != first.certID || r.Checks.Signature != x.signature || r.Checks.InputRoot != x.root || r.Checks.Inclusion != x.inclusion {
 					t.Errorf("%s reports %+v, want not valid with signature %v, input_root %v, inclusion %v", c.Base, r, x.signature, x.root, x.inclusion)
 				}
-				// The service does not return a certificate that does not verify.
+				// The service does not return a certificate that fails verification.
 				here.Refused(503, "LOG_INCONSISTENT", "GET", first.deal.Path("/certificate"), first.deal.Tokens[0], nil)
 			}
 		})
@@ -142,7 +142,6 @@ func restartLogs(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// vaulted is a deal with a valid certificate.
 type vaulted struct {
 	deal   *e2e.Dealt
 	certID string
@@ -160,7 +159,7 @@ func issued(t *testing.T, c *e2e.Client) *vaulted {
 	return &vaulted{d, certID}
 }
 
-// fill appends digests without a certificate, with the deployment's key and secret.
+// fill appends digests without a certificate to the log, with the deployment's key and secret.
 func fill(t *testing.T, stack *localstack.Stack, entries int) {
 	t.Helper()
 	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(stack.Dir(), "dev-key.pem"))

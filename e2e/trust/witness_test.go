@@ -12,9 +12,9 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A deal becomes CERTIFIED when two of two witnesses have cosigned a checkpoint that covers its
-// certificate. A witness that is down delays only CERTIFIED. The certificate keeps its bytes, and
-// a VOID deal stays VOID.
+// A deal becomes CERTIFIED when both witnesses have cosigned a checkpoint that covers its
+// certificate. A witness that is down delays only CERTIFIED. The certificate keeps its bytes. A
+// VOID deal stays VOID.
 func TestWitnessesCertify(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
@@ -55,7 +55,7 @@ func TestWitnessesCertify(t *testing.T) {
 	bundleIs(t, c, first, text, 0, "OK   witnesses")
 
 	// With one witness down, the deal ends and has its certificate. The deal is not CERTIFIED, even
-	// after the other witness has cosigned a checkpoint that covers it.
+	// after the other witness has cosigned a checkpoint that covers the deal's leaf.
 	stack.Witness(2, false)
 	second, _ := play()
 	leaf := leafOf(t, second.Certified(e2e.Patience))
@@ -67,7 +67,7 @@ func TestWitnessesCertify(t *testing.T) {
 		t.Errorf("the deal is %s with one witness of two, want COMPUTED", state)
 	}
 	bundleIs(t, c, second, text, 1, "FAIL witnesses")
-	bundleIs(t, c, first, text, 0, "OK   witnesses") // the older checkpoint has both cosignatures
+	bundleIs(t, c, first, text, 0, "OK   witnesses") // the first deal has an older checkpoint with both cosignatures
 	stack.Witness(2, true)
 	e2e.Eventually(t, "CERTIFIED", 2*e2e.Patience, func() bool { return second.View().State == "CERTIFIED" })
 	bundleIs(t, c, second, text, 0, "OK   witnesses")
@@ -99,7 +99,6 @@ func signedPart(t *testing.T, d *e2e.Dealt) string {
 	return string(text)
 }
 
-// leafOf returns the leaf index of a certificate.
 func leafOf(t *testing.T, text []byte) int64 {
 	t.Helper()
 	leaf, err := e2e.Decoded(t, text)["log_proof"].(e2e.Body)["leaf_index"].(json.Number).Int64()
