@@ -9,9 +9,9 @@ import (
 
 const throwawayPrefix = "fairpact-server-"
 
-// serverDir is the directory of a server. A throwaway directory is removed at the end. It is
-// locked while the process that made it runs. A later process removes unlocked throwaways,
-// because the processes that made them were killed (sweep).
+// serverDir is the directory of a server. A throwaway directory is removed at the end, and
+// is locked while the process that made it runs. If that process was killed, a later
+// process removes the directory (sweep).
 type serverDir struct {
 	path string
 	lock *os.File // nil if the directory is kept
@@ -49,15 +49,15 @@ func newThrowaway(kind string, acct account) (*serverDir, error) {
 	return &serverDir{path, lock}, nil
 }
 
-// A new Postgres has a thousand files with 40 MB, and its write-ahead log may grow to 1 GB.
-// With its directory in memory it starts in half the time.
+// Postgres starts in half the time with its directory in memory. A new directory has 40 MB,
+// and the write-ahead log may grow to 1 GB.
 const (
 	memory     = "/dev/shm"
 	memoryFree = 2 << 30 // bytes that must be free there
 )
 
-// tempBase returns the directory in which to make throwaways: one in memory if it has room,
-// otherwise a temporary directory that the account can enter.
+// tempBase returns the parent of throwaway directories. It is in memory if there is room,
+// and otherwise a temporary directory that the account can enter.
 func tempBase(acct account) string {
 	var fs syscall.Statfs_t
 	const tmpfs = 0x01021994 // TMPFS_MAGIC of statfs(2)
@@ -82,8 +82,8 @@ func lockDir(path string) (*os.File, error) {
 	return f, nil
 }
 
-// settled is the age from which a throwaway without a lock counts as abandoned. A younger
-// one may be new and not locked yet.
+// settled is the age from which an unlocked throwaway directory counts as abandoned. A
+// younger one may not be locked yet.
 const settled = time.Minute
 
 // sweep removes throwaway directories whose process has ended. It skips directories of
@@ -101,7 +101,6 @@ func sweep(base string) {
 	}
 }
 
-// remove removes a throwaway directory. It does nothing to a kept one.
 func (d *serverDir) remove() error {
 	if d.lock == nil {
 		return nil

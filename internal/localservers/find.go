@@ -15,7 +15,7 @@ func findPostgres(major string) (string, error) {
 	const debian = "/usr/lib/postgresql"
 	dirs := []string{filepath.Join(debian, major, "bin")}
 	if program, err := exec.LookPath("postgres"); err == nil {
-		if program, err = filepath.EvalSymlinks(program); err == nil { // PATH may have a link to postgres only
+		if program, err = filepath.EvalSymlinks(program); err == nil { // PATH may hold a link to postgres without initdb beside it
 			dirs = append(dirs, filepath.Dir(program))
 		}
 	}
@@ -33,8 +33,6 @@ func findPostgres(major string) (string, error) {
 	return "", &MissingError{"Postgres", "postgresql"}
 }
 
-// findRedis returns the path of redis-server. The error is a *MissingError if it is not
-// installed.
 func findRedis() (string, error) {
 	for _, name := range []string{"redis-server", "/usr/bin/redis-server", "/usr/local/bin/redis-server"} {
 		if path, err := exec.LookPath(name); err == nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// helperEnv makes the test binary a process that starts both servers, prints their process
-// ids and directories, and waits to be killed.
+// helperEnv makes the test binary run helper instead of the tests.
 const helperEnv = "FAIRPACT_LOCALSERVERS_HELPER"
 
 func TestMain(m *testing.M) {
@@ -76,7 +75,7 @@ func childrenOf(t *testing.T, pid int) (pids []int) {
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			continue // ended meanwhile
+			continue // the process ended meanwhile
 		}
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
@@ -133,8 +132,7 @@ func TestPostgresRestartKeepsPortAndData(t *testing.T) {
 	}
 }
 
-// A kept directory keeps the data. The command line sets no parameter that would make the
-// product faster than on an operator's server.
+// The command line must not make Postgres faster than an operator's server.
 func TestPostgresPersists(t *testing.T) {
 	acct, err := serverAccount()
 	if err != nil {
@@ -192,7 +190,6 @@ func TestRedisRestartIsEmptyOnTheSamePort(t *testing.T) {
 	}
 }
 
-// A server with a fixed port waits until the port is free.
 func TestPortTakenForAMoment(t *testing.T) {
 	first, err := StartRedis(t.Context(), Options{})
 	if err != nil {

@@ -40,8 +40,8 @@ func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	return startPostgresIn(ctx, o, acct, dir)
 }
 
-// startPostgresIn starts a Postgres in dir and makes the data directory if there is none. If
-// it fails, it removes a throwaway directory.
+// startPostgresIn starts a Postgres in dir. It runs initdb first if there is no data
+// directory. On failure it removes a throwaway directory.
 func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDir) (p *Postgres, err error) {
 	defer func() {
 		if err != nil {
@@ -88,9 +88,9 @@ func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDi
 	return p, nil
 }
 
-// postgresArgs returns the command line of Postgres. Settings are there and not in a file,
-// so that they also apply to an existing data directory. No setting makes the server
-// faster than an operator's server, except that without Durable nothing is flushed to disk.
+// postgresArgs returns the arguments of Postgres. Settings are arguments and not in a file,
+// so that they also apply to an existing data directory. Without Durable nothing is flushed
+// to disk; no other setting makes the server faster than an operator's.
 func postgresArgs(o Options, data string, port int) []string {
 	settings := []string{
 		"listen_addresses=127.0.0.1",
@@ -114,8 +114,8 @@ func postgresArgs(o Options, data string, port int) []string {
 
 // initdb creates the data directory and the file with the superuser's password.
 func initdb(ctx context.Context, o Options, programs string, acct account, dir *serverDir) error {
-	// The directory has another name until it is complete, so that the next start repeats an
-	// interrupted initdb.
+	// The directory is named data.new until it is complete, so that the next start repeats
+	// an interrupted initdb.
 	fresh, password := dir.join("data.new"), dir.join("password")
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
@@ -137,8 +137,8 @@ func initdb(ctx context.Context, o Options, programs string, acct account, dir *
 	return os.Rename(fresh, dir.join("data"))
 }
 
-// postgresURL returns the connection URL of a database on the servers at these ports, which
-// have the same password. query is appended, as "&name=value".
+// postgresURL returns the URL of a database on the servers at these ports. The servers have
+// the same password. query is empty or starts with &.
 func postgresURL(password, database, query string, ports ...int) string {
 	var hosts []string
 	for _, port := range ports {
@@ -151,7 +151,8 @@ func postgresURL(password, database, query string, ports ...int) string {
 // URL returns the connection URL of a database, with the superuser's password.
 func (p *Postgres) URL(database string) string { return postgresURL(p.password, database, "", p.port) }
 
-// AdminURL returns the URL of the database postgres, from which other databases are created.
+// AdminURL returns the URL of the database named postgres. Connect to it to create other
+// databases.
 func (p *Postgres) AdminURL() string { return p.URL("postgres") }
 
 // DataDir returns the data directory of the server.
@@ -166,7 +167,7 @@ func (p *Postgres) EnsureDatabase(ctx context.Context, name string) (string, err
 	return p.URL(name), err
 }
 
-// admin runs statements in the database postgres.
+// admin runs statements in the database named postgres.
 func (p *Postgres) admin(ctx context.Context, statements ...string) error {
 	conn, err := pgx.Connect(ctx, p.AdminURL())
 	if err != nil {

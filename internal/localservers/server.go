@@ -18,10 +18,10 @@ import (
 // server is the common part of Postgres and Redis: a child process on a loopback port. It
 // keeps its port over restarts.
 type server struct {
-	name    string // in errors
+	name    string // shown in errors
 	acct    account
 	dir     *serverDir
-	log     string // path of the log file
+	log     string
 	port    int
 	fixed   bool           // a caller knows the port, so it must not change
 	onDeath syscall.Signal // sent to the server when this process ends
@@ -35,8 +35,8 @@ type server struct {
 
 var errPortTaken = errors.New("another process took the port")
 
-// start starts the process and returns when the server answers. If another process
-// has the port, start waits if the port is fixed, and otherwise picks a new port.
+// start starts the process and returns when the server answers. If the port is taken, start
+// waits for a fixed port, and otherwise picks another one.
 func (s *server) start(ctx context.Context) error {
 	if s.proc != nil && s.proc.Running() {
 		return fmt.Errorf("%s is already running (pid %d): stop it first", s.name, s.proc.PID())
@@ -101,13 +101,11 @@ func (s *server) startOnce(ctx context.Context) error {
 	}
 }
 
-// tail returns the end of a log, for an error text.
 func tail(path string, offset int64) string {
 	text, _ := child.Tail(path, offset, 40)
 	return text
 }
 
-// wait pauses for d. It returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -129,8 +127,9 @@ func (s *server) Done() <-chan struct{} { return s.proc.Done() }
 // LogFile returns the path of the server's log.
 func (s *server) LogFile() string { return s.log }
 
-// Stop stops the server cleanly and keeps its data for Restart. After stopBound, 20 s, it
-// kills the process and returns an error. It returns nil if the server does not run.
+// Stop stops the server cleanly and keeps its data for Restart. If the server still runs
+// after 20 s, Stop kills it and returns an error. Stop does nothing if the server does not
+// run.
 func (s *server) Stop() error {
 	return s.stop(s.stopBy)
 }

@@ -53,8 +53,8 @@ func (p *Postgres) BaseBackup(ctx context.Context) (*Backup, error) {
 func (b *Backup) Close() error { return b.dir.remove() }
 
 // Restore starts a server on the backup and returns when the server accepts writes. The
-// server first replays the write-ahead log up to the time until (recovery_target_time).
-// restoreCommand is the restore_command that fetches the log.
+// server first replays the write-ahead log. restoreCommand and until are Postgres's
+// settings restore_command and recovery_target_time.
 func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until string) (*Postgres, error) {
 	p, err := b.start(ctx, o, "recovery.signal", "restore_command = '"+restoreCommand+"'",
 		"recovery_target_time = '"+until+"'", "recovery_target_action = 'promote'")
@@ -72,9 +72,9 @@ func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until s
 	}
 }
 
-// start starts a server on the backup with additional settings. signal is the name of the file
-// that selects recovery or standby. start turns off synchronous replication, which the copied
-// settings may demand.
+// start starts a server on the backup with additional settings. signal is recovery.signal
+// or standby.signal. The copied settings may demand synchronous replication, so start turns
+// it off.
 func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (*Postgres, error) {
 	if err := b.configure(signal, append(settings, "synchronous_standby_names = ''")); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -82,8 +82,8 @@ func (b *Backup) start(ctx context.Context, o Options, signal string, settings .
 	return startPostgresIn(ctx, o, b.of.acct, b.dir)
 }
 
-// configure appends settings to postgresql.auto.conf, which takes precedence over
-// postgresql.conf. It writes the signal file and the password of the original server.
+// configure writes the settings, the signal file and the password of the original server.
+// postgresql.auto.conf takes precedence over postgresql.conf.
 func (b *Backup) configure(signal string, settings []string) error {
 	f, err := os.OpenFile(b.dir.join("data/postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -129,8 +129,8 @@ func (p *Postgres) Promote(ctx context.Context) error {
 	return p.admin(ctx, "SELECT pg_promote(true, 60)")
 }
 
-// PrimaryURL returns the connection URL of a database on whichever of the servers accepts
-// writes. The servers must have the same password, as backups and standbys have.
+// PrimaryURL returns the connection URL of a database on the server that accepts writes.
+// The servers must have the same password, as backups and standbys have.
 func PrimaryURL(database string, servers ...*Postgres) string {
 	var ports []int
 	for _, p := range servers {

@@ -19,9 +19,8 @@ type account struct {
 	cred *syscall.Credential // nil: the user of this process
 }
 
-// serverAccount returns the user that runs the servers: the user of this process or, for
-// root, postgres or nobody. Postgres refuses to run as root. It is an error if neither
-// exists.
+// serverAccount returns the user that runs the servers: normally the user of this process.
+// Postgres refuses to run as root, so root uses postgres or nobody.
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
 		return account{}, nil
@@ -40,7 +39,6 @@ func serverAccount() (account, error) {
 	return account{}, errors.New("Postgres refuses to run as root, and there is no user postgres or nobody: run as another user")
 }
 
-// own makes the account the owner of path. It does nothing for the user of this process.
 func (a account) own(path string) error {
 	if a.cred == nil {
 		return nil
@@ -57,8 +55,6 @@ func (a account) command(dir *serverDir, program string, args ...string) *exec.C
 	return cmd
 }
 
-// run runs a command and waits for its end. Its error has the command's output. If ctx
-// ends, it kills the command.
 func run(ctx context.Context, cmd *exec.Cmd) error {
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said

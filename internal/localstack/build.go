@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Root returns the top directory of the checkout of Fairpact that contains the working
-// directory. It fails if there is none.
+// Root returns the top directory of the Fairpact checkout around the working directory. It
+// returns an error if there is none.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -31,8 +31,8 @@ func Root() (string, error) {
 	}
 }
 
-// Build builds all binaries of the checkout into dir. args are further arguments of go
-// build such as "-tags=crashpoints" or "-race".
+// Build builds all binaries of the checkout into dir. args are passed to go build, for
+// example "-tags=crashpoints" or "-race".
 func Build(ctx context.Context, dir string, args ...string) error {
 	root, err := Root()
 	if err != nil {

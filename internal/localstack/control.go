@@ -23,8 +23,7 @@ func (s *Stack) Start(ctx context.Context, name string, env ...string) error {
 	})
 }
 
-// Exchange sets the directory of a process's binary for its next starts, instead of
-// Options.Bin.
+// Exchange replaces Options.Bin for the next starts of one process.
 func (s *Stack) Exchange(name, bin string) {
 	p := s.mustProcess(name)
 	p.mu.Lock()
@@ -32,8 +31,8 @@ func (s *Stack) Exchange(name, bin string) {
 	p.bin = bin
 }
 
-// Stop sends a process SIGTERM and waits for its end. After stopBound, 35 s, it kills the
-// process and returns an error.
+// Stop sends a process SIGTERM and waits for its end. If the process still runs after 35 s,
+// Stop kills it and returns an error.
 func (s *Stack) Stop(name string) error { return s.mustProcess(name).stop() }
 
 // Kill ends a process by SIGKILL and waits for its end.

@@ -22,9 +22,9 @@ import (
 // process is one replica of a binary, with its ports and its current run.
 type process struct {
 	name, kind string
-	log        string         // path of the log file
-	ports      map[string]int // by the environment variable that names the port
-	fixed      map[string]int // the ports that Options sets, by the same variables
+	log        string
+	ports      map[string]int // by environment variable, see listens
+	fixed      map[string]int // the ports that Options sets, also by variable
 
 	mu  sync.Mutex
 	bin string // directory of the binary
@@ -37,8 +37,8 @@ type run struct {
 	asked atomic.Bool // the stack told the process to end
 }
 
-// listens holds the environment variables that name the ports of each kind, the admin port
-// first.
+// listens holds the environment variables for the listen addresses of each kind. The admin
+// address is first.
 var listens = map[string][]string{
 	LogServer:      {"FAIRPACT_ADMIN_LISTEN", "FAIRPACT_READ_LISTEN", "FAIRPACT_APPEND_LISTEN"},
 	DealAPI:        {"FAIRPACT_ADMIN_LISTEN", "FAIRPACT_LISTEN"},
@@ -49,7 +49,7 @@ func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 func (p *process) url(variable string) string { return "http://" + loopback(p.ports[variable]) }
 
-// pickPorts sets the ports of the process, which stay the same over restarts.
+// pickPorts picks the ports of the process. They stay the same over restarts.
 func (p *process) pickPorts() error {
 	p.ports = map[string]int{}
 	for _, variable := range listens[p.kind] {
@@ -66,8 +66,8 @@ func (p *process) pickPorts() error {
 }
 
 // start runs the binary and returns when /readyz answers 200. If another process takes a
-// port during the first start, start picks other ports and calls env again, because the
-// environment may name the ports. If the process later ends by itself, start calls onEnd.
+// port during the first start, start picks other ports. It then calls env again, because
+// the environment may name the ports. onEnd is called if the process later ends by itself.
 func (p *process) start(ctx context.Context, env func() []string, onEnd func(Failure)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,8 +158,8 @@ func (p *process) last() *run {
 	return p.run
 }
 
-// end records that the stack tells the process to end, so that its end is no Failure. It
-// returns the current run, or nil if the process does not run.
+// end records that the stack ends the process, so that its end is not reported as a
+// Failure. It returns the current run, or nil if the process does not run.
 func (p *process) end() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()

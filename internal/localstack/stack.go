@@ -35,12 +35,12 @@ type Stack struct {
 	databaseURL, redisURL string
 	logDatabaseURL        string // empty: the log is in databaseURL
 
-	processes []*process // in the order of their start
+	processes []*process
 	failed    chan Failure
 }
 
 // Start starts the servers and the binaries of a stack and returns when every binary is
-// ready. If a start fails, it stops everything and returns an error, a *PortTakenError if
+// ready. If a start fails, Start stops everything. The error wraps a *PortTakenError if
 // o.Port is not free.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	st, err := openState(o.Dir)
@@ -91,7 +91,6 @@ func (s *Stack) start(ctx context.Context) error {
 	return nil
 }
 
-// step calls do and reports its duration to Options.Progress.
 func (s *Stack) step(what string, do func() error) error {
 	begin := time.Now()
 	if err := do(); err != nil {
@@ -197,8 +196,8 @@ func (s *Stack) startKind(ctx context.Context, kind string) error {
 
 const serverSecret, appendSecret = "server-secret", "append-secret"
 
-// environment returns the environment of a process, with extra at the end. A name may occur
-// twice: the later value applies.
+// environment returns the environment of a process, with extra at the end. If a name occurs
+// twice, the later value applies.
 func (s *Stack) environment(p *process, extra []string) []string {
 	env := []string{
 		"DATABASE_URL=" + s.databaseURL,
@@ -262,7 +261,6 @@ func (s *Stack) process(name string) (*process, error) {
 	return nil, fmt.Errorf("the stack has no process %q", name)
 }
 
-// mustProcess returns the process of that name. It panics if the stack has none.
 func (s *Stack) mustProcess(name string) *process {
 	p, err := s.process(name)
 	if err != nil {

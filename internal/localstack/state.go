@@ -12,7 +12,7 @@ import (
 // state is the directory of keys, secrets and logs.
 type state struct {
 	dir       string
-	throwaway bool // remove deletes dir
+	throwaway bool
 }
 
 func openState(dir string) (*state, error) {
@@ -43,8 +43,8 @@ func (s *state) remove() error {
 
 func (s *state) path(name string) string { return filepath.Join(s.dir, name) }
 
-// secret returns the 64 hex digits in a file. If there is no file, it writes one with random
-// digits.
+// secret returns the 64 hex digits in a file. If the file does not exist, secret first
+// writes random digits to it.
 func (s *state) secret(name string) (string, error) {
 	path := s.path(name)
 	have, err := os.ReadFile(path)

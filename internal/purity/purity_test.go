@@ -1,5 +1,5 @@
-// Package purity tests that the packages that compute and verify outcomes depend only
-// on their arguments.
+// Package purity tests that the packages that compute and verify outcomes import no clock,
+// no I/O and no randomness.
 package purity
 
 import (
@@ -15,7 +15,6 @@ import (
 
 const module = "github.com/fairpact/fairpact/"
 
-// pure lists the pure packages by their folders.
 var pure = []string{"internal/canon", "internal/algorithm", "internal/deal", "internal/certificate", "internal/verification", "internal/checkpoint", "internal/attestation"}
 
 // forbidden lists import paths of clocks, I/O, randomness, loggers and databases. A path
@@ -32,8 +31,9 @@ func isForbidden(path string) bool {
 	return slices.ContainsFunc(forbidden, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
 }
 
-// violations returns each forbidden import, as "folder: import", of the packages in dirs
-// and of the packages of this module that they import. root is the module's folder.
+// violations returns the forbidden imports as "folder: import". It looks at the packages in
+// dirs and at the packages of this module that they import. root is the folder of the
+// module.
 func violations(t *testing.T, root string, dirs []string) (bad []string) {
 	t.Helper()
 	var visited []string

@@ -1,5 +1,5 @@
-// Package child starts processes that end when the process that started them ends, even by
-// SIGKILL. It needs the parent-death signal of Linux (prctl(2)).
+// Package child starts processes that end with this process, even if SIGKILL ends it. It
+// needs the parent-death signal of Linux (prctl(2)).
 package child
 
 import (
@@ -18,9 +18,9 @@ type Process struct {
 	err  error // the result of Wait; valid once done is closed
 }
 
-// starter returns a channel. The functions sent to it run on one OS thread that lives as long
-// as this process. The kernel sends the parent-death signal when the thread that forked ends,
-// and Go may end any thread that no goroutine is locked to.
+// starter returns a channel of functions that run on one locked OS thread. This thread
+// lives as long as the process. The kernel sends the parent-death signal when the forking
+// thread ends, and Go may end any unlocked thread.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -33,8 +33,8 @@ var starter = sync.OnceValue(func() chan<- func() {
 })
 
 // Start starts cmd. The kernel sends onParentDeath to the child when this process ends. The
-// child has its own process group, so that a Ctrl-C in the terminal reaches only this
-// process, which can then stop its children in order.
+// child has its own process group, so a Ctrl-C in the terminal reaches only this process.
+// This process can then stop its children in order.
 //
 // Standard output and error of cmd should be files, because a pipe breaks when this process
 // ends.
@@ -91,8 +91,9 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop sends sig and waits for the end of the process. After bound, it kills the process and
-// returns an error. An exit status other than 0 is not an error.
+// Stop sends sig and waits for the end of the process. If the process still runs after the
+// duration bound, Stop kills it and returns an error. An exit status other than 0 is not an
+// error.
 func (p *Process) Stop(sig syscall.Signal, bound time.Duration) error {
 	p.Signal(sig)
 	timer := time.NewTimer(bound)

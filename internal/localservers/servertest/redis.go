@@ -22,8 +22,8 @@ const (
 	testPassword = "of-all-its-nodes"
 )
 
-// RedisCluster starts a Redis Cluster with that number of nodes. It returns the URL and the
-// nodes.
+// RedisCluster starts a Redis Cluster with the given number of nodes. It returns the URL
+// and the nodes.
 func RedisCluster(t testing.TB, nodes int) (string, []*localservers.Redis) {
 	t.Helper()
 	var servers []*localservers.Redis
@@ -56,7 +56,7 @@ func RedisCluster(t testing.TB, nodes int) (string, []*localservers.Redis) {
 	return url, servers
 }
 
-// RedisSentinel starts a Redis with a replica and a Sentinel that fails over within
+// RedisSentinel starts a primary Redis, a replica, and a Sentinel that fails over within
 // seconds. It returns the URL and the primary.
 func RedisSentinel(t testing.TB) (string, *localservers.Redis) {
 	t.Helper()

@@ -1,5 +1,5 @@
 // Package servertest starts real Postgres and Redis servers for tests. A package that uses
-// it has
+// it must have
 //
 //	func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 //
@@ -24,12 +24,12 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers"
 )
 
-// PostgresEnv is the environment variable with the URL of a Postgres to use instead of a
-// private one. Its user must be allowed to create databases.
+// PostgresEnv is an environment variable with the URL of a Postgres. If it is set, the
+// function Postgres uses that server. Its user must be allowed to create databases.
 const PostgresEnv = "FAIRPACT_TEST_POSTGRES_URL"
 
-// PatientRedis is appended to a Redis URL. Its long timeouts keep a client from failing on a
-// slow machine.
+// PatientRedis is appended to a Redis URL. It sets long timeouts, so that clients do not
+// fail on a slow machine.
 const PatientRedis = "?dial_timeout=30s&read_timeout=30s&write_timeout=30s&pool_timeout=30s"
 
 var shared struct {
@@ -99,8 +99,8 @@ func execute(t testing.TB, admin, sql string) {
 	}
 }
 
-// StartPostgres starts a Postgres for one test, which may stop and restart it. The server
-// ends with the test.
+// StartPostgres starts a Postgres for one test. The test may stop and restart it. The
+// server ends with the test.
 func StartPostgres(t testing.TB) *localservers.Postgres {
 	t.Helper()
 	p, err := localservers.StartPostgres(t.Context(), localservers.Options{})
@@ -121,7 +121,7 @@ func Redis(t testing.TB) string {
 	return StartRedis(t).URL()
 }
 
-// StartRedis starts a Redis for one test, which may stop and restart it. The server ends
+// StartRedis starts a Redis for one test. The test may stop and restart it. The server ends
 // with the test.
 func StartRedis(t testing.TB) *localservers.Redis {
 	t.Helper()
