@@ -1,6 +1,6 @@
-// Package attestation defines how a party signs its own commitment with a seat key:
-// the declaration of a deal and its digest, the signed bytes, and the text of
-// attested_by. It is pure.
+// Package attestation defines how a party signs its own commitment with a seat key: the
+// declaration of a deal and its digest, the signed bytes, and the text of attested_by. Its
+// functions depend only on their arguments.
 package attestation
 
 import (
@@ -18,11 +18,11 @@ import (
 // seconds.
 type Declaration struct {
 	Algorithm      string
-	Params         map[string]any // a tree of package canon, as declared, unknown members included
+	Params         map[string]any // values of package canon, as declared, including unknown members
 	BeaconChain    *string        // chain hash; nil if the algorithm uses no beacon
 	CommitDeadline int64
 	Mode           string
-	PartyKeys      []*string // by party; nil element: that party has no declared key; nil slice: no party has one
+	PartyKeys      []*string // by party; nil element: the party has no declared key; nil slice: no party has one
 	PartyLabels    []string
 	Retention      string
 	RevealDeadline int64
@@ -53,7 +53,6 @@ func Digest(declaration []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// property is the prefix of the text that Property returns.
 const property = "declaration-sha256:"
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -89,21 +88,21 @@ type Seat struct {
 	DealID      string
 	Party       int
 	Commitment  string // `sha256:` and 64 hex digits
-	Declaration string // what Digest returns
+	Declaration string // as Digest returns it
 }
 
-// Message returns the six lines that a seat key signs at the deployment with the given
-// origin. They are unambiguous, because no value contains a line end.
+// Message returns the six lines that a seat key signs. origin is the deployment's. No value
+// contains a line end, so the lines are unambiguous.
 func (s Seat) Message(origin string) []byte {
 	return fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%s\n%s\n", domain, origin, s.DealID, s.Party, s.Commitment, s.Declaration)
 }
 
-// Attestation is the parsed attested_by of a party. The zero value is `initiator`: no
-// seat key vouches for the party, only the initiator does.
+// Attestation is the parsed attested_by of a party. The zero value means `initiator`: only
+// the initiator vouches for the party.
 type Attestation struct {
 	Declared  bool   // true: the initiator declared Key with the deal; false: the commit brought it
 	Key       string // es256:HEX or ed25519:HEX; "": the seat has no key
-	Signature string // of Seat.Message by Key; "": not signed
+	Signature string // over Seat.Message by Key; "": not signed
 	Origin    string // of the deployment, as signed
 }
 
@@ -126,7 +125,7 @@ func (a Attestation) String() string {
 	return strings.Join([]string{brought, a.Key, a.Signature, a.Origin}, " ")
 }
 
-// originPattern allows printable ASCII without white space or `/` after the scheme.
+// originPattern allows printable ASCII after the scheme, except white space and `/`.
 const originPattern = `https?://[!-.0-~]{1,255}`
 
 var originForm = regexp.MustCompile(`^` + originPattern + `$`)
@@ -136,7 +135,7 @@ func ValidOrigin(origin string) bool { return originForm.MatchString(origin) }
 
 var form = regexp.MustCompile(`^(?:initiator(?: ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})))?|(declared|brought) ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})) ((?:es256|ed25519):[0-9a-f]{128}) (` + originPattern + `))$`)
 
-// Parse reads attested_by. A text that String does not write is an error.
+// Parse reads attested_by. Any text that String cannot return is an error.
 func Parse(text string) (Attestation, error) {
 	parts := form.FindStringSubmatch(text)
 	switch {
@@ -148,8 +147,8 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify calls holds to check a.Signature over the message of s. holds MUST check
-// signatures as strictly as for certificates.
+// Verify checks a.Signature over the message of s with the function holds. This function
+// MUST check signatures as strictly as for certificates.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }

@@ -47,7 +47,6 @@ const (
 	commitment = "sha256:f62a7f8729d652d68f8ba0f392d16e5e94f4fb9bcd39c2cb704cbdf0e9cb4b7a"
 )
 
-// made computes the vectors with a fixed key.
 func made() (v vectors) {
 	private := ed25519.NewKeyFromSeed([]byte(strings.Repeat("seat", 8)))
 	key := "ed25519:" + hex.EncodeToString(private.Public().(ed25519.PublicKey))

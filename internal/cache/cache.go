@@ -16,7 +16,7 @@ type Cache[K comparable, V any] struct {
 	limit int
 
 	mu      sync.Mutex // guards the fields below
-	used    int        // sum of the sizes of entries
+	used    int        // bytes of all entries
 	entries *simplelru.LRU[K, sized[V]]
 }
 
@@ -40,9 +40,9 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add removes the key's former value and caches the new one, whose size is the given
-// number of bytes. It does not cache a value larger than an eighth of the limit, because
-// such a value would evict too many others.
+// Add replaces the cached value of key. bytes is the size of the new value. If it exceeds
+// an eighth of the limit, Add only removes the old value, because the new one would evict
+// too many others.
 func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()

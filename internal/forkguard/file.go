@@ -37,7 +37,6 @@ func openFile(path string) (*file, error) {
 	return f, nil
 }
 
-// Close releases the lock.
 func (f *file) Close() error { return f.lock.Close() }
 
 type fileForm struct {

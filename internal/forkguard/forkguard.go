@@ -16,7 +16,7 @@ import (
 // loaded. Load the record again.
 var ErrMoved = errors.New("the fork guard was advanced by another publisher")
 
-// Record is the head that a guard keeps. Root is empty if none was ever recorded.
+// Record is the head that a guard keeps. Root is empty if no head was ever recorded.
 type Record struct {
 	Size int64
 	Root string // 64 lower-case hex digits
@@ -39,14 +39,14 @@ func (r Record) check() error {
 // Guard keeps one record that changes only by compare-and-swap.
 type Guard interface {
 	Load(ctx context.Context) (Record, error)
-	// Store replaces the loaded record. It returns ErrMoved if the record has changed
-	// since. After any other error the record may have been replaced or not.
+	// Store replaces the loaded record. It returns ErrMoved if the record has changed since
+	// it was loaded. After any other error the record may or may not have been replaced.
 	Store(ctx context.Context, loaded, next Record) error
 	Close() error
 }
 
-// Open returns the guard that a URI names: file://PATH for a single log-server, or
-// kubernetes://NAMESPACE/NAME, a ConfigMap, for any number of them.
+// Open returns the guard for a URI. file://PATH works for a single log-server.
+// kubernetes://NAMESPACE/NAME names a ConfigMap and works for any number of log-servers.
 func Open(uri string) (Guard, error) {
 	scheme, rest, _ := strings.Cut(uri, "://")
 	switch scheme {

@@ -193,11 +193,11 @@ func TestOpenRefusesUnusableURIs(t *testing.T) {
 	}
 }
 
-// silent is a listener whose connections can fall silent, as if the machine had lost its
-// power. The client then gets no answer, and does not see the connection end.
+// silent is a listener whose connections can go silent, like those of a server that lost
+// power. The client gets no more answers and does not see the connection end.
 type silent struct {
 	net.Listener
-	now atomic.Pointer[chan struct{}] // the channel fell of each new silentConn
+	now atomic.Pointer[chan struct{}] // closed by fall to silence its connections
 }
 
 type silentConn struct {
@@ -227,8 +227,8 @@ func (c *silentConn) Write(b []byte) (int, error) {
 	}
 }
 
-// Pings find an API server that died silently: the guard opens a new connection
-// long before TCP gives up the old one.
+// HTTP/2 pings detect an API server that died silently. The guard then opens a new
+// connection long before TCP gives up the old one.
 func TestKubernetesGuardReplacesADeadConnection(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -27,14 +27,14 @@ const (
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
-// kubernetes keeps the record in a ConfigMap. The object's resourceVersion makes a
-// replacement conditional. The chart creates the object, so the Role needs only get and
-// update on this one name.
+// kubernetes keeps the record in a ConfigMap. A replacement succeeds only if the object's
+// resourceVersion is unchanged. The chart creates the object, so the Role needs only get
+// and update on this one name.
 type kubernetes struct {
 	url, name         string
 	tokenFile, caFile string
-	// ping is how long a connection may be silent before an HTTP/2 ping is sent, and
-	// also how long the ping may stay unanswered before the connection is closed.
+	// ping is how long a connection may be silent before an HTTP/2 ping is sent. If the
+	// ping has no answer after the same time, the connection is closed.
 	ping time.Duration
 
 	mu     sync.Mutex   // guards client and ca
@@ -60,7 +60,6 @@ func openKubernetes(rest string) (*kubernetes, error) {
 	}, nil
 }
 
-// Close closes the idle connections.
 func (k *kubernetes) Close() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,7 +117,7 @@ func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
 func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	token, err := os.ReadFile(k.tokenFile) // read at each call, because Kubernetes renews the token about every hour
+	token, err := os.ReadFile(k.tokenFile) // Kubernetes renews the token about every hour
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the pod's token for the fork guard: %w: set automountServiceAccountToken: true on the pod", err)
 	}
@@ -156,7 +155,7 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	return nil, fmt.Errorf("the API server answered status %d to a %s of the fork guard's ConfigMap %s", response.StatusCode, method, k.name)
 }
 
-// currentClient returns a client that trusts the certificates that are in caFile now.
+// currentClient returns a client that trusts the certificates now in caFile.
 func (k *kubernetes) currentClient() (*http.Client, error) {
 	ca, err := os.ReadFile(k.caFile)
 	if err != nil {

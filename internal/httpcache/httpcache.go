@@ -16,24 +16,23 @@ import (
 
 // Values of Cache-Control.
 const (
-	Public  = "public, no-cache"                    // every use is revalidated with the entity tag
-	Private = "private, no-cache"                   // the same, and shared caches do not store it: for answers to a credential
-	Fixed   = "public, max-age=31536000, immutable" // never revalidated: for paths whose content never changes
+	Public  = "public, no-cache"                    // a cache revalidates before every use
+	Private = "private, no-cache"                   // like Public, but shared caches do not store it; for answers to a credential
+	Fixed   = "public, max-age=31536000, immutable" // never revalidated; for paths whose content never changes
 )
 
-// smallest is the size in bytes from which an answer is compressed. Smaller answers cost
-// more time than compression saves: to compress the 1.5 kB of a certificate of two parties
-// takes as long as to serve the call.
+// smallest is the size in bytes from which an answer is compressed. For a smaller answer
+// compression costs too much: compressing 1.5 kB takes as long as serving the call.
 const smallest = 4096
 
-// suffix marks the tag of a compressed answer: a strong tag names one sequence of bytes
-// (RFC 9110 8.8.3.3).
+// suffix is added to the tag of a compressed answer, because a strong tag names one
+// sequence of bytes (RFC 9110 8.8.3.3).
 const suffix = "-gzip"
 
-const tagBytes = 18 // of the body's SHA-256
+const tagBytes = 18 // a tag is the first 18 bytes of the body's SHA-256
 
-// compressed adds gzip at its fastest level. For a view with 10,000 commitments, which are
-// random, the other levels save nothing more and take ten times as long.
+// compressed adds gzip at its fastest level. For a view with 10,000 random commitments the
+// other levels save nothing more and take ten times as long.
 var compressed = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(smallest), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.SuffixETag(suffix), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -42,12 +41,12 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// Handler serves next. To each 200 for a GET or HEAD it adds an entity tag and a
-// Cache-Control header with the value control. It answers 304 to a matching If-None-Match.
-// It adds neither to other answers, nor to a 200 that already has a tag.
+// Handler adds an entity tag and a Cache-Control header to each 200 from next for a GET or
+// HEAD. control is the value of the header. Handler answers 304 to a matching
+// If-None-Match. Other answers, and a 200 that already has a tag, get neither header.
 //
-// Handler compresses answers, so an answer of next MUST NOT hold both a secret and text of
-// somebody else: the compressed size would reveal something about the secret (BREACH).
+// Handler compresses answers. So an answer MUST NOT hold both a secret and text of somebody
+// else: its compressed size would reveal something about the secret (BREACH).
 func Handler(control string, next http.Handler) http.HandlerFunc {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -79,14 +78,15 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 	}))
 }
 
-// Tag returns the entity tag of a body. The tag has no quotes around it.
+// Tag returns the entity tag of a body, without quotes.
 func Tag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return base64.RawURLEncoding.EncodeToString(sum[:tagBytes])
 }
 
-// Known returns the tag in an ETag that a caller sent back, without quotes and without the
-// suffix of compressed answers. It returns "" if the text is not an ETag of this package.
+// Known reads an ETag that a caller sent back. It returns the tag without quotes and
+// without the suffix of compressed answers. It returns "" for a text that is not an ETag of
+// this package.
 func Known(sent string) string {
 	tag := strings.TrimSuffix(strings.Trim(strings.TrimPrefix(sent, "W/"), `"`), suffix)
 	if sum, err := base64.RawURLEncoding.DecodeString(tag); err != nil || len(sum) != tagBytes {
@@ -110,7 +110,7 @@ func match(headers []string, tag string) (string, bool) {
 	return "", false
 }
 
-// answer holds the answer of a handler until its tag is known.
+// answer buffers a handler's answer until its tag is known.
 type answer struct {
 	header http.Header
 	status int

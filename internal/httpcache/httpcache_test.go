@@ -63,7 +63,6 @@ func TestTheSameBytesAreNotSentAgain(t *testing.T) {
 	}
 }
 
-// The test does not unpack the compressed body: e2e/api does, and compares the tags.
 func TestLargeAnswersAreCompressed(t *testing.T) {
 	h := Handler(Public, says(200, large))
 	packed := ask(h, "GET", "Accept-Encoding", "br, gzip")
@@ -82,7 +81,6 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 	}
 }
 
-// Answers other than a 200 to a read keep their headers, so that errors are never cached.
 func TestOtherAnswersPassUnchanged(t *testing.T) {
 	for _, status := range []int{201, 401, 404, 409, 503} {
 		a := ask(Handler(Public, says(status, `{"error":"X: y"}`)), "GET", "If-None-Match", "*")

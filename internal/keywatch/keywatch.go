@@ -1,13 +1,11 @@
 // Package keywatch lets the processes of a deployment see each other's key sets.
 //
-// log-server names in each answer the keys whose time to sign has come. A process that
-// does not accept one of these keys has missed a rotation. It cannot verify what that key
-// signed, so it treats the log as unavailable and is not ready until it gets the new key
-// set.
+// Each answer of log-server lists the keys that may already sign. A process that does not
+// accept one of these keys has missed a rotation. It cannot verify what that key signed. So
+// it treats the log as unavailable, and is not ready until it gets the new key set.
 //
 // Each process also puts the digest of its key set into its application_name in Postgres,
-// where fairpactctl keys reads it. Neither the answers nor these names make a key
-// trusted.
+// where fairpactctl keys reads it. Neither the answers nor these names make a key trusted.
 package keywatch
 
 import (
@@ -27,8 +25,8 @@ import (
 
 const header = "Fairpact-Signing-Keys"
 
-// Tell adds a header to each answer of next. The header lists the keys whose
-// time to sign has come.
+// Tell adds a header to each answer of next. The header lists the keys that may already
+// sign.
 func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(header, strings.Join(keys.Due(), ","))
@@ -38,7 +36,7 @@ func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 
 const (
 	poll   = 5 * time.Second
-	memory = 3 * poll // how long a bad answer counts: several log-servers answer in turn, so a good answer does not cancel it
+	memory = 3 * poll // how long a missing key counts, even after good answers: they may come from another log-server
 )
 
 // Watch compares the keys of log-servers with those of this process. It is safe for
@@ -54,12 +52,12 @@ type Watch struct {
 // New returns a Watch for a process with these keys.
 func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
-// Check inspects an answer of the log, as the Check of a translog.Client. It returns an
-// error if this process lacks a key of the log. If the answer is an error, it also returns
-// an error if the log lacks the key that this process signs with.
+// Check inspects an answer of the log; set it as the Check of a translog.Client. It returns
+// an error if this process lacks a key of the log. If the status is not 200, it also
+// returns an error if the log lacks the key that this process signs with.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
-	if named == "" { // sent by an earlier release
+	if named == "" { // log-server is of an earlier release
 		return nil
 	}
 	theirs := strings.Split(named, ",")
@@ -89,12 +87,12 @@ func (w *Watch) Ready() error {
 	return nil
 }
 
-// Run calls ask, which must send a request to the log, every 5 s until ctx ends. So a
-// process that has no calls also learns of new keys.
+// Run calls ask every 5 s until ctx ends. ask must send a request to the log, so that an
+// idle process also learns of new keys.
 func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
 	lacking := false
 	for {
-		_ = ask(ctx) // Check sees the answer, if there is one
+		_ = ask(ctx) // the error does not matter: Check inspects every answer
 		if err := w.Ready(); err != nil && !lacking {
 			logger.ErrorContext(ctx, "this process lacks a key, not ready", "err", err)
 		}
@@ -112,12 +110,12 @@ const maxName = 63
 
 const namePrefix = "fairpact/"
 
-// noSecrets stands for the digest of a process without server secrets.
+// noSecrets replaces the digest if a process has no server secrets.
 const noSecrets = "-"
 
-// Name returns the application_name of a process: binary, digest of the key set,
-// digest of the server secrets (secrets may be empty), and the end of the host name,
-// which differs between pods.
+// Name returns the application_name of a process: the binary, the digests of the key set
+// and the server secrets, and the end of HOST.PID. secrets is the second digest and may be
+// empty. The end of a host name differs between pods.
 func Name(binary string, keys *signing.KeySet, secrets string) string {
 	host, _ := os.Hostname()
 	name := namePrefix + binary + "/" + keys.Digest() + "/" + cmp.Or(secrets, noSecrets) + "/"

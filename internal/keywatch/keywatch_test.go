@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// G and 2G of P-256.
+// The points G and 2G of the curve P-256.
 const (
 	one = "es256:036b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
 	two = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"

@@ -23,7 +23,7 @@ func TestAuditAcceptsALogOfAnySize(t *testing.T) {
 	}
 }
 
-// large is a size with a full tile of level 1 and partial tiles of levels 0, 1 and 2.
+// large is a tree size with a full tile of level 1 and partial tiles of levels 0, 1 and 2.
 const large = 70_000
 
 func TestAuditNamesExactlyTheWrongFiles(t *testing.T) {

@@ -23,7 +23,6 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// result is what a call returned. Its method ok fails the test if the call failed.
 type result[T any] struct {
 	value T
 	err   error
@@ -64,7 +63,6 @@ func newOperator(t testing.TB) *operator {
 	return &operator{signer: signer, key: key}
 }
 
-// policy trusts the operator's key and demands no witness.
 func (o *operator) policy() *checkpoint.Policy {
 	return &checkpoint.Policy{Logs: []checkpoint.Key{o.key}}
 }
@@ -145,8 +143,7 @@ func source(t testing.TB, place string) *logaudit.Source {
 	return s
 }
 
-// audit returns the verdict on a folder or URL for a client that trusts the operator's
-// key.
+// audit audits the log in a folder or at a URL. It trusts the operator's key.
 func (o *operator) audit(t testing.TB, place string) error {
 	t.Helper()
 	s := source(t, place)

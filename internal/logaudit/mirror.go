@@ -10,10 +10,10 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Mirror updates a folder to the log's newest checkpoint. Any static file server can
-// serve the folder as the log. Mirror verifies each file under that checkpoint before
-// writing it, and writes the checkpoint last. So the folder is a valid log at any moment.
-// An interrupted Mirror continues at the next call.
+// Mirror updates a folder to the newest checkpoint of the log. Any static file server can
+// serve the folder as the log. Mirror verifies each file before writing it, and writes the
+// checkpoint last. So the files always match the checkpoint in the folder. An interrupted
+// Mirror continues at the next call.
 func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
 	// #nosec G301 -- public, for a file server
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -28,7 +28,7 @@ func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Po
 	if err != nil {
 		return head, err
 	}
-	if err := Extends(ctx, from, head, have); err != nil { // before the first write
+	if err := Extends(ctx, from, head, have); err != nil { // a forked log must not change the mirror
 		return head, err
 	}
 	t, err := openTree(ctx, from, head, to, 1)
@@ -57,8 +57,8 @@ func (s *Source) write(c content) error {
 	return nil
 }
 
-// Replace replaces a file atomically and durably. A reader sees the old content or the
-// new one, also after a crash.
+// Replace replaces a file atomically. A reader sees the old or the new content, also after
+// a crash.
 func Replace(path string, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package logaudit checks a transparency log from the outside. It reads the
-// checkpoint, tiles and entry bundles (c2sp.org/tlog-tiles) that the log serves or that
-// a mirror of the log stores in a folder. It trusts only the keys of the given policy.
+// Package logaudit checks a transparency log from the outside. It reads the checkpoint,
+// tiles and entry bundles (c2sp.org/tlog-tiles) of a log at a URL, or of a mirror in a
+// folder. It trusts only the keys of the given policy.
 //
 // There are three verdicts:
 //   - No error: the log is what its checkpoint says.
@@ -9,8 +9,8 @@
 //   - Any other error: no verdict, because a file could not be read or the log did not
 //     sign the checkpoint.
 //
-// Memory holds two tiles of each level and a window of tiles and entry bundles, whatever
-// the size of the log.
+// Memory use is small for a log of any size: two tiles of each level, and a window of tiles
+// and entry bundles.
 package logaudit
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/fairpact/fairpact/internal/restclient"
 )
 
-// parallel is the most requests in flight.
+// parallel is the maximum number of requests in flight.
 const parallel = 8
 
 const checkpointPath = "checkpoint"
@@ -135,11 +135,11 @@ func tileAt(level int, n, size int64) tlog.Tile {
 	return t
 }
 
-// content is a served tile or entry bundle.
+// content is a tile or entry bundle as the log serves it.
 type content struct {
 	tlog.Tile
 	data    []byte
-	hashes  []tlog.Hash // the leaf hashes of an entry bundle; nil if data is malformed
+	hashes  []tlog.Hash // the hashes in a tile, or the leaf hashes of an entry bundle; nil if data is malformed
 	problem string      // why the file is wrong, or empty
 }
 

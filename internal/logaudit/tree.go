@@ -15,24 +15,24 @@ import (
 // ahead is how many tiles of level 0 are read at once, with their entry bundles.
 const ahead = 32
 
-// tree reads the files of a log and verifies them from the top down. The root of the
-// checkpoint proves all partial tiles, at the right edge, together. A hash of the tile
-// above proves a full tile, and the tile of level 0 proves its entry bundle.
+// tree reads the files of a log and verifies them from the top down. The root in the
+// checkpoint proves all partial tiles together. A hash in the tile above proves a full
+// tile. The tile of level 0 proves its entry bundle.
 type tree struct {
 	from   *Source
 	head   Head
 	mirror *Source // a folder to read first and to write verified files to; nil if there is none
 
-	edge  []content       // the verified partial tile of each level; it has no hashes if the level has no partial tile
+	edge  []content       // the verified partial tile of each level; without hashes if the level has none
 	known map[int]content // by level: the full tile that was verified last
 
 	findings []Finding
 	most     int      // the number of findings at which the work stops
-	notes    [][]byte // see Contradiction
+	notes    [][]byte // see Contradiction.Notes
 }
 
-// openTree returns the tree of the head with its edge verified. The tree may have
-// findings even with an error, so pass the error to verdict.
+// openTree returns the tree of the head with its edge verified. Pass the error to verdict,
+// because the tree may have findings.
 func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most int) (*tree, error) {
 	t := &tree{from: from, head: head, mirror: mirror, known: map[int]content{}, most: most}
 	return t, t.readEdge(ctx)
@@ -58,9 +58,9 @@ func (t *tree) verdict(err error) error {
 	return err
 }
 
-// read reads a file from the mirror or, if the mirror's copy is missing or wrong, from the
-// log. If the log's file is wrong, its problem says why. check returns what is wrong with
-// the hashes, or "".
+// read reads a file from the mirror if the copy there passes check, and otherwise from the
+// log. check returns what is wrong with the hashes, or "". The problem of the result says
+// what is wrong with the log's file.
 func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash) string) (content, error) {
 	if t.mirror != nil {
 		if c, err := t.mirror.read(ctx, want); err == nil && c.problem == "" && check(c.hashes) == "" {
@@ -209,7 +209,7 @@ func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) stri
 			return tile, bundle, err
 		}
 	}
-	check := leads // used only if the tile is wrong
+	check := leads // for a wrong tile: check the bundle against the tile above
 	if tile.problem == "" {
 		check = func(hashes []tlog.Hash) string {
 			for i := range hashes {
@@ -233,9 +233,9 @@ func subtree(nodes []tlog.Hash) tlog.Hash {
 	return tlog.NodeHash(subtree(nodes[:half]), subtree(nodes[half:]))
 }
 
-// rootOf returns the root of a tree (RFC 6962 2.1). For each level, levels has the nodes
-// after the last full tile. rootOf works from the right, where the smallest subtrees are,
-// to the left.
+// rootOf returns the root of a tree (RFC 6962 2.1). levels holds, for each tile level, the
+// nodes after the last full tile. rootOf combines subtrees from right to left, the smallest
+// first.
 func rootOf(levels [][]tlog.Hash) tlog.Hash {
 	root, started := tlog.Hash(sha256.Sum256(nil)), false
 	for _, nodes := range levels {

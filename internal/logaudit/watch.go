@@ -10,10 +10,10 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Watch reads the log's newest checkpoint and proves from tiles that its tree extends
-// the tree that was seen before. If the log forked or became shorter, the error is a
-// Contradiction with both checkpoints. A log may show different trees to different
-// watchers. To find such a log, watchers compare the heads that they have seen.
+// Watch reads the newest checkpoint of the log and proves that the log extends the head
+// that was seen before. If the log forked or became shorter, the error is a Contradiction
+// with both checkpoints. A log may show different trees to different watchers. They find
+// this by comparing their heads.
 func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen Head) (Head, error) {
 	head, err := from.headAfter(ctx, policy, seen.Size)
 	if err != nil {
@@ -23,7 +23,8 @@ func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen He
 }
 
 // Extends proves that the tree of head extends the tree of older, and returns a
-// Contradiction if not. If the checkpoints are of two logs, the error is no Contradiction.
+// Contradiction if not. If the checkpoints are of two different logs, the error is not a
+// Contradiction.
 func Extends(ctx context.Context, from *Source, head, older Head) error {
 	notes := [][]byte{older.Note, head.Note}
 	switch {
@@ -69,7 +70,7 @@ func (t *tree) rootAt(ctx context.Context, size int64) (tlog.Hash, error) {
 }
 
 const (
-	attempts   = 5 // most reads of the checkpoint while it is older than the last one
+	attempts   = 5 // maximum reads of the checkpoint while the log serves an old one
 	retryAfter = time.Second
 )
 

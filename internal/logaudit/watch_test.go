@@ -34,8 +34,6 @@ func TestWatchFollowsAGrowingLog(t *testing.T) {
 	}
 }
 
-// requireFork checks that err is a Contradiction with the given text, and that its evidence
-// is the given signed checkpoints.
 func (o *operator) requireFork(t *testing.T, err error, what string, notes ...[]byte) {
 	t.Helper()
 	found, ok := errors.AsType[*logaudit.Contradiction](err)
@@ -66,7 +64,7 @@ func TestForkIsFoundFromBothSides(t *testing.T) {
 	_, err := logaudit.Watch(t.Context(), source(t, bob), o.policy(), hers)
 	o.requireFork(t, err, "the log is forked: its first 600 leaves", hers.Note, his.Note)
 
-	// Two clients compare heads of one size.
+	// Two clients compare heads of the same size.
 	short := other.fork(t, 600)
 	err = logaudit.Extends(t.Context(), source(t, alice), hers, o.head(t, short.folder(t)))
 	o.requireFork(t, err, "the log is forked", short.signed(t), hers.Note)

@@ -1,8 +1,8 @@
-// Package serversecret compares the server secrets of a process with those that its
-// database names: the secret in force, under which everything is written, and former
-// secrets that stored data still needs. A process that lacks one of them is not ready
-// and writes nothing. Without the secret in force, it would write what other processes
-// may not be able to decrypt. Without a former secret, it could not decrypt stored data.
+// Package serversecret checks that a process has the server secrets that its database
+// names. The secret in force encrypts all new data. Stored data may still need former
+// secrets. A process that lacks one of these secrets is not ready and writes nothing.
+// Without the secret in force, it would write data that other processes may not be able to
+// decrypt. Without a former secret, it could not decrypt stored data.
 package serversecret
 
 import (
@@ -16,9 +16,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Check makes the secret in force the writer of own. It returns an error if own lacks that
-// secret or a former one that is still needed. If the database names no secret yet,
-// Check records one (claim).
+// Check makes own encrypt with the secret in force. It returns an error if own lacks that
+// secret or a former one that is still needed. If the database names no secret yet, Check
+// records one.
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -43,8 +43,8 @@ func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	return nil
 }
 
-// Refresh repeats Check, for example after store.ErrSecretMoved. It converts an error of
-// Check to UNAVAILABLE, which a client of the service may see.
+// Refresh repeats Check, for example after store.ErrSecretMoved. If Check fails, Refresh
+// returns an UNAVAILABLE error that callers may see.
 func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	err := Check(ctx, s, own)
 	if err == nil || problem.Is(err, problem.Unavailable) {
@@ -53,9 +53,9 @@ func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").After(2).Because(err)
 }
 
-// claim records the newest secret of own as the secret in force. If the database already
-// has inputs, which a release without this record wrote, claim records the secret that
-// opens one of them. The error is errLacks if no secret of own does.
+// claim records the newest secret of own as the secret in force. If an earlier release has
+// stored inputs, claim records the secret that decrypts one of them. It returns errLacks if
+// own has no such secret.
 func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	live, err := s.LiveInputs(ctx)
 	if err != nil {
