@@ -63,7 +63,7 @@ type Parts struct {
 	Guard  *idempotency.Guard
 	Store  *store.Store
 	Redis  *ephemeral.Redis
-	Waits  *waiting.Hub // wakes waiting calls; see ServeWaits
+	Waits  *waiting.Hub // wakes calls that wait for a deal; ServeWaits runs it
 	Signer *signing.Ring
 	Keys   *signing.KeySet
 
@@ -73,8 +73,8 @@ type Parts struct {
 	endWatch context.CancelFunc
 }
 
-// Open checks the settings, connects to Postgres, and returns the parts for a binary. An
-// error about a setting names that setting.
+// Open checks the settings, connects to Postgres and returns the parts. binary is the name
+// of the calling program.
 func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (*Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -138,7 +138,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	go p.watch.Run(watching, func(ctx context.Context) error {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		_ = serversecret.Check(asking, p.Store, secrets) // Ready reports the error
+		_ = serversecret.Check(asking, p.Store, secrets) // follows a change of the secret; Ready reports errors
 		_, err := log.TreeHead(ctx)
 		return err
 	}, logger)
@@ -150,8 +150,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	return p, nil
 }
 
-// ServeWaits wakes the calls of this process that wait for a deal, until stop is called.
-// connections bounds the waiting calls, see waiting.Hub.Bound.
+// ServeWaits wakes calls when the deal that they wait for changes, until stop is called.
+// waiting.Hub.Bound explains connections.
 func (p *Parts) ServeWaits(connections int) (stop func()) {
 	p.Waits.Bound(connections)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -164,10 +164,9 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 	}
 }
 
-// Ready returns an error if this process lacks a key that the log signs with or a server
-// secret that the database needs. It also returns an error if the schema is too old, or if
-// the clocks of process and database differ too much. The error wraps database.ErrNoAnswer
-// if the database does not answer.
+// Ready returns an error if this process lacks a signing key of the log or a server secret.
+// It also returns an error if the database's schema is too old, or if its clock differs too
+// much. In an outage of the database the error wraps database.ErrNoAnswer.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.watch.Ready(); err != nil {
 		return err
@@ -195,9 +194,9 @@ func (p *Parts) Close() {
 
 var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]*[a-z0-9])?$`)
 
-// checkOrigin returns an error unless the address is empty or an origin as browsers write
-// it: scheme and host in lower case, no default port, no path and no slash at the end.
-// Seat keys sign the text of the origin, so an origin must have only one form.
+// checkOrigin accepts an empty address, or an origin in the form that browsers send: scheme
+// and host in lower case, no default port, no path and no slash at the end. Seat keys sign
+// the text of the origin, so only one form is valid.
 func checkOrigin(address string) error {
 	if address == "" {
 		return nil

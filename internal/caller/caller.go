@@ -1,5 +1,5 @@
-// Package caller limits the rate of each caller. It counts new API keys by network and
-// new deals by API key. REST and MCP share the counts.
+// Package caller limits the rate of each caller. It counts new API keys per network and new
+// deals per API key. REST and MCP share the counts.
 package caller
 
 import (
@@ -22,14 +22,14 @@ type Limiter interface {
 // Policy holds the limits for each caller.
 type Policy struct {
 	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted
-	KeysPerMinute  int            // API keys for each network; 0: no limit
-	UnitsPerMinute int            // cost of new deals for each API key, see escrow.Declared.Units; 0: no limit
+	KeysPerMinute  int            // new API keys per network; 0: no limit
+	UnitsPerMinute int            // units of new deals per API key, see escrow.Declared.Units; 0: no limit
 	Limiter        Limiter        // may be nil if both limits are 0
 }
 
-// Address returns the client's network address: the peer's or, behind trusted proxies,
-// the right-most hop in X-Forwarded-For that is not a trusted proxy. A client can forge
-// all hops to the left of that one.
+// Address returns the client's network address. Behind trusted proxies this is the
+// right-most hop in X-Forwarded-For that is not a trusted proxy. A client can forge every
+// hop to the left.
 func (p *Policy) Address(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -58,7 +58,7 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 }
 
 // MayCreateDeal returns RATE_LIMITED if an API key has too few units left this minute. key
-// is the hash of the API key. Units count by key and not by address, because many honest
+// is the hash of the API key. The limit is per key and not per address, because many honest
 // agents may share an address.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
 	wait, ok := p.allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
@@ -76,7 +76,7 @@ func (p *Policy) allow(ctx context.Context, name string, perMinute, n int) (wait
 	return p.Limiter.Allow(ctx, name, perMinute, n)
 }
 
-// parseHop parses an address with or without a port, which some proxies add.
+// parseHop also accepts an address with a port, because some proxies add one.
 func parseHop(text string) (netip.Addr, bool) {
 	if hop, err := netip.ParseAddr(text); err == nil {
 		return hop, true

@@ -1,7 +1,6 @@
-// Package crash lets tests change how a process runs: they kill it at a named
-// point, shift its clock, and shorten intervals of minutes.
+// Package crash lets tests change how a process runs: they kill it at a named point, shift
+// its clock, and shorten long intervals.
 //
-// That works only in binaries built with the tag crashpoints. In every other
-// build Point is an empty function that the compiler removes, Now is time.Now,
-// and Setting returns "".
+// This works only in binaries built with the tag crashpoints. In every other build Point is
+// an empty function that the compiler removes, Now is time.Now, and Setting returns "".
 package crash

@@ -1,9 +1,10 @@
-// Package deadline is the worker's controller. It attends each deal at the exact second of
-// the deal's deadline: it calls Attend in package escrow, which takes the step that is due.
-// It also finishes deals and certificates that a crash left unfinished.
+// Package deadline is the controller of deadline-worker. When a deadline of a deal passes,
+// it calls Attend in package escrow, which processes that deadline. It also finishes deals
+// and certificates that a crash left unfinished.
 //
-// A call for an overdue deal takes the same step, so no caller depends on the worker. Two
-// workers at once are harmless, because the database decides every step.
+// Any API call for an overdue deal processes the deadline too, so no caller depends on the
+// worker. Two workers at once are harmless, because the database lets only one of them take
+// each step.
 package deadline
 
 import (
@@ -31,8 +32,8 @@ import (
 
 const (
 	relistEvery   = 500 * time.Millisecond
-	horizon       = 3 * time.Second // how far ahead a relist looks: several relists see a deadline before it passes
-	completeEvery = 4               // one relist in 4 also calls Complete, which looks at every active deal
+	horizon       = 3 * time.Second // how far ahead a relist looks, so that several relists see each deadline
+	completeEvery = 4               // only one relist in 4 calls Complete, which looks at every active deal
 	sweepEvery    = time.Minute
 	resealEvery   = 10 * time.Second
 	resealPause   = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
@@ -61,13 +62,13 @@ type Controller struct {
 	listed   atomic.Bool // whether a relist has succeeded since the start
 }
 
-// New returns a Controller.
+// New returns a Controller. SetupWithManager starts it.
 func New(deals Deals, logger *slog.Logger) *Controller {
 	return &Controller{deals: deals, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
-// Ready returns an error until a relist has succeeded. Do not call Ready on a standby:
-// while it waits for the Lease it lists nothing.
+// Ready returns an error until a relist has succeeded. A standby lists nothing while it
+// waits for the Lease, so do not call Ready there.
 func (c *Controller) Ready() error {
 	if !c.listed.Load() {
 		return errors.New("no listing of due deals has succeeded yet")
@@ -75,8 +76,8 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// SetupWithManager adds the controller and its loops to a manager. The controller attends
-// at most `workers` deals at once.
+// SetupWithManager adds the controller and its loops to a manager. The controller processes
+// at most workers deals at once.
 func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure, c.reseal} {
 		if err := mgr.Add(loop); err != nil {
@@ -99,9 +100,9 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Complete(c)
 }
 
-// Reconcile attends one deal and queues it again after the delay that Attend returns.
-// Attend reads the deadline itself, because the call may be too early: if a deal is added
-// twice, the queue keeps the smaller delay.
+// Reconcile calls Attend for one deal, and queues the deal again after the delay that
+// Attend returns. If a deal is added twice, the queue keeps the smaller delay. So a call
+// may come too early, and Attend reads the deadline itself.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(running, attendTimeout)
 	defer cancel()
@@ -110,7 +111,7 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	defer span.End()
 	again, err := c.deals.Attend(ctx, dealID)
 	if running.Err() != nil {
-		return reconcile.Result{}, nil // the process stops; the next worker attends the deal
+		return reconcile.Result{}, nil // the process stops; the next worker processes the deal
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "")
@@ -123,8 +124,8 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// feed adds due deals to the queue until ctx ends. It keeps no state: each relist shows
-// what is due, whatever a crash or another worker did before.
+// feed adds due deals to the queue until ctx ends. It keeps no state: each relist reads
+// from the database what is due.
 func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
 	go func() {
 		tick := time.NewTicker(relistEvery)
@@ -143,8 +144,8 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// relist adds to the queue each deal that is due within the horizon. If `all` is set, it
-// also adds the deals that Complete lists.
+// relist adds to the queue each deal that is due within the horizon. If all is set, it also
+// adds the deals that Complete lists.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

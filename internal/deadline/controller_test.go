@@ -13,8 +13,6 @@ import (
 	"time"
 )
 
-// A relist sees a deadline before it passes, and the queue holds the deal until its
-// exact moment.
 func TestDealsAreAttendedAtTheMillisecondOfTheirDeadline(t *testing.T) {
 	due := map[string]time.Duration{
 		"at once": 0, "overdue": -time.Hour, "soon": 1234 * time.Millisecond, "at the horizon": horizon,
@@ -44,9 +42,8 @@ func TestDealsAreAttendedAtTheMillisecondOfTheirDeadline(t *testing.T) {
 	})
 }
 
-// The controller attends a deal again after the delay that Attend returns. If the delay
-// is longer than the horizon, the controller leaves the deal to the next relist that
-// lists it.
+// The controller queues a deal again if the delay from Attend is within the horizon. It
+// leaves a deal with a longer delay to the relists.
 func TestADealIsAttendedAgain(t *testing.T) {
 	bubble(t, map[string]time.Duration{"a": 0}, func(d *deals) {
 		d.attend = func(context.Context, string) (time.Duration, error, bool) {
@@ -68,9 +65,8 @@ func TestADealIsAttendedAgain(t *testing.T) {
 	})
 }
 
-// The pauses after failures double, although each relist lists the deal. They start from
-// the beginning after a success. The log has one line a minute (package telemetry tests
-// the bound for each cause).
+// The pauses after failures double, although each relist lists the deal. A success resets
+// them. The log has about one line a minute.
 func TestFailuresBackOff(t *testing.T) {
 	const failures = 11
 	fail := func(d *deals, first int) {
@@ -116,7 +112,6 @@ func TestFailuresBackOff(t *testing.T) {
 	}
 }
 
-// Deals that fail or take long do not delay the others.
 func TestOtherDealsAreAttendedInTime(t *testing.T) {
 	due := map[string]time.Duration{"failing": 0, "slow": 0}
 	for i := range 100 {
@@ -181,8 +176,6 @@ func TestSweepsEveryMinute(t *testing.T) {
 	})
 }
 
-// The worker reseals batch after batch while there are inputs to reseal. Then it looks
-// for new ones every resealEvery.
 func TestResealsInBatches(t *testing.T) {
 	bubble(t, map[string]time.Duration{}, func(d *deals) { d.toReseal = 3 }, func(t *testing.T, d *deals, _ *Controller) {
 		time.Sleep(2*resealPause + resealEvery + time.Second)
@@ -194,8 +187,7 @@ func TestResealsInBatches(t *testing.T) {
 	})
 }
 
-// A stop cancels the calls under way. (The bubble fails the test if a goroutine is
-// left.)
+// The synctest bubble fails the test if stop leaves a goroutine.
 func TestStopCancelsCallsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeals(map[string]time.Duration{"a": 0, "b": time.Hour, "c": time.Second})

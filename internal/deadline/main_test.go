@@ -27,9 +27,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The tests run in a bubble of package synctest. Its clock stands still while any
-// goroutine can run, so that the times in these tests are exact on any machine. A
-// goroutine that outlives its controller fails the test.
+// The tests run in a bubble of package synctest. Its clock is fake, so the times in these
+// tests are exact on any machine. A goroutine that outlives its controller fails the test.
 
 type attendance struct {
 	deal string
@@ -51,7 +50,7 @@ type deals struct {
 	reseals  []time.Duration
 	toReseal int // number of batches
 	log      slog.Handler
-	attend   func(ctx context.Context, deal string) (again time.Duration, err error, final bool) // Attend calls it first, if it is set, and returns its results if final is true
+	attend   func(ctx context.Context, deal string) (again time.Duration, err error, final bool) // if set, Attend calls it first, and returns its results if final is true
 }
 
 func newDeals(due map[string]time.Duration) *deals {
@@ -105,7 +104,6 @@ func (d *deals) Attend(ctx context.Context, deal string) (time.Duration, error) 
 	return 0, nil
 }
 
-// end ends a deal that has not ended yet.
 func (d *deals) end(deal string) {
 	_, waits := d.due[deal]
 	if waits || d.complete[deal] {
@@ -153,8 +151,8 @@ func (d *deals) endings(deal string) int {
 	return d.ended[deal]
 }
 
-// bubble runs a test with a controller. prepare may change the deals before the
-// start; it may be nil.
+// bubble runs a test with a controller. prepare, if not nil, changes the deals before the
+// start.
 func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), test func(*testing.T, *deals, *Controller)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

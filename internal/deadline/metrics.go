@@ -14,9 +14,8 @@ import (
 
 const measureEvery = 5 * time.Second
 
-// Only the leading worker sets these gauges. It measures every measureEvery. A
-// measurement at each scrape would delay the scrape while the database hangs.
-// fairpact_deadline_last_relist_timestamp_seconds shows whether the gauges are current.
+// Only the leading worker sets these gauges, every 5 s. Measuring at each scrape would
+// delay the scrape while the database hangs.
 var (
 	running = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_deals", Help: "Deals that have not ended, by phase; COMMITTING includes those shown as OPEN.",
@@ -38,8 +37,8 @@ var (
 	})
 )
 
-// measure sets the gauges until ctx ends, and then resets them, because a worker that
-// no longer leads must show nothing.
+// measure sets the gauges until ctx ends. Then it resets them, because a worker that no
+// longer leads must show nothing.
 func (c *Controller) measure(ctx context.Context) error {
 	defer reset()
 	tick := time.NewTicker(measureEvery)

@@ -22,7 +22,7 @@ type Seat struct {
 	RevealDeadline int64 // unix seconds
 }
 
-// A person reads from the top. The lines for an agent come last.
+// The part for a person comes first. The lines for an AI agent come last.
 const (
 	head = `{from} invites {label} to settle {purpose}.
 
@@ -53,18 +53,18 @@ Check the terms, commit before {commit_deadline}, and reveal before {reveal_dead
 - HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.`
 )
 
-// Template is the text with a placeholder {name} for each value. The script of the page
-// /new replaces the placeholders itself.
+// Template is the invitation with placeholders such as {deal_id}. Text replaces them, and
+// so does the script of the page /new.
 const Template = head + linked + middle + linkedAgent
 
-// Text returns the invitation to a seat. base is the address of the service; if it is "",
-// the text contains only paths.
+// Text returns the invitation to a seat. base is the address of the service. If base is
+// empty, the text has paths instead of links.
 func Text(base string, s Seat) string {
 	text := Template
 	if base == "" {
 		text = head + unlinked + middle + unlinkedAgent
 	}
-	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("Mon, 02 Jan 2006 15:04 UTC") } // rounded down: earlier is safe
+	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("Mon, 02 Jan 2006 15:04 UTC") } // seconds are cut off: an earlier time is safe
 	return strings.NewReplacer(
 		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm.ID, "{purpose}", s.Algorithm.Purpose, "{ready}", s.Algorithm.Ready,
 		"{from}", s.From, "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token,

@@ -20,10 +20,9 @@ type Entry struct {
 	When   string // the condition, shown in OpenAPI and /llms-full.txt
 }
 
-// Error is returned by a use case that refuses or fails. Its text states the facts
-// (values, limits, parties, deadlines) and the call to make next. The next call is a
-// value of type [Call], which In renders in the words of REST or MCP. Callers see the
-// text: it MUST NOT contain an input, salt, token or key.
+// Error is returned by a use case that refuses or fails. Its text states the facts and the
+// call to make next. That call is a value of type [Call], and In renders it for REST or
+// MCP. Callers see the text, so it MUST NOT contain an input, salt, token or key.
 type Error struct {
 	Code       Code
 	RetryAfter int64 // seconds until the same call may succeed; 0: not known
@@ -46,7 +45,7 @@ func (e *Error) After(seconds int64) *Error {
 	return &c
 }
 
-// Because returns a copy with an inner cause, which is logged and never sent to the
+// Because returns a copy with an inner cause. The cause is logged and never sent to the
 // caller.
 func (e *Error) Because(cause error) *Error {
 	c := *e
@@ -62,7 +61,7 @@ func (e *Error) Also(format string, args ...any) *Error {
 	return &c
 }
 
-// In returns `CODE: fix`. words renders each Call for REST or MCP.
+// In returns `CODE: text`. words renders each Call for REST or MCP.
 func (e *Error) In(words func(Call) string) string {
 	return string(e.Code) + ": " + e.Fix(words)
 }
@@ -79,7 +78,7 @@ func (e *Error) Fix(words func(Call) string) string {
 	return fmt.Sprintf(e.format, args...)
 }
 
-// Error returns the text for logs, with the neutral name of each Call.
+// Error returns the text for logs. It names each Call as Call.String does.
 func (e *Error) Error() string { return e.In(Call.String) }
 
 // Unwrap returns the inner cause.
@@ -135,7 +134,7 @@ const (
 	IdempotencyKey
 )
 
-// Ops holds the neutral name of each operation.
+// Ops holds the name of each operation for texts that are neither for REST nor for MCP.
 var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "read declaration", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
 
 // Call is an operation on a deal. DealID is empty if the operation needs no deal, or if the
@@ -145,8 +144,8 @@ type Call struct {
 	DealID string
 }
 
-// KeyHeader stands for the name of the idempotency key.
+// KeyHeader is rendered as the name of the idempotency key.
 var KeyHeader = Call{Op: IdempotencyKey}
 
-// String returns the neutral name of the call.
+// String returns the name of the call from Ops, and its DealID.
 func (c Call) String() string { return strings.TrimSpace(Ops[c.Op] + " " + c.DealID) }

@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// path matches the names of calls in REST, and tool those in MCP.
+// path matches REST paths and headers. tool matches the names of MCP tools and arguments.
 var (
 	path = regexp.MustCompile(`/v1/|\b(GET|POST) |Idempotency-Key`)
 	tool = regexp.MustCompile(`\b(create_key|list_algorithms|create_deal|compute_commitment_tool|commit_input|reveal_input|get_deal|get_certificate|verify_certificate|idempotency_key)\b`)
@@ -117,7 +117,7 @@ func checkTexts(t *testing.T, file string) {
 	}
 	ast.Inspect(tree, func(n ast.Node) bool {
 		switch n := n.(type) {
-		case *ast.ImportSpec, *ast.Field: // struct tags are not texts
+		case *ast.ImportSpec, *ast.Field: // skip import paths and struct tags
 			return false
 		case *ast.CallExpr:
 			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "query" { // the argument names an SQL file

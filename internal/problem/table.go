@@ -1,7 +1,6 @@
 package problem
 
-// The codes. The contract names AUTH_REQUIRED, CERT_NOT_READY and NO_CERTIFICATE
-// (SPEC 7.3).
+// The error codes. SPEC 7.3 names AUTH_REQUIRED, CERT_NOT_READY and NO_CERTIFICATE.
 const (
 	InvalidJSON           Code = "INVALID_JSON"
 	InvalidRequest        Code = "INVALID_REQUEST"

@@ -1,6 +1,6 @@
 // Package restclient calls a Fairpact deployment over REST. It retries calls after a
-// transient fault. The attempts of a POST have one Idempotency-Key, so that the call has
-// one effect.
+// transient fault. All attempts of a POST have the same Idempotency-Key, so that the call
+// has one effect.
 package restclient
 
 import (
@@ -20,9 +20,9 @@ import (
 
 const (
 	maxAnswer = 16 << 20               // bytes; a view of 10,000 parties is 2 MiB
-	firstWait = 200 * time.Millisecond // pause after the first attempt; it doubles with each further one
+	firstWait = 200 * time.Millisecond // pause after the first attempt; it doubles after each further one
 	longWait  = 10 * time.Second       // longest pause between two attempts, even if Retry-After is longer
-	attempts  = 6                      // of one call
+	attempts  = 6                      // maximum for one call
 	oneCall   = 60 * time.Second       // for one attempt; longer than the service lets a call wait
 )
 
@@ -50,7 +50,7 @@ type Client struct {
 	http *http.Client
 	wait func(ctx context.Context, d time.Duration) error
 
-	observe func(Exchange) // nil: no observer
+	observe func(Exchange)
 }
 
 // Exchange is a successful request and its answer. Token is its credential.
@@ -87,20 +87,20 @@ func (c *Client) BaseURL() string { return c.base }
 // request.
 func (c *Client) Observe(f func(Exchange)) { c.observe = f }
 
-// Reconnect makes the next call use a new connection, which a load balancer may route to
+// Reconnect makes the next call use a new connection. A load balancer may route it to
 // another replica.
 func (c *Client) Reconnect() { c.http.CloseIdleConnections() }
 
 // Get returns the answer to a GET of a path like /v1/status. token is the credential, or
-// "". A refusal is a *Refused.
+// "". If the service refuses, the error is a *Refused.
 func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 	answer, err := c.call(ctx, http.MethodGet, path, token, nil)
 	return answer.body, err
 }
 
-// Follow is Get for a deal view. If tag is not empty, the service answers once the view's
-// ETag differs from tag, or when the duration wait has passed. next is the answer's ETag. A
-// stopping service or an older release answers at once.
+// Follow gets a deal view. If tag is not empty, the service answers when the view's ETag
+// differs from tag, or after the duration wait. next is the ETag of the answer. A service
+// that is stopping, or of an older release, answers at once.
 func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.Duration) (body []byte, next string, err error) {
 	if tag != "" {
 		path += "?" + url.Values{"wait": {strconv.Itoa(int(wait / time.Second))}, "since": {tag}}.Encode()
@@ -109,8 +109,8 @@ func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.
 	return answer.body, answer.tag, err
 }
 
-// Post sends body as JSON, {} if body is nil, and returns the answer. token is the
-// credential, or "". A refusal is a *Refused.
+// Post sends body as JSON and returns the answer. A nil body is sent as {}. token is the
+// credential, or "". If the service refuses, the error is a *Refused.
 func (c *Client) Post(ctx context.Context, path, token string, body any) ([]byte, error) {
 	if body == nil {
 		body = struct{}{}
@@ -131,8 +131,7 @@ type answer struct {
 	retryAfter time.Duration
 }
 
-// call sends a request until it succeeds or fails permanently. The constant attempts bounds
-// the number of tries. The error is a *Refused, wraps ErrUnreachable, or is that of ctx.
+// call sends a request and retries it after transient faults.
 func (c *Client) call(ctx context.Context, method, path, token string, body []byte) (answer, error) {
 	key := rand.Text() // 128 random bits, the same for all attempts of this call
 	pause := firstWait

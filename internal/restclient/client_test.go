@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// script returns the client of a server that answers the i-th request with the i-th function,
-// and further requests with the last. It also returns the requests and the pauses so far.
+// script starts a server and returns a client of it. The server answers the i-th request
+// with the i-th function, and further requests with the last one. The pointers lead to the
+// requests and the pauses so far.
 func script(t *testing.T, answers ...http.HandlerFunc) (*Client, *[]*http.Request, *[]time.Duration) {
 	t.Helper()
 	var seen []*http.Request

@@ -12,7 +12,6 @@ import (
 // logCall matches a call of a slog.Logger and captures its message and attributes.
 var logCall = regexp.MustCompile(`(?:\b(?:logger|slog)|\.[Ll]ogger)\.(?:(?:Debug|Info|Warn|Error)(?:Context\([^,]+, |\()|Log\([^,]+, [^,]+, )(.*)`)
 
-// constant matches a message that is a constant.
 var constant = regexp.MustCompile(`^("[^"]*"|\w+)[,)]`)
 
 // Operators search log lines by message and by the key err. So messages are constants, and

@@ -10,14 +10,13 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// logInterval is the time between two lines of one cause. In an outage every retry of every
-// deal fails, and a stranger can cause any number of refusals. Without a bound on the lines
-// they would fill the disk.
+// logInterval is the time between two lines of one cause. Without this bound, the retries
+// in an outage or the refusals of strangers would fill the disk.
 const logInterval = time.Minute
 
 const (
 	maxCauses = 64
-	maxDeals  = 1 << 14 // distinct deals counted between two lines
+	maxDeals  = 1 << 14 // maximum number of distinct deals counted between two lines
 )
 
 // Repeats logs recurring events: the first event of a cause at once, then one line a
@@ -32,7 +31,7 @@ type Repeats struct {
 
 // repeated counts the events of one cause since its last line.
 type repeated struct {
-	logged time.Time // the time of the last line
+	logged time.Time
 	times  int
 	deals  map[string]struct{}
 }
@@ -42,12 +41,12 @@ func NewRepeats(logger *slog.Logger) *Repeats {
 	return &Repeats{logger: logger, causes: make(map[string]*repeated)}
 }
 
-// Failure logs or counts a failure; deal is empty if the failure concerns no deal. The cause
-// is the part of the error's text before the first colon; this part should hold no id.
-// Failure logs each INTERNAL error, because it stands for an unforeseen fault.
+// Failure logs or counts a failure. deal may be empty. The cause is the error's text before
+// the first colon, so this part should hold no id. An INTERNAL error is always logged,
+// because it is unforeseen.
 func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string, err error, deal string, attrs ...any) {
 	cause, _, _ := strings.Cut(err.Error(), ":")
-	if inner := problem.From(err).Unwrap(); inner != nil { // the cause that callers do not see
+	if inner := problem.From(err).Unwrap(); inner != nil { // log the inner cause, which callers do not see
 		err = inner
 	}
 	attrs = append(attrs, "err", err)
@@ -58,7 +57,8 @@ func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string,
 	r.Log(ctx, level, message, cause, deal, attrs...)
 }
 
-// Log logs or counts one event. After maxCauses causes, all other causes count as one.
+// Log logs or counts one event. After 64 causes, all further causes of a message count as
+// one.
 func (r *Repeats) Log(ctx context.Context, level slog.Level, message, cause, deal string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

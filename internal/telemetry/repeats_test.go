@@ -43,8 +43,6 @@ func TestRepeatsLogOneLineAMinuteForEachCause(t *testing.T) {
 	})
 }
 
-// A caller that makes up causes uses only bounded memory and log lines. Each INTERNAL error
-// is logged.
 func TestRepeatsBoundCausesAndShowEachInternalFault(t *testing.T) {
 	var text bytes.Buffer
 	r := NewRepeats(slog.New(slog.NewJSONHandler(&text, nil)))

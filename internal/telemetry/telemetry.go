@@ -1,11 +1,10 @@
 // Package telemetry makes the metrics, spans, request ids and log attributes that all calls
 // have in common. Metrics and spans of a single package are in that package.
 //
-// A metric label, a span name and a span attribute MUST come from a list that the code
-// knows: a route, a tool, an error code. They MUST NOT hold a party's label, a secret or
-// an id, except that a span may hold a deal's id. That is why this package makes the
-// spans of calls: otelhttp would record the path, query, host and user agent that a
-// stranger sent.
+// A metric label, a span name and a span attribute MUST come from a fixed list: a route, a
+// tool, an error code. They MUST NOT hold a party's label, a secret or an id. The only
+// exception is a deal's id in a span. This package makes the spans of calls itself, because
+// otelhttp would record the path, query, host and user agent that a stranger sent.
 package telemetry
 
 import (
@@ -68,10 +67,11 @@ type Call struct {
 	ctx   context.Context
 }
 
-// Begin counts a call as in flight, sets the request id of its answer, and returns the
-// request with id and span in its context. The caller MUST call End afterwards. If outside is
-// true, the span links to the caller's trace and does not join it, so that a stranger cannot
-// decide what is sampled.
+// Begin counts a call as in flight and sets the request id of its answer. The returned
+// request has the id and a span in its context. The caller MUST call End afterwards.
+//
+// If outside is true, the span links to the caller's trace and does not join it. So a
+// stranger cannot decide what is sampled.
 func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request, Call) {
 	inFlight.Inc()
 	id := requestID(r.Header)
@@ -97,7 +97,8 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 // Other stands for an unknown route or method.
 const Other = "other"
 
-// End counts the call and ends its span. route is a route pattern; empty: Other.
+// End counts the call and ends its span. route is a route pattern. If it is empty, End uses
+// Other.
 func (c Call) End(route, method string, status int) {
 	route, method = cmp.Or(route, Other), known(method)
 	inFlight.Dec()

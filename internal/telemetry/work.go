@@ -14,17 +14,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// RequestIDHeader holds the id of a request: the caller's or a new one. It is part of the
-// answer and is passed on to log-server.
+// RequestIDHeader holds the id of a request: the caller's or a new one. It is sent with the
+// answer and in calls to log-server.
 const RequestIDHeader = "X-Request-Id"
 
-// longestID is the length of a UUID. API keys and tokens are longer and contain an
-// underscore, so they are never taken for a request id and logged. A salt or nonce in hex
-// has the form of an id: if a caller sends a salt or nonce in this header, it is logged.
+// longestID is the length of a UUID. An API key or token is longer and contains an
+// underscore, so it is never accepted as an id and logged. A salt or nonce in hex may be
+// accepted and logged.
 const longestID = 36
 
-// work holds the common attributes of the log lines of one request, or of one run of the
-// worker on a deal.
+// work is one request, or one run of the worker on a deal. It holds the attributes of its
+// log lines.
 type work struct {
 	id     string
 	deal   atomic.Pointer[string]
@@ -33,7 +33,7 @@ type work struct {
 
 type workKey struct{}
 
-// WithRequestID begins work with a request id.
+// WithRequestID returns a context for new work with a request id.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, workKey{}, &work{id: id})
 }
@@ -56,11 +56,9 @@ func requestID(h http.Header) string {
 	return id
 }
 
-// NoteDeal adds the deal's id to the work's later log lines and to its span. dealID MUST
+// NoteDeal adds the deal's id to later log lines of the work and to its span. dealID MUST
 // have the form of a deal id. The id is not a secret: it gives no access without a
-// credential of the deal. Nobody can guess the deal's entry in the transparency log from
-// this id, because the certificate's id has 128 further random bits. log-server gets
-// neither id.
+// credential. It also does not reveal the deal's entry in the transparency log.
 func NoteDeal(ctx context.Context, dealID string) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.deal.Store(&dealID)
@@ -70,8 +68,8 @@ func NoteDeal(ctx context.Context, dealID string) {
 	}
 }
 
-// NoteWait records time that the work waited for a change because its caller asked to wait.
-// Took does not count this time.
+// NoteWait records time for which a caller asked to wait for a change. Took does not count
+// it.
 func NoteWait(ctx context.Context, d time.Duration) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.waited.Add(int64(d))

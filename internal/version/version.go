@@ -6,8 +6,7 @@ import (
 	"sync"
 )
 
-// Version and Revision are set by the linker in a release:
-// -X …/internal/version.Version=v1.2.3.
+// The linker sets Version and Revision in a release: -X …/internal/version.Version=v1.2.3.
 var (
 	Version  = "0.1.0-dev"
 	Revision = "" // the commit, 40 hex digits
