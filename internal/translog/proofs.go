@@ -31,7 +31,8 @@ type LeafQuery struct {
 }
 
 // TreeHead returns the newest published head. Each call reads the database, so the head
-// is at least as new as every head that was answered before the call.
+// is at least as new as every head that was answered before the call. Only a head that was
+// read while Postgres crashed may be missing after a failover, until it is signed again.
 func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
 	return l.headAt(ctx, nil)
 }
