@@ -23,11 +23,12 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20         // bytes in room.small, and as many in room.large
-	step      = 64 << 10         // bytes counted at a time; a longer body or answer is large
-	stepTime  = 5 * time.Second  // for one step to arrive
-	bodyTime  = 30 * time.Second // for a whole body to arrive
-	turnTime  = 5 * time.Second  // for a call to wait for its turn
+	bodyBytes = 64 << 20               // bytes in room.small, and as many in room.large
+	step      = 64 << 10               // bytes counted at a time; a longer body or answer is large
+	stepTime  = 5 * time.Second        // for one step to arrive
+	bodyTime  = 30 * time.Second       // for a whole body to arrive
+	turnTime  = 5 * time.Second        // for a call to wait for its turn
+	maxPause  = 100 * time.Millisecond // longest pause after a turn to parse a large body
 )
 
 // CallTime bounds a call. Time spent waiting for other parties does not count. It is
@@ -74,6 +75,7 @@ type Call struct {
 	mu sync.Mutex
 	// mu guards the fields below.
 	turn   *semaphore.Weighted // the semaphore that the call holds; nil: none
+	began  time.Time           // when the turn began
 	answer int64               // bytes
 	ended  bool
 }
@@ -137,10 +139,16 @@ func Rest(ctx context.Context) {
 }
 
 func (c *Call) rest() {
-	if c.turn != nil {
-		c.turn.Release(1)
-		c.turn = nil
+	turn := c.turn
+	switch {
+	case turn == nil:
+		return
+	case turn == c.process.turns:
+		turn.Release(1)
+	default: // parsing takes at most half of the time, so that small calls find an idle core
+		time.AfterFunc(min(time.Since(c.began), maxPause), func() { turn.Release(1) })
 	}
+	c.turn = nil
 }
 
 func (c *Call) take(ctx context.Context, turns *semaphore.Weighted) error {
@@ -154,7 +162,7 @@ func (c *Call) take(ctx context.Context, turns *semaphore.Weighted) error {
 	if turns.Acquire(waiting, 1) != nil {
 		return problem.New(problem.Overloaded, "too many large requests are being answered at the moment; send the same request again in a few seconds").After(2)
 	}
-	c.turn = turns
+	c.turn, c.began = turns, time.Now()
 	return nil
 }
 

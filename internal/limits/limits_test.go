@@ -123,6 +123,25 @@ func TestOneNetworkSendsTwoLargeBodies(t *testing.T) {
 	})
 }
 
+// After a large body was parsed, the next one waits as long again, but at most maxPause.
+func TestLargeBodiesLeaveTimeToOthers(t *testing.T) {
+	for parsing, pause := range map[time.Duration]time.Duration{30 * time.Millisecond: 30 * time.Millisecond, time.Second: maxPause} {
+		synctest.Test(t, func(t *testing.T) {
+			p := New()
+			p.strangers.turns = semaphore.NewWeighted(1)
+			end := reads(t, p, step+1, step+1)
+			time.Sleep(parsing)
+			end()
+			began := time.Now()
+			reads(t, p, step+1, step+1)()
+			if waited := time.Since(began); waited != pause {
+				t.Errorf("parsed in %v, then the next body waited %v, want %v", parsing, waited, pause)
+			}
+			time.Sleep(maxPause) // for the timer of the last body
+		})
+	}
+}
+
 func TestTurnsEnd(t *testing.T) {
 	p := New()
 	p.turns = semaphore.NewWeighted(1)
