@@ -33,8 +33,8 @@ var (
 	noTimeoutsSQL string
 )
 
-// MinConns is the smallest pool that a binary works well with: a statement may hold a
-// connection while it waits for another statement.
+// MinConns is the smallest useful size of a pool: one statement may hold a connection while
+// it waits for another statement.
 const MinConns = 4
 
 // Open connects a pool of at most maxConns connections (0: as the URL says). It returns
@@ -87,7 +87,7 @@ func ReadOnly(config *pgxpool.Config) {
 	}
 }
 
-// ErrNoAnswer is wrapped by errors that stand for an outage of the database.
+// ErrNoAnswer is wrapped by the errors of a database outage.
 var ErrNoAnswer = errors.New("the database does not answer")
 
 // Outage reports whether a statement failed because the database is out of reach or
@@ -116,8 +116,8 @@ func Server() string {
 	return ""
 }
 
-// Close ends the connections of a pool that is no longer used. If the server does
-// not answer, pgx waits up to 15 seconds for it. Close returns after 250 ms: the
+// Close ends the connections of a pool that is no longer used. pgx waits up to 15 seconds
+// for a server that does not answer. So Close returns after 250 ms at the latest: the
 // process then ends, and its connections with it.
 func Close(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
@@ -174,11 +174,12 @@ func unusable(err error) error {
 }
 
 // breakUnreplicated makes a commit fail if its wait for the synchronous standby was
-// cancelled. Postgres reports that by a warning only: the transaction is committed on
-// this server, and a failover may lose it. breakUnreplicated closes the connection
-// before the result is read, so that the outcome counts as unknown. It recognises
-// the warning by the name of the Postgres routine that sent it, because the text is
-// translated and all warnings have the same SQLSTATE.
+// cancelled. Postgres only sends a warning then. The transaction is committed on this
+// server, and a failover may lose it. breakUnreplicated closes the connection before the
+// result is read, so that the outcome counts as unknown.
+//
+// The warning is recognised by the Postgres routine that sent it. Its text is translated,
+// and all warnings have the same SQLSTATE.
 func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.Routine != "SyncRepWaitForLSN" {
 		return
@@ -223,7 +224,7 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}))
 	defer db.Close()
 
-	// The lock belongs to this session and ends with it.
+	// The migration lock belongs to this session and ends with it.
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("reach the database: %w", err)
@@ -252,9 +253,9 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}
 }
 
-// waitForLock tries to take the migration lock until it succeeds. A statement that
-// waits for the lock would hold a snapshot, and CREATE INDEX CONCURRENTLY in the
-// process with the lock waits for all snapshots: the two would wait for ever.
+// waitForLock polls for the migration lock. A statement that waited for the lock would hold
+// a snapshot. CREATE INDEX CONCURRENTLY in the process with the lock waits for all
+// snapshots, so both would wait for ever.
 func waitForLock(ctx context.Context, conn *sql.Conn) error {
 	for {
 		var mine bool
@@ -271,7 +272,7 @@ func waitForLock(ctx context.Context, conn *sql.Conn) error {
 
 const (
 	lockPause = 100 * time.Millisecond
-	lockTries = 60 // how often a migration tries to lock a table, for 2 s each time
+	lockTries = 60 // tries of a migration that cannot lock a table
 
 	lockTimeout = "55P03" // SQLSTATE
 )

@@ -42,8 +42,6 @@ func set(t *testing.T, url, setting string) {
 	check(t, err)
 }
 
-// A session overrides the server's defaults: a commit is durable before it is
-// acknowledged, plans do not scan tables, and JIT, which stock servers have on, is off.
 func TestSessionSettings(t *testing.T) {
 	url := servertest.Postgres(t)
 	for _, row := range []struct{ setting, server, want string }{
@@ -75,8 +73,8 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// Timeouts that are set for the database end neither a slow migration nor the idle session
-// that holds the migration lock. Two processes may migrate at once.
+// Timeouts of the database end neither a slow migration nor the idle session that holds the
+// migration lock.
 func TestMigrationsHaveNoTimeouts(t *testing.T) {
 	url := servertest.Postgres(t)
 	for _, setting := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"} {
@@ -122,7 +120,6 @@ func TestMigrationsRetryALock(t *testing.T) {
 	check(t, err)
 }
 
-// Errors about a URL that does not parse or is out of reach do not show its password.
 func TestErrorsHideThePassword(t *testing.T) {
 	for _, url := range []string{"postgres://u:hunter2@%%/", "postgres://u:hunter2@127.0.0.1:1/none"} {
 		_, err := database.Open(t.Context(), url, 0)
@@ -135,7 +132,6 @@ func TestErrorsHideThePassword(t *testing.T) {
 	}
 }
 
-// An error about TLS settings names the file or setting, and not the password.
 func TestErrorsNameTheTLSSetting(t *testing.T) {
 	const url = "postgres://u:hunter2@127.0.0.1:1/none?sslmode="
 	missing, noPEM := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "ca.crt")
@@ -156,11 +152,11 @@ func TestErrorsNameTheTLSSetting(t *testing.T) {
 	}
 }
 
-// A host that accepts connections and never answers, as a frozen server does, does not
-// stop a migration: Migrate uses the next host.
+// A frozen server accepts connections and never answers. Migrate then uses the next host of
+// the URL.
 func TestMigrationsPassOverASilentHost(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel completes handshakes
+	silent, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel completes handshakes, although nothing accepts the connections
 	check(t, err)
 	defer silent.Close()
 	url := strings.Replace(servertest.Postgres(t), "@", "@"+silent.Addr().String()+",", 1)

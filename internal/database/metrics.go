@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// newest is the pool that is measured. A process has one pool.
 var newest atomic.Pointer[pgxpool.Pool]
 
 func init() { prometheus.MustRegister(poolStats{}) }
@@ -27,8 +26,7 @@ var up = promauto.NewGauge(prometheus.GaugeOpts{
 })
 
 // watch sets the gauge fairpact_database_up until the pool is closed. The readiness check
-// cannot set the gauge: outside a cluster nothing probes a process, and the check may
-// return before it asks the database.
+// cannot set it: outside a cluster nothing calls that check.
 func watch(pool *pgxpool.Pool) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), watchBound)

@@ -14,14 +14,14 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// additive lists the forms of statement that every migration of a schema except the first
-// may use. During an upgrade or a rollback the previous release runs on the same database,
-// and such statements do not disturb it. Add a form only if it keeps the rules of
+// additive lists the forms of statement that a migration may use, unless it is the first of
+// its schema. During an upgrade or a rollback the previous release runs on the same
+// database. These statements do not disturb it. Add a form only if it keeps the rules of
 // MIGRATIONS.md.
 var additive = []*regexp.Regexp{
 	regexp.MustCompile(`^CREATE TABLE [^\s(]+ \(.*\)$`),
 	regexp.MustCompile(`^CREATE INDEX CONCURRENTLY `),
-	regexp.MustCompile(`^DROP INDEX CONCURRENTLY IF EXISTS `), // removes the index that an interrupted run of the migration left
+	regexp.MustCompile(`^DROP INDEX CONCURRENTLY IF EXISTS `), // an interrupted migration leaves an invalid index
 	// A new column, which old writers leave null or at its default. Postgres stores a literal
 	// default once. Any other default may rewrite each row under a lock.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN \w+ (TEXT|INT|BIGINT|BYTEA|BOOLEAN)(\[\])?( NOT NULL DEFAULT (''|[0-9]+|TRUE|FALSE))?$`),
@@ -36,13 +36,11 @@ var (
 	space      = regexp.MustCompile(`\s+`)
 	newTable   = regexp.MustCompile(`^CREATE TABLE ([^\s(]+) \(`)
 	references = regexp.MustCompile(`\b(?:REFERENCES |INHERITS ?\()([^\s(,)]+)`)
-	// onTable finds the table of an index, a trigger or an INSERT.
-	onTable = regexp.MustCompile(`^(?:CREATE (?:(?:UNIQUE )?INDEX|TRIGGER) .*?\bON|INSERT INTO) (?:ONLY )?([^\s(]+)`)
+	onTable    = regexp.MustCompile(`^(?:CREATE (?:(?:UNIQUE )?INDEX|TRIGGER) .*?\bON|INSERT INTO) (?:ONLY )?([^\s(]+)`)
 )
 
-// disturbing returns a migration's statements that match no form in additive. It leaves
-// out statements on tables that the migration itself creates. The migration MUST NOT be
-// the schema's first.
+// disturbing returns a migration's statements that match no form in additive. It leaves out
+// statements on tables that the migration itself creates.
 func disturbing(migration string) (bad []string) {
 	alone := strings.HasPrefix(migration, "-- +goose NO TRANSACTION\n")
 	up, _, _ := strings.Cut(migration, "-- +goose Down")
@@ -54,7 +52,7 @@ func disturbing(migration string) (bad []string) {
 			made[table[1]] = true
 		}
 		if on := onTable.FindStringSubmatch(statement); statement == "" || on != nil && made[on[1]] {
-			continue // no release writes to a new table yet
+			continue // this migration creates the table, so no release uses it yet
 		}
 		known := slices.ContainsFunc(additive, func(form *regexp.Regexp) bool { return form.MatchString(statement) })
 		if strings.HasPrefix(statement, "CREATE INDEX CONCURRENTLY ") && !alone {

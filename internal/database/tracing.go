@@ -10,14 +10,13 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// tracer records a span for each statement that runs inside a span. The span has the SQL but no
-// parameters, which are inputs and hashes. If the statement fails, the span has only the SQLSTATE
-// of the error.
+// tracer records a span for each statement that runs inside a span. It omits the
+// parameters, which are inputs and hashes. Of an error it shows only the SQLSTATE.
 type tracer struct{ *otelpgx.Tracer }
 
-// failure replaces an error in a span, because Postgres quotes values in its messages and
-// a connection error names the user.
-type failure struct{ pg *pgconn.PgError } // nil: any other error, mostly no answer
+// failure replaces an error in a span. Postgres messages quote values, and connection
+// errors name the user.
+type failure struct{ pg *pgconn.PgError } // nil: not an error from Postgres, mostly no answer
 
 func redacted(err error) error {
 	if err == nil || errors.Is(err, sql.ErrNoRows) {

@@ -21,7 +21,6 @@ func code(r *problem.Error) string {
 	return string(r.Code)
 }
 
-// void returns a VOID deal with these flakers.
 func void(flakers ...int) Deal {
 	d := ended(Void)
 	d.VoidFlakers = flakers
@@ -124,8 +123,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Every refusal has status 409 and names the next call (SPEC 1.6, 7.1). It contains no
-// path of REST, because MCP shows the same text.
+// Every refusal has status 409 and names the next call (SPEC 1.6, 7.1). It names no REST
+// path, because MCP shows the same text.
 func TestRefusalsNameTheNextCall(t *testing.T) {
 	next := regexp.MustCompile(" d_1|create a new deal|let the deal run|call again")
 	for _, d := range []Deal{

@@ -7,8 +7,8 @@
 //	REVEALING    all have revealed, not random.v1                Compute -> COMPUTED
 //	REVEALING    all have revealed, random.v1, draw time reached Draw    -> COMPUTED
 //	REVEALING    all have revealed, random.v1, window over       Expire  -> EXPIRED
-//	REVEALING    all have revealed, an input cannot be decrypted None until reveal_deadline (random.v1: the end of
-//	                                                             the entropy window), then Expire -> EXPIRED
+//	REVEALING    all have revealed, not random.v1, an input      Expire  -> EXPIRED, but not before reveal_deadline
+//	             cannot be decrypted
 //	REVEALING    now >= reveal_deadline, a party is missing      Void    -> VOID, the missing parties are the flakers
 //	any ended    -                                               None
 //
@@ -50,8 +50,8 @@ type Deal struct {
 	ID             string
 	Phase          State // never Open
 	Parties        int
-	Commits        int // how many parties have committed
-	Reveals        int // how many parties have revealed
+	Commits        int
+	Reveals        int
 	CommitDeadline int64
 	RevealDeadline int64
 	LastReveal     int64 // when the newest reveal was accepted; 0 if there is none

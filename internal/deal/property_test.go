@@ -45,8 +45,7 @@ func (d Deal) complete() bool {
 	return d.Phase == Committing && d.Commits == d.Parties || d.Phase == Revealing && d.Reveals == d.Parties
 }
 
-// holds fails t if the steps or actions of d break a rule that every deal obeys at every
-// time.
+// holds fails t if d breaks a rule that holds for every deal at every time.
 func holds(t *rapid.T, d Deal, now, later int64) {
 	step := d.Next(now)
 	if d.complete() && (step == VoidCommits || step == VoidReveals) {
@@ -75,7 +74,7 @@ func holds(t *rapid.T, d Deal, now, later int64) {
 	case at > math.MinInt64 && d.Next(at-1) != None:
 		t.Fatalf("DueAt = %d, but step %d is due a second earlier: %+v", at, d.Next(at-1), d)
 	}
-	// An action counts while now < deadline; at now >= deadline it is late.
+	// An action at or after its deadline is late.
 	if step == VoidCommits || step == VoidReveals {
 		for _, p := range []Party{{}, {Committed: true}, {Committed: true, Revealed: true}} {
 			if d.Commit(p, now) == nil || d.Reveal(p, now) == nil {

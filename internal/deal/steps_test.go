@@ -93,8 +93,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// DrawAt counts from the last reveal or the round, ExpiresAt from the reveal deadline or
-// the round, whichever is later.
+// DrawAt counts from the last reveal or the round, whichever is later. ExpiresAt counts
+// from the reveal deadline or the round, whichever is later.
 func TestDrawTimes(t *testing.T) {
 	for _, row := range []struct{ round, draw, expiry int64 }{
 		{120, 150 + DrawDelay, 200 + 1000}, {300, 300 + DrawDelay, 300 + 1000},

@@ -8,37 +8,34 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A deal costs one unit, plus one for each partiesPerUnit parties and each bytesPerUnit
-// bytes of declaration.
+// Every deal costs one unit. Each 100 parties and each 10 KiB of declaration cost one more.
 const (
 	partiesPerUnit = 100
 	bytesPerUnit   = 10 << 10
 )
 
 const (
-	// A count reads the units of a key's open deals from the database. recountEvery is the
-	// shortest time between two counts for a key that has used up its units. Other replicas
-	// create deals too, so this process also counts again after it has created bound /
-	// recountAfter units for a key.
+	// A key at its limit causes at most one count in the database every recountEvery. This
+	// process also counts again once it has created limit/recountAfter units for a key,
+	// because other replicas create deals too.
 	recountEvery = 10 * time.Second
 	recountAfter = 16
 )
 
-// account holds what this process knows about one API key's open deals, in units. A
-// creation updates the account in memory, without an SQL statement. Only the next count
-// sees deals that have ended and deals of other replicas. So N replicas together allow a
-// key at most 1 + N/16 times the bound.
+// account holds what this process knows about one API key's open deals, in units. Between
+// two counts in the database it misses deals that end, and deals of other replicas. So N
+// replicas together allow a key at most 1 + N/16 times its limit.
 type account struct {
 	mu      sync.Mutex
-	open    int // as last counted, plus what this process has created since
+	open    int // the last count, plus what this process has created since
 	created int // since the last count
-	pending int // units of creations in flight, which a count does not include
+	pending int // creations in flight; a count does not see them
 	counted time.Time
 }
 
 // charge adds a deal's units to the key's open deals, or returns RATE_LIMITED if they would
-// exceed the bound. The caller MUST call done after the creation, even a failed one. A deal
-// that is stored during a count may be counted twice until the next count.
+// exceed the limit. The caller MUST call done after the creation, even a failed one. A deal
+// stored during a count may be counted twice until the next count.
 func (s *Service) charge(ctx context.Context, p Principal, units int) (done func(), err error) {
 	most, a := s.options.OpenUnits, p.account
 	if most <= 0 {

@@ -9,19 +9,15 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// bounding returns a replica that bounds the units of one API key's open deals.
 func (h *house) bounding(most int) *escrow.Service {
 	return h.replicaOn(h.store, escrow.Options{OpenUnits: most})
 }
 
-// declared returns the declaration of a random.v1 deal with the given number of parties.
 func (h *house) declared(now int64, parties int) escrow.Declared {
 	return escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": h.well.Chain().RoundAt(now+7200) + 9},
 		Mode: "sealed", Retention: "standard", CommitDeadline: now + 3600, RevealDeadline: now + 7200, Labels: slices.Repeat([]string{"a"}, parties)}
 }
 
-// The open deals of one API key are bounded, on all replicas together, and a deal that
-// has ended makes room.
 func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 	const most = 32
 	h := newHouse(t)
@@ -62,10 +58,8 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 	}
 }
 
-// Deals whose creation is in flight count toward the bound, although the database does not
-// have them yet.
 func TestCreationsInFlightAreCounted(t *testing.T) {
-	const most = 4 // so few that every creation reads the units from the database
+	const most = 4 // so low that every creation counts in the database
 	h := newHouse(t)
 	on, deal := h.bounding(most), h.declared(h.now(t), 2)
 	key := of(on.CreateKey(t.Context(), nil)).ok(t).APIKey
@@ -78,7 +72,7 @@ func TestCreationsInFlightAreCounted(t *testing.T) {
 	for range most + 1 {
 		go func() { answers <- of(on.Create(t.Context(), owner, deal, nil)) }()
 	}
-	(<-answers).refused(t, problem.RateLimited) // while all other creations are under way
+	(<-answers).refused(t, problem.RateLimited) // the other creations still wait for the table lock
 	check(t, lock.Rollback(t.Context()))
 	for range most {
 		(<-answers).ok(t)

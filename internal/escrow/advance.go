@@ -11,9 +11,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// advance takes the steps that are due and returns the deal after them. If a step creates a
-// certificate, advance tries to issue it within issueBound, and the worker retries. A deal
-// with a lost input is returned unchanged until its deadline.
+// advance takes the steps that are due and returns the deal after them. It tries to issue a
+// new certificate within issueBound; if that fails, the worker retries. A deal with an
+// input that cannot be decrypted stays as it is until its deadline.
 func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*store.Snapshot, error) {
 	now, err := s.takeSteps(ctx, a.deal, want)
 	if errors.Is(err, store.ErrNotFound) {
@@ -25,8 +25,8 @@ func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*stor
 	return now, err
 }
 
-// takeSteps does the same as advance, but returns a deal with a lost input together with
-// errInputLost. Attend needs this error, so that the worker logs it and tries again.
+// takeSteps does the work of advance. If an input cannot be decrypted, it returns the deal
+// together with errInputLost, so that the worker logs the error and tries again.
 func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -66,10 +66,10 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 	return nil, fmt.Errorf("a step is still due after 8 tries: deal %s", d.DealID)
 }
 
-// drawOrExpire ends a random.v1 deal whose entropy window is over. It first tries the
-// draw: if this deployment was down, a relay can have the round now. The deal expires only
-// if no relay has the round. After any other error the deal is unchanged, and the next
-// call tries again.
+// drawOrExpire ends a random.v1 deal after its entropy window. It first tries the draw,
+// because the round may have been published while this deployment was down. The deal
+// expires only if the round cannot be fetched. After any other error the deal stays as it
+// is, and the next call tries again.
 func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	drawn, err := s.endDeal(ctx, d, deal.Draw, nil)
 	if !problem.Is(err, problem.BeaconUnavailable) && !problem.Is(err, problem.BeaconNotReady) {
@@ -79,11 +79,11 @@ func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, e
 	return s.endDeal(ctx, d, deal.Expire, nil)
 }
 
-// expireLost ends a deal at its deadline as EXPIRED, because one of its inputs cannot be
-// decrypted and no party is at fault.
+// expireLost ends a deal with an input that cannot be decrypted. The deal becomes EXPIRED,
+// not VOID, because no party is at fault.
 func (s *Service) expireLost(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	if err := serversecret.Refresh(ctx, s.store, s.secrets); err != nil {
-		return nil, err // another replica may have the secret that decrypts the input
+		return nil, err // this process may lack a new secret that decrypts the input
 	}
 	s.logger.ErrorContext(ctx, "deal expires with an input that does not open")
 	return s.endDeal(ctx, d, deal.Expire, nil)

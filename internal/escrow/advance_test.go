@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// meets holds each kind of call about a deal. Each runs at a process that has not cached the
-// deal.
+// meets has one call of each kind about a deal. Each call runs in a new process with empty
+// caches.
 var meets = map[string]func(*testing.T, *game) error{
 	"view": func(t *testing.T, g *game) error {
 		svc := g.replica()
@@ -39,9 +39,9 @@ var meets = map[string]func(*testing.T, *game) error{
 	"attend": func(t *testing.T, g *game) error { return of(g.replica().Attend(t.Context(), g.id)).err },
 }
 
-// abandoned returns a deal whose process died before it took the next step. It died after
-// the last reveal if revealed is true, else after the last commit. Only an older release
-// stores the last commit without the next step.
+// abandoned returns a deal in which all parties acted but nobody took the next step, as
+// after a crash. All have revealed if revealed is true, else all have only committed. Only
+// older releases can leave a deal after the last commit.
 func abandoned(t *testing.T, h *house, revealed bool) *game {
 	t.Helper()
 	g := h.split(t, nil)
@@ -61,16 +61,14 @@ func abandoned(t *testing.T, h *house, revealed bool) *game {
 	return g
 }
 
-// stored returns a party's reveal as the argument of store.Reveal.
 func (g *game) stored(t *testing.T, party int) store.Act {
 	t.Helper()
 	in := sealing.Input{Canonical: []byte(g.inputs[party]), Salt: salt, SaltBytes: []byte(salt)}
 	return store.Act{DealID: g.id, Party: party, Commitment: g.commitment(t, party), Sealed: g.secret.SealInput(g.id, party, in)}
 }
 
-// Every call that reaches a deal first takes the steps that are due, even a call that is then
-// refused. A deal in which all parties acted advances, however late a call reaches it. A deadline
-// makes a deal VOID only if a party is missing, and names the missing parties.
+// Even a call that is refused takes the due steps. A deadline makes a deal VOID only if a
+// party is missing.
 func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -141,8 +139,6 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 	}
 }
 
-// The certificate of a deal in which nobody revealed has neither the property
-// inputs-committed-before-reveal nor inputs-purged.
 func TestVoidWithoutRevealsClaimsNothingAboutInputs(t *testing.T) {
 	t.Parallel()
 	g := newHouse(t).split(t, purge).committed(t).later(t, 7200)
@@ -183,8 +179,8 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
-// A process of an older release sets reveals_closed_at of a random.v1 deal after the last
-// reveal. If that process dies first, the next call sets it.
+// An older release stores the last reveal first and reveals_closed_at afterwards. If its
+// process dies in between, the next call sets reveals_closed_at.
 func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

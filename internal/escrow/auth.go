@@ -20,7 +20,7 @@ const (
 	tokenPrefix = "it_"
 )
 
-// Principal is the holder of a credential: of an API key, or of one party's invite token.
+// Principal is a caller: the holder of an API key, or of one party's invite token.
 type Principal struct {
 	keyHash []byte   // nil for an invite token
 	account *account // nil for an invite token
@@ -29,10 +29,11 @@ type Principal struct {
 
 func (p Principal) isParty() bool { return p.keyHash == nil }
 
-// Key returns the hex of an API key's hash, which is no secret, or "" for an invite token.
+// Key returns the hex of the API key's hash, or "" for an invite token. The hash is no
+// secret.
 func (p Principal) Key() string { return hex.EncodeToString(p.keyHash) }
 
-// NewKey is the answer with a new API key (SPEC 2.1), which is shown only once.
+// NewKey is the answer to CreateKey (SPEC 2.1).
 type NewKey struct {
 	APIKey string `json:"api_key"`
 }
@@ -67,7 +68,9 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 		}
 		if known {
 			a := &account{open: open, counted: time.Now()}
-			if !readOnly { // later calls must still reach UseKey, which records the first use and so ends the key's replay
+			// In read-only mode the key is not cached: a later call must reach UseKey,
+			// which records the key's first use.
+			if !readOnly {
 				s.apiKeys.Add(hash(sum), a, 0)
 			}
 			return Principal{keyHash: sum, account: a}, nil
@@ -127,8 +130,8 @@ func (a Access) Deal() *Deal { return a.deal }
 // Party returns the party whose invite token gave access, or -1 for the initiator's API key.
 func (a Access) Party() int { return a.party }
 
-// Authorize permits an action on a deal, or refuses it with FORBIDDEN. If the deal is
-// unknown, Read is refused with DEAL_NOT_FOUND.
+// Authorize permits an action on a deal, or refuses it with FORBIDDEN. A Read of an unknown
+// deal is refused with DEAL_NOT_FOUND.
 func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, action Action) (Access, error) {
 	d, err := s.dealOf(ctx, dealID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -162,9 +165,9 @@ func unknownDeal(action Action) error {
 	return problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s answered", create)
 }
 
-// lost refuses a call about a deal that the caches know and the database does not: a dump
-// was restored without a restart of the database server. lost empties the caches, because
-// their other entries may be from before the restore too.
+// lost refuses a call about a deal that is cached but not in the database. This happens if
+// a dump is restored without a restart of the database server. Other cached data may be
+// stale too, so lost empties the caches.
 func (s *Service) lost(a Access) error {
 	s.forgetTwice()
 	if a.by.isParty() {

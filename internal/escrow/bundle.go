@@ -15,14 +15,13 @@ type Bundle struct {
 	Issued
 	TLogProof   []byte        // a .tlog-proof file
 	Keys        []byte        // the answer of GET /v1/pubkeys
-	Declaration []byte        // nil if the certificate does not name its digest (earlier releases)
-	Chain       *beacon.Chain // chain of the beacon round of a random.v1 result
-	Own         *OwnInput     // of the calling party; nil if that party did not reveal or its input is purged
+	Declaration []byte        // nil if the certificate has no declaration digest (earlier releases)
+	Chain       *beacon.Chain // the beacon chain of a random.v1 result
+	Own         *OwnInput     // about the caller; nil if the caller did not reveal or its input is purged
 }
 
 // OwnInput proves that a party's input is in input_root. It contains neither the input nor
-// the salt, because an invite token does not prove who calls: the initiator had all
-// tokens.
+// the salt: the initiator had all invite tokens, so the caller may not be the party.
 type OwnInput struct {
 	Party int      `json:"party"`
 	Path  []string `json:"input_path,omitzero"` // nil if there is no input_root, because not all have revealed
@@ -43,7 +42,7 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	if chain := s.beacon.Chain(); issued.Outcome == certificate.Computed && a.deal.RoundTime != nil && a.deal.ChainHash != nil && *a.deal.ChainHash == chain.Hash {
 		b.Chain = &chain
 	}
-	// Take a turn also for a small declaration: the inputs may be large.
+	// Limit this work even for a small declaration: the inputs may be large.
 	if err := limits.Turn(ctx); err != nil {
 		return Bundle{}, err
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A process sees at once what another process does, whatever it has cached.
+// Caches do not hide what another process did.
 func TestProcessesSeeEachOther(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -56,7 +56,6 @@ func TestProcessesSeeEachOther(t *testing.T) {
 	cancelled.certificate(t, other).refused(t, problem.NoCertificate)
 }
 
-// Only a stored commitment is cached.
 func TestARefusedCommitmentIsNotCached(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -67,7 +66,7 @@ func TestARefusedCommitmentIsNotCached(t *testing.T) {
 }
 
 // A view of a deal with a published certificate comes from the cache. Certificates and
-// verifications need the database, because a changed row must be found.
+// verifications need the database, so that a changed row is noticed.
 func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: database.Server is process-wide, and other tests use other servers
 	server := servertest.StartPostgres(t)
 	h := newHouseOn(t, server.AdminURL())
@@ -115,7 +114,8 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	owner := of(svc.Authenticate(t.Context(), back.key)).ok(t)
 	backAccess := back.access(t, svc, back.key, escrow.Read)
 
-	// The backup lacks the deal gone.id, and all commits and reveals of the deal back.id.
+	// The restored backup does not have the deal gone. It has the deal back, but without
+	// commits and reveals.
 	h.exec(t, "DELETE FROM api_keys WHERE key_hash = (SELECT owner_hash FROM deals WHERE deal_id = $1)", gone.id)
 	for _, table := range []string{"parties", "deals"} {
 		h.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", gone.id)
@@ -129,7 +129,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	check(t, server.Restart(t.Context()))
 	h.sql.Reset()
 
-	// The process notices the restore although only caches answer its calls.
+	// The process notices the restore even while its caches answer all calls.
 	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := svc.Authenticate(t.Context(), gone.key); problem.Is(err, problem.InvalidCredential) {
 			break
@@ -167,7 +167,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 }
 
 // A dump may be restored without a restart of the database server. A call about a deal that
-// the dump lacks is refused like one about an unknown deal, and empties the caches.
+// the dump lacks is refused as for an unknown deal. The call also empties the caches.
 func TestDealThatARestoreLostIsUnknown(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -204,9 +204,8 @@ func TestDealThatARestoreLostIsUnknown(t *testing.T) {
 			for _, c := range append(g.tokens, g.key) {
 				g.access(t, svc, c, escrow.Read)
 			}
-			// The dump is restored after the credential was checked. A credential may also leave
-			// the cache before its call: database.Server is process-wide, and other tests use
-			// other servers.
+			// Authorize before the restore. Parallel tests use other database servers,
+			// which may empty the caches at any time.
 			access := g.access(t, svc, credential, row.action)
 			for _, table := range []string{"parties", "deals"} {
 				g.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", g.id)

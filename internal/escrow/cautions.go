@@ -18,16 +18,16 @@ const (
 	longest      = 366 * 24 * 3600 // most seconds from now to the reveal deadline, and from there to the beacon round
 	shortest     = 60              // seconds; the parties are warned of a shorter phase
 	labelBytes   = 512 << 10       // most bytes of a deal's labels together
-	maxCautioned = 3               // most pairs of similar labels that cautions name
+	maxCautioned = 3               // most cautions about similar labels
 )
 
-// Cautions returns what each party should know about a deal before it commits. The parties
-// need cautions of their own, because only the initiator sees the warnings at creation.
+// Cautions returns what each party should know before it commits. Only the initiator sees
+// the warnings at creation.
 func (d *Deal) Cautions() []string { return d.cautions() }
 
 // cautionsOf returns the cautions of a deal. from is the unix time at which the parties can
-// begin to commit. Cautions quote no text of the initiator, because the other parties'
-// agents read cautions as advice of the service.
+// begin to commit. Cautions quote no text by the initiator: the other parties' agents read
+// them as advice from the service.
 func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
 		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, not after reveal_deadline %d, so the last to reveal can know the winner first", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
@@ -38,8 +38,8 @@ func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	return append(all, alike(d.Labels)...)
 }
 
-// unusualParams returns a caution that says how often the initiator was warned of the params
-// at creation, or nil if there was no warning.
+// unusualParams returns a caution with the number of warnings about the params, or nil if
+// there were none.
 func (d *Deal) unusualParams() []string {
 	warnings, err := d.algorithm.CheckParams(d.Labels, d.params)
 	if err != nil || len(warnings) == 0 { // err: an earlier release accepted params that this release refuses
@@ -49,8 +49,7 @@ func (d *Deal) unusualParams() []string {
 }
 
 // lookalikes maps Cyrillic and Greek letters to the Latin letter of the same shape (Unicode
-// TR39, confusables.txt). It maps joiners and variation selectors to -1, because they are
-// invisible.
+// TR39, confusables.txt). Joiners and variation selectors are invisible: -1 drops them.
 var lookalikes = func() map[rune]rune {
 	m := map[rune]rune{'\u200c': -1, '\u200d': -1}
 	for r := '\ufe00'; r <= '\ufe0f'; r++ {
@@ -70,8 +69,8 @@ var lookalikes = func() map[rune]rune {
 	return m
 }()
 
-// alike returns cautions about labels that differ only by case, width, joiners, white space
-// or the script of a letter, so that a reader can confuse them.
+// alike returns cautions about labels that a reader can confuse. Such labels differ only in
+// case, width, joiners, white space or the script of a letter.
 func alike(labels []string) (all []string) {
 	fold := cases.Fold()
 	shape := func(r rune) rune {
@@ -95,7 +94,7 @@ func alike(labels []string) (all []string) {
 }
 
 // legible returns INVALID_PARAMS if a text in value has a character that is invisible or
-// reverses the text order. what names the member for the error.
+// reverses the text order. what is the member's name in the error.
 func legible(what string, value any) error {
 	switch v := value.(type) {
 	case string:
@@ -125,8 +124,8 @@ func legible(what string, value any) error {
 // joiners are allowed although they are invisible: Persian, Sinhala and emoji need them.
 const joiners = "\u200c\u200d"
 
-// invisible reports whether a character is an invisible filler, or of the Unicode class Cf
-// (format) and not a joiner.
+// invisible reports whether r is an invisible filler, or a format character (Unicode class
+// Cf) other than a joiner.
 func invisible(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }

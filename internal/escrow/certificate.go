@@ -22,16 +22,17 @@ type Issued struct {
 	Payload   []byte // the signing bytes, RFC 8785
 	Signature string
 	Proof     certificate.LogProof
-	Head      translog.TreeHead // of Proof's tree
+	Head      translog.TreeHead // the tree head that Proof leads to
 
 	declaration string // the declaration's digest in the certificate; "": the certificate has none
 }
 
 // Certificate returns a deal's certificate with a proof against the newest published tree
-// head. Every read returns the same bytes, except for the proof. The error is
-// CERT_NOT_READY if the deal has no certificate yet, and NO_CERTIFICATE if it never gets
-// one. It is LOG_INCONSISTENT if the certificate does not verify or the log has another
-// one. Errors of prove and of the store are returned unchanged.
+// head. Every read returns the same bytes, except for the proof. The errors include:
+//   - CERT_NOT_READY: the deal has no certificate yet;
+//   - NO_CERTIFICATE: the deal never gets one;
+//   - LOG_INCONSISTENT: the certificate does not verify, or the log has another one;
+//   - LOG_UNAVAILABLE: the log is out of reach.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err := a.deal.turn(ctx); err != nil {
 		return Issued{}, err
@@ -67,8 +68,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 // worker does not draw it yet.
 var errDrawable = errors.New("the deal can be drawn")
 
-// drawLook is how many seconds a caller should wait before its next read while a draw is
-// late.
+// drawLook is the RetryAfter, in seconds, while a draw is late.
 const drawLook = 15
 
 // certificateAfterSteps takes the steps that are due and returns the certificate that they
@@ -101,7 +101,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 // returns the reason as CERT_NOT_READY, or LOG_INCONSISTENT if the log has another
 // certificate of the deal.
 func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
-	if s.options.ReadOnly { // a signature could not be stored
+	if s.options.ReadOnly { // nothing can be stored, so nothing is signed
 		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service takes no changes now, for maintenance; call again later").After(10)
 	}
 	cause := s.tryIssue(ctx, c)
@@ -132,9 +132,9 @@ type checked struct {
 	key            signing.Key // the key that signed the payload
 }
 
-// check parses a stored certificate's payload and verifies its signature. It caches the
-// result for the same bytes. If only the signature is invalid, check returns the payload's
-// facts with an error.
+// check parses a stored certificate's payload and verifies its signature. Results are
+// cached by payload and signature. If only the signature is invalid, check returns the
+// payload's facts with an error.
 func (s *Service) check(c *store.Certificate) (checked, error) {
 	h := sha256.New()
 	h.Write(c.Payload)
@@ -198,7 +198,7 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 	return proof, in.TreeHead, nil
 }
 
-// checkHead verifies the signature of a tree head. It caches the result for the same bytes.
+// checkHead verifies the signature of a tree head, and caches the result.
 //
 // A signature under an unknown key is no evidence against a certificate: during a rotation
 // log-server may sign with a key that this process lacks. A head that a key signed after

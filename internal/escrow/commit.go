@@ -91,8 +91,8 @@ type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 // rules allow, if the deal changes between the check and the write.
 const attempts = 4
 
-// attempt calls try until the action is stored, try fails or the rule refuses the action. It
-// makes at most 4 calls (attempts).
+// attempt calls try until the action is stored, try fails or the rule refuses the action.
+// After 4 calls (attempts) it returns an error.
 func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (stored bool, err error)) error {
 	for range attempts {
 		stored, err := try()
@@ -119,9 +119,9 @@ func (s *Service) refused(ctx context.Context, a Access, rule rule) error {
 	return nil
 }
 
-// lateFirst chooses between err and the rule's refusal. If the call is late or the deal is in
-// the wrong state, it returns the refusal, even if the request is invalid too. If err does
-// not concern the request (an outage), it returns err.
+// lateFirst returns the rule's refusal if there is one, else err. So a late call is told
+// that it is late, even if its request is invalid too. If err is an outage, lateFirst
+// returns err.
 func (s *Service) lateFirst(ctx context.Context, a Access, rule rule, err error) error {
 	if _, verdict := errors.AsType[*problem.Error](err); !verdict || problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly) {
 		return err

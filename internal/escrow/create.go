@@ -30,8 +30,8 @@ type Declared struct {
 	Unknown        []string // members that the service does not know
 }
 
-// Units returns the cost of the deal for both limits of its API key: on open deals and on
-// new deals a minute. The cost is one unit, plus one for each 100 parties and each 10 KiB.
+// Units returns the deal's cost for its API key: one unit, plus one for each 100 parties
+// and each 10 KiB. Two limits count units: on open deals, and on new deals a minute.
 func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {
@@ -54,7 +54,7 @@ func (d Declared) AnswerBytes() int {
 	return bytes
 }
 
-// Created is the answer to a creation (SPEC 2.3). It shows the tokens once.
+// Created is the answer to a creation (SPEC 2.3).
 type Created struct {
 	DealID  string     `json:"deal_id"`
 	State   deal.State `json:"state"`

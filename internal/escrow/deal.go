@@ -17,7 +17,6 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// Prefixes of the ids of deals and of certificates.
 const (
 	dealPrefix = "d_"
 	certPrefix = "c_"
@@ -45,7 +44,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	if d, ok := s.deals.Get(dealID); ok {
 		return d, nil
 	}
-	// Concurrent first calls on a deal of 10,000 parties read its labels once.
+	// Concurrent first calls share one read: a deal can have 10,000 labels.
 	loaded, err, _ := s.loads.Do(dealID, func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
@@ -81,7 +80,6 @@ func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	return d, nil
 }
 
-// keep makes a deal from a declaration, caches the deal and returns it.
 func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	d, err := NewDeal(declaration)
 	if err != nil {
@@ -119,8 +117,8 @@ func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
-// learnCertified asks the log which tree size its witnesses have cosigned, if the answer
-// may make the deal show CERTIFIED.
+// learnCertified asks the log for the cosigned tree size, if a larger one may make the deal
+// show CERTIFIED.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
 		s.log.LearnCertified(ctx)
@@ -136,11 +134,9 @@ func part(now *store.Snapshot, party int) deal.Party {
 // partBytes approximates the bytes of one party's store.Part in memory.
 const partBytes = 128
 
-// large is the number of bytes from which a call needs a turn (see Large work in the package
-// comment).
+// large is the size in bytes from which work needs a turn (limits.Turn).
 const large = 64 << 10
 
-// turn calls limits.Turn if the deal's declaration is large.
 func (d *Deal) turn(ctx context.Context) error {
 	if len(d.Params)+partBytes*len(d.Labels) < large {
 		return nil

@@ -21,7 +21,6 @@ const (
 	drawTime = roundOut + deal.DrawDelay
 )
 
-// beaconOf returns the beacon value in a draw's result.
 func beaconOf(t *testing.T, d escrow.Drawn) (pinned struct {
 	ChainHash  string `json:"chain_hash"`
 	Randomness string `json:"randomness"`
@@ -66,8 +65,8 @@ func TestBeaconFailures(t *testing.T) {
 	}
 }
 
-// The service does not fetch a round before its time. CERT_NOT_READY says when to look
-// again: at the round's time, then when the worker draws, then every 15 seconds.
+// The service does not fetch a round before its time. The RetryAfter of CERT_NOT_READY
+// leads to the round's time, and then to the worker's draw. After that it is 15 s.
 func TestLookAgainForADraw(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -167,7 +166,7 @@ func TestDrawAfterTheWindow(t *testing.T) {
 	g.attended(t).published(t)
 }
 
-// Concurrent draws on several replicas and the worker have one result and one certificate.
+// Concurrent draws by several replicas and the worker yield one result and one certificate.
 func TestConcurrentDraws(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -17,13 +17,13 @@ import (
 
 var errMoved = errors.New("the deal changed while its ending was computed")
 
-// endDeal takes a step that ends a deal, issues its certificate, and returns the ended deal
-// with the parts of all parties. now is a snapshot of the deal with what the step needs; if
-// now is nil, endDeal reads one. endDeal returns errMoved if the step is no longer due.
+// endDeal takes a step that ends the deal, tries to issue the certificate, and returns the
+// ended deal. now is a snapshot with what the step needs, or nil: then endDeal reads one.
+// It returns errMoved if the step is no longer due.
 //
-// Concurrent calls of one process for the same step share one run, which uses the snapshot
-// of the first caller. An old snapshot does no harm: store.End writes nothing if the phase,
-// the commitments or the reveals have changed since.
+// Concurrent calls in one process for the same step share one run, with the first caller's
+// snapshot. An old snapshot is safe: store.End writes nothing if the deal has changed
+// since.
 func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *store.Snapshot) (*store.Snapshot, error) {
 	after, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
 		ctx, cancel := detached(ctx)
@@ -59,8 +59,8 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 	return after.(*store.Snapshot), nil
 }
 
-// stillDue reports whether a step may end the deal. A party may draw as soon as all have
-// revealed, which is before the draw is due for the worker.
+// stillDue reports whether the step may still end the deal. For a draw it checks only the
+// reveals, because a party may draw before the worker's draw is due.
 func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	rules := s.rules(d, now)
 	if step == deal.Draw {
@@ -81,7 +81,7 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	if !done {
 		return nil, errMoved
 	}
-	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // a party may draw earlier, which is not late
+	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // a party may draw before the due time
 		lateness.Observe(float64(now.NowMilli-at*1000) / 1000)
 	}
 	s.noteEnd(ctx, e)
@@ -96,7 +96,6 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	return &after, nil
 }
 
-// ending computes how a step ends the deal.
 func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *algorithm.Beacon) (*store.Ending, error) {
 	e := &store.Ending{DealID: d.DealID, Parties: len(d.Labels), From: now.Phase, Commits: now.Commits, Reveals: now.Reveals, At: now.Now}
 	if s.rules(d, now).AllRevealed() {
@@ -169,9 +168,9 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
 }
 
-// certify adds the unsigned certificate to an ending (SPEC 2.5). void is the property that
-// says why a deal is VOID, or "". inputs are the inputs of all parties, or nil if not all
-// have revealed.
+// certify adds the unsigned certificate to an ending (SPEC 2.5). void is the certificate's
+// property for the cause of a VOID deal, or "". inputs is nil unless all parties have
+// revealed.
 func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
 	digest, err := d.digest()
 	if err != nil {
@@ -216,19 +215,17 @@ func leavesOf(inputs []sealing.Input) [][]byte {
 	return leaves
 }
 
-// payloadMAC returns the MAC that proves that this service wrote a payload. The service
-// signs no payload without it, so a certificate that somebody else writes into the database
-// is never signed.
+// payloadMAC returns a MAC which shows that this service wrote the payload. The service
+// signs no payload without it. So a certificate that somebody plants in the database is
+// never signed.
 func payloadMAC(secret *sealing.Secret, certID string, payload []byte) []byte {
 	return secret.MAC([]byte("certificate"), []byte(certID), payload)
 }
 
-// certificateOf returns the pending certificate that an ending stored.
 func certificateOf(e *store.Ending) *store.Certificate {
 	return &store.Certificate{CertID: *e.CertID, DealID: e.DealID, Payload: e.Payload, MAC: e.MAC}
 }
 
-// noteEnd counts and logs the end of a deal, and wakes the calls that wait for it.
 func (s *Service) noteEnd(ctx context.Context, e *store.Ending) {
 	endedBy[e.To].Inc()
 	s.options.Waits.Changed(e.DealID)

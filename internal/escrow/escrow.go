@@ -1,7 +1,6 @@
 // Package escrow holds the use cases: what a caller can do to a deal, and the steps that
 // a deal takes when a deadline passes. REST, MCP and the worker call only this package.
-// Use cases take and return Go values, and refuse with errors of package problem. REST and
-// MCP, the surfaces, choose statuses, JSON and wording.
+// Use cases take and return Go values, and refuse with errors of package problem.
 //
 // # Order of reading
 //
@@ -27,10 +26,9 @@
 //	  issueCertificate  signs, appends to the log, stores signature and leaf
 //	Certificate, Verify read the row and the leaf, and check them
 //
-// The deadline decides, not the worker. A read of a deal that has not ended first takes
-// the steps that are due (advance), and so does an action that the store did not accept.
-// A crash can interrupt a deal at any point, and any process can repeat the interrupted
-// step.
+// The deadline decides, not the worker. A read of an active deal first takes the steps that
+// are due (advance). An action does so if the store did not accept it. After a crash, any
+// process can repeat the interrupted step.
 //
 // Every use case that changes a deal announces the change after its transaction has
 // committed. ViewAfter and CertificateAfter wait for such a change (package waiting).
@@ -40,8 +38,8 @@
 // The process caches what never changes: the seat of a token, a deal's declaration, a
 // party's commitment, an ended deal whose certificate is published, and verified
 // signatures. It also caches the API keys in use, each with an estimate of its open deals
-// that account.go corrects. Each cache is bounded in bytes. A certificate's row and leaf are
-// read at every call, so that a changed row is found. When the database server changes (a
+// (account.go). Each cache is bounded in bytes. A certificate's row and leaf are read at
+// every call, so that a changed row is noticed. When the database server changes (a
 // restore, a failover), the process empties all caches except the verified signatures,
 // which do not depend on the database.
 //
@@ -49,7 +47,7 @@
 //
 // limits.Turn bounds how many calls do large work at once. This package takes and ends
 // turns, because only it knows when large work begins and when a call waits for another
-// server. The surfaces call limits.Answer, because only they know an answer's bytes.
+// server. REST and MCP call limits.Answer, because only they know an answer's size.
 package escrow
 
 import (
@@ -80,9 +78,9 @@ type Log interface {
 	Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (leafIndex int64, err error)
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
 	TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error)
-	// Certified returns the largest tree size that this process knows to be cosigned by
-	// a quorum of witnesses. This size never falls. LearnCertified asks the log for the
-	// size, unless this process asked a moment ago.
+	// Certified returns the largest tree size that this process knows to be cosigned by a
+	// quorum of witnesses. It never falls. LearnCertified asks the log for it, unless this
+	// process asked a moment ago.
 	Certified() int64
 	LearnCertified(ctx context.Context)
 	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers it.
@@ -99,7 +97,7 @@ type Beacon interface {
 type Options struct {
 	EntropyWindow time.Duration // after which a random.v1 deal without its beacon round is EXPIRED
 	StrictBeacon  bool          // refuse rounds that are published at or before the reveal deadline
-	OpenUnits     int           // limit of the units that one API key's open deals cost, see Declared.Units; 0: no limit
+	OpenUnits     int           // limit on the units of one API key's open deals, see Declared.Units; 0: no limit
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
 	ReadOnly      bool          // the database and the log take no changes
 	Waits         *waiting.Hub  // wakes waiting calls; nil: a new hub, which other processes cannot wake
@@ -189,8 +187,8 @@ func (s *Service) sameServer(ctx context.Context) {
 	s.forgetTwice()
 }
 
-// forgetTwice empties the caches now and again after forgetAgain, because calls in flight
-// may still add data that they read before.
+// forgetTwice empties the caches now and again after a minute (forgetAgain). Calls in
+// flight may still add stale data after the first time.
 func (s *Service) forgetTwice() {
 	s.forget()
 	time.AfterFunc(forgetAgain, s.forget)

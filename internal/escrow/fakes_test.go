@@ -19,8 +19,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// pen, ledger and well stand in for the signing key, the log and the beacon. A test can set
-// a hook that makes a call fail. Without a hook all calls succeed.
+// pen, ledger and well replace the signing key, the log and the beacon. A test can make
+// their calls fail.
 
 // pen signs with a real key and counts its signatures.
 type pen struct {
@@ -41,7 +41,6 @@ func (p *pen) fail(before func(context.Context) error) {
 	p.before = before
 }
 
-// signatures returns how often Sign was called.
 func (p *pen) signatures() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -82,7 +82,6 @@ func (h *house) create(t *testing.T, d escrow.Declared, inputs []string, change 
 	return g
 }
 
-// answer is the result of a use case.
 type answer[T any] struct {
 	value T
 	err   error
@@ -90,14 +89,12 @@ type answer[T any] struct {
 
 func of[T any](v T, err error) answer[T] { return answer[T]{v, err} }
 
-// ok fails t if the use case failed, and returns its value.
 func (a answer[T]) ok(t *testing.T) T {
 	t.Helper()
 	check(t, a.err)
 	return a.value
 }
 
-// refused fails t unless the use case was refused with the given code.
 func (a answer[T]) refused(t *testing.T, code problem.Code) *problem.Error {
 	t.Helper()
 	if !problem.Is(a.err, code) {
@@ -186,7 +183,6 @@ func (g *game) phase(t *testing.T) string {
 	return g.text(t, "SELECT phase FROM deals WHERE deal_id = $1", g.id)
 }
 
-// certID returns the id of the deal's certificate, pending or not.
 func (g *game) certID(t *testing.T) string {
 	t.Helper()
 	return g.text(t, "SELECT cert_id FROM certificates WHERE deal_id = $1", g.id)
@@ -230,7 +226,6 @@ func bounded(t *testing.T) context.Context {
 	return ctx
 }
 
-// same fails t unless got and want are deeply equal.
 func same(t *testing.T, got, want any) {
 	t.Helper()
 	if !reflect.DeepEqual(got, want) {

@@ -55,10 +55,10 @@ type Says struct {
 }
 
 // VerifyHanded checks a certificate that the caller sent: its form, its signature, and its
-// proof against a tree head that the log has published. It also compares the document with
-// the stored certificate of the same cert_id. If certID is not "", the document MUST have
-// this cert_id. If the log or the database is out of reach, VerifyHanded returns an error
-// and no report, because a report could only say valid:false, even of a valid certificate.
+// proof against a published tree head. It also compares the document with the stored
+// certificate of the same cert_id. If certID is not "", the document MUST have this
+// cert_id. If the log or the database is out of reach, the result is an error and no
+// report: a report would call a valid certificate invalid.
 func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, certID string) (Handed, error) {
 	if err := limits.Turn(ctx); err != nil {
 		return Handed{}, err
@@ -101,7 +101,9 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if evidence.Open != nil {
 		evidence.Open = whileRunning(ctx, evidence.Open)
 	}
-	var report verification.Report // cert_id and stored come first: a failure of either is enough to make the document invalid
+	// Only failed checks are added before verification.Verify. Any of them makes the
+	// document invalid.
+	var report verification.Report
 	if certID != "" && certID != c.CertID {
 		report.Add(verification.Check{Name: "cert_id", Detail: "the document is not the certificate that cert_id names"})
 	}
@@ -141,9 +143,8 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	return h, nil
 }
 
-// whileRunning returns a function that calls open until ctx ends, and then returns keys that
-// only carry ctx's error. So an ended call checks no further seat keys. The check of 10,000
-// seat keys takes more than a second.
+// whileRunning wraps open so that no more seat keys are checked once ctx has ended. The
+// check of 10,000 seat keys takes more than a second.
 func whileRunning(ctx context.Context, open func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
 	return func(named []verification.Trusted) []verification.Key {
 		if err := ctx.Err(); err != nil {
@@ -182,8 +183,8 @@ func compare(document map[string]any, stored *store.Certificate) string {
 	return StoredDiffers
 }
 
-// verifyingKeys returns, for each trusted label, a key that verifies signatures. The key of a
-// malformed label has a Problem instead.
+// verifyingKeys returns one key for each label. The key of a malformed label has a Problem
+// and verifies nothing.
 func verifyingKeys(trusted []verification.Trusted) (all []verification.Key) {
 	for _, t := range trusted {
 		one := verification.Key{Trusted: t}
@@ -196,7 +197,6 @@ func verifyingKeys(trusted []verification.Trusted) (all []verification.Key) {
 	return all
 }
 
-// failed returns the names and details of the failed checks, separated by "; ".
 func failed(findings []verification.Check) string {
 	var why []string
 	for _, f := range findings {
@@ -207,7 +207,6 @@ func failed(findings []verification.Check) string {
 	return strings.Join(why, "; ")
 }
 
-// saysOf returns the contents of a certificate, with long parts cut.
 func saysOf(p certificate.Payload) *Says {
 	says := &Says{DealID: cut(p.DealID), Algorithm: cut(p.Algorithm), Outcome: p.Outcome, Parties: len(p.Parties), Labels: []string{}, Result: p.Result}
 	for _, party := range p.Parties[:min(mostParties, len(p.Parties))] {

@@ -10,8 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// A call that ends in the middle of a certificate with 10,000 seat keys checks no further
-// signature.
 func TestSeatKeysAreNotCheckedAfterTheEndOfTheCall(t *testing.T) {
 	const seats, until = 10_000, 10
 	ctx, cancel := context.WithCancel(t.Context())

@@ -75,7 +75,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 		signature = *c.Signature
 		facts, err = s.check(c)
 	}
-	if c.Signature == nil || err != nil { // err: the signature verifies under no key of the set
+	if c.Signature == nil || err != nil { // err: the stored signature is not valid
 		if signature, facts, err = s.sign(ctx, c); err != nil {
 			return err
 		}
@@ -138,23 +138,23 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 	return signature, facts, err
 }
 
-// contradictedFor is how long a process does not retry a certificate that the log refused
-// because the log has another certificate of the deal. The log never accepts the refused
-// certificate: a retry only logs the contradiction again, until an operator has resolved
-// it. A new process tries each refused certificate once.
+// contradictedFor is how long a process does not retry a certificate whose deal has another
+// certificate in the log. The log refuses such a certificate for ever. A retry would only
+// repeat the error in the process's logs.
 const contradictedFor = time.Hour
 
-// contradiction holds a refused certificate's id and the log's error. The log refused the
-// certificate because the log has another one of the same deal.
+// contradiction is a certificate that the log refused, because the log has another
+// certificate of the same deal.
 type contradiction struct {
 	certID string
 	err    error
 }
 
 // Adopt stores a deal's certificate from a copy that a party kept, and ends the deal as the
-// certificate states. The caller MUST have verified the copy's signature, and
-// that the log has the copy's entry at leafIndex under the deal's tag. Adopt does not
-// restore commitments and reveals. It returns an error if the database lacks the deal.
+// certificate states. The caller MUST have verified the copy's signature. The caller MUST
+// also have verified that the log has the copy's entry at leafIndex under the deal's tag.
+// Adopt does not restore commitments and reveals. It returns an error if the database lacks
+// the deal.
 func Adopt(ctx context.Context, s *store.Store, secrets *sealing.Secrets, payload []byte, signature string, leafIndex int64) error {
 	if err := serversecret.Check(ctx, s, secrets); err != nil {
 		return err

@@ -25,7 +25,7 @@ var errKeyAway = errors.New("the key is away")
 func keyAway(context.Context) error { return errKeyAway }
 
 // lastReveal returns a deal in which all have revealed while the signer or the log fails.
-// It checks that the last reveal is answered with the result and no certificate is shown.
+// It checks that the last reveal returns the result and that the view shows no certificate.
 func lastReveal(t *testing.T, h *house) *game {
 	t.Helper()
 	g := h.split(t, nil).committed(t)
@@ -42,7 +42,8 @@ func lastReveal(t *testing.T, h *house) *game {
 	return g
 }
 
-// pending returns a deal whose certificate is not signed yet. The signer works again.
+// pending returns a deal whose certificate is not signed yet. Afterwards the signer works
+// again.
 func pending(t *testing.T, h *house) *game {
 	t.Helper()
 	h.pen.fail(keyAway)
@@ -50,7 +51,6 @@ func pending(t *testing.T, h *house) *game {
 	return lastReveal(t, h)
 }
 
-// checkPending checks the answers about a certificate that is not in the log.
 func checkPending(t *testing.T, g *game, reason string) {
 	t.Helper()
 	svc := g.replica()
@@ -61,9 +61,9 @@ func checkPending(t *testing.T, g *game, reason string) {
 	of(svc.Verify(t.Context(), g.certID(t))).refused(t, problem.CertNotFound)
 }
 
-// The next worker issues a certificate that an outage or a crash left pending, with one leaf.
-// Meanwhile callers are told why the certificate is pending. An outage of the log or a lost
-// answer of the log costs no second signature.
+// After an outage or a crash, a worker issues the pending certificate with one leaf.
+// Meanwhile callers are told why it is pending. An outage of the log costs no second
+// signature.
 func TestPendingCertificateIsFinished(t *testing.T) {
 	t.Parallel()
 	down := func(func()) error { return translog.ErrUnavailable }
@@ -114,8 +114,8 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 	}
 }
 
-// If the log has another certificate of the deal, each process tries to issue the pending
-// certificate once. The signature is not stored, and readers get an error.
+// If the log has another certificate of the deal, each process tries only once to issue the
+// new one. The signature is not stored, and readers get an error.
 func TestSecondCertificateIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -169,7 +169,6 @@ func counted(t *testing.T, name, label string) float64 {
 	return 0
 }
 
-// Concurrent calls of one process for the same certificate sign it once.
 func TestOneProcessSignsOnce(t *testing.T) { // not parallel: this test reads the stacks of all goroutines
 	h := newHouse(t)
 	g := pending(t, h)

@@ -10,8 +10,8 @@ import (
 
 const endedTotal = "fairpact_deals_ended_total"
 
-// Concurrent last reveals end the deal exactly once. At least the reveal that is stored last
-// is answered with the result.
+// Concurrent last reveals end the deal exactly once. At least one of them returns the
+// result.
 func TestConcurrentLastReveals(t *testing.T) { // not parallel: this test counts the deals that end in the process
 	h := newHouse(t)
 	another := openStore(t, h.sql.Config().ConnString())
@@ -45,7 +45,6 @@ func TestConcurrentLastReveals(t *testing.T) { // not parallel: this test counts
 	}
 }
 
-// Concurrent calls that reach a complete deal end it once.
 func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 	h := newHouse(t)
 	another := openStore(t, h.sql.Config().ConnString())
@@ -102,7 +101,7 @@ func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...
 }
 
 // checkEndedOnce checks that one deal has ended and the log has one new leaf. ended and
-// leaves are the number of ended deals and the number of leaves before.
+// leaves are the counts from before.
 func checkEndedOnce(t *testing.T, g *game, ended float64, leaves int) {
 	t.Helper()
 	g.attended(t).published(t)

@@ -14,7 +14,7 @@ import (
 
 const (
 	resealRows  = 200     // most inputs of one batch
-	resealBytes = 4 << 20 // bytes at which a batch takes no further input
+	resealBytes = 4 << 20 // a batch with this many bytes takes no further input
 	pendingRows = 16      // certificates in one page; few, because a payload can have megabytes
 	// settleTime is how long resealing waits after a rotation. It is longer than any
 	// statement, so all rows that were written under the former secret are stored by then.
@@ -24,11 +24,14 @@ const (
 // ReplayTime is the longest lifetime of an idempotency record, in seconds.
 const ReplayTime = int64(idempotency.Lifetime / time.Second)
 
-// Reseal does the next part of a rotation of the server secret, and reports whether the
-// caller should call again at once. It encrypts a batch of stored inputs under the active
-// secret. After the last batch, once no idempotency record is under a former secret, it
-// renews the MACs of pending certificates and records that the former secrets can be
-// removed. Reseal can be interrupted at any point, and several processes can run it at once.
+// Reseal does the next part of a rotation of the server secret. It reports whether the
+// caller should call again at once.
+//
+// First it encrypts the stored inputs under the active secret, one batch in each call. Then
+// it waits until no idempotency record is under a former secret. At the end it renews the
+// MACs of pending certificates and records that the former secrets can be removed.
+//
+// Reseal can be interrupted at any point, and several processes can run it at once.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	r, err := s.store.Rotation(ctx, ReplayTime, 1)
 	if errors.Is(err, store.ErrNotFound) {
@@ -61,8 +64,8 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// resealInputs encrypts a batch of inputs under the active secret. The batch begins after
-// the input last.
+// resealInputs encrypts the next batch of inputs, after the input last, under the active
+// secret.
 func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) error {
 	inputs, err := s.store.InputsAfter(ctx, last, resealRows, resealBytes)
 	if err != nil {
@@ -97,8 +100,8 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 	return err
 }
 
-// renewMACs stores the MAC under the active secret (writer) for every pending certificate
-// that this service wrote.
+// renewMACs renews the MACs of pending certificates under writer, the active secret. It
+// skips certificates that this service did not write.
 func (s *Service) renewMACs(ctx context.Context, writer *sealing.Secret) error {
 	if writer == nil {
 		return errors.New("renew the MACs of pending certificates: this process lacks the active server secret, which was rotated meanwhile")

@@ -16,9 +16,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// retire makes a new key current, closes the old key at a tree size (-1 leaves it open) and
-// returns the old pen. From then on the log checks signatures. e2e/long rotates the key of a
-// real log.
+// retire makes a new key current and returns the pen of the old key. It closes the old key
+// at treeSize; -1 leaves it open. From then on the log checks signatures.
 func (h *house) retire(t *testing.T, treeSize int64) (old *pen) {
 	t.Helper()
 	old, h.pen = h.pen, newPen(t)
@@ -40,7 +39,8 @@ func keySetOf(t *testing.T, current, retired string, treeSize int64) *signing.Ke
 var errCut = fmt.Errorf("%w: the process was killed", translog.ErrUnavailable)
 
 // die fails the nth call of a step and every later call of any step, as if the process had
-// died. The steps are "sign", "append" before the log has the entry, and "logged" after.
+// died. The steps are "sign", "append" (the entry is not in the log yet) and "logged" (the
+// entry is in the log).
 func (h *house) die(step string, nth int) {
 	seen := 0
 	at := func(now string) error {
@@ -83,9 +83,8 @@ func (h *house) fill(t *testing.T, n byte) {
 	}
 }
 
-// issuedBy lets the worker issue a deal's certificate. It checks that the given pen
-// made the signature, that every read returns the same certificate, and that the log has the
-// given number of leaves.
+// issuedBy lets the worker issue a deal's certificate. It checks the signing key and the
+// number of leaves, and that every read returns the same certificate.
 func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certificate {
 	t.Helper()
 	c := g.attended(t).published(t)
@@ -100,8 +99,8 @@ func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certifica
 	return c
 }
 
-// If its signing key is closed, a pending certificate is signed again. Wherever the
-// process dies, one signature is published and there is one leaf.
+// A pending certificate whose key was closed is signed again. Wherever the process dies,
+// one signature is published and there is one leaf.
 func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -109,7 +108,7 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 	steps := []struct {
 		step string
 		nth  int
-		was  string // what is stored after the crash: the signature of the "old" key or of the "new"
+		was  string // the key of the signature that is stored after the crash: "old" or "new"
 		more int    // new leaves after the crash
 	}{
 		{"append", 1, "old", 0}, // before the log refuses the old signature
@@ -173,9 +172,9 @@ func TestFirstPublishedSignatureStays(t *testing.T) {
 	same(t, g.issuedBy(t, h.pen, 1), published)
 }
 
-// A pending certificate keeps its signature while its retired key is open, or if its leaf
-// index is below the tree size at which the key was closed. Otherwise its signature is
-// replaced, and its leaf stays.
+// A retired key stays valid until it is closed, and afterwards for leaves below the tree
+// size at which it was closed. Otherwise a pending certificate gets a new signature and
+// keeps its leaf.
 func TestPendingUnderARetiredKey(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -207,9 +206,9 @@ func TestPendingUnderARetiredKey(t *testing.T) {
 	}
 }
 
-// A certificate whose leaf is at or above the tree size at which its key was closed is
-// reported as invalid, although its signature verifies, and is not returned. A certificate
-// with a lower leaf stays valid.
+// A key that was closed at tree size n is valid only for leaves below n. A certificate with
+// a later leaf is reported as invalid, although its signature verifies, and it is not
+// returned.
 func TestVerifyBeyondRetirement(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -83,9 +83,8 @@ func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) 
 }
 
 // checkOpening checks an opening against the commitment and the input against the
-// algorithm. It returns the act to store, with the encrypted input. The error is
-// COMMITS_MISSING, COMMITMENT_MISMATCH or INVALID_INPUT. Errors of the store are returned
-// unchanged.
+// algorithm. It returns the act to store, with the encrypted input. The refusals are
+// COMMITS_MISSING, COMMITMENT_MISMATCH and INVALID_INPUT.
 func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.Act, error) {
 	commitment, err := s.commitmentOf(ctx, a)
 	if errors.Is(err, store.ErrNotFound) {

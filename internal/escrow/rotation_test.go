@@ -14,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// rotation is a house with a second server secret.
+// rotation is a test escrow with a second server secret.
 type rotation struct {
 	*house
 	old, next *sealing.Secret
@@ -102,16 +102,14 @@ func TestAStaleProcessStoresNoReveal(t *testing.T) {
 	rejection.reveal(t, stale.replica(), 0).ok(t)
 }
 
-// as returns the deal as seen by another process.
 func (g *game) as(h *house) *game {
 	other := *g
 	other.house = h
 	return &other
 }
 
-// A process needs the former secret while an idempotency record may be under that secret. A
-// certificate that was pending at the rotation is still issued after the former secret is
-// removed. e2e/ops rotates the secret in the middle of deals.
+// The former secret is needed until no idempotency record may be under it. A certificate
+// that was pending at the rotation is still issued after the former secret is removed.
 func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -127,8 +125,8 @@ func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	waits.as(r.holding(t, r.next)).attended(t).published(t)
 }
 
-// Inputs are marked with their secret only after the first rotation, so that an earlier
-// release can decrypt them until then.
+// Until the first rotation, inputs carry no mark of their secret, so that an earlier
+// release can decrypt them.
 func TestInputsAreMarkedAfterTheFirstRotation(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -192,8 +190,8 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts th
 }
 
 // The first process records its secret, and no process with another secret starts. If an
-// earlier release recorded no secret, the database accepts only the secret that decrypts its
-// inputs. A secret can be replaced without a rotation once no deal needs it.
+// earlier release recorded none, only the secret that decrypts the stored inputs is
+// accepted. A secret can be replaced without a rotation once no deal needs it.
 func TestAnotherServerSecretIsRefused(t *testing.T) {
 	t.Parallel()
 	r := rotation{house: newHouse(t)}

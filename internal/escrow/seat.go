@@ -18,15 +18,15 @@ import (
 type Commitment struct {
 	Hash      [32]byte
 	Key       string // the seat key, es256:HEX or ed25519:HEX
-	Signature string // by Key, of the bytes that ToSign returns
+	Signature string // made with Key over the bytes that ToSign returns
 }
 
-// errNoOrigin refuses a seat key if the deployment does not know its public address, which
-// is part of what a seat key signs.
+// errNoOrigin refuses a seat key in a deployment without a public address. Every seat key
+// signs this address.
 var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment has not set its public address, which a seat key signs: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
 // checkSeatKeys returns an error if a declared seat key is malformed, the number of keys is
-// not that of the parties, or the deployment accepts no seat keys.
+// not the number of parties, or the deployment accepts no seat keys.
 func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	if keys == nil {
 		return nil
@@ -48,9 +48,9 @@ func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	return nil
 }
 
-// attest checks the seat key's signature of a commitment. It returns the certificate's
-// attested_by, or nil if the party commits with its invite token only. A missing signature
-// of a declared key is SEAT_KEY_REQUIRED.
+// attest checks a seat key's signature of a commitment. It returns the certificate's
+// attested_by, or nil if the party commits with its invite token only. If the declared key
+// did not sign, the error is SEAT_KEY_REQUIRED.
 func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	declared := a.deal.SeatKey(a.party)
 	switch {
@@ -76,8 +76,8 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	return &text, nil
 }
 
-// attested returns what a certificate states as the party's attested_by. stored is the value
-// that attest returned for the party's commitment, or nil.
+// attested returns the party's attested_by for a certificate. stored is what attest
+// returned when the party committed, or nil.
 func (d *Deal) attested(party int, stored *string) string {
 	switch declared := d.SeatKey(party); {
 	case stored != nil:
@@ -120,7 +120,7 @@ func (d *Deal) declaration() ([]byte, error) {
 type Declaration struct {
 	DealID     string          `json:"deal_id"`
 	Party      *int            `json:"party"`  // of the caller; nil: the initiator's API key
-	Origin     *string         `json:"origin"` // what seat keys sign as origin; nil: this deployment accepts no seat keys
+	Origin     *string         `json:"origin"` // the origin that seat keys sign; nil: this deployment accepts no seat keys
 	Digest     string          `json:"declaration_sha256"`
 	Declared   json.RawMessage `json:"declaration"` // RFC 8785
 	AttestedBy []string        `json:"attested_by"` // by party, as a certificate would state it now

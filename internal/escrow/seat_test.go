@@ -17,7 +17,6 @@ import (
 
 const origin = "https://fairpact.example.com"
 
-// at returns a replica of a deployment with a public origin.
 func (h *house) at(origin string) *escrow.Service {
 	return h.replicaOn(h.store, escrow.Options{PublicURL: origin})
 }
@@ -52,8 +51,6 @@ func (g *game) signed(t *testing.T, svc *escrow.Service, party int, key string, 
 	return of(svc.Commit(t.Context(), access, escrow.Commitment{Hash: hash, Key: key, Signature: sign(message)}, nil))
 }
 
-// If a party has a declared seat key, its invite token does not suffice: a commitment without
-// a signature, by another key or with another signature is refused.
 func TestDeclaredSeatAcceptsOnlyItsKey(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -74,8 +71,8 @@ func TestDeclaredSeatAcceptsOnlyItsKey(t *testing.T) {
 		t.Fatalf("%d parties have committed, want 1", v.Commits)
 	}
 	g.signed(t, svc, 1, key, sign).ok(t)
-	// The refusal of a second commitment is ALREADY_COMMITTED, even if its signature is
-	// missing too.
+	// A second commitment is refused as ALREADY_COMMITTED, even if its signature is
+	// missing.
 	if said := g.commit(t, svc, 1).refused(t, problem.AlreadyCommitted).Error(); !strings.Contains(said, "somebody used this invite token") {
 		t.Errorf("a second commitment is refused with %q, want a text that warns of a used invite token", said)
 	}

@@ -31,9 +31,8 @@ type Checks struct {
 var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
 
 // Verify checks the stored certificate against the key set and the log's leaves and nodes.
-// An unknown certID is CERT_NOT_FOUND. If the log or the database is out of reach, Verify
-// returns an error and no report, because a report could only say valid:false, even
-// of a valid certificate.
+// An unknown certID is CERT_NOT_FOUND. If the log or the database is out of reach, the
+// result is an error and no report: a report would call a valid certificate invalid.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
 	c, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -69,8 +68,8 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	if !v.Valid {
 		v.Note = "at least one check failed: do not rely on this certificate, and tell the operator of this deployment"
 	}
-	// The three checks of SPEC 2.9 accept a certificate that a key signed after its
-	// retirement. A thief of the key could have made it, so it is not valid.
+	// The three checks of SPEC 2.9 pass even if a key signed after its retirement. A thief
+	// of the key could have made such a certificate, so it is not valid.
 	if v.Checks.Signature && !facts.key.MayHold(*c.LeafIndex) {
 		v.Valid = false
 		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves and must not sign leaf %d or later ones, and this certificate is leaf %d: do not rely on it, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)

@@ -35,7 +35,6 @@ const (
 	inclusion
 )
 
-// checkReport fails t unless exactly the checks in failing failed in the report.
 func checkReport(t *testing.T, name string, r escrow.Verification, failing int) {
 	t.Helper()
 	want := escrow.Checks{Signature: failing&signature == 0, InputRoot: failing&inputRoot == 0, Inclusion: failing&inclusion == 0}

@@ -101,11 +101,12 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 	return call.Wait(ctx, known, stateOnly, timeUp)
 }
 
-// CertificateAfter returns the deal's certificate. While the answer is CERT_NOT_READY, it
-// tries again at each change of the deal's state, and once more when w.For is over or the
-// process drains. If the deal waits for its draw, it also tries again after the RetryAfter
-// of the refusal. A non-nil before runs at the start of each try, and its error ends
-// the try. If before is nil, the wait ends once the caller can draw the deal.
+// CertificateAfter returns the deal's certificate. While the error is CERT_NOT_READY, it
+// tries again at each change of the deal's state, and once more at the end of the wait. If
+// the deal waits for its draw, it also tries again after the error's RetryAfter.
+//
+// If before is not nil, it runs at the start of each try, and its error ends the try. If
+// before is nil, the wait ends once the caller can draw the deal.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, before)
@@ -153,12 +154,12 @@ func (s *Service) tryCertificate(ctx context.Context, a Access, before func() er
 	return s.Certificate(ctx, a)
 }
 
-// pendingLook is how many seconds a caller should wait before it asks again for a
-// certificate that was not issued together with the end of its deal.
+// pendingLook is how many seconds a caller should wait before it asks again for a pending
+// certificate.
 const pendingLook = 5
 
 // LookAt returns the unix time by which a caller should read the deal again. It returns
-// false if the clock changes the deal no more.
+// false if the clock no longer changes the deal.
 func (s *Service) LookAt(v View) (int64, bool) {
 	if v.CertID != nil && !v.Published {
 		return v.Now + pendingLook, true

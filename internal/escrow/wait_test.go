@@ -30,7 +30,7 @@ func (h *house) waitable(t *testing.T) *escrow.Service {
 		defer close(done)
 		hub.Run(t.Context())
 	}()
-	t.Cleanup(func() { <-done }) // a cleanup runs after the end of t.Context, which ends Run
+	t.Cleanup(func() { <-done }) // t.Context has ended before this cleanup, so Run returns
 	return h.replicaOn(h.store, escrow.Options{Waits: hub})
 }
 
@@ -163,8 +163,8 @@ func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 	}
 }
 
-// LookAt returns a time also while the certificate is pending. Package deal tests the other
-// cases.
+// Package deal tests LookAt too, but only this package knows whether the certificate is
+// pending.
 func TestLookAt(t *testing.T) {
 	h := newHouse(t)
 	svc := h.replica()

@@ -13,15 +13,15 @@ import (
 // listLimit is the most deals of each kind in one listing. The next listing returns more.
 const listLimit = 1000
 
-// Due lists the deals that need the worker within the horizon. It leaves out a deal
-// if this process tried its certificate within contradictedFor, and the log refused it
-// because the log has another one.
+// Due lists the deals that need the worker within the horizon. If the log refused a deal's
+// certificate because it has another one, Due leaves out the deal for an hour
+// (contradictedFor).
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
 
-// Complete lists the deals that have no missing party and were not advanced, because a
-// process died. It reads every active deal.
+// Complete lists the deals in which every party has acted but the next step was not taken.
+// Usually a process died. Complete reads every active deal.
 func (s *Service) Complete(ctx context.Context) ([]string, error) {
 	return s.store.Complete(ctx, listLimit)
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/service"
 )
 
-// Readiness changes only when the database answers. A loss of the database does not change
-// it.
+// While the database does not answer, readiness stays as it is.
 func TestReadinessWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	gone, secret := fmt.Errorf("%w: refused", database.ErrNoAnswer), errors.New("another server secret")
@@ -45,8 +44,8 @@ func TestReadinessWithoutTheDatabase(t *testing.T) {
 	}
 }
 
-// Requests that net/http refuses before a handler sees them get the usual error body, on
-// the admin port too. e2e/api has more of them.
+// net/http refuses some requests before a handler sees them. They get the usual error body,
+// on the admin port too. e2e/api tests more of them.
 func TestRequestsThatCannotBeParsed(t *testing.T) {
 	t.Parallel()
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
@@ -74,7 +73,6 @@ func TestRequestsThatCannotBeParsed(t *testing.T) {
 	s.ends()
 }
 
-// send writes raw bytes to a new connection and reads the answer.
 func send(t *testing.T, address, request string) (*http.Response, string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

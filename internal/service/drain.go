@@ -19,12 +19,13 @@ import (
 // shorter than the grace period of a pod.
 const DrainTimeout = 28 * time.Second
 
-// Serve serves all ports until ctx ends or one of them fails. The admin port comes first.
+// Serve serves all ports until ctx ends or one of them fails. The first port is the admin
+// port.
 //
 // A stop begins with readiness: /readyz fails, and for h.Delay all ports serve as before
 // while load balancers notice. Every answer in that time closes its connection, so that
-// clients move to other replicas between two requests. Then all ports except the admin
-// port close at once and finish the requests in flight. The admin port closes last.
+// clients move to other replicas between two requests. Then all ports except the admin port
+// close at once and finish the requests in flight. The admin port closes last.
 func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
 	var listeners []net.Listener
 	for _, p := range ports {

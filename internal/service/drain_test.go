@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/service"
 )
 
-// running is a service under test.
 type running struct {
 	t     *testing.T
 	at    map[string]string // base URLs by port name
@@ -82,7 +81,6 @@ func (s *running) becomes(want int, port, path string) {
 	}
 }
 
-// ends waits for the end of the service, which must be without an error.
 func (s *running) ends() {
 	s.t.Helper()
 	if err := <-s.ended; err != nil {

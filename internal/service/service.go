@@ -37,9 +37,9 @@ import (
 // stderr. The environment configures traces, see startTracing.
 func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(300) // at 100, garbage collection takes a tenth of the CPU time for heaps of tens of MiB
+		debug.SetGCPercent(300) // at the default of 100, garbage collection of a small heap takes a tenth of the CPU time
 	}
-	// Use the container's limit, if there is one and GOMEMLIMIT is not set.
+	// Take the memory limit from the container, unless GOMEMLIMIT is set.
 	_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9))
 	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
 	slog.SetDefault(logger)
@@ -111,13 +111,13 @@ const (
 	SecretsHeader = "Fairpact-Server-Secrets"
 )
 
-// Health serves /healthz while the process runs and /readyz while it is ready. A process
-// is ready if it is not draining and passed the last check in which the database
-// answered. So a process that has just started is not ready without the database.
+// Health serves /healthz while the process runs and /readyz while it is ready. A process is
+// ready if it is not draining and passed the last check in which the database answered. So
+// a process that has just started is not ready without the database.
 //
 // A loss of the database does not change readiness: all replicas lose it, and a restart
-// does not help. A replica that stays in the Service answers 503 with a reason, and
-// serves the pages that need no database.
+// does not help. The replicas stay in the Kubernetes Service. They answer 503 with a
+// reason, and serve the pages that need no database.
 type Health struct {
 	Delay   time.Duration // how long to keep serving after a stop is requested; set before Serve
 	KeySet  string        // digest of the key set of this process

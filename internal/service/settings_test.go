@@ -43,9 +43,9 @@ func TestTracingSettings(t *testing.T) {
 }
 
 // The headers of a collector hold keys, so the exporter does not use HTTP_PROXY for a
-// collector inside the deployment. A process reads that variable only once, so the test
-// starts another process. That process sends to 0.0.0.0, where nothing listens: for a
-// loopback address net/http would use no proxy anyway.
+// collector inside the deployment. net/http reads HTTP_PROXY only once, so the test starts
+// another process. The collector is 0.0.0.0, because net/http uses no proxy for a loopback
+// address. Nothing listens there.
 func TestTheCollectorsHeadersGoToNoProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) != "" {

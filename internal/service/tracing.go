@@ -36,7 +36,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 		return func() {}
 	}
 	otel.SetLogger(logr.Discard())                              // the default logger would log a malformed header, and headers hold keys
-	complain := rate.Sometimes{First: 1, Interval: time.Minute} // many batches fail under load
+	complain := rate.Sometimes{First: 1, Interval: time.Minute} // at most one line a minute, because many batches can fail
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		complain.Do(func() { logger.Warn("traces are lost", "err", err) })
 	}))
@@ -70,7 +70,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 }
 
 // collectorsProxy returns the environment's proxy for a collector under https. A collector
-// under http is inside the deployment, and no proxy may see its headers, which hold keys.
+// under http is inside the deployment. Its headers hold keys, so no proxy may see them.
 func collectorsProxy(r *http.Request) (*url.URL, error) {
 	if r.URL.Scheme == "http" {
 		return nil, nil

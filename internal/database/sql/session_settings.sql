@@ -10,15 +10,15 @@ FROM (SELECT
        set_config('synchronous_commit',
                   CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END,
                   false),
-       -- A transaction that waits for a lock in one statement must see in the next one
-       -- what the last holder of the lock committed.
+       -- After a statement has waited for a lock, the next statement must see what the last
+       -- holder of the lock committed.
        set_config('default_transaction_isolation', 'read committed', false),
-       -- Every read is by key, so one generic plan for each session suffices. Sequential
-       -- scans are off, because a session would keep a plan that scans a table which was
-       -- small at first.
+       -- Every read is by key, so a session keeps one generic plan. A plan made while a
+       -- table is small would scan it, even after it has grown. So sequential scans are
+       -- off.
        set_config('plan_cache_mode', 'force_generic_plan', false),
        set_config('enable_seqscan', 'off', false),
-       -- With sequential scans off, a plan that needs a scan has so high a cost that a
-       -- stock server compiles the plan, which takes hundreds of milliseconds a call.
+       -- With sequential scans off, a plan that still needs a scan has a very high cost.
+       -- Postgres would compile such a plan, which takes hundreds of milliseconds a call.
        set_config('jit', 'off', false)
 ) AS settings
