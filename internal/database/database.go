@@ -272,7 +272,7 @@ func waitForLock(ctx context.Context, conn *sql.Conn) error {
 
 const (
 	lockPause = 100 * time.Millisecond
-	lockTries = 60 // tries of a migration that cannot lock a table
+	lockTries = 60 // a migration fails after this many tries to lock a table
 
 	lockTimeout = "55P03" // SQLSTATE
 )

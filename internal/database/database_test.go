@@ -35,7 +35,6 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// set sets a default of the database for new sessions.
 func set(t *testing.T, url, setting string) {
 	t.Helper()
 	_, err := open(t, url).Exec(t.Context(), "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET "+setting+"', current_database()); END $$")

@@ -1,16 +1,18 @@
 // Package deal is the state machine of a deal (SPEC 3). It is pure: it takes a deal
 // and a time, and returns the next step, or the reason why an action is refused.
 //
-//	phase        condition                                       step    -> next phase
-//	COMMITTING   all have committed                              Advance -> REVEALING
-//	COMMITTING   now >= commit_deadline, a party is missing      Void    -> VOID, the missing parties are the flakers
-//	REVEALING    all have revealed, not random.v1                Compute -> COMPUTED
-//	REVEALING    all have revealed, random.v1, draw time reached Draw    -> COMPUTED
-//	REVEALING    all have revealed, random.v1, window over       Expire  -> EXPIRED
-//	REVEALING    all have revealed, not random.v1, an input      Expire  -> EXPIRED, but not before reveal_deadline
-//	             cannot be decrypted
-//	REVEALING    now >= reveal_deadline, a party is missing      Void    -> VOID, the missing parties are the flakers
-//	any ended    -                                               None
+//	phase        condition                                      step         next phase
+//	COMMITTING   all have committed                             Advance      REVEALING
+//	COMMITTING   a party is missing at commit_deadline          VoidCommits  VOID
+//	REVEALING    a party is missing at reveal_deadline          VoidReveals  VOID
+//	REVEALING    all have revealed, not random.v1               Compute      COMPUTED
+//	REVEALING    the same, but an input cannot be decrypted,    Expire       EXPIRED
+//	             at reveal_deadline
+//	REVEALING    all have revealed, random.v1, at the draw time Draw         COMPUTED
+//	REVEALING    the same, after the entropy window             Expire       EXPIRED
+//
+// In every other case the step is None. The parties that are missing are the flakers of a
+// VOID deal.
 //
 // Two changes of phase are calls and not steps: a shapley.v1 rejection (REVEALING ->
 // VOID) and a cancel (COMMITTING -> CANCELLED). See Reveal and Cancel.

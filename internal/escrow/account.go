@@ -28,7 +28,7 @@ const (
 type account struct {
 	mu      sync.Mutex
 	open    int // the last count, plus what this process has created since
-	created int // since the last count
+	created int // units created since the last count
 	pending int // creations in flight; a count does not see them
 	counted time.Time
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// Caches do not hide what another process did.
 func TestProcessesSeeEachOther(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -34,7 +33,7 @@ func TestProcessesSeeEachOther(t *testing.T) {
 	g.commit(t, other, 0).refused(t, problem.AlreadyCommitted)
 	g.commit(t, other, 1).ok(t)
 	sees(deal.Revealing, 2, 0)
-	g.reveal(t, other, 0).ok(t) // replica one stored the commitment
+	g.reveal(t, other, 0).ok(t)
 	g.reveal(t, one, 0).refused(t, problem.AlreadyRevealed)
 	sees(deal.Revealing, 2, 1)
 	h.log.fail(func(func()) error { return translog.ErrUnavailable }, nil)
@@ -114,8 +113,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	owner := of(svc.Authenticate(t.Context(), back.key)).ok(t)
 	backAccess := back.access(t, svc, back.key, escrow.Read)
 
-	// The restored backup does not have the deal gone. It has the deal back, but without
-	// commits and reveals.
+	// The restored backup lacks the first deal, and all commits and reveals of the second.
 	h.exec(t, "DELETE FROM api_keys WHERE key_hash = (SELECT owner_hash FROM deals WHERE deal_id = $1)", gone.id)
 	for _, table := range []string{"parties", "deals"} {
 		h.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", gone.id)

@@ -94,7 +94,7 @@ func alike(labels []string) (all []string) {
 }
 
 // legible returns INVALID_PARAMS if a text in value has a character that is invisible or
-// reverses the text order. what is the member's name in the error.
+// reverses the text order. The parameter what names the member in the error.
 func legible(what string, value any) error {
 	switch v := value.(type) {
 	case string:

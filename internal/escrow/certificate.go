@@ -123,7 +123,7 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 	return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason).After(2)
 }
 
-// checked holds the facts of a payload that check has parsed.
+// checked holds the facts that check reads from a payload.
 type checked struct {
 	certID, dealID string
 	outcome        string

@@ -1,6 +1,7 @@
 // Package escrow holds the use cases: what a caller can do to a deal, and the steps that
-// a deal takes when a deadline passes. REST, MCP and the worker call only this package.
-// Use cases take and return Go values, and refuse with errors of package problem.
+// a deal takes when a deadline passes. REST, MCP and the worker change deals only through
+// this package. Use cases take and return Go values, and refuse with errors of package
+// problem.
 //
 // # Order of reading
 //

@@ -63,12 +63,12 @@ func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
 // ledger is a transparency log in memory.
 type ledger struct {
 	pen       *signing.Signer // signs the heads
-	keys      *signing.KeySet // if set, the log refuses other signatures
+	keys      *signing.KeySet // if set, the log refuses signatures by other keys
 	mu        sync.Mutex
 	leaves    [][32]byte
 	taken     []string // the signature of each leaf, in order
 	tags      map[translog.Tag][32]byte
-	appending func(add func()) error // add appends the entry
+	appending func(add func()) error // a hook of Append; add appends the entry
 	reading   func(*translog.Inclusion) error
 
 	cosigned, certified atomic.Int64 // the size that a quorum has cosigned, and the size that the client knows of

@@ -219,7 +219,6 @@ func saysOf(p certificate.Payload) *Says {
 	return says
 }
 
-// cut shortens a text of an untrusted document.
 func cut(text string) string {
 	if len(text) <= longestText {
 		return text

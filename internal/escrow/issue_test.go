@@ -76,7 +76,7 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 		log        func(add func()) error
 		died       bool   // the process died before it stored the signature
 		reason     string // what callers are told
-		err        error  // what the worker gets
+		err        error  // the error of the worker's call
 		signatures int    // 0: any number
 	}{
 		"the key is away":          {keyAway, nil, false, "the signing key is out of reach", errKeyAway, 0},
@@ -153,7 +153,6 @@ func TestTagIsOfTheSignedDeal(t *testing.T) {
 	}
 }
 
-// counted returns the value of one of this process's counters.
 func counted(t *testing.T, name, label string) float64 {
 	t.Helper()
 	families, err := prometheus.DefaultGatherer.Gather()

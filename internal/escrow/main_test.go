@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const window = 7 * 24 * time.Hour
 
-// house is an escrow over a real database.
+// house is an escrow for tests, with a real database.
 type house struct {
 	store   *store.Store
 	sql     *pgxpool.Pool

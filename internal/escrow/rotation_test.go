@@ -108,8 +108,9 @@ func (g *game) as(h *house) *game {
 	return &other
 }
 
-// The former secret is needed until no idempotency record may be under it. A certificate
-// that was pending at the rotation is still issued after the former secret is removed.
+// The former secret is needed as long as an idempotency record may be under it. A
+// certificate that was pending at the rotation is still issued after the former secret is
+// removed.
 func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)

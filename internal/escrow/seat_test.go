@@ -78,8 +78,6 @@ func TestDeclaredSeatAcceptsOnlyItsKey(t *testing.T) {
 	}
 }
 
-// The certificate contains the signature of each seat key, declared or not, and verifies
-// with the declaration.
 func TestCertificateContainsSeatSignatures(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -159,7 +157,6 @@ func TestUnusableSeatKeysAreRefused(t *testing.T) {
 	commit(keyless, key).refused(t, problem.InvalidRequest)
 }
 
-// canon.Parse accepts the declaration of the largest deal.
 func TestLargestDeclarationIsParsed(t *testing.T) {
 	t.Parallel()
 	labels := make([]string, 10_000)

@@ -28,7 +28,7 @@ func (h *house) verify(t *testing.T, certID string) answer[escrow.Verification] 
 	return of(h.replica().Verify(t.Context(), certID))
 }
 
-// The checks of a report that should fail, as bits.
+// Bits for the checks that should fail.
 const (
 	signature = 1 << iota
 	inputRoot
@@ -74,7 +74,7 @@ func TestVerifyAndTheLog(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		read func(*translog.Inclusion) error
-		code problem.Code // of the 503; empty: no 503, the report says invalid
+		code problem.Code // the code of a 503; empty: the report says invalid
 	}{
 		{"out of reach", answers(translog.ErrUnavailable), problem.LogUnavailable},
 		{"timed out", answers(context.DeadlineExceeded), problem.LogUnavailable},
@@ -113,8 +113,7 @@ func TestVerifyAndTheLog(t *testing.T) {
 	}
 }
 
-// A tree head by a retired key proves nothing if it has more leaves than the tree had when the
-// key was closed.
+// A retired key's tree head proves nothing if the tree was smaller when the key was closed.
 func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -131,7 +130,6 @@ func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	g.certificate(t, h.replica()).ok(t)
 }
 
-// A payload that this service did not write is never signed.
 func TestAPlantedPayloadIsNeverSigned(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -126,8 +126,6 @@ func TestCertificateWaitsForTheDraw(t *testing.T) {
 	}
 }
 
-// A call tries for its certificate once before it waits, and once more when its time is up
-// or the process drains.
 func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 	h := newHouse(t)
 	const wait = 50 * time.Millisecond

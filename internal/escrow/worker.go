@@ -13,9 +13,9 @@ import (
 // listLimit is the most deals of each kind in one listing. The next listing returns more.
 const listLimit = 1000
 
-// Due lists the deals that need the worker within the horizon. If the log refused a deal's
-// certificate because it has another one, Due leaves out the deal for an hour
-// (contradictedFor).
+// Due lists the deals that need the worker within the horizon. If the log refused a
+// certificate because the log has another one of the deal, Due leaves out the deal for an
+// hour (contradictedFor).
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
@@ -26,7 +26,8 @@ func (s *Service) Complete(ctx context.Context) ([]string, error) {
 	return s.store.Complete(ctx, listLimit)
 }
 
-// Load returns the numbers of active and pending deals for the metrics.
+// Load returns the counts and ages of active deals and pending certificates, for the
+// metrics.
 func (s *Service) Load(ctx context.Context) (store.Load, error) {
 	return s.store.Load(ctx, deal.DrawDelay)
 }

@@ -209,7 +209,6 @@ func TestWorkAndPortsEndTogether(t *testing.T) {
 	}
 }
 
-// If a port is taken, the ports that were opened before it are closed.
 func TestATakenPortClosesTheOthers(t *testing.T) {
 	listen := func(address string) net.Listener {
 		listener, err := net.Listen("tcp", address)

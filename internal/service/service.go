@@ -92,7 +92,6 @@ type Port struct {
 	Proxies        func(netip.Addr) bool // reports whether an address may hold all connections; nil: no address may
 }
 
-// listener returns l with the port's bound on connections.
 func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
 	l = answer.Listener{Listener: l}
 	if p.MaxConnections <= 0 {
@@ -167,7 +166,6 @@ func (h *Health) Handler() http.Handler {
 			fmt.Fprintln(w, "ok")
 		}
 	})
-	// All metrics are in memory, so a scrape cannot hang.
 	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{Timeout: 5 * time.Second, MaxRequestsInFlight: 4}))
 	return mux
 }
