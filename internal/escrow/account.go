@@ -27,7 +27,7 @@ const (
 // replicas together allow a key at most 1 + N/16 times its limit.
 type account struct {
 	mu      sync.Mutex
-	open    int // the last count, plus what this process has created since
+	open    int // the last count and the pending units then, plus created
 	created int // units created since the last count
 	pending int // creations in flight; a count does not see them
 	counted time.Time

@@ -128,8 +128,8 @@ type checked struct {
 	certID, dealID string
 	outcome        string
 	rootWellFormed bool
-	declaration    string      // the declaration's digest; "": none
-	key            signing.Key // the key that signed the payload
+	declaration    string // the declaration's digest; "": none
+	key            signing.Key
 }
 
 // check parses a stored certificate's payload and verifies its signature. Results are

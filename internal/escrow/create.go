@@ -27,7 +27,7 @@ type Declared struct {
 	CommitDeadline int64     // unix seconds
 	RevealDeadline int64     // unix seconds
 	Params         map[string]any
-	Unknown        []string // members that the service does not know
+	Unknown        []string // unknown members of the request
 }
 
 // Units returns the deal's cost for its API key: one unit, plus one for each 100 parties

@@ -74,10 +74,10 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 	for name, row := range map[string]struct {
 		pen        func(context.Context) error
 		log        func(add func()) error
-		died       bool   // the process died before it stored the signature
-		reason     string // what callers are told
-		err        error  // the error of the worker's call
-		signatures int    // 0: any number
+		died       bool // the process died before it stored the signature
+		reason     string
+		err        error // the error of the worker's call
+		signatures int   // 0: any number
 	}{
 		"the key is away":          {keyAway, nil, false, "the signing key is out of reach", errKeyAway, 0},
 		"the log is down":          {nil, down, false, "transparency log is out of reach", translog.ErrUnavailable, 1},

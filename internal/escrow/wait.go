@@ -16,8 +16,8 @@ import (
 // Wait says how long a read may wait for a change of its deal, and which changes end the
 // wait. At most one of State and Same is set. If neither is, any change ends the wait.
 type Wait struct {
-	For     time.Duration   // 0: do not wait
-	Network string          // client network of the caller
+	For     time.Duration // 0: do not wait
+	Network string
 	State   deal.State      // state that the caller knows: only another state or the certificate ends the wait
 	Same    func(View) bool // reports whether the caller already has this view
 }

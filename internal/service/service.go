@@ -119,8 +119,8 @@ const (
 // reason, and serve the pages that need no database.
 type Health struct {
 	Delay   time.Duration // how long to keep serving after a stop is requested; set before Serve
-	KeySet  string        // digest of the key set of this process
-	Secrets string        // digest of the server secrets of this process; empty: it has none
+	KeySet  string        // digest of this process's key set
+	Secrets string        // digest of this process's server secrets; empty: it has none
 
 	ready    func(context.Context) error
 	passed   atomic.Bool // the process passed the last check in which the database answered
