@@ -126,7 +126,7 @@ type Soaked struct {
 	States  []string // the states in which the deal may end
 	// Promises are the requests that must have the same response when repeated.
 	Promises []Promise
-	drawn    *Promise // the call for entropy: a later response also names the certificate
+	drawn    *Promise // the call for entropy; not in Promises, because a repeat also names the certificate
 }
 
 // Play runs the nth deal of a stream. Ten kinds of deals take turns.

@@ -54,7 +54,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
-// pages returns the runbooks and the other pages that link to files of this repository.
+// pages returns the pages whose links, commands and quotes are checked.
 func pages(t *testing.T) []string {
 	t.Helper()
 	runbooks, err := filepath.Glob(e2e.Chart + "runbooks/*.md")

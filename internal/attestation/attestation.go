@@ -147,8 +147,8 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify checks a.Signature over the message of s with the function holds. This function
-// MUST check signatures as strictly as for certificates.
+// Verify calls holds to check a.Signature over the message of s. holds MUST check signatures
+// as strictly as for certificates.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }

@@ -68,7 +68,7 @@ func TestKeysThroughARotation(t *testing.T) {
 	a, b := first.PublicKey(), second.PublicKey()
 	step(0, set(`{"pubkey":"`+a+`","signs_from":0,"uri":"`+first.uri+`"}`), "init", "--signer", first.uri, "--out", file)
 	step(1, "leaves too little time", "rotate", "--file", file, "--to", second.uri, "--in", "9m", "--out", file)
-	step(1, "a key is used once", "rotate", "--file", file, "--to", first.uri, "--out", file)
+	step(1, "cannot be rotated in again", "rotate", "--file", file, "--to", first.uri, "--out", file)
 	step(2, "es256:00", "rotate", "--file", file, "--to", second.uri, "--pubkey", "es256:00", "--out", file)
 	step(2, "--to", "rotate", "--file", file)
 	step(0, "roll "+file+" out to all processes before ", "rotate", "--file", file, "--to", second.uri, "--in", "11m", "--out", file)

@@ -1,6 +1,6 @@
 // Package limits bounds what one process holds and computes for all its callers together:
 //   - the bytes of request bodies and of answers in memory;
-//   - the time that a body takes to arrive;
+//   - the time that a body takes to arrive, and the large bodies of one network;
 //   - the large work that runs at the same time;
 //   - the open connections.
 //

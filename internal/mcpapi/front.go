@@ -130,7 +130,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		if version >= newProtocol {
 			status = http.StatusNotFound
 		}
-		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no such method; it has %s", strings.Join(methods, ", ")))
+		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no method %.40q; it has %s", m.Method, strings.Join(methods, ", ")))
 		return
 	}
 	r = r.Clone(context.WithValue(r.Context(), originKey{}, origin{f.address(r), version >= withStructured, r.Context()}))

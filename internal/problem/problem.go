@@ -137,8 +137,8 @@ const (
 // Ops holds the name of each operation for texts that are neither for REST nor for MCP.
 var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "read declaration", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
 
-// Call is an operation on a deal. DealID is empty if the operation needs no deal, or if the
-// text is about any deal.
+// Call is an operation that a text names. DealID is empty if the operation needs no deal, or
+// if the text is not about one particular deal.
 type Call struct {
 	Op     Op
 	DealID string

@@ -13,7 +13,6 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -37,7 +36,7 @@ import (
 // stderr. The environment configures traces, see startTracing.
 func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(300) // at the default of 100, garbage collection of a small heap takes a tenth of the CPU time
+		paceCollections()
 	}
 	// Take the memory limit from the container, unless GOMEMLIMIT is set.
 	_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9))

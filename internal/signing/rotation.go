@@ -14,8 +14,8 @@ import (
 // key is then published as retired, and stays accepted for ever. So two processes accept
 // each other's signatures if their clocks differ by at most the margin.
 
-// Margin is how far the clocks of processes and clients may differ. It is 5 minutes; the
-// rotation tests shorten it.
+// Margin returns how far the clocks of processes and clients may differ: 5 minutes, or less
+// in tests of the rotation.
 func Margin() time.Duration {
 	if d, err := time.ParseDuration(crash.Setting("FAIRPACT_TEST_KEY_MARGIN")); err == nil {
 		return d
@@ -131,7 +131,7 @@ func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 	for i, key := range next {
 		switch {
 		case key.PublicKey == label && (key.SignsFrom == nil || *key.SignsFrom <= now):
-			return nil, fmt.Errorf("%s has signed before, and a key is used once: make a new one", label)
+			return nil, fmt.Errorf("%s is or was the signing key and cannot be rotated in again: make a new key", label)
 		case key.SignsFrom == nil || *key.SignsFrom <= now:
 		case *key.SignsFrom-k.margin <= now:
 			return nil, fmt.Errorf("%s signs from %s on and is already accepted, so its time can no longer change: wait until it signs", key.PublicKey, clock(*key.SignsFrom))
@@ -153,7 +153,7 @@ func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, err
 	})
 	for i, key := range next {
 		if key.PublicKey == label {
-			return nil, fmt.Errorf("%s has signed before, and a key is used once: make a new one", label)
+			return nil, fmt.Errorf("%s is or was the signing key and cannot be rotated in again: make a new key", label)
 		}
 		if key.SignsFrom != nil && *key.SignsFrom <= now {
 			next[i].SignsFrom, next[i].URI, next[i].RetiredAt, next[i].TreeSize = nil, "", &now, &treeSize

@@ -123,8 +123,8 @@ func TestRotate(t *testing.T) {
 		"brought forward":             {[]int64{0, 1000}, labels[1], 510, 500, `"signs_from":510`},
 		"postponed in the margin":     {[]int64{0, 1000}, labels[1], 2000, 995, "its time can no longer change"},
 		"a second new key":            {[]int64{0, 1000}, labels[2], 2000, 500, "postpone that key"},
-		"to the key that signs":       {[]int64{0}, labels[0], 2000, 500, "a key is used once"},
-		"back to a key":               {[]int64{0, 100}, labels[0], 2000, 500, "a key is used once"},
+		"to the key that signs":       {[]int64{0}, labels[0], 2000, 500, "cannot be rotated in again"},
+		"back to a key":               {[]int64{0, 100}, labels[0], 2000, 500, "cannot be rotated in again"},
 		"after one, still near":       {[]int64{0, 498}, labels[2], 2000, 500, `{"pubkey":"` + labels[0] + `","signs_from":0,"uri":"dev://0"}`},
 		"after one, retires for ever": {[]int64{0, 100}, labels[2], 2000, 500, `{"pubkey":"` + labels[0] + `","retired_at":100}`},
 	} {

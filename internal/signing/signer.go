@@ -30,9 +30,9 @@ var (
 	// under the pinned public key. No part of that answer is returned.
 	ErrProvider = errors.New("the provider's answer is not a signature of this digest under the pinned public key")
 
-	// ErrUnavailable is returned when a provider is out of reach, overloaded or too
+	// ErrUnavailable is returned when a provider is unreachable, overloaded or too
 	// slow. The same call may succeed later.
-	ErrUnavailable = errors.New("the key's provider is out of reach")
+	ErrUnavailable = errors.New("the key's provider is unavailable")
 )
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/signing")

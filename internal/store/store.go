@@ -89,8 +89,8 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 	return s, nil
 }
 
-// Close ends all connections. No caller may still wait for an answer. Close interrupts an
-// insert whose caller has given up, as a crash would.
+// Close ends all connections. The caller MUST ensure that nobody waits for an answer. An
+// insert whose caller has given up is interrupted, as in a crash.
 func (s *Store) Close() {
 	for _, c := range []interface{ close() }{s.creations, s.commits, s.reveals, s.snapshots, s.endings, s.certificates, s.publications} {
 		c.close()

@@ -121,7 +121,7 @@ func (c *checkpoints) run(ctx context.Context) {
 				c.log.checks.logger.WarnContext(ctx, "reading the newest checkpoint failed, retrying", "err", err)
 			}
 		}
-		if demands { // even after an error, because the checkpoint still waits
+		if demands { // also after an error: the checkpoint still waits for its witnesses
 			quorumBehind.Set(waiting.follow(c.latestSize(), c.certified.Load(), time.Now()).Seconds())
 		}
 		if !pause(ctx, checkpointEvery) {

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// refusals collects the log lines of a log.
+// refusals collects what a Log writes to its logger, among it the witnesses' refusals.
 type refusals struct {
 	mu   sync.Mutex
 	text bytes.Buffer

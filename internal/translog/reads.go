@@ -16,7 +16,7 @@ const (
 	readsBudget = 10 * time.Second
 )
 
-// question is what a call reads besides the newest head.
+// question is what a call asks the database for besides the newest head.
 type question struct {
 	leaf  LeafQuery
 	sizes []*int64 // of heads; nil means the newest one

@@ -26,7 +26,7 @@ const (
 func (r *Report) seats(p certificate.Payload, parties map[int]string, open func([]Trusted) []Key) {
 	holds := func(label string, message []byte, signature string) error {
 		if open == nil {
-			return errors.New("its signature is not checked here")
+			return errors.New("this verifier has no means to check seat signatures; use fairpactctl verify")
 		}
 		key := open([]Trusted{{Label: label}})[0]
 		if key.Problem != nil {

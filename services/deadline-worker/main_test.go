@@ -35,8 +35,8 @@ func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 	}
 }
 
-// The worker calls the API server directly: it is inside the cluster, where the
-// proxy of HTTPS_PROXY (which a key service may need) cannot reach it.
+// HTTPS_PROXY may be set so that the worker reaches an external key service. Such a proxy
+// cannot reach the API server inside the cluster.
 func TestTheAPIServerIsCalledWithoutAProxy(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(file, []byte(`{"apiVersion":"v1","kind":"Config","current-context":"a",

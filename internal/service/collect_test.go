@@ -1,0 +1,31 @@
+package service
+
+import (
+	"runtime"
+	"runtime/metrics"
+	"testing"
+	"time"
+)
+
+func TestSmallHeapsAreCollectedRarely(t *testing.T) { // not parallel: the heap is the process's
+	paceCollections()
+	goal := func(name string, atLeast, atMost uint64) {
+		t.Helper()
+		sample := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+		for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+			runtime.GC()
+			metrics.Read(sample)
+			if got := sample[0].Value.Uint64(); atLeast <= got && got <= atMost {
+				return
+			} else if time.Now().After(until) {
+				t.Fatalf("%s: collected at %d bytes, want %d to %d", name, got, atLeast, atMost)
+			}
+		}
+	}
+	goal("a small heap", smallHeap*9/10, smallHeap*3/2)
+	large := make([]byte, smallHeap)
+	goal("a large heap", 2*smallHeap, smallHeap*5/2)
+	runtime.KeepAlive(large)
+	large = nil
+	goal("a small heap again", smallHeap*9/10, smallHeap*3/2)
+}
