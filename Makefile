@@ -78,7 +78,7 @@ GO_TEST := go test -vet=off -p 4 -timeout=$(TEST_TIMEOUT)
 test: ## run all tests except the long ones, and print the time of each package
 	@hack/install-missing.sh postgres redis gcc softhsm python3 chromium
 	@mkdir -p bin/e2e && all=$$($(WITH_TESTS)) && FAIRPACT_E2E_BIN=$(CURDIR)/bin/e2e hack/times.sh \
-	  "go build -buildvcs=false -tags=crashpoints -o bin/e2e/ ./services/... && $(GO_TEST) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" \
+	  "go build -buildvcs=false -tags=crashpoints -o bin/e2e/ ./services/... && $(GO_TEST) $$(echo "$$all" | grep -E '$(PLAIN)' | tr '\n' ' ')" -- \
 	  "CGO_ENABLED=1 $(GO_TEST) -tags=pkcs11 -run=PKCS11 ./internal/signing ./internal/signing/pkcs11" \
 	  "cd hack && $(GO_TEST) ./..." \
 	  "cd hack/bench && $(GO_TEST) ./..." \

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# times.sh COMMAND... [-- COMMAND...]: runs `go test` commands, each one an argument,
+# times.sh COMMAND... [-- COMMAND...]...: runs `go test` commands, each one an argument,
 # and shows their output. At the end it prints the time of each package, slowest first.
-# The commands before -- run at the same time as the commands after it. times.sh fails if
-# any command fails.
+# The lists between -- run at the same time. times.sh fails if any command fails.
 set -uo pipefail
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT
@@ -17,12 +16,13 @@ run() {
   done
   return $failed
 }
-first=()
-while [ $# -gt 0 ] && [ "$1" != -- ]; do first+=("$1"); shift; done
-run "${first[@]}" &
-failed=0
-run "${@:2}" || failed=1
-wait $! || failed=1
+failed=0 list=() lists=()
+for argument in "$@" --; do
+  if [ "$argument" != -- ]; then list+=("$argument"); continue; fi
+  run "${list[@]}" &
+  lists+=($!) list=()
+done
+for pid in "${lists[@]}"; do wait "$pid" || failed=1; done
 echo "--- time of each package ---"
 awk '($1 == "ok" || $1 == "FAIL") && $3 ~ /^[0-9.]+s$/ { sub("github.com/fairpact/fairpact/", "", $2); t = $3; sub("s$", "", t); printf "%8.1f s  %s%s\n", t, $2, $1 == "FAIL" ? "  FAILED" : "" }
   $1 == "ok" && $3 == "(cached)" { sub("github.com/fairpact/fairpact/", "", $2); printf "%8.1f s  %s (cached)\n", 0, $2 }' "$said" | sort -rn
