@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## run everything here until Ctrl-C (PORT=8080, WITNESSES=0, DATABASE_URL= and REDIS_URL= change it)
+run: build ## run all of Fairpact on this machine until Ctrl-C (PORT=8080, WITNESSES=0, DATABASE_URL= and REDIS_URL= change it)
 	@hack/install-missing.sh $(if $(DATABASE_URL),,postgres) $(if $(REDIS_URL),,redis)
 	@go -C hack build -buildvcs=false -o ../bin/stack ./stack
 	@exec ./bin/stack -exit-with-parent
@@ -37,7 +37,7 @@ faults: ## play deals while a seeded schedule injects faults, and check what the
 	@./bin/faults/faults -seed $(or $(SEED),1) -minutes $(or $(MINUTES),2)
 
 .PHONY: faults-report
-faults-report: ## play ten seeds of `make faults` and write hack/faults/report.md (SEEDS=10 MINUTES=3; about 40 minutes)
+faults-report: ## run `make faults` with ten seeds and write hack/faults/report.md (SEEDS=10 MINUTES=3; about 40 minutes)
 	@hack/install-missing.sh postgres redis python3
 	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
 	@./bin/faults/faults -seeds $(or $(SEEDS),10) -minutes $(or $(MINUTES),3) -report hack/faults/report.md

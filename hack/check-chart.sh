@@ -27,7 +27,7 @@ for values in $chart/tests/values/*.yaml manifests/values-{gcp,aws}.yaml $chart/
 done
 conform -summary "$work"
 
-# planted checks the check above: kubeconform must refuse a copy of FILE in which FIELD is renamed to WRONG.
+# planted tests conform: kubeconform must refuse a copy of FILE in which FIELD is renamed to WRONG.
 planted() { # arguments: FILE FIELD WRONG
   sed "s/\b$2:/$3:/" "$work/$1" > "$work/planted.yaml"
   if conform "$work/planted.yaml" > "$work/said" || ! grep -q "$3" "$work/said"; then

@@ -4,7 +4,7 @@
 # (with promtool), make or git. If all are installed it does nothing and needs no network.
 #
 # Each of the packages postgresql and prometheus starts a default server. This repository
-# does not use it: its own servers have other ports and directories.
+# does not use these servers: its own have other ports and directories.
 set -euo pipefail
 
 has() {

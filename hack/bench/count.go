@@ -80,8 +80,8 @@ func (c *counting) close() {
 func role(service string) string { return "bench_" + strings.ReplaceAll(service, "-", "_") }
 
 // countDeals adds the statements and round trips per deal to the samples, and
-// returns the costliest statements. It first counts what the services do
-// without deals, for the time idle, and subtracts that.
+// returns the costliest statements. It first counts for the duration idle what the
+// services do without deals, and subtracts that.
 func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, error) {
 	// Open connections and prepare statements before anything is counted.
 	if _, err := c.playDeals(clients, time.Second); err != nil {
@@ -190,8 +190,8 @@ func (c *counting) top(deals float64) ([]statement, error) {
 
 const maxStatements = 20
 
-// costliest returns at most maxStatements statements, the slowest first, each
-// on one line. It sorts the list.
+// costliest returns the maxStatements statements with the largest ExecUS, the largest
+// first, each on one line. It sorts the list.
 func costliest(list []statement) []statement {
 	slices.SortFunc(list, func(a, b statement) int {
 		return cmp.Compare(b.ExecUS, a.ExecUS)

@@ -38,9 +38,9 @@ func (b *bench) cpu() (cpuTimes, error) {
 	return times, err
 }
 
-// addCPU adds the CPU time of each process, and of all except the load generator. The unit
-// is microseconds per deal or call of t. It also adds the share of all cores that other
-// programs used, in percent.
+// addCPU adds the CPU time of each process, and their sum without the load generator. The
+// unit is microseconds per deal or call of t. addCPU also adds the share of all cores that
+// other programs used, in percent.
 func (s samples) addCPU(name string, t *timed) {
 	var product, all time.Duration
 	for process, used := range t.after {

@@ -14,9 +14,9 @@ import (
 
 // This is the only file of the benchmark that depends on the product's tables.
 
-// fillTables fill the product's tables from the temporary table filler. That table has a
-// row for each ended deal: a number from 0 on, a digest, and an id. The values are as
-// long as those of a two-party split.v1 deal.
+// fillTables has the statements that fill the product's tables from the temporary table
+// filler. A row of filler is an ended deal: a number from 0 on, a digest, and an id. The
+// values are as long as those of a two-party split.v1 deal.
 var fillTables = []string{
 	`INSERT INTO api_keys VALUES (sha256('filler'), 1)`,
 	`INSERT INTO deals

@@ -27,8 +27,8 @@ type pgbench struct {
 
 var (
 	insertScript = fmt.Sprintf("INSERT INTO inserted VALUES ('\\x%s');\n", strings.Repeat("2c26b46b68ffc68f", 8)) // 64 bytes
-	// guardedScript writes a different row in each transaction: transaction n of client c writes
-	// party 64n+c.
+	// guardedScript writes a different row in each transaction: transaction n of client c,
+	// both counted from 0, writes party 64n+c.
 	guardedScript = `\set n :n + 1
 \set party :n * 64 + :client_id
 INSERT INTO guarded SELECT 1, :party::bigint, '\x2c26b46b68ffc68f'::bytea

@@ -16,7 +16,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// readKinds are the measured reads. 64 clients read deals that this run has ended.
+// readKinds are the measured reads, each by 64 clients. The deals that they read have ended
+// in this run.
 var readKinds = []string{"verify", "certificate", "deal view", "tree head", "tree head of log-server"}
 
 func (b *bench) read(kind string, d time.Duration) (*timed, error) {

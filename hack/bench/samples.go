@@ -79,7 +79,7 @@ type provenance struct {
 	Postgres string `json:"postgres"`
 	Rounds   int    `json:"rounds"`
 	Seconds  int    `json:"seconds"`  // of one measurement
-	Finished int    `json:"finished"` // ended deals in the database before
+	Finished int    `json:"finished"` // ended deals in the database before the run
 }
 
 func newResults() *results {

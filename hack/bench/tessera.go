@@ -15,12 +15,12 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// checkpointPoll is how often waiting callers read the checkpoint. It is much
-// shorter than the interval between two checkpoints.
+// checkpointPoll is the time between two reads of the checkpoint by a waiting caller. It is
+// much shorter than the interval between two checkpoints.
 const checkpointPoll = 10 * time.Millisecond
 
-// tesseraIntervals are the measured times between two checkpoints: Tessera's default, and
-// the shortest that its POSIX driver accepts.
+// tesseraIntervals are the checkpoint intervals at which Tessera is measured: its default,
+// and the shortest that its POSIX driver accepts.
 var tesseraIntervals = []time.Duration{tessera.DefaultCheckpointInterval, 100 * time.Millisecond}
 
 // tessera measures Tessera once at each of tesseraIntervals, for two intervals or

@@ -137,7 +137,7 @@ func linearizable(plan *Plan, events []*Event) []Violation {
 }
 
 // stored returns the part of an answer that a replay must repeat. That part excludes the
-// deadlines, because create_deal adds them only if it can read the new deal.
+// deadlines: the MCP tool create_deal leaves them out if it cannot read the new deal.
 func stored(e *Event) []byte {
 	if e.Op != opCreate {
 		return e.Body
@@ -201,7 +201,7 @@ func heads(events []*Event) (found []Violation) {
 }
 
 func (e *Event) head() (h head) {
-	_ = json.Unmarshal(e.Body, &h) // an unreadable head has size 0, which is older than any other
+	_ = json.Unmarshal(e.Body, &h) // an unreadable head keeps size 0, the smallest
 	return h
 }
 

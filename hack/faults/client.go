@@ -72,8 +72,8 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 		e.Note = err.Error()
 	} else {
 		e.Status, e.Code = a.Status, a.Code()
-		// After a 5xx the effect is unknown. A request with one of these two codes had no
-		// effect and is sent again.
+		// After a 5xx the effect is unknown. A request that is refused with one of these two
+		// codes has no effect, so until sends it again.
 		if a.Status < 500 && e.Code != "IDEMPOTENCY_IN_PROGRESS" && e.Code != "RATE_LIMITED" {
 			e.Return = now()
 		}
@@ -110,9 +110,9 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	return e2e.Answer{Status: failed.Status, Body: text}, err
 }
 
-// until sends a request to the doors in turn until it is answered. All attempts have the same
-// Idempotency-Key. until returns nil if ctx ends first. edit may be nil. Otherwise until calls
-// edit with a successful event and then records the event.
+// until sends a request to the doors in turn until it is answered. It records each attempt.
+// All attempts have the same Idempotency-Key. until returns nil if ctx ends first. If edit is
+// not nil, until calls it with a successful attempt before it records that attempt.
 func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))

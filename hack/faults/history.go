@@ -28,7 +28,8 @@ const (
 	opFault       = "fault"
 )
 
-// Event is one attempt of a client to make a request, or one fault.
+// Event is an attempt of a request, a fault, or the result of a check (opVerify,
+// opUnfinished).
 type Event struct {
 	Op    string
 	Deal  string `json:",omitempty"`

@@ -19,7 +19,7 @@ func (f Fault) String() string {
 	return f.Kind + " " + f.Target
 }
 
-// kind is a kind of fault. Faults of one resource and target never overlap.
+// Faults of one resource and target never overlap.
 type kind struct {
 	name, resource   string
 	targets          []string

@@ -39,12 +39,13 @@ func linkNames() (names []string) {
 	return names
 }
 
-// stack has two replicas of every process and a link for each connection between them. Its
-// key service is a fake cloud KMS. The relay of the beacon can return wrong rounds.
+// stack has two replicas of every process. Their connections to each other, to Postgres and
+// to Redis go through links, and so do those of the clients. The key service is a fake cloud
+// KMS. The relay of the beacon can return wrong rounds.
 type stack struct {
 	*localstack.Stack
 	links map[string]*link
-	env   map[string][]string // by process: the addresses of its links
+	env   map[string][]string // by process: the result of linked
 	kms   *kmstest.GCP
 	relay *relay
 
@@ -186,7 +187,8 @@ func (s *stack) failOver(ctx context.Context) error {
 	return nil
 }
 
-// toPostgres makes all links to Postgres use the targets, or none.
+// toPostgres sets the targets of all links to Postgres. Without targets, these links close
+// all connections.
 func (s *stack) toPostgres(targets ...string) {
 	for name, l := range s.links {
 		if strings.HasSuffix(name, ">postgres") {

@@ -1,5 +1,5 @@
-// Package logcheck verifies a log of this checkout with Tessera's unmodified fsck and client.
-// `make log-check` runs it.
+// Package logcheck writes a log with package translog of this checkout, and verifies it with
+// Tessera's unmodified fsck and client. `make log-check` runs it.
 package logcheck
 
 import (

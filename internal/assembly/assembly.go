@@ -165,8 +165,9 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 }
 
 // Ready returns an error if this process lacks a signing key of the log or a server secret.
-// It also returns an error if the database's schema is too old, or if its clock differs too
-// much. In an outage of the database the error wraps database.ErrNoAnswer.
+// It also returns an error if the database's schema is too old, or if the clocks of the
+// database and this machine differ too much. In an outage of the database the error wraps
+// database.ErrNoAnswer.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.watch.Ready(); err != nil {
 		return err

@@ -22,7 +22,7 @@ const (
 	ExitOK     = 0 // done; every check passed
 	ExitFailed = 1 // a check failed, or the service refused
 	ExitUsage  = 2 // wrong usage, an unreadable file, or an unreachable service
-	ExitForged = 3 // a log is forked or contradicts its signed checkpoints
+	ExitForged = 3 // a log is forked or contradicts its signed checkpoints, or its tables disagree
 )
 
 const about = `The command line of Fairpact: make commitments, play deals, verify certificates offline.
@@ -61,11 +61,11 @@ type terminal struct {
 var errFailed = errors.New("a check failed")
 
 // errForged is returned when a command has printed that a log contradicts its signed
-// checkpoints (ExitForged).
+// checkpoints, or that its tables disagree (ExitForged).
 var errForged = errors.New("the log contradicts its signed checkpoints")
 
-// refusal is an error that exits with ExitFailed instead of ExitUsage: the usage was right,
-// but the command or the service refused.
+// refusal is an error for which Main returns ExitFailed instead of ExitUsage: the usage was
+// right, but the command or the service refused.
 type refusal struct{ error }
 
 // Main runs a command line and returns the exit code. args does not contain the program's

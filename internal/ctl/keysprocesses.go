@@ -20,7 +20,8 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// running holds the flags with which keys commands find the processes of a deployment.
+// running holds the flags with which keys and secret commands find the processes of a
+// deployment.
 type running struct {
 	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the command checks the key sets of the processes connected to it, and its certificates and tree heads."`
 	logDatabase

@@ -8,8 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers"
 )
 
-// The methods in this file take the name of a process, such as "deal-api" or
-// "deal-api-2", and panic if the stack has no such process.
+// A method that takes the name of a process, such as "deal-api" or "deal-api-2", panics if
+// the stack has no such process.
 
 // Start starts a process that has ended, on the same ports, and returns when it is
 // ready. env ("NAME=value") applies to this start only and takes precedence.

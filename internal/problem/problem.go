@@ -13,7 +13,7 @@ import (
 // Code is the upper-case name at the beginning of an error message (SPEC 7.1).
 type Code string
 
-// Entry is a row of the table.
+// Entry is a row of [Table].
 type Entry struct {
 	Code   Code
 	Status int    // HTTP status

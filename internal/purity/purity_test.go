@@ -17,8 +17,8 @@ const module = "github.com/fairpact/fairpact/"
 
 var pure = []string{"internal/canon", "internal/algorithm", "internal/deal", "internal/certificate", "internal/verification", "internal/checkpoint", "internal/attestation"}
 
-// forbidden lists import paths of clocks, I/O, randomness, loggers and databases. A path
-// also forbids all packages below it.
+// forbidden lists paths that a pure package must not import, such as clocks, I/O, randomness
+// and databases. A path also forbids all packages below it.
 var forbidden = []string{
 	"time", "os", "io/fs", "io/ioutil", "net", "syscall", "plugin", "unsafe",
 	"math/rand", "crypto/rand", "hash/maphash",

@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// logInterval is the time between two lines of one cause. Without this bound, the retries
-// in an outage or the refusals of strangers would fill the disk.
+// logInterval is the shortest time between two lines of one cause. Without this bound, the
+// retries in an outage or the refusals of strangers would fill the disk.
 const logInterval = time.Minute
 
 const (
@@ -19,8 +19,8 @@ const (
 	maxDeals  = 1 << 14 // maximum number of distinct deals counted between two lines
 )
 
-// Repeats logs recurring events: the first event of a cause at once, then one line a
-// minute with the number of events since the previous line. It is safe for concurrent
+// Repeats logs recurring events: the first event of a cause at once, then at most one line
+// a minute with the number of events since the previous line. It is safe for concurrent
 // use.
 type Repeats struct {
 	logger *slog.Logger
@@ -57,8 +57,8 @@ func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string,
 	r.Log(ctx, level, message, cause, deal, attrs...)
 }
 
-// Log logs or counts one event. After 64 causes, all further causes of a message count as
-// one.
+// Log logs or counts one event. After 64 pairs of message and cause, all new causes of a
+// message count as one, named "others".
 func (r *Repeats) Log(ctx context.Context, level slog.Level, message, cause, deal string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

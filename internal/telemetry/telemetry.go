@@ -60,7 +60,7 @@ func Traced() bool { return traced.Load() }
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/telemetry")
 
-// Call is a call in flight.
+// Call is a call in flight, from Begin to End.
 type Call struct {
 	began time.Time
 	span  trace.Span

@@ -12,8 +12,9 @@ var (
 	Revision = "" // the commit, 40 hex digits
 )
 
-// Commit returns the commit of this build: 12 hex digits, and "-dirty" if the checkout had changes.
-// If Revision is empty, Commit returns the commit that the Go toolchain recorded, or "".
+// Commit returns the first 12 hex digits of Revision. If Revision is empty, Commit returns those of
+// the commit that the Go toolchain recorded, and "-dirty" if the checkout had changes. Without
+// either commit it returns "".
 var Commit = sync.OnceValue(func() string {
 	commit, dirty := Revision, ""
 	if commit == "" {

@@ -83,7 +83,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	return health.ServeBeside(ctx, logger, mgr.Start, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 }
 
-// newManager returns a manager. It uses an API server only for the Lease. Without leader
+// newManager returns a manager that uses an API server only for the Lease. Without leader
 // election the manager gets an address that is never called and an empty mapper.
 func newManager(c config) (manager.Manager, error) {
 	drain := service.DrainTimeout

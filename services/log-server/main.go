@@ -1,4 +1,4 @@
-// Command log-server is a replica of the transparency log. It logs the entries that it
+// Command log-server is a replica of the transparency log. It appends the entries that it
 // gets on the private append port, asks witnesses to cosign checkpoints, and serves heads,
 // proofs, checkpoints and tiles on the public read port. Any number of replicas may share
 // a database.
@@ -187,8 +187,8 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 // that signed a later head signed the first ones too.
 const closedHeads = 1000
 
-// server returns a server that limits slow clients. Its write timeout is longer than the
-// time that an append waits for its head.
+// server returns a server that limits slow clients. The write timeout is longer than the
+// time that an append waits for a signed head.
 func server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

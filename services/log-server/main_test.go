@@ -73,7 +73,7 @@ type running struct {
 	ports map[string]string // addresses by name
 	stop  context.CancelFunc
 	ended chan error
-	log   *bytes.Buffer // read it after the end
+	log   *bytes.Buffer // read it only after a receive from ended
 }
 
 // start starts a log-server, and waits until its ports are open or it has ended.

@@ -117,7 +117,7 @@ annotations:
 {{- end -}}
 {{- end }}
 
-{{/* Name of the log in checkpoints; empty if the log publishes none. The name of a trial's log ends with .invalid. */}}
+{{/* Name of the log in checkpoints; empty if the log publishes none. The default name of a trial's log ends with .invalid. */}}
 {{- define "fairpact.logOrigin" -}}
 {{- .Values.log.origin | default (ternary (printf "%s.%s.invalid" (include "fairpact.fullname" .) .Release.Namespace) "" .Values.dev.enabled) -}}
 {{- end }}

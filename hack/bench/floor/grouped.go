@@ -18,7 +18,7 @@ const (
 
 const (
 	maxGroup   = 256
-	committers = 2 // groups in flight at once
+	committers = 2 // workers of each group
 )
 
 // grouped inserts rows with one statement for all calls that wait at the same moment.

@@ -74,8 +74,8 @@ func run(asLog bool, database, listen, logURL string) error {
 	return http.Serve(listener, mux)
 }
 
-// lastDeal is the newest deal id of this process. The first one is the time, so that the
-// ids of two runs differ.
+// lastDeal is the newest deal id of this process. It starts at the current time, so that
+// the ids of two runs differ.
 var lastDeal atomic.Int64
 
 func init() { lastDeal.Store(time.Now().UnixMicro()) }
