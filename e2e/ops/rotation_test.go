@@ -129,7 +129,7 @@ func (r roller) serverSecret() {
 			if err := r.stack.Restart(t.Context(), name); err == nil {
 				t.Fatalf("%s starts without a secret that is needed", name)
 			}
-			if said, err := os.ReadFile(r.stack.Log(name)); err != nil || !strings.Contains(string(said), "add the former secret again") {
+			if said, err := os.ReadFile(r.stack.Log(name)); err != nil || !strings.Contains(string(said), "add the missing secret") {
 				t.Errorf("%s does not log what to do: %v", name, err)
 			}
 		}

@@ -56,8 +56,8 @@ func (r rotation) resealed(t *testing.T, h *house) {
 // refused checks that serversecret.Check refuses a process with the given secrets.
 func (r rotation) refused(t *testing.T, all ...*sealing.Secret) {
 	t.Helper()
-	if err := serversecret.Check(t.Context(), r.store, of(sealing.NewSecrets(all...)).ok(t)); err == nil || !strings.Contains(err.Error(), "add the former secret again") {
-		t.Errorf("Check without the former secret: got error %v, want one that advises to add it again", err)
+	if err := serversecret.Check(t.Context(), r.store, of(sealing.NewSecrets(all...)).ok(t)); err == nil || !strings.Contains(err.Error(), "add the missing secret") {
+		t.Errorf("Check without the former secret: got error %v, want one that advises to add it", err)
 	}
 }
 

@@ -102,7 +102,7 @@ var Table = []Entry{
 	{Internal, 500, "an unforeseen fault inside the service"},
 	{BeaconUnavailable, 502, "no beacon relay returned a value that verifies"},
 	{Overloaded, 503, "more is being sent or asked for than this service handles at once, or too many calls wait"},
-	{Unavailable, 503, "the database is out of reach"},
+	{Unavailable, 503, "the database is out of reach, or a server secret is missing or being rotated"},
 	{ReadOnly, 503, "the service takes no changes now: maintenance, or its database fails over"},
 	{LogUnavailable, 503, "the transparency log is out of reach"},
 	{LogInconsistent, 503, "the stored nodes of the log do not match its signed head, or a stored certificate does not verify"},

@@ -86,4 +86,4 @@ func ids(own *sealing.Secrets) (all []string) {
 }
 
 var errLacks = errors.New("FAIRPACT_SERVER_SECRET_FILE lacks a server secret of the database: " +
-	"add the former secret again, on a line of its own; if it is lost, stop all processes and run `fairpactctl secret adopt`")
+	"add the missing secret, on a line of its own; if it is lost, stop all processes and run `fairpactctl secret adopt`")
