@@ -197,7 +197,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 		}
 		return checkedHead(document, trusted(keys))
 	}
-	return signedHead{}, fmt.Errorf("the log has no earlier head to compare the tree of size %d with: give a head that you kept with --tree-head FILE, or --tree-head none if the log is new and nobody kept one", size)
+	return signedHead{}, fmt.Errorf("found no earlier head of the log to compare the tree of size %d with: give a head that you kept with --tree-head FILE, or --tree-head none if the log is new and nobody kept one", size)
 }
 
 // consistent fetches the proof that the second tree continues the first (RFC 9162 2.1.4).
