@@ -1,4 +1,4 @@
-// Package answer writes JSON answers and errors over HTTP for every port.
+// Package answer writes the JSON answers and errors of every HTTP port.
 package answer
 
 import (
@@ -24,7 +24,8 @@ func init() {
 	}
 }
 
-// Count counts an answered error in fairpact_errors_total. Error and Refuse call it.
+// Count counts an answered error in fairpact_errors_total. Error and Refuse call Count. Code
+// that writes an error in another way must call it too.
 func Count(e *problem.Error) { errorsTotal.WithLabelValues(string(e.Code)).Inc() }
 
 // Encode returns v as JSON without HTML escapes.

@@ -14,11 +14,12 @@ import (
 // requests. The headers of a handler's answer begin differently.
 var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// Listener gives the errors that net/http writes itself the JSON body of SPEC 7.1. An
-// example is the 400 for a request that net/http cannot parse.
+// Listener accepts connections on which the errors of net/http have the JSON body of SPEC
+// 7.1. An example is the 400 for a request that net/http cannot parse.
 type Listener struct{ net.Listener }
 
-// Accept waits for the next connection.
+// Accept returns the next connection. Errors of net/http are replaced only on TCP
+// connections.
 func (l Listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if tcp, ok := accepted.(*net.TCPConn); ok {
@@ -38,7 +39,7 @@ func (c conn) Write(b []byte) (int, error) {
 }
 
 // Refuse counts an error and writes it as an HTTP/1.1 answer to a connection that no
-// handler serves. The caller then closes the connection.
+// handler serves. The caller must close the connection afterwards.
 func Refuse(conn net.Conn, p *problem.Error) error {
 	Count(p)
 	wait := ""

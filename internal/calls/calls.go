@@ -1,6 +1,7 @@
-// Package calls runs the calls that have an effect, for REST and MCP: it reads the body,
-// checks the caller's limits, and runs the use case once for each idempotency key. REST
-// and MCP share these functions so that they check and replay in the same order.
+// Package calls runs the calls that create a key or a deal, commit, reveal or cancel. It
+// reads the body, checks the caller's limits, and runs the use case once for each
+// idempotency key. REST and MCP share these functions so that they check and replay in the
+// same order.
 package calls
 
 import (
@@ -14,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// Calls holds the dependencies of the calls.
+// Calls holds the use cases, the idempotency guard and the limits of callers.
 type Calls struct {
 	Escrow  *escrow.Service
 	Guard   *idempotency.Guard
@@ -43,8 +44,8 @@ func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, on
 
 func anyObject(body map[string]any) (map[string]any, error) { return body, nil }
 
-// CreateKey issues an API key to a network address. It refuses the address if
-// caller.Policy allows its network no more keys.
+// CreateKey issues an API key to a network address. It returns RATE_LIMITED if the
+// address's network has used up its API keys of this minute.
 func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escrow.NewKey, error) {
 	if err := c.Callers.MayTakeKey(ctx, address); err != nil {
 		return escrow.NewKey{}, err

@@ -1,6 +1,6 @@
 // Package httpapi serves the REST surface (SPEC 4). A handler finds the caller and
 // the deal, reads the body, calls one use case of package escrow and writes its
-// answer. It holds no rules of the protocol.
+// answer. The package holds no rules of the protocol.
 //
 // The checks of a call run in this order: HTTP syntax (400, 431; answer.Listener),
 // route (404, 405), credential (401), deal (403, 404), size of the body (413), its
@@ -22,7 +22,7 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// Status is the service status (SPEC 2.8).
+// Status is the body of GET /v1/status (SPEC 2.8).
 type Status struct {
 	Status       string   `json:"status"`
 	Service      string   `json:"service"`
@@ -37,15 +37,15 @@ type Status struct {
 // Config holds the dependencies of the REST surface.
 type Config struct {
 	calls.Calls
-	Status     func() Status // called for each request, because a key rotation changes it
+	Status     func() Status // called for each GET /v1/status, because a key rotation changes the status
 	KeySet     func() []byte
-	LogReadURL string // read port of log-server
+	LogReadURL string // URL of log-server's read port
 	Pages      map[string]http.Handler
 	MCP        http.Handler
 	Logger     *slog.Logger
 }
 
-// API serves the REST surface.
+// API holds what the REST handlers share.
 type API struct {
 	Config
 	catalogue []byte
@@ -56,7 +56,7 @@ type API struct {
 
 // Limits of request bodies in bytes.
 const (
-	maxCreation = 4 << 20  // fits 10,000 labels
+	maxCreation = 4 << 20  // fits 10,000 party labels
 	maxReveal   = 4 << 20  // fits an input of 512 KiB with every character escaped
 	maxHanded   = 8 << 20  // fits a certificate of 10,000 parties with seat keys and long labels
 	maxSmall    = 64 << 10 // all other bodies
@@ -94,9 +94,9 @@ func New(c Config) (http.Handler, error) {
 // routes returns the route of each path. A test compares the map with the OpenAPI
 // document.
 //
-// Answers that hold a credential or an input have no cache class. They are no-store and
-// never compressed. The size of a compressed answer could reveal the secret if the answer
-// also held another party's text (BREACH).
+// A route whose answer holds a credential or an input leaves cache empty. The answer is then
+// no-store and never compressed. The size of a compressed answer could reveal the secret if
+// the answer also held another party's text (BREACH).
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	const shared, owned = httpcache.Public, httpcache.Private
 	get := func(handle handler) http.HandlerFunc { return a.answers(http.StatusOK, handle) }

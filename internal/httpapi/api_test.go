@@ -58,7 +58,8 @@ func TestCallsAreBounded(t *testing.T) {
 	})
 }
 
-// A log line names the route, and no header, query, body, path or unknown method.
+// A log line names the route. It shows no query, body, credential or overlong method. Of
+// the headers it shows only a valid X-Request-Id, and of the path only a well-formed deal id.
 func TestLogLinesShowNothingThatTheCallerSent(t *testing.T) {
 	for _, id := range []string{"planted", "d_planted", strings.Repeat("planted", 200), "fp_planted-instead-of-a-deal"} {
 		r := httptest.NewRequest("GET", "/v1/deals/"+id+"?token=planted", strings.NewReader(`{"input":"planted"}`))

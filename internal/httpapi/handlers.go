@@ -149,7 +149,8 @@ func (a *API) principal(r *http.Request) (escrow.Principal, error) {
 	return a.Escrow.Authenticate(r.Context(), presented)
 }
 
-// deal authorizes the caller for an action on the path's deal before it runs a handler.
+// deal returns a handler that authorizes the caller for an action on the path's deal and
+// then calls handle.
 func (a *API) deal(action escrow.Action, handle func(http.ResponseWriter, *http.Request, escrow.Access) ([]byte, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		principal, err := a.principal(r)

@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// openAPIText is the hand-written OpenAPI 3.0 document of the surface, with
-// placeholders for the algorithms' texts. SPEC 9.2: its version is 0.1.0.
+// openAPIText is the hand-written OpenAPI 3.0 document of the REST surface. It has
+// placeholders for what the algorithms define. SPEC 9.2: the interface version is 0.1.0.
 //
 //go:embed openapi.json
 var openAPIText []byte
@@ -54,8 +54,8 @@ func openAPI() ([]byte, error) {
 	return []byte(strings.Replace(string(text), first, first+string(joined[1:len(joined)-1])+",", 1)), nil
 }
 
-// schemaName returns how the names of an algorithm's schemas begin: Split for split.v1,
-// SplitV2 for split.v2.
+// schemaName returns the prefix of the names of an algorithm's schemas: Split for
+// split.v1, SplitV2 for split.v2.
 func schemaName(id string) string {
 	name, version, _ := strings.Cut(id, ".")
 	name = strings.ToUpper(name[:1]) + name[1:]

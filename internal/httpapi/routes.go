@@ -91,8 +91,8 @@ func fixed(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { answer.JSON(w, http.StatusOK, body) }
 }
 
-// maxQuery bounds the query that is passed to log-server. log-server allows smaller
-// headers than deal-api and closes the connection if they are larger.
+// maxQuery bounds the query that is passed to log-server. The limit of log-server on the
+// request line and headers is smaller than that of deal-api.
 const maxQuery = 4 << 10 // bytes
 
 // logProxy forwards reads of the log to log-server, so that one base URL serves all
@@ -105,7 +105,7 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // ReverseProxy would drop a malformed parameter; log-server answers 400
+			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // ReverseProxy would drop a malformed parameter, to which log-server answers 400
 			r.Out.Header = http.Header{"Accept": {"application/json"}} // no credential leaves deal-api
 			telemetry.Propagate(r.In.Context(), r.Out.Header)
 		},
@@ -131,9 +131,10 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// observed wraps every call. The log lines name the route, never a header, query or body.
-// It warns of a 5xx or 429 at most once a minute, and answers a panic with 500. It cancels a
-// call after limits.CallTime plus the result of waitOf, so a call ends even if the database hangs.
+// observed wraps every call. The log lines name the route. They show no query or body, and no
+// header except a valid X-Request-Id. For each status and route, observed warns of a 5xx or
+// 429 at most once a minute. It answers a panic with 500. It cancels a call after
+// limits.CallTime plus the result of waitOf, so a call ends even if the database hangs.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()

@@ -34,8 +34,9 @@ func (m message) id() jsontext.Value {
 	return jsontext.Value("null")
 }
 
-// call returns the tool that a message calls, and the size of its arguments in bytes. It
-// returns "" and 0 if the message calls no tool or its params fit in maxPlain.
+// call returns the tool that a message calls, and the size of the arguments in bytes. It
+// returns "" and 0 if the message calls no tool, or if its params fit in maxPlain or cannot
+// be parsed.
 func (m message) call() (tool string, arguments int) {
 	if len(m.Params) <= maxPlain || m.Method != "tools/call" {
 		return "", 0
@@ -50,8 +51,9 @@ func (m message) call() (tool string, arguments int) {
 	return params.Name, len(params.Arguments)
 }
 
-// wrong returns the error for a message that the SDK refused with a code and a text. It
-// replaces the SDK's text, which names Go types and quotes arguments.
+// wrong returns the error for a refused message. code and text are those of the SDK's
+// refusal; text is "" if front refuses the message itself. The error replaces text, because
+// the SDK's texts name Go types and quote arguments.
 func (m message) wrong(code int64, text string) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
@@ -106,7 +108,7 @@ type wireError struct {
 }
 
 // fault answers the message with the JSON-RPC error e. The text of p, `CODE: fix`, replaces
-// e.Message. If status is 0, the HTTP status is already written.
+// e.Message. If status is 0, fault leaves the HTTP status as the SDK set it.
 func (m message) fault(w http.ResponseWriter, status int, e wireError, p *problem.Error) {
 	answer.Count(p)
 	e.Message = p.In(words)

@@ -33,18 +33,18 @@ var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "c
 // maxBody bounds any message: the largest bound in maxCall plus maxMessage.
 const maxBody = 8<<20 + maxMessage
 
-// MCP protocol versions. They are dates, so they compare as text.
+// MCP protocol versions. They are dates, so the order of the texts is the order in time.
 const (
 	withStructured = "2025-06-18" // the first version in which clients read structuredContent
 	newProtocol    = "2026-07-28" // the first version in which an unknown method is an HTTP 404
 )
 
-// methods are the methods that front passes to the SDK. The SDK's other methods would
-// answer empty lists or keep a stream open.
+// methods are the methods of the requests that front passes to the SDK. The SDK's other
+// methods would answer empty lists or keep a stream open. front passes every notification.
 var methods = []string{"initialize", "ping", "server/discover", "tools/list", "tools/call"}
 
-// front serves requests before the SDK sees them: it checks hosts, origins, HTTP
-// methods and sizes, and rewrites JSON-RPC errors so that they say what to do.
+// front checks each request before the SDK sees it: the host, origin, HTTP method and size.
+// It also replaces the SDK's error texts by texts that say what to do.
 type front struct {
 	hosts   hosts
 	address func(*http.Request) string
@@ -121,7 +121,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(body) > maxMessage && (arguments > maxCall[tool] || len(body)-arguments > maxMessage) {
 		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
-			"the message has %d bytes; send at most %d, and more only in the arguments of create_deal, reveal_input, compute_commitment_tool and verify_certificate", len(body), maxMessage))
+			"the message has %d bytes; send at most %d, plus arguments of at most 4 MiB in create_deal and reveal_input, 1 MiB in compute_commitment_tool, or 8 MiB in verify_certificate", len(body), maxMessage))
 		return
 	}
 	version := r.Header.Get("Mcp-Protocol-Version")

@@ -19,8 +19,8 @@ import (
 // oneSentence matches `CODE: what is wrong; what to send instead`.
 var oneSentence = regexp.MustCompile(`^[A-Z_]+: [^;]+; [^;]+$`)
 
-// Every refusal of a JSON-RPC message has a text of this package. The SDK's texts name Go
-// types and quote what the caller sent, secrets included.
+// No refusal of a JSON-RPC message shows the text of the SDK. The SDK's texts name Go types
+// and quote what the caller sent, secrets included.
 func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 	handler := handlerOf(t)
 	const meta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`

@@ -1,12 +1,14 @@
 // Package mcpapi serves the agent tool server (SPEC 4.1): MCP over Streamable HTTP,
 // stateless, with JSON responses. Its nine tools call the use cases that REST calls,
-// with the same parsing, permissions and idempotency. It holds no rules of the protocol.
+// with the same parsing, permissions and idempotency. The package holds no rules of the
+// protocol.
 //
-// A tool's structuredContent is the REST body, so that a certificate verifies as
-// received. Only the answers of create_deal and reveal_input have more members. The next
-// step for the agent is in a second text block and in _meta. The step has placeholders for
-// the caller's tokens, so that no answer repeats a secret. Arguments and results stay JSON
-// bytes inside the SDK, so no number becomes a float.
+// If REST has the call, a tool's structuredContent is the REST body, so that a certificate
+// verifies as received. The answers of create_deal and reveal_input have more members, and
+// list_algorithms returns test vectors only on request. The next step for the agent is in a
+// second text block and in _meta. The step has placeholders for the caller's tokens, so that
+// no answer repeats a secret. Arguments and results stay JSON bytes inside the SDK, so no
+// number becomes a float.
 package mcpapi
 
 import (
@@ -66,7 +68,7 @@ func New(c Config) (http.Handler, error) {
 	if s.vectors, err = wire.Catalogue(words, true); err != nil {
 		return nil, err
 	}
-	// The SDK gets no logger: it logs messages, which hold secrets.
+	// The SDK gets no logger, because it would log messages, which hold secrets.
 	m := mcp.NewServer(&mcp.Implementation{Name: "fairpact", Title: "Fairpact", Version: c.Version}, &mcp.ServerOptions{
 		Instructions: c.Chain.Fill(algorithm.Fill(instructions)),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
@@ -91,9 +93,8 @@ func New(c Config) (http.Handler, error) {
 	}, nil
 }
 
-// handler returns the SDK's handler of one tool. Its failures are tool errors, because
-// clients show those to the agent. JSON-RPC errors, for unknown tools and methods, may stay
-// hidden from the agent.
+// handler returns the handler of one tool for the SDK. It returns failures as tool errors,
+// because clients show those to the agent. Clients may hide JSON-RPC errors.
 func (s *server) handler(t tool) mcp.ToolHandler {
 	zeroMetrics(t.name)
 	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {

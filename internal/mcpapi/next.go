@@ -22,7 +22,8 @@ import (
 
 type fields = map[string]any
 
-// Placeholders for the agent's secrets and for values that the server does not know.
+// Values of the next steps. The texts in angle brackets stand for the agent's secrets and
+// for values that the server does not know.
 const (
 	yourToken      = "<INVITE_TOKEN>"
 	yourKey        = "<API_KEY>"
@@ -153,7 +154,7 @@ func afterReveal(r escrow.Revealed) next {
 	return poll(r.DealID, true, r.State, "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID. Only in a deal with a beacon_round: call get_certificate once all have revealed, which makes the draw.")
 }
 
-// afterView returns the step after get_deal. party is the caller's index, or -1 for the
+// afterView returns the step after get_deal. party is the calling party's index, or -1 for the
 // initiator's API key.
 func afterView(party int, v escrow.View) next {
 	dealID, parties := v.DealID, len(v.Parts)
@@ -225,7 +226,8 @@ func seatKeys(d *escrow.Deal, party int) string {
 	return text
 }
 
-// missing names the parties that have not acted, at most 8 by index. It returns "" if all have.
+// missing returns a text such as "parties 1, 2" about the parties that have not acted. It
+// lists at most 8 parties, and returns "" if all have acted.
 func missing(parties int, acted func(int) bool) string {
 	var names []string
 	count := 0

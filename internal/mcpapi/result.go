@@ -17,8 +17,8 @@ const (
 	metaError  = "fairpact/error"   // {code, status, retry_after}: status as in REST, retry_after in seconds
 )
 
-// maxTextCopy is in bytes. Up to this size, a body is sent as text too, because many clients
-// show their model only text.
+// maxTextCopy is in bytes. Up to this size, every body is sent as text too, because many
+// clients show their model only text. See success for larger bodies.
 const maxTextCopy = 8 << 10
 
 // success returns the result of a tool. The body is structuredContent and text. The next step

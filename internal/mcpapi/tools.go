@@ -26,7 +26,7 @@ type tool struct {
 	arguments []string // names of the input schema's members, sorted
 }
 
-// SPEC 4.1: nine tools cover the entire protocol.
+// SPEC 4.1 names these nine tools.
 var tools = []tool{
 	{name: "create_key", run: (*server).createKey},
 	{name: "list_algorithms", run: (*server).listAlgorithms},
@@ -97,7 +97,7 @@ const copies = 4
 type result struct {
 	body   []byte
 	next   next
-	lookAt int64    // unix seconds: read the deal again by this time; 0: nothing will change
+	lookAt int64    // unix seconds: read the deal again by this time; 0: there is no such time
 	blocks []string // further text blocks: invitations, or the bundle
 
 	shownOnce bool // the body holds tokens that no other call returns
@@ -147,8 +147,8 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	made := createdBody{Created: created}
 	var invitations []string
 	// The deadlines come from the stored deal, because a replayed call may compute other
-	// deadlines from commit_seconds. If the deal cannot be read, the answer lacks them: the
-	// tokens must reach the caller.
+	// deadlines from commit_seconds. If the deal cannot be read, the answer lacks the
+	// deadlines, but it still returns the tokens.
 	if access, err := s.Escrow.Authorize(ctx, principal, created.DealID, escrow.Read); err == nil {
 		made.CommitDeadline, made.RevealDeadline = access.Deal().CommitDeadline, access.Deal().RevealDeadline
 		invitations = s.invitations(made, access.Deal().Algorithm)
@@ -298,7 +298,7 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 }
 
 // draw asks the service for the draw of the deal. It returns nil if reveals are missing or
-// the deal has ended: the next call, for the certificate, reports the reason.
+// the deal has ended, because the read of the certificate then reports the reason.
 // BEACON_NOT_READY becomes CERT_NOT_READY.
 func (s *server) draw(ctx context.Context, access escrow.Access) error {
 	_, err := s.Escrow.Entropy(ctx, access)

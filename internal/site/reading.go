@@ -19,7 +19,7 @@ var markdown = goldmark.New(
 
 // readable returns a handler for path. It sends a browser the Markdown text as an HTML page
 // inside frame. Other clients, and a browser that asks for ?format=markdown, get the answer
-// of plain. The text begins with its title.
+// of plain. text must begin with "# " and the title.
 func readable(frame, path, text string, plain http.Handler) http.Handler {
 	var body bytes.Buffer
 	if err := markdown.Convert([]byte(text), &body); err != nil {

@@ -35,7 +35,7 @@ func blocks(t *testing.T, document string) map[string]string {
 	return found
 }
 
-// rows parses lines of "name value", separated by two or more blanks.
+// rows parses lines of a name and a value with two or more blanks between them.
 func rows(t *testing.T, block string) map[string]string {
 	t.Helper()
 	values := map[string]string{}

@@ -123,8 +123,8 @@ func TestProtocolSeat(t *testing.T) {
 	}
 }
 
-// Both verifiers accept the example certificate with the inputs of section 3 and recompute
-// its result.
+// Package verification and verify.py accept the example certificate with the inputs of
+// section 3 and recompute its result.
 func TestProtocolCertificate(t *testing.T) {
 	b := blocks(t, Protocol)
 	cert := parsed(t, b["certificate"]).(map[string]any)
@@ -321,7 +321,8 @@ func TestProtocolHexIsChecked(t *testing.T) {
 	}
 }
 
-// The document describes every property, check, algorithm and error code that the code defines.
+// protocol.md describes every property, check and algorithm that the code defines.
+// llms-full.txt lists every error code.
 func TestProtocolNames(t *testing.T) {
 	flags := certificate.Properties(certificate.Facts{Algorithm: algorithm.Random, Retention: "purge", Revealed: true, Declaration: "HEX"})
 	for _, flag := range append(flags, certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected) {

@@ -49,12 +49,12 @@ func Full(chain beacon.Chain) string {
 func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
 
 // Pages returns the handlers of the texts by path. Web pages of any origin may read the
-// texts (CORS). The handlers do not check the method: package httpapi allows only GET and
-// HEAD.
+// texts (CORS). The handlers do not check the method, because package httpapi passes only
+// GET and HEAD to them.
 func Pages(chain beacon.Chain) map[string]http.Handler {
 	vectors, err := Vectors()
 	if err != nil {
-		panic(err) // the texts are embedded and tested
+		panic(err) // the vectors are embedded and tested
 	}
 	return map[string]http.Handler{
 		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs(chain))),

@@ -1,9 +1,9 @@
-// The three algorithms in exact fractions, as /protocol specifies them. Each returns the
-// certificate's `result`, and throws if an input is invalid.
+// The three algorithms as /protocol specifies them. Each returns the certificate's `result`,
+// and throws if an input is invalid. Shares are exact fractions.
 
 import { bigEndian, bytesOf, concat, fromHex, sha256, toHex } from './bytes.js';
 
-// ---- Fractions: {n, d} are BigInts in lowest terms, and d is positive
+// ---- A fraction is {n, d}: two BigInts in lowest terms. d is positive
 
 function gcd(a, b) {
   while (b) [a, b] = [b, a % b];

@@ -85,7 +85,7 @@ const G2 = [
     0x0606c4a02ea734cc32acd2b02bc28b99cb3e287e85a763af267492ab572e99ab3f370d275cec1da1aaa9075ff05f79ben],
 ];
 
-/** Decodes a compressed point of 48 (G1) or 96 bytes (G2). Returns null if it is not in the group of order R. */
+/** Decodes a compressed point of 48 (G1) or 96 bytes (G2). Returns null if it is malformed or not in the group of order R. */
 function point(encoded) {
   const flags = encoded[0] >> 5;
   const high = toBigInt(encoded.slice(0, 48)) & ((1n << 381n) - 1n);

@@ -20,7 +20,7 @@ const id = decodeURIComponent(location.pathname.split('/')[2]);
 const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'cancelled', EXPIRED: 'expired' };
 const LONG = 6 * 86400; // seconds; Safari deletes a page's data after seven days without a visit
 const MOST_KEYS = 8; // a longer list of other parties' keys is folded
-const RETRY_DECLARATION = 5; // seconds between two reads of a missing declaration
+const RETRY_DECLARATION = 5; // seconds between two attempts to read the declaration
 const LOOKS_AFTER_END = 3; // reads after the certificate is issued, while its witnesses cosign; then the page stops asking
 
 let seat;
@@ -30,7 +30,7 @@ let acted = false; // whether the person has acted since the last new panel
 let declared; // {declaration, origin} of the deal; undefined until it is read
 let early = false; // whether the form was drawn before the declaration was read
 
-/** Removes the token from the address bar, so that no screenshot or bookmark shows it. The browser's history may contain the opened link. */
+/** Returns the token of the link, or the one stored in this tab. Stores a token of the link and removes it from the address bar, so that no screenshot or bookmark shows it. The browser's history may still contain the link. */
 function takeToken() {
   const given = location.hash.slice(1);
   if (given.startsWith('it_')) {
@@ -156,7 +156,7 @@ function otherKeys() {
     element('ul', {}, keys.map(({ key, party }) => element('li', {}, name(now.view.parties[party].label), ` (party ${party}): `, element('code', {}, key))))) : null;
 }
 
-/** Returns the offer to sign with a new key, or null if the deal takes no keys. If the deal declares another origin, the offer only names that origin. */
+/** Returns the offer to sign with a new key, or null if the deal takes no keys or its declaration is not read yet. If the deal declares another origin, the offer only names that origin. */
 function keyOffer() {
   if (!declared?.origin) return null;
   if (declared.origin !== location.origin) return element('p', { class: 'hint', id: 'prove-elsewhere' }, 'To sign with a key of your own, open your link at ', element('code', {}, declared.origin), '.');
@@ -169,7 +169,7 @@ const ownKey = ({ seat_key: key }) => key && element('div', { id: 'own-key' },
   element('p', {}, `You signed with a new key. Tell the others its public half${now.party === 0 ? '' : ', not through whoever made the deal'}. They compare it with the key that the check of the result names for you:`),
   element('p', { class: 'actions' }, element('code', {}, key.public), copyButton('my public key', () => key.public)));
 
-/** Returns the party's public key and the button that saves a copy. The panels after Sealed show both, because the party that seals last never sees Sealed. */
+/** Returns the party's public key and the button that saves a copy, or nothing without a seat key. The panels after Sealed show both, because the party that seals last never sees Sealed. */
 function keyPart() {
   const { commitment } = now.view.parties[now.party];
   const one = held(commitment);
@@ -241,7 +241,7 @@ function forget() {
   }, 'Delete my sealed input from this browser'), element('span', { class: 'hint' }, `${key ? 'This also deletes the private key, which cannot be made again: save the copy first. ' : ''}Result and proof stay. A later check here leaves out your input${key ? ' and your key' : ''}.`)) : null;
 }
 
-/** Restores the values typed before a reload of this tab, and keeps new ones. Returns the restored values that have no field in this form. Only the choice of a new key may lack a field. */
+/** Restores the values typed before a reload of this tab, and keeps new ones. Returns the stored values that have no field in this form. Only the choice of a new key may lack a field. */
 function remember(form, refresh = () => {}) {
   const fields = [...form.querySelectorAll('input:not([type=file]), textarea')];
   const on = (field) => (field.type === 'radio' || field.type === 'checkbox' ? 'checked' : 'value');
@@ -253,7 +253,7 @@ function remember(form, refresh = () => {}) {
   return rest;
 }
 
-/** Asks the person to save a copy before the page sends the commitment. The browser's storage refused the input. After this page closes, only the copy can open the commitment. */
+/** Asks the person to save a copy before the page sends the commitment. Used if the browser's storage refused the input: after this page closes, only the copy can open the commitment. */
 function saveFirst(one) {
   const problem = element('p', { class: 'say bad', role: 'alert' });
   const button = element('button', {
@@ -324,10 +324,10 @@ async function readDeclared() {
   }
 }
 
-/** Reports whether the page needs the declaration. A party reads it before sealing. A draw shows its beacon chain to the end. */
+/** Reports whether the page needs the declaration. A party needs it before sealing. The page of a draw always shows the declared beacon chain. */
 const needsDeclared = ({ view, party }) => (!ENDED[view.state] && !view.parties[party].committed) || algorithmOf(view.algorithm)?.needs_beacon !== false;
 
-/** Follows the deal for one seat, until the deal is final or another token is entered. */
+/** Follows the deal for one seat. Ends when no change is expected, or when another token is entered. */
 async function follow(own) {
   for (let looks = 0; looks < LOOKS_AFTER_END;) {
     try {

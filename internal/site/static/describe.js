@@ -3,7 +3,7 @@ import { algorithmOf, roundTime } from './facts.js';
 import { duration, localTime, name, names } from './words.js';
 
 const MOST_LISTED = 50;
-const QUICKNET = '52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971'; // chain hash of the public drand network
+const QUICKNET = '52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971'; // chain hash of drand quicknet, a public beacon
 
 /** Returns one sentence about what the deal settles. */
 export function title(view) {

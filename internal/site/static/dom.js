@@ -56,7 +56,7 @@ export async function call(method, path, { token, body, header = {}, signal } = 
   return { status: response.status, ok: response.ok, headers: response.headers, text, json, date: Date.parse(response.headers.get('date')) || Date.now() };
 }
 
-/** Returns the service's error code, undefined if a proxy answered. */
+/** Returns the service's error code, undefined if the answer has none. A proxy's answer has none. */
 export const codeOf = (answer) => /^([A-Z_]+): /.exec(answer.json?.error)?.[1];
 
 /** Returns what went wrong, in the service's words if it sent any. */

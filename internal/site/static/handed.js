@@ -7,7 +7,7 @@ import { parse } from './jcs.js';
 import { originKeys } from './keys.js';
 import { showReport } from './report.js';
 
-/** Shows the report on a bundle, or why the text is not a bundle. known: seat keys by party. */
+/** Shows the report on a bundle, or why the text cannot be checked. known: seat keys by party. */
 export async function verifyText(text, out, known = new Map()) {
   out.replaceChildren();
   delete out.dataset.valid;

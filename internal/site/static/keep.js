@@ -1,5 +1,5 @@
-// Storage in this browser. The token and typed values last as long as the tab. Sealed
-// inputs, their seat keys and the API key last until the user clears the browser's data.
+// Storage in this browser. Tokens, typed values and new invitations last as long as the tab.
+// Sealed inputs, their seat keys and the API key stay until the page or the user deletes them.
 
 function read(store, key) {
   try {
@@ -22,7 +22,7 @@ function write(store, key, value) {
 const drop = (store, key) => {
   try {
     store().removeItem(key);
-  } catch { /* nothing was kept */ }
+  } catch { /* storage is off, so it holds no value */ }
 };
 
 const tab = () => sessionStorage;

@@ -36,7 +36,7 @@ export async function fetchCurrent() {
   }
 }
 
-/** Returns the keys with the development mark on the current key. Only the status has that mark. current: from fetchCurrent. */
+/** Returns the keys, and marks the current one if it is a development key. A key set lacks this mark, so the mark comes from the status. current: from fetchCurrent. */
 export const marked = (keys, current) => keys.map((key) => (key.pubkey === current?.pubkey ? { ...key, development: current.development } : key));
 
 /** Fetches the keys of this origin. Throws if the key set cannot be read. If only the status cannot be read, the keys have no development mark. */

@@ -21,7 +21,7 @@ function base64(text) {
   return Uint8Array.from(raw, (c) => c.charCodeAt(0));
 }
 
-/** Returns a verifier key: its name, type (kind), key ID, public key as a label, and text forms. */
+/** Returns a verifier key: name, type (kind), key ID, public key as a label, words for reports, and same, which is equal for equal keys. */
 async function keyOf(name, kind, material) {
   const id = (await sha256(kind === ECDSA ? material : concat(bytesOf(`${name}\n`), [kind], material))).subarray(0, 4);
   const label = kind === ECDSA ? `es256:${toHex([2 + (material.at(-1) & 1)])}${toHex(material.subarray(-64, -32))}` : `ed25519:${toHex(material)}`;

@@ -53,7 +53,7 @@ function ed25519Problem(key) {
   const plain = Uint8Array.from(key, (byte, i) => (i === 31 ? byte & 0x7f : byte));
   if (SMALL_ORDER.includes(toHex(plain))) return 'is a point of small order: anyone can sign under it';
   const y = toBigInt(plain.reverse());
-  // x² = (y² − 1) / (D·y² + 1): u/v is a square exactly if u·v is.
+  // x² = u/v with u = y² − 1 and v = D·y² + 1. u/v is a square exactly if u·v is.
   const uv = ((y * y - 1n) * (D * y * y + 1n)) % Q;
   return y >= Q || power(uv, (Q - 1n) / 2n, Q) !== 1n ? 'is not a point of the curve Ed25519' : null;
 }

@@ -3,7 +3,7 @@ import { recomputes } from './shape.js';
 import { statement } from './statement.js';
 import { valid } from './verify.js';
 
-/** Shows the verdict in the container, and below it a fold with all checks. The fold is open if a check failed. trusted: the keys do not come from the bundle itself. */
+/** Shows the verdict in the container, and below it a fold with all checks. The fold is open if a check failed. trusted: whether the keys come from elsewhere than the bundle. */
 export function showReport(container, checks, certificate, notes = [], trusted = true) {
   const good = valid(checks);
   const failed = checks.filter((check) => !check.ok).length;

@@ -1,6 +1,6 @@
 // One party's seat in a deal: the calls that the party's token allows, and waiting for changes.
-// A Seat repeats a call if no answer comes. The next view of the deal shows whether an earlier
-// attempt took effect.
+// view and act repeat a call if no answer comes. The next view of the deal shows whether an
+// earlier attempt took effect.
 
 import { call, codeOf, problemOf } from './dom.js';
 import { parse } from './jcs.js';

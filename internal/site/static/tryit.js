@@ -1,5 +1,5 @@
-// Plays a two-party deal against this origin. The page plays both parties and seals both
-// inputs before it sends anything.
+// Plays a deal against this origin. The page plays every party. It seals each input itself
+// and sends only its commitment until all parties have committed.
 
 import { byId, call, element, once, problemOf } from './dom.js';
 import { canonical, parse } from './jcs.js';

@@ -1,5 +1,4 @@
-// The verifier's form. The checks use only the form's content. Only the Fetch buttons call
-// the service.
+// The verifier's form. The checks call no service. Only the Fetch buttons do.
 
 import { isBundle, verifyBundle } from './bundle.js';
 import { byId, call, problemOf } from './dom.js';

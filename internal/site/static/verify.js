@@ -144,7 +144,7 @@ async function drawProblem({ result: shown, parties }) {
   }
 }
 
-/** Returns the preimage of the commitment (canonical input, then salt). Returns null if the preimage has another hash. */
+/** Returns the preimage of the commitment: the canonical input, then the salt. Tries the salt as text, then as hex. Returns null if neither has the hash. */
 export async function opening(commitment, { input, salt }) {
   const readings = [bytesOf(salt ?? '')];
   if (/^([0-9a-fA-F]{2})+$/.test(salt ?? '')) readings.push(fromHex(salt));
