@@ -34,11 +34,10 @@ func (m message) id() jsontext.Value {
 	return jsontext.Value("null")
 }
 
-// call returns the tool that a message calls, and the size of the arguments in bytes. It
-// returns "" and 0 if the message calls no tool, or if its params fit in maxPlain or cannot
-// be parsed.
+// call returns the tool that a message calls, and the size of its arguments in bytes. It
+// returns "" and 0 if the message calls no tool.
 func (m message) call() (tool string, arguments int) {
-	if len(m.Params) <= maxPlain || m.Method != "tools/call" {
+	if m.Method != "tools/call" {
 		return "", 0
 	}
 	var params struct {

@@ -113,7 +113,11 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
 		return
 	}
-	tool, arguments := m.call()
+	var tool string
+	var arguments int
+	if len(body) > maxPlain { // a small message is within all bounds, so its params are read only once
+		tool, arguments = m.call()
+	}
 	if m.Method == "tools/call" && len(body) > maxPlain && maxCall[tool] == 0 {
 		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
 			"the message has %d bytes; a call of this tool has at most %d", len(body), maxPlain))

@@ -61,6 +61,8 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 			"a call of this tool has at most 8192"},
 		"the largest certificate": {call("tools/call", `{"name":"verify_certificate","arguments":{"certificate":["`+strings.Repeat("x", 8_090_000)+`"]}}`), "Last-Event-Id fp_planted", 400, -32600,
 			"Last-Event-ID"},
+		"a large call with params under the bound of others": {call("tools/call", `{"name":"verify_certificate","arguments":{"certificate":["`+strings.Repeat("x", maxPlain-80)+`"]}}`), "Last-Event-Id fp_planted", 400, -32600,
+			"Last-Event-ID"},
 		"an unknown tool":             {call("tools/call", `{"name":"fp_planted"}`), "", 200, -32602, "verify_certificate"},
 		"initialize without params":   {`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, "", 400, -32600, "protocolVersion"},
 		"initialize, another type":    {call("initialize", `{"protocolVersion":"2025-06-18","capabilities":[],"clientInfo":"fp_planted"}`), "", 200, -32602, "protocolVersion"},
