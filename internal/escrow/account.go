@@ -27,9 +27,9 @@ const (
 // replicas together allow a key at most 1 + N/16 times its limit.
 type account struct {
 	mu      sync.Mutex
-	open    int // the last count and the pending units then, plus created
+	open    int // the sum of the last count, the units pending at that time, and created
 	created int // units created since the last count
-	pending int // creations in flight; a count does not see them
+	pending int // units of creations in flight, which a count may miss
 	counted time.Time
 }
 

@@ -41,7 +41,7 @@ var meets = map[string]func(*testing.T, *game) error{
 
 // abandoned returns a deal in which all parties acted but nobody took the next step, as
 // after a crash. All have revealed if revealed is true, else all have only committed. Only
-// older releases can leave a deal after the last commit.
+// older releases can leave a deal COMMITTING after the last commit.
 func abandoned(t *testing.T, h *house, revealed bool) *game {
 	t.Helper()
 	g := h.split(t, nil)

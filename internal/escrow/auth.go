@@ -29,8 +29,8 @@ type Principal struct {
 
 func (p Principal) isParty() bool { return p.keyHash == nil }
 
-// Key returns the hex of the API key's hash, or "" for an invite token. The hash is no
-// secret.
+// Key returns the hex of the API key's hash, which identifies the key and does not reveal
+// it. For an invite token it returns "".
 func (p Principal) Key() string { return hex.EncodeToString(p.keyHash) }
 
 // NewKey is the answer to CreateKey (SPEC 2.1).
@@ -108,10 +108,10 @@ func (s *Service) seatOf(ctx context.Context, tokenHash []byte) (seat, error) {
 // Action is a kind of request about a deal.
 type Action int
 
-// The actions, each with the credentials that permit it (SPEC 4, 5).
+// The actions, each with the credentials of the deal that permit it (SPEC 4, 5).
 const (
 	Read        Action = iota // any invite token or the initiator's key
-	AsParty                   // commit, reveal, read the certificate or the inputs: any invite token
+	AsParty                   // commit, reveal, read the certificate, the bundle or the inputs: any invite token
 	DrawEntropy               // any invite token or the initiator's key
 	CancelDeal                // the initiator's key
 )

@@ -27,7 +27,7 @@ type OwnInput struct {
 	Path  []string `json:"input_path,omitzero"` // nil if there is no input_root, because not all have revealed
 }
 
-// Bundle returns a deal's bundle for one of its parties. Its errors are those of
+// Bundle returns a deal's bundle for one of its parties. Its errors include those of
 // Certificate.
 func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	issued, err := s.Certificate(ctx, a)

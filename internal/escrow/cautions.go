@@ -21,8 +21,8 @@ const (
 	maxCautioned = 3               // most cautions about similar labels
 )
 
-// Cautions returns what each party should know before it commits. Only the initiator sees
-// the warnings at creation.
+// Cautions returns what each party should know before it commits. All parties see the
+// cautions, but only the initiator sees the warning in Created.
 func (d *Deal) Cautions() []string { return d.cautions() }
 
 // cautionsOf returns the cautions of a deal. from is the unix time at which the parties can

@@ -118,12 +118,12 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 	case errors.Is(cause, translog.ErrRefused), errors.Is(cause, translog.ErrInconsistent):
 		reason = "the transparency log refused it, and its operator must find out why"
 	case c.Signature == nil:
-		reason = "the signing key is out of reach"
+		reason = "it is not signed yet"
 	}
 	return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason).After(2)
 }
 
-// checked holds the facts that check reads from a payload.
+// checked holds facts of a payload, and the key that signed it.
 type checked struct {
 	certID, dealID string
 	outcome        string
@@ -132,9 +132,9 @@ type checked struct {
 	key            signing.Key
 }
 
-// check parses a stored certificate's payload and verifies its signature. Results are
-// cached by payload and signature. If only the signature is invalid, check returns the
-// payload's facts with an error.
+// check parses a stored certificate's payload and verifies its signature. It caches the
+// facts of a valid certificate by payload and signature. If only the signature is invalid,
+// check returns the payload's facts with an error.
 func (s *Service) check(c *store.Certificate) (checked, error) {
 	h := sha256.New()
 	h.Write(c.Payload)

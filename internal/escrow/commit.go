@@ -84,8 +84,8 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 // ReplayCancel returns the answer to a cancel that was stored before.
 func (a Access) ReplayCancel() Cancelled { return Cancelled{a.deal.DealID, deal.Cancelled} }
 
-// rule returns the reason why a party's action is refused, or nil. Rules are methods of
-// deal.Deal.
+// rule returns the reason why a party's action is refused, or nil. Methods of deal.Deal
+// decide this.
 type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 
 // attempts is how many times an action is tried. The store can refuse an action that the

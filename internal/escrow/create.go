@@ -31,7 +31,8 @@ type Declared struct {
 }
 
 // Units returns the deal's cost for its API key: one unit, plus one for each 100 parties
-// and each 10 KiB. Two limits count units: on open deals, and on new deals a minute.
+// and each 10 KiB of labels, seat keys and params. Two limits count units: on open deals,
+// and on new deals a minute.
 func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {
@@ -120,7 +121,8 @@ func (s *Service) MayCreate(p Principal) error {
 }
 
 // declare checks the request and returns the declaration, with warnings for the initiator.
-// The store checks commit_deadline against the database's clock.
+// It leaves the check that commit_deadline is not past to the store, which uses the
+// database's clock.
 func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string, error) {
 	alg, ok := algorithm.Lookup(r.Algorithm)
 	if !ok {
@@ -143,7 +145,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		return nil, nil, err
 	}
 	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
-		r.PartyKeys = nil // the store also returns nil if there are no seat keys
+		r.PartyKeys = nil // as the store returns it for a deal without seat keys
 	}
 	if err := legible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err

@@ -117,8 +117,8 @@ func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
-// learnCertified asks the log for the cosigned tree size, if a larger one may make the deal
-// show CERTIFIED.
+// learnCertified asks the log for the cosigned tree size if the deal is COMPUTED and the
+// size that this process knows does not cover its leaf.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
 		s.log.LearnCertified(ctx)
@@ -144,7 +144,7 @@ func (d *Deal) turn(ctx context.Context) error {
 	return limits.Turn(ctx)
 }
 
-// raise increases number to the given value. A higher number stays.
+// raise sets number to the given value if that is larger.
 func raise(number *atomic.Int64, to int) {
 	for {
 		old := number.Load()

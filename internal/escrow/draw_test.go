@@ -91,8 +91,8 @@ func TestLookAgainForADraw(t *testing.T) {
 	}
 }
 
-// A draw uses a stored round without the beacon if the round verifies. Otherwise it fetches
-// the round again.
+// A draw uses a stored round if the round verifies, and then does not call the beacon.
+// Otherwise it fetches the round again.
 func TestStoredRounds(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

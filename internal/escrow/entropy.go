@@ -49,8 +49,8 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 }
 
 // pinnedRound returns the deal's beacon round from the store, or from a relay if the store
-// has no valid one. It stores the verified round for ever. The error is BEACON_NOT_READY or
-// BEACON_UNAVAILABLE if no relay has the round.
+// has no valid one. It stores the verified round for ever. If it cannot get the round, the
+// error is BEACON_NOT_READY or BEACON_UNAVAILABLE.
 func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, error) {
 	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
 	chain := s.beacon.Chain()

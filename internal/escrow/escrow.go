@@ -96,7 +96,7 @@ type Beacon interface {
 
 // Options are the deployment's choices.
 type Options struct {
-	EntropyWindow time.Duration // after which a random.v1 deal without its beacon round is EXPIRED
+	EntropyWindow time.Duration // how long a random.v1 deal waits for its beacon round before it is EXPIRED
 	StrictBeacon  bool          // refuse rounds that are published at or before the reveal deadline
 	OpenUnits     int           // limit on the units of one API key's open deals, see Declared.Units; 0: no limit
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
@@ -150,7 +150,8 @@ const (
 	mostContradicted = 1 << 14 // deals
 )
 
-// issueBound is the longest time that issuing a certificate adds to a call.
+// issueBound is the timeout for issuing a certificate within a call. If that fails, storing
+// the signature has the same timeout.
 const issueBound = 3 * time.Second
 
 // New returns a Service with empty caches.

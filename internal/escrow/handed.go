@@ -56,8 +56,8 @@ type Says struct {
 
 // VerifyHanded checks a certificate that the caller sent: its form, its signature, and its
 // proof against a published tree head. It also compares the document with the stored
-// certificate of the same cert_id. If certID is not "", the document MUST have this
-// cert_id. If the log or the database is out of reach, the result is an error and no
+// certificate of the same cert_id. If certID is not "", a document with another cert_id is
+// invalid. If the log or the database is out of reach, the result is an error and no
 // report: a report would call a valid certificate invalid.
 func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, certID string) (Handed, error) {
 	if err := limits.Turn(ctx); err != nil {

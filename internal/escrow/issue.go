@@ -19,8 +19,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// tryIssue issues a certificate within a request, for at most issueBound. If it fails, the
-// worker issues the certificate later.
+// tryIssue issues a certificate within a request, with the timeout issueBound. If it fails,
+// the worker issues the certificate later.
 func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 	defer cancel()

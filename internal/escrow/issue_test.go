@@ -42,8 +42,8 @@ func lastReveal(t *testing.T, h *house) *game {
 	return g
 }
 
-// pending returns a deal whose certificate is not signed yet. Afterwards the signer works
-// again.
+// pending returns a deal whose certificate is not signed yet. The signer works again when
+// pending returns.
 func pending(t *testing.T, h *house) *game {
 	t.Helper()
 	h.pen.fail(keyAway)
@@ -79,7 +79,7 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 		err        error // the error of the worker's call
 		signatures int   // 0: any number
 	}{
-		"the key is away":          {keyAway, nil, false, "the signing key is out of reach", errKeyAway, 0},
+		"the key is away":          {keyAway, nil, false, "it is not signed yet", errKeyAway, 0},
 		"the log is down":          {nil, down, false, "transparency log is out of reach", translog.ErrUnavailable, 1},
 		"the log's answer is lost": {nil, lost, false, "transparency log is out of reach", translog.ErrUnavailable, 1},
 		"a crash after the append": {nil, lost, true, "transparency log is out of reach", translog.ErrUnavailable, 2},

@@ -173,8 +173,8 @@ func TestFirstPublishedSignatureStays(t *testing.T) {
 }
 
 // A retired key stays valid until it is closed, and afterwards for leaves below the tree
-// size at which it was closed. Otherwise a pending certificate gets a new signature and
-// keeps its leaf.
+// size at which it was closed. If the key is no longer valid for its leaf, a pending
+// certificate gets a new signature and keeps the leaf.
 func TestPendingUnderARetiredKey(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

@@ -94,8 +94,8 @@ func (a Access) signedSeat(commitment string) (attestation.Seat, error) {
 	return attestation.Seat{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Declaration: digest}, err
 }
 
-// ToSign returns the bytes that the party's seat key signs to make a commitment, or nil if
-// this deployment accepts no seat keys.
+// ToSign returns the bytes that the party's seat key signs to make a commitment. It returns
+// nil if the caller is not a party, or this deployment accepts no seat keys.
 func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 	seat, err := a.signedSeat(commitment)
 	if err != nil || s.options.PublicURL == "" || a.party < 0 {

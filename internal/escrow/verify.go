@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Verification is the report of a verification (SPEC 2.9).
+// Verification says whether a certificate is valid, and which checks it passed (SPEC 2.9).
 type Verification struct {
 	CertID  string `json:"cert_id"`
 	Valid   bool   `json:"valid"`

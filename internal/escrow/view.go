@@ -54,8 +54,9 @@ type OpenInputs struct {
 	Inputs []OpenInput `json:"inputs"` // in party order
 }
 
-// Inputs returns the revealed inputs of a COMPUTED deal. In any other state the error is
-// INPUTS_NOT_READY. For a deal of mode sealed or retention purge, it is always INPUTS_SEALED.
+// Inputs returns the revealed inputs of a COMPUTED or CERTIFIED deal. In any other state the
+// error is INPUTS_NOT_READY. For a deal of mode sealed or retention purge, it is always
+// INPUTS_SEALED.
 func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err error) {
 	now, err := s.advance(ctx, a, store.Nobody)
 	if err != nil {

@@ -101,7 +101,7 @@ func TestDeadlineEndsAWait(t *testing.T) {
 }
 
 // The deal's last reveal during the first try causes a second try. The RetryAfter of the
-// refusal causes the third.
+// second try's error causes the third.
 func TestCertificateWaitsForTheDraw(t *testing.T) {
 	h := newHouse(t)
 	g := h.random(t, nil).committed(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// listLimit is the most deals of each kind in one listing. The next listing returns more.
+// listLimit is the most deals in one listing of Complete, and of each kind in one of Due.
 const listLimit = 1000
 
 // Due lists the deals that need the worker within the horizon. If the log refused a
@@ -21,7 +21,7 @@ func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, 
 }
 
 // Complete lists the deals in which every party has acted but the next step was not taken.
-// Usually a process died. Complete reads every active deal.
+// Usually a process died before it took the step. Complete reads every active deal.
 func (s *Service) Complete(ctx context.Context) ([]string, error) {
 	return s.store.Complete(ctx, listLimit)
 }
