@@ -156,7 +156,8 @@ func TestAppendRefusesBadSignaturesAndOwnHeads(t *testing.T) {
 	}
 }
 
-// The committed head may be signed before it is stored.
+// The log refuses the digest of the committed head, because the head may be signed before
+// it is stored.
 func TestUnstoredHeadIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

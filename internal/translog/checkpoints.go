@@ -26,7 +26,7 @@ type Checkpoints struct {
 	Origin  string
 	Key     *signing.LogKey
 	Retired []checkpoint.Key // former Ed25519 keys of the log
-	// Policy is nil if there are no witnesses. PolicyText is the file it was read from.
+	// Policy is nil if there are no witnesses. PolicyText is the content of the policy file.
 	Policy     *checkpoint.Policy
 	PolicyText []byte
 }
@@ -247,8 +247,7 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 }
 
 // certify raises c.certified to newest.witnessed, the largest size with a quorum in the
-// tables. It first checks that cosignatures of the current policy's witnesses meet the
-// quorum.
+// tables. It does so only if the stored cosignatures meet the quorum of the current policy.
 func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) error {
 	if c.Policy == nil || !c.Policy.Demands() || newest.witnessed <= c.certified.Load() {
 		return nil

@@ -134,7 +134,8 @@ func TestTilesProveTheLogElsewhere(t *testing.T) {
 	requireNoContradiction(t, l, fresh)
 }
 
-// The digest of a checkpoint is public and has a valid signature of the deployment key.
+// Anyone can send the digest of a checkpoint with the deployment key's signature of it,
+// because both are public.
 func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

@@ -30,7 +30,7 @@ var errRetired = errors.New("no verifier accepts it")
 func (c *checks) head(h TreeHead) error {
 	key, err := c.keys.SignerOf(h.Message(), h.Signature)
 	if err != nil {
-		return fmt.Errorf("%w: the stored head of size %d cannot be verified: %w (if its key was retired, list it as a legacy key)", ErrInconsistent, h.TreeSize, err)
+		return fmt.Errorf("%w: the stored head of size %d cannot be verified: %w (if a retired key signed it, add the key to the key set file or to FAIRPACT_LEGACY_KEYS)", ErrInconsistent, h.TreeSize, err)
 	}
 	if !key.MayHold(h.TreeSize - 1) {
 		return fmt.Errorf("%w: the stored head of size %d is signed by %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)

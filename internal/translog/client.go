@@ -169,7 +169,7 @@ func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 }
 
 // proofsOf asks for several proofs in one request. It returns errNotServed if the server
-// does not know this request.
+// does not serve proofsPath to this client.
 func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

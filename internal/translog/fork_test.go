@@ -13,7 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// refusals collects what a Log writes to its logger, among it the witnesses' refusals.
+// refusals collects what a replica writes to its logger. The replica logs each refusal of a
+// witness.
 type refusals struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -12,9 +12,9 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Finding is a row that contradicts what the log signed.
+// Finding is a contradiction that Fsck found in the tables.
 type Finding struct {
-	Row     string `json:"row"` // for example leaf 17, node 3 of level 8, head 1000
+	Row     string `json:"row"` // a row or a table, for example leaf 17, head 1000, tags
 	Problem string `json:"problem"`
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// memoryGuard is a guard in memory. The functions, if set, may fail a call.
+// memoryGuard is a guard in memory. load, before and after, if set, run in a call and may
+// fail it.
 type memoryGuard struct {
 	forkguard.Guard     // nil; it only supplies Close, and the log never calls Close
 	mu                  sync.Mutex
@@ -262,7 +263,7 @@ func TestOlderCopyIsRefused(t *testing.T) {
 	refusedBy("swapped under a replica", l, gate, signed)
 	for _, c := range []struct {
 		name string
-		end  int // the other entries are those from 100 to end-1
+		end  int // the copy gets the entries 100 to end-1
 	}{{"smaller", 101}, {"of the same size", 102}, {"bigger", 104}} {
 		check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(100, c.end))))
 		l, gate := d.guarded(t, g, nil)

@@ -99,7 +99,7 @@ type Appended struct {
 // head covers it. The call may be repeated after any error: a logged entry keeps its
 // index. A leaf without a tag gets the given tag.
 //
-// Append returns:
+// The errors include:
 //   - ErrTagTaken if another entry has the tag.
 //   - ErrRefused if the signature does not verify, or if the entry is new and its retired
 //     key may hold no leaf at the next index.

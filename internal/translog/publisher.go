@@ -63,8 +63,8 @@ func (p *publisher) hand(g *growth) {
 }
 
 // wait returns the size of a published head that covers the leaf. It waits for a round to
-// end, even if p.size already covers the leaf. The database may have been replaced by an
-// older copy, in which another leaf has the index.
+// end, even if p.size already covers the leaf, because p.size may be wrong: the database
+// may have been replaced by an older copy, in which another entry has the index.
 //
 // If the last round got no signature and p.size does not cover the leaf, wait returns an
 // error at once.

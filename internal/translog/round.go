@@ -115,8 +115,9 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 }
 
 // sign signs and stores a head. If a head of the same size is stored already, sign returns
-// the stored one. tree proves that the head extends the guard's record. The database must
-// still hold last, the last entry under the head. A nil last skips this check.
+// the stored one. tree proves that the head extends the guard's record. last is the last
+// entry under the head, or nil. If the database no longer has that entry, sign returns
+// ErrInconsistent.
 func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (TreeHead, error) {
 	head := r.head("")
 	digest := head.Digest()
