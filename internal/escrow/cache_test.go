@@ -202,8 +202,8 @@ func TestDealThatARestoreLostIsUnknown(t *testing.T) {
 			for _, c := range append(g.tokens, g.key) {
 				g.access(t, svc, c, escrow.Read)
 			}
-			// Authorize before the rows are deleted, because then the deal must be in the
-			// cache. Parallel tests on other database servers may empty the caches.
+			// Authorize while the deal's rows exist. Later this would need the cached deal,
+			// and parallel tests on other database servers may empty the caches.
 			access := g.access(t, svc, credential, row.action)
 			for _, table := range []string{"parties", "deals"} {
 				g.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", g.id)

@@ -108,7 +108,7 @@ func (g *game) as(h *house) *game {
 	return &other
 }
 
-// The former secret is needed as long as it may encrypt an idempotency record. A
+// The former secret is needed as long as an idempotency record may be encrypted under it. A
 // certificate that was pending at the rotation is still issued after the former secret is
 // removed.
 func TestFormerSecretIsNeededForReplays(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 type Wait struct {
 	For     time.Duration // 0: do not wait
 	Network string
-	State   deal.State      // state that the caller knows: only another state or the certificate ends the wait
+	State   deal.State      // state that the caller knows; the wait ends as in store.Mark.Same with stateOnly
 	Same    func(View) bool // reports whether the caller already has this view
 }
 

@@ -34,7 +34,7 @@ func (t tileID) complete(size uint64) bool { return t.index+1 <= size>>(t.level+
 // root returns the node above the whole tile.
 func (t tileID) root() compact.NodeID { return compact.NewNodeID(t.level+tileHeight, t.index) }
 
-// tile is a tile in memory. Its nodes that are not complete yet are zero. Each node is
+// tile is a tile in memory. Nodes that are not complete yet are zero. Each node is
 // written once, so reading a complete node needs no lock.
 type tile struct {
 	tileID

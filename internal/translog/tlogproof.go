@@ -26,7 +26,7 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 		return nil, err
 	}
 	if certified := c.certified.Load(); certified > 0 {
-		better, err := c.at(ctx, certified) // even if certified is of's size: of may have been read before the last cosignature
+		better, err := c.at(ctx, certified) // of may have this size, but may have been read before the last cosignature
 		if err != nil {
 			return nil, l.checks.note(ctx, err)
 		}
