@@ -73,7 +73,7 @@ func New(c Config) (http.Handler, error) {
 	if a.openAPI, err = openAPI(); err != nil {
 		return nil, err
 	}
-	log, err := logProxy(c.LogReadURL)
+	log, err := a.logProxy(c.LogReadURL)
 	if err != nil {
 		return nil, err
 	}

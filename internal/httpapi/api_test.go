@@ -121,7 +121,8 @@ func TestLogProxyPassesNoCredential(t *testing.T) {
 		asked = r.Clone(r.Context())
 		http.Error(w, "the log's own words", http.StatusNotFound)
 	}))
-	proxy, err := logProxy(server.URL)
+	var logs bytes.Buffer
+	proxy, err := observed(&logs).logProxy(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,6 +144,9 @@ func TestLogProxyPassesNoCredential(t *testing.T) {
 	server.Close()
 	if w := ask(); w.Code != 503 || !strings.HasPrefix(w.Body.String(), `{"error":"LOG_UNAVAILABLE: `) || w.Header().Get("Retry-After") == "" {
 		t.Errorf("with log-server down: %d %s, want 503 LOG_UNAVAILABLE with Retry-After", w.Code, w.Body)
+	}
+	if !strings.Contains(logs.String(), "connection refused") {
+		t.Errorf("with log-server down the log is %s, want the cause", &logs)
 	}
 }
 

@@ -97,7 +97,7 @@ const maxQuery = 4 << 10 // bytes
 
 // logProxy forwards reads of the log to log-server, so that one base URL serves all
 // paths. It fails if readURL is not a URL.
-func logProxy(readURL string) (http.HandlerFunc, error) {
+func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 	target, err := url.Parse(readURL)
 	if err != nil {
 		return nil, err
@@ -116,9 +116,8 @@ func logProxy(readURL string) (http.HandlerFunc, error) {
 			return nil
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
-		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
-			p := problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").After(2).Because(err)
-			answer.Error(w, p)
+		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
+			a.fail(w, r, problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").After(2).Because(err))
 		},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
