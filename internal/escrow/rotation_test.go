@@ -90,8 +90,8 @@ func TestAStaleProcessStoresNoReveal(t *testing.T) {
 	rejection := r.shapley(t, `{"accept":false}`, `{"accept":true}`).committed(t).as(stale)
 	r.rotate(t)
 	for _, g := range []*game{reveal, rejection} {
-		if err := g.reveal(t, stale.replica(), 0).err; !errors.Is(err, store.ErrSecretMoved) {
-			t.Errorf("reveal under the former secret: got error %v, want ErrSecretMoved", err)
+		if err := g.reveal(t, stale.replica(), 0).err; !errors.Is(err, store.ErrSecretReplaced) {
+			t.Errorf("reveal under the former secret: got error %v, want ErrSecretReplaced", err)
 		}
 	}
 	if n := r.text(t, "SELECT count(*)::text FROM reveals"); n != "0" {

@@ -13,7 +13,7 @@
 // secrets of the process, and writes its record under the secret in force.
 //
 // The secret in force may be replaced between these two steps. Then the database refuses
-// the write (store.ErrSecretMoved), and the call starts again. Commitments and
+// the write (store.ErrSecretReplaced), and the call starts again. Commitments and
 // cancellations are not refused: a deal accepts them only once, with or without a record.
 //
 //	fault                                    a retry
@@ -140,7 +140,7 @@ type envelope struct {
 func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
 	for range attempts {
 		answer, err = do(ctx, g, req, effect, render)
-		if !errors.Is(err, store.ErrSecretMoved) {
+		if !errors.Is(err, store.ErrSecretReplaced) {
 			return answer, err
 		}
 		if err := serversecret.Refresh(ctx, g.store, g.secrets); err != nil {

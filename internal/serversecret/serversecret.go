@@ -43,7 +43,7 @@ func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	return nil
 }
 
-// Refresh repeats Check, for example after store.ErrSecretMoved. If Check fails, Refresh
+// Refresh repeats Check, for example after store.ErrSecretReplaced. If Check fails, Refresh
 // returns an UNAVAILABLE error that callers may see.
 func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	err := Check(ctx, s, own)

@@ -43,7 +43,7 @@ type Acted struct {
 	// inputs are not large.
 	Inputs *Snapshot
 
-	locked, moved bool
+	locked, secretReplaced bool
 }
 
 // Commit stores a commitment. The last commitment of a deal moves the deal to REVEALING in
@@ -51,11 +51,11 @@ type Acted struct {
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
 // Reveal stores a reveal if its Commitment is the stored one. Otherwise Done is false.
-// Reveal may return ErrSecretMoved.
+// Reveal may return ErrSecretReplaced.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	done, err := s.reveals.do(ctx, a)
-	if err == nil && done.moved {
-		err = ErrSecretMoved
+	if err == nil && done.secretReplaced {
+		err = ErrSecretReplaced
 	}
 	return done, err
 }
@@ -97,7 +97,7 @@ func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool
 	err := row.Scan(append([]any{&locked, &a.Done, &missing}, more...)...)
-	a.moved, a.locked = locked == nil, locked == nil || *locked
+	a.secretReplaced, a.locked = locked == nil, locked == nil || *locked
 	if a.All = missing == nil; !a.All {
 		a.Missing = *missing
 	}

@@ -42,14 +42,14 @@ type Created struct {
 	Now int64 // unix seconds; the deal's created_at
 	OK  bool  // false: commit_deadline is not after Now, and nothing was stored
 
-	Moved bool // another server secret is in force; CreateDeal returns ErrSecretMoved
+	SecretReplaced bool // another server secret is in force; CreateDeal returns ErrSecretReplaced
 }
 
-// CreateDeal stores a deal and its parties, or returns ErrSecretMoved.
+// CreateDeal stores a deal and its parties, or returns ErrSecretReplaced.
 func (s *Store) CreateDeal(ctx context.Context, d NewDeal) (Created, error) {
 	created, err := s.creations.do(ctx, d)
-	if err == nil && created.Moved {
-		err = ErrSecretMoved
+	if err == nil && created.SecretReplaced {
+		err = ErrSecretReplaced
 	}
 	return created, err
 }

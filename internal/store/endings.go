@@ -120,7 +120,7 @@ func intArray(numbers []int) *string {
 // Reject stores a reveal that rejects (shapley.v1) and ends the deal VOID. It does both
 // in one transaction, so that no other call computes a result from the stored reveal.
 // e.Reveals does not count this reveal. Reject returns false when End would, and
-// ErrSecretMoved when Reveal would.
+// ErrSecretReplaced when Reveal would.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
@@ -142,12 +142,12 @@ func (s *Store) Adopt(ctx context.Context, e *Ending, commitsClosedAt *int64, p 
 }
 
 // decide locks a deal and runs a statement that returns one boolean, or null for
-// ErrSecretMoved.
+// ErrSecretReplaced.
 func (s *Store) decide(ctx context.Context, dealID, statement string, args ...any) (bool, error) {
 	var done *bool
 	err := s.locked(ctx, []string{dealID}, true, statement, args, func(row pgx.CollectableRow) error { return row.Scan(&done) })
 	if err == nil && done == nil {
-		err = ErrSecretMoved
+		err = ErrSecretReplaced
 	}
 	return done != nil && *done, translate(err)
 }

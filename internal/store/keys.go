@@ -10,13 +10,13 @@ var (
 )
 
 // InsertKey stores the SHA-256 of an API key (SPEC 2.1: only its hash is stored),
-// or returns ErrSecretMoved.
+// or returns ErrSecretReplaced.
 func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error {
 	scope, body, response, lifetime := r.columns()
 	var done bool
 	err := s.pool.QueryRow(ctx, insertKeySQL, keyHash, scope, body, response, lifetime, r.secret()).Scan(&done)
 	if err == nil && !done {
-		err = ErrSecretMoved
+		err = ErrSecretReplaced
 	}
 	return translate(err)
 }

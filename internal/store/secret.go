@@ -18,9 +18,9 @@ var (
 	rotateSecretSQL = query("rotate_secret")
 )
 
-// ErrSecretMoved is returned when the server secret that a call used is not in force. The
+// ErrSecretReplaced is returned when the server secret that a call used is not in force. The
 // call changed nothing.
-var ErrSecretMoved = errors.New("store: another server secret is in force")
+var ErrSecretReplaced = errors.New("store: another server secret is in force")
 
 // SecretState names the server secrets of a database.
 type SecretState struct {
@@ -73,7 +73,7 @@ const rotateTries = 30
 
 // RotateSecret puts the secret `to` in force in place of `from`. It returns false if
 // `from` is not in force. After it returns true, CreateDeal, InsertKey, Reveal and Reject
-// with the old secret store nothing and return ErrSecretMoved.
+// with the old secret store nothing and return ErrSecretReplaced.
 //
 // Commit and Cancel do not check the secret. They use it only for their idempotency
 // record, and a deal refuses a repeated commitment or cancellation even without that

@@ -60,8 +60,8 @@ func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	f.rotate(t, old, now)
 	for what, write := range writes {
 		before := stored()
-		if err := write(old); !errors.Is(err, store.ErrSecretMoved) {
-			t.Errorf("%s under the former secret: got error %v, want ErrSecretMoved", what, err)
+		if err := write(old); !errors.Is(err, store.ErrSecretReplaced) {
+			t.Errorf("%s under the former secret: got error %v, want ErrSecretReplaced", what, err)
 		}
 		if after := stored(); after != before {
 			t.Errorf("%s under the former secret: the tables have %s rows, want %s, as before", what, after, before)
@@ -96,8 +96,8 @@ func TestARotationFencesTheFormerSecret(t *testing.T) {
 				r.Secret = old
 				err := f.InsertKey(ctx, random32(), r)
 				if err != nil {
-					if !errors.Is(err, store.ErrSecretMoved) {
-						t.Errorf("InsertKey: got error %v, want ErrSecretMoved or none", err)
+					if !errors.Is(err, store.ErrSecretReplaced) {
+						t.Errorf("InsertKey: got error %v, want ErrSecretReplaced or none", err)
 					}
 					return
 				}

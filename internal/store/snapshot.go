@@ -31,9 +31,11 @@ type Snapshot struct {
 	Now             int64
 	NowMilli        int64 // Now in milliseconds
 
-	Parts  []Part   // of the parties in Want, in order
-	First  int      // the party of Parts[0]
-	Sealed [][]byte // the encrypted inputs in party order, if wanted; an element is nil if the input is purged
+	Parts []Part // of the parties in Want, in order
+	First int    // the party of Parts[0]
+	// Sealed holds the encrypted inputs, if wanted: one element for each stored reveal, in
+	// party order. An element is nil if the input is purged.
+	Sealed [][]byte
 	// AttestedBy holds each party's attested_by in the certificate, if wanted. An element is
 	// nil if the party has not committed or no seat key signed.
 	AttestedBy []*string

@@ -183,7 +183,7 @@ var ErrReplayed = errors.New("store: idempotency record exists")
 // database refuses writes) and UNAVAILABLE (503, an outage). It returns any other error
 // unchanged, because such an error is a fault of this program.
 func translate(err error) error {
-	for _, own := range []error{ErrNotFound, ErrReplayed, ErrSecretMoved, errPanicked} {
+	for _, own := range []error{ErrNotFound, ErrReplayed, ErrSecretReplaced, errPanicked} {
 		if errors.Is(err, own) {
 			return err
 		}
