@@ -59,7 +59,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 		switch {
 		case err == nil && ended != nil && !want.More():
 			return ended, nil
-		case err != nil && !errors.Is(err, errMoved):
+		case err != nil && !errors.Is(err, errDealChanged):
 			return nil, err
 		}
 	}

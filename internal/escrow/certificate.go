@@ -78,23 +78,23 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 	if err != nil {
 		return nil, err
 	}
-	d := s.rules(a.deal, now)
+	rules := s.rules(a.deal, now)
 	switch {
 	case now.CertID != nil:
 		return s.store.CertificateOf(ctx, a.deal.DealID)
-	case d.Ended():
-		return nil, problem.New(problem.NoCertificate, "the deal is %s: it has no certificate and never will; create a new deal with %s", d.State(), problem.Call{Op: problem.CreateDeal})
-	case d.Random && d.AllRevealed() && now.Now >= d.RoundTime:
+	case rules.Ended():
+		return nil, problem.New(problem.NoCertificate, "the deal is %s: it has no certificate and never will; create a new deal with %s", rules.State(), problem.Call{Op: problem.CreateDeal})
+	case rules.Random && rules.AllRevealed() && now.Now >= rules.RoundTime:
 		refusal := problem.New(problem.CertNotReady, "all have revealed and the beacon round is published; draw with %s", a.call(problem.Draw))
-		if left := d.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
+		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
 			return nil, refusal.After(left).Because(errDrawable)
 		}
 		return nil, refusal.After(drawLook) // the worker draws as soon as a relay has the round
-	case d.Random && d.AllRevealed():
-		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", d.RoundTime, now.Now, a.call(problem.Draw)).
-			After(min(d.RoundTime-now.Now, 86_400))
+	case rules.Random && rules.AllRevealed():
+		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", rules.RoundTime, now.Now, a.call(problem.Draw)).
+			After(min(rules.RoundTime-now.Now, 86_400))
 	}
-	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: ask again with a wait (45 s at most), or follow %s", d.State(), a.call(problem.ReadDeal))
+	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: ask again with a wait (45 s at most), or follow %s", rules.State(), a.call(problem.ReadDeal))
 }
 
 // issuePending issues a pending certificate within the caller's request. If that fails, it

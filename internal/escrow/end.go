@@ -15,11 +15,11 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-var errMoved = errors.New("the deal changed while its ending was computed")
+var errDealChanged = errors.New("the deal changed while its ending was computed")
 
 // endDeal takes a step that ends the deal, tries to issue the certificate, and returns the
 // ended deal. now is a snapshot with what the step needs, or nil: then endDeal reads one.
-// It returns errMoved if the step is no longer due.
+// It returns errDealChanged if the step is no longer due.
 //
 // Concurrent calls in one process for the same step share one run, with the first caller's
 // snapshot. An old snapshot is safe: store.End writes nothing if the deal has changed
@@ -45,7 +45,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 			}
 		}
 		if !s.stillDue(d, now, step) {
-			return nil, errMoved
+			return nil, errDealChanged
 		}
 		e, err := s.ending(d, now, step, drawn)
 		if err != nil {
@@ -71,7 +71,7 @@ func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 }
 
 // storeEnding stores an ending, issues its certificate, and returns the ended deal without
-// another read. It returns errMoved if the deal has changed since now was read.
+// another read. It returns errDealChanged if the deal has changed since now was read.
 func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot, e *store.Ending) (*store.Snapshot, error) {
 	crash.Point("escrow.before-end")
 	done, err := s.store.End(ctx, e)
@@ -79,7 +79,7 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 		return nil, err
 	}
 	if !done {
-		return nil, errMoved
+		return nil, errDealChanged
 	}
 	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // a party may draw before the due time
 		lateness.Observe(float64(now.NowMilli-at*1000) / 1000)
@@ -129,17 +129,17 @@ func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *al
 	return e, s.certify(d, now, nil, cause, e)
 }
 
-// inputs decrypts the inputs of all parties, in party order. It returns errMoved if the
-// deal has ended and its inputs are purged. It returns UNAVAILABLE with the cause
+// inputs decrypts the inputs of all parties, in party order. It returns errDealChanged if
+// the deal has ended and its inputs are purged. It returns UNAVAILABLE with the cause
 // errInputLost if an input cannot be decrypted.
 func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 	if len(sealed) != len(d.Labels) {
-		return nil, errMoved
+		return nil, errDealChanged
 	}
 	all := make([]sealing.Input, len(sealed))
 	for i := range sealed {
 		if sealed[i] == nil {
-			return nil, errMoved
+			return nil, errDealChanged
 		}
 		var err error
 		if all[i], err = s.secrets.OpenInput(d.DealID, i, sealed[i]); err != nil {

@@ -30,14 +30,14 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 		if err != nil {
 			return Drawn{}, err
 		}
-		d := s.rules(a.deal, now)
-		if refusal := d.Entropy(now.Now); refusal != nil {
+		rules := s.rules(a.deal, now)
+		if refusal := rules.Entropy(now.Now); refusal != nil {
 			return Drawn{}, refusal
 		}
-		if !d.Ended() {
+		if !rules.Ended() {
 			now, err = s.endDeal(ctx, a.deal, deal.Draw, nil)
 		}
-		if errors.Is(err, errMoved) {
+		if errors.Is(err, errDealChanged) {
 			continue
 		}
 		if err != nil {

@@ -28,8 +28,9 @@
 //	Certificate, Verify read the row and the leaf, and check them
 //
 // The deadline decides, not the worker. A read of an active deal first takes the steps that
-// are due (advance). An action does so if the store did not accept it. After a crash, any
-// process can repeat the interrupted step.
+// are due (advance). So do a draw, a rejection, and the replay of a commit or reveal
+// without a stored answer. Any other action does so only if the store or a check did not
+// accept it. After a crash, any process can repeat the interrupted step.
 //
 // Every use case that changes a deal announces the change after its transaction has
 // committed. ViewAfter and CertificateAfter wait for such a change (package waiting).

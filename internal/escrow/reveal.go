@@ -57,7 +57,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	crash.Point("escrow.revealed")
 	if stored.All && a.deal.RoundTime == nil {
 		now, err := s.endDeal(ctx, a.deal, deal.Compute, stored.Inputs)
-		if errors.Is(err, errMoved) || errors.Is(err, errInputLost) { // only the ending failed; the reveal is stored
+		if errors.Is(err, errDealChanged) || errors.Is(err, errInputLost) { // only the ending failed; the reveal is stored
 			return s.ReplayReveal(ctx, a)
 		}
 		if err != nil {

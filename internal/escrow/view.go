@@ -62,11 +62,11 @@ func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err err
 	if err != nil {
 		return all, err
 	}
-	switch d := s.rules(a.deal, now); {
+	switch rules := s.rules(a.deal, now); {
 	case a.deal.Mode != "open" || a.deal.Retention == "purge":
 		return all, problem.New(problem.InputsSealed, "a deal of mode %s and retention %s never shows its inputs; only mode open with retention standard does", a.deal.Mode, a.deal.Retention)
-	case d.State() != deal.Computed && d.State() != deal.Certified:
-		return all, problem.New(problem.InputsNotReady, "the deal is %s; it shows its inputs once it is COMPUTED", d.State())
+	case rules.State() != deal.Computed && rules.State() != deal.Certified:
+		return all, problem.New(problem.InputsNotReady, "the deal is %s; it shows its inputs once it is COMPUTED", rules.State())
 	}
 	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
 		return all, err

@@ -49,7 +49,7 @@ func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duratio
 	}
 	now, err := s.takeSteps(ctx, d, store.Nobody)
 	if err == nil && s.rules(d, now).Next(now.Now) == deal.Draw {
-		if now, err = s.endDeal(ctx, d, deal.Draw, nil); errors.Is(err, errMoved) {
+		if now, err = s.endDeal(ctx, d, deal.Draw, nil); errors.Is(err, errDealChanged) {
 			now, err = s.takeSteps(ctx, d, store.Nobody)
 		}
 	}
