@@ -29,7 +29,7 @@ func (a *API) status(http.ResponseWriter, *http.Request) ([]byte, error) {
 // so the scope of its idempotency key is the client's address.
 func (a *API) createKey(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	address := a.Callers.Address(r)
-	return encoded(a.CreateKey(r.Context(), address, a.request(w, r, address, maxSmall, true)))
+	return encoded(a.Calls.CreateKey(r.Context(), address, a.request(w, r, address, maxSmall, true)))
 }
 
 func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error) {
@@ -37,20 +37,20 @@ func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	_, created, err := a.CreateDeal(r.Context(), principal, a.request(w, r, credential(r), maxCreation, false))
+	_, created, err := a.Calls.CreateDeal(r.Context(), principal, a.request(w, r, credential(r), maxCreation, false))
 	return encoded(created, err)
 }
 
 func (a *API) commit(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return encoded(a.Commit(r.Context(), access, a.request(w, r, credential(r), maxSmall, false)))
+	return encoded(a.Calls.Commit(r.Context(), access, a.request(w, r, credential(r), maxSmall, false)))
 }
 
 func (a *API) reveal(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return encoded(a.Reveal(r.Context(), access, a.request(w, r, credential(r), maxReveal, false)))
+	return encoded(a.Calls.Reveal(r.Context(), access, a.request(w, r, credential(r), maxReveal, false)))
 }
 
 func (a *API) cancel(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return encoded(a.Cancel(r.Context(), access, a.request(w, r, credential(r), maxSmall, true)))
+	return encoded(a.Calls.Cancel(r.Context(), access, a.request(w, r, credential(r), maxSmall, true)))
 }
 
 // entropy makes the draw. Every call for a deal returns the same draw, so only the

@@ -115,7 +115,7 @@ func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 
 func (s *server) createKey(ctx context.Context, args arguments) (result, error) {
 	address := originOf(ctx).address
-	key, err := s.CreateKey(ctx, address, args.request("create_key", address))
+	key, err := s.Calls.CreateKey(ctx, address, args.request("create_key", address))
 	return encoded(key, err, afterKey)
 }
 
@@ -140,7 +140,7 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	}
 	request := args.request("create_deal", credential, "api_key")
 	request.Body = func() (map[string]any, error) { return s.declaration(args) }
-	declared, created, err := s.CreateDeal(ctx, principal, request)
+	declared, created, err := s.Calls.CreateDeal(ctx, principal, request)
 	if err != nil {
 		return result{}, err
 	}
@@ -210,7 +210,7 @@ func (s *server) commitInput(ctx context.Context, args arguments) (result, error
 	if err != nil {
 		return result{}, err
 	}
-	committed, err := s.Commit(ctx, access, args.request("commit_input", token, "invite_token"))
+	committed, err := s.Calls.Commit(ctx, access, args.request("commit_input", token, "invite_token"))
 	return encoded(committed, err, func(c wire.CommittedBody) next { return afterCommit(c.Committed) })
 }
 
@@ -219,7 +219,7 @@ func (s *server) revealInput(ctx context.Context, args arguments) (result, error
 	if err != nil {
 		return result{}, err
 	}
-	revealed, err := s.Reveal(ctx, access, args.request("reveal_input", token, "invite_token"))
+	revealed, err := s.Calls.Reveal(ctx, access, args.request("reveal_input", token, "invite_token"))
 	step := afterReveal(revealed)
 	return encoded(revealedBody{revealed, step.call()}, err, func(revealedBody) next { return step })
 }
