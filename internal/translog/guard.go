@@ -5,17 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
-
-var guardRefusals = promauto.NewCounter(prometheus.CounterOpts{
-	Name: "fairpact_log_guard_refusals_total",
-	Help: "Heads that the fork guard refused: the database is older than, or differs from, what was signed.",
-})
 
 // guardAttempts is how often one round tries to move the guard while other replicas move
 // it.

@@ -34,6 +34,9 @@ var (
 	tagsTaken = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_log_second_certificates_total", Help: "Appends refused because the log has another certificate of the deal; must stay 0.",
 	})
+	guardRefusals = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_log_guard_refusals_total", Help: "Heads that the fork guard refused: the database is older than, or differs from, what was signed.",
+	})
 )
 
 var (
@@ -56,6 +59,6 @@ var (
 // registerMetrics registers the metrics of a log. A process that only has a client does
 // not call it.
 var registerMetrics = sync.OnceFunc(func() {
-	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures, tagsTaken,
+	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures, tagsTaken, guardRefusals,
 		checkpointFailures, witnessRequests, witnessBehind, quorumBehind)
 })
