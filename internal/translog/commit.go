@@ -25,12 +25,12 @@ const (
 // changed nothing; see sqlAppendBatch.
 func appendTo(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
-}, g *growth) (moved bool, err error) {
+}, g *growth) (appended bool, err error) {
 	levels, indexes, hashes := g.rows()
 	// A nil slice would become NULL, which does not equal the empty array of an empty log.
 	err = db.QueryRow(ctx, sqlAppendBatch, g.from.size, g.from.hash, append([][]byte{}, g.from.hashes...), g.to.size, g.to.hash, g.to.hashes,
-		g.entries, levels, indexes, hashes, g.tags, g.tagged).Scan(&moved)
-	return moved, fromDatabase(err)
+		g.entries, levels, indexes, hashes, g.tags, g.tagged).Scan(&appended)
+	return appended, fromDatabase(err)
 }
 
 // commit appends the new entries under the lock of the committed head, and tags leaves
@@ -70,8 +70,8 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	if places, g, err = head.admit(entries, leaves, tags); err != nil || len(g.entries)+len(g.tags) == 0 {
 		return places, g, err
 	}
-	moved, err := appendTo(ctx, tx, g)
-	if err == nil && !moved {
+	appended, err := appendTo(ctx, tx, g)
+	if err == nil && !appended {
 		err = unavailable(errors.New("since the look-up an entry became the digest of a head, or its tag was taken"))
 	}
 	if err != nil {

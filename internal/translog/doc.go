@@ -8,6 +8,21 @@
 // once, so a caller may always repeat an append, and does so after each of the faults
 // below.
 //
+// # Order of reading
+//
+//	appendapi.go    the private HTTP port: appends, and proofs for the deployment
+//	log.go          Log: its parts; Append
+//	sequencer.go    batches the entries (group.go) and appends each batch
+//	commit.go       places of a batch's entries (growth.go: the new tree); the locked path
+//	publisher.go    lets appends wait, runs the rounds and retries them
+//	round.go        one round: verifies the committed head, signs and stores it
+//	guard.go        moves the fork guard's record before a head is signed
+//	schema.go       all SQL; the tables are in migrations/
+//	tables.go       reads and writes heads, reads tiles
+//	reads.go, prove.go, proofs.go, tree.go, tile.go    reads and proofs, from tiles
+//	checkpoints.go, witnesses.go    checkpoints and their cosignatures
+//	readapi.go      the public HTTP port; client.go calls both ports
+//
 // # Tags
 //
 // An entry may have a tag, which is a hash of a deal's id. The log takes one entry with

@@ -17,14 +17,14 @@ const guardAttempts = 5
 // another program wrote the guard's record. The database must be read again.
 var errBehind = fmt.Errorf("%w: the race for the fork guard was lost", ErrUnavailable)
 
-// pass moves the guard's record to r, so that r may be signed, or refuses r.
+// advanceGuard moves the guard's record to r, so that r may be signed, or refuses r.
 //
 // The record has size S and root R. It is the largest head that is signed or about to be
 // signed. If r is larger than S, tree must prove that r extends the record. If r has size
 // S, its root must be R: after a crash the same head may be signed again. If r is smaller
-// than S, pass refuses r: another replica signed a larger head, or the database lost
-// leaves.
-func (p *publisher) pass(ctx context.Context, r root, tree *tree) error {
+// than S, advanceGuard refuses r: another replica signed a larger head, or the database
+// lost leaves.
+func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error {
 	if p.guard == nil {
 		return nil
 	}

@@ -63,8 +63,8 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 		if err != nil || len(g.entries) == 0 {
 			return err
 		}
-		moved, err := appendTo(ctx, tx, g)
-		if err == nil && !moved {
+		appended, err := appendTo(ctx, tx, g)
+		if err == nil && !appended {
 			err = fmt.Errorf("%w: the log has one of the entries at another leaf, or one of the tags at another entry", ErrRefused)
 		}
 		returned = len(g.entries)

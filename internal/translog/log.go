@@ -81,7 +81,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.
 // and the next start publishes them.
 func (l *Log) Close() {
 	l.end()
-	l.sequencer.close()
+	l.sequencer.batches.close()
 	l.reads.close()
 	if l.checkpoints != nil {
 		l.checkpoints.reads.close()
@@ -113,7 +113,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 		return Appended{}, fmt.Errorf("%w: its signature: %w", ErrRefused, err)
 	}
 	began := time.Now()
-	at, err := l.sequencer.do(ctx, candidate{entry, ceiling(key), tag})
+	at, err := l.sequencer.batches.do(ctx, candidate{entry, ceiling(key), tag})
 	switch {
 	case err != nil:
 		return Appended{}, err

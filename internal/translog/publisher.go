@@ -29,10 +29,10 @@ type publisher struct {
 	signer Signer
 	guard  forkguard.Guard // nil if the deployment has none
 	adopt  *int64          // see Options.Adopt
-	// passed says that the guard has accepted this database. proven is the tree of the
-	// last round, nil if that round failed. Only run uses these two fields.
-	passed bool
-	proven *root
+	// guardAccepted says that the guard has accepted this database. proven is the tree of
+	// the last round, nil if that round failed. Only run uses these two fields.
+	guardAccepted bool
+	proven        *root
 
 	mu sync.Mutex
 	// mu guards the fields up to handed. A waiter is answered once, when it is removed.

@@ -76,11 +76,11 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 		return root{}, 0, err
 	}
 	if committed.size == newest.TreeSize {
-		if !p.passed { // detect a restored database at the start, before any append
-			if err := p.pass(ctx, committed, tree); err != nil {
+		if !p.guardAccepted { // detect a restored database at the start, before any append
+			if err := p.advanceGuard(ctx, committed, tree); err != nil {
 				return root{}, newest.TreeSize, err
 			}
-			p.passed = true
+			p.guardAccepted = true
 		}
 		return committed, newest.TreeSize, nil
 	}
@@ -88,7 +88,7 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 	if unsigned(err) {
 		return root{}, newest.TreeSize, err
 	}
-	p.passed = p.passed || err == nil
+	p.guardAccepted = p.guardAccepted || err == nil
 	return committed, head.TreeSize, err
 }
 
@@ -122,7 +122,7 @@ func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (
 	head := r.head("")
 	digest := head.Digest()
 
-	if err := p.pass(ctx, r, tree); err != nil {
+	if err := p.advanceGuard(ctx, r, tree); err != nil {
 		return TreeHead{}, err
 	}
 	crash.Point("log.guarded")

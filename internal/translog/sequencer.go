@@ -22,10 +22,10 @@ const (
 // sequencer assigns indexes to entries, a batch at a time. Entries that arrive while one
 // batch runs form the next batch.
 type sequencer struct {
-	*group[candidate, place]
-	store  *store
-	checks *checks
-	tree   *tree
+	batches *group[candidate, place]
+	store   *store
+	checks  *checks
+	tree    *tree
 	// hand passes a committed growth to the publisher. A nil growth withdraws the last one.
 	hand func(*growth)
 
@@ -64,7 +64,7 @@ func ceiling(key signing.Key) int64 {
 
 func newSequencer(s *store, c *checks, t *tree, hand func(*growth)) *sequencer {
 	q := &sequencer{store: s, checks: c, tree: t, hand: hand}
-	q.group = newGroup(1, maxBatch, maxQueue, q.sequence)
+	q.batches = newGroup(1, maxBatch, maxQueue, q.sequence)
 	return q
 }
 
@@ -121,12 +121,12 @@ func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) [
 		return nil
 	}
 	crash.Point("log.before-commit")
-	moved, err := appendTo(ctx, s.store.pool, g)
+	appended, err := appendTo(ctx, s.store.pool, g)
 	if err != nil {
 		s.known = nil
 		s.checks.logger.DebugContext(ctx, "append in one statement failed, retrying under the lock", "entries", len(entries), "err", err)
 	}
-	if err != nil || !moved {
+	if err != nil || !appended {
 		return nil
 	}
 	s.committed(ctx, g, true)
