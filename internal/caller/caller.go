@@ -65,7 +65,7 @@ func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error
 	if ok {
 		return nil
 	}
-	return problem.New(problem.RateLimited, "this API key has used up its %d units of this minute, and this deal costs %d (one, and one for each 100 parties and each 10 KiB); wait %d s",
+	return problem.New(problem.RateLimited, "this API key has too few left of its %d units a minute: this deal costs %d (one, and one for each 100 parties and each 10 KiB of params); wait %d s",
 		p.UnitsPerMinute, units, wait).After(int64(wait))
 }
 

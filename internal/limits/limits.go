@@ -284,7 +284,7 @@ func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 		return nil, refused
 	}
 	if err != nil {
-		return nil, problem.New(problem.InvalidJSON, "the body ended before it was complete; send it again").Because(err)
+		return nil, problem.New(problem.InvalidJSON, "the body did not arrive completely, or too slowly; send it again").Because(err)
 	}
 	return all.Bytes(), nil
 }
