@@ -28,7 +28,7 @@ type sized[V any] struct {
 // New returns a cache of at most limit bytes.
 func New[K comparable, V any](limit int) *Cache[K, V] {
 	c := &Cache[K, V]{limit: limit}
-	c.entries, _ = simplelru.NewLRU(1<<31-1, func(_ K, v sized[V]) { c.used -= v.bytes }) // fails only for sizes below 1
+	c.entries, _ = simplelru.NewLRU(1<<31-1, func(_ K, v sized[V]) { c.used -= v.bytes }) // NewLRU fails only for sizes below 1
 	return c
 }
 
@@ -40,9 +40,9 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add replaces the cached value of key. bytes is the size of the new value. If it exceeds
-// an eighth of the limit, Add only removes the old value, because the new one would evict
-// too many others.
+// Add removes the old value of key and caches the new one. bytes is the size of the new
+// value. Add does not cache a value that would take more than an eighth of the limit,
+// because that value would evict too many others.
 func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()

@@ -65,7 +65,7 @@ func TestAddReplaces(t *testing.T) {
 	if v, _ := c.Get("small"); v != "2" {
 		t.Errorf("the value of small is %q, want %q, the second", v, "2")
 	}
-	c.Add("small", "now large", limit) // Add must remove the old value, although the new one is too large
+	c.Add("small", "now large", limit) // Add must remove the old value, although the new one is too large to cache
 	if v, ok := c.Get("small"); ok || c.bytes() != 0 {
 		t.Errorf("small is cached as %q with %d bytes used, want it removed and 0 bytes", v, c.bytes())
 	}

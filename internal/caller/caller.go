@@ -1,5 +1,5 @@
-// Package caller limits the rate of each caller. It counts new API keys per network and new
-// deals per API key. REST and MCP share the counts.
+// Package caller limits the rate of each caller. It counts new API keys per network, and
+// the units that new deals cost per API key. REST and MCP share the counts.
 package caller
 
 import (
@@ -14,8 +14,8 @@ import (
 
 // Limiter counts uses by name.
 type Limiter interface {
-	// Allow counts n uses under name, and reports whether name stays within perMinute uses
-	// a minute. If not, the caller may try again after retryAfterSeconds.
+	// Allow reports whether n more uses under name stay within perMinute uses a minute, and
+	// counts them if they do. If not, the caller may try again after retryAfterSeconds.
 	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 
@@ -27,9 +27,9 @@ type Policy struct {
 	Limiter        Limiter        // may be nil if both limits are 0
 }
 
-// Address returns the client's network address. Behind trusted proxies this is the
-// right-most hop in X-Forwarded-For that is not a trusted proxy. A client can forge every
-// hop to the left.
+// Address returns the client's IP address. Behind trusted proxies this is the right-most
+// hop in X-Forwarded-For that is not a trusted proxy. A client can forge every hop to the
+// left of that one.
 func (p *Policy) Address(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

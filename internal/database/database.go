@@ -33,8 +33,8 @@ var (
 	noTimeoutsSQL string
 )
 
-// MinConns is the smallest useful size of a pool: one statement may hold a connection while
-// it waits for another statement.
+// MinConns is the smallest size of a pool that the services accept. A statement that waits
+// for a lock keeps its connection, and other statements need connections meanwhile.
 const MinConns = 4
 
 // Open connects a pool of at most maxConns connections (0: as the URL says). It returns
@@ -87,11 +87,11 @@ func ReadOnly(config *pgxpool.Config) {
 	}
 }
 
-// ErrNoAnswer is wrapped by the errors of a database outage.
+// ErrNoAnswer is returned, together with its cause, in an outage (see Outage).
 var ErrNoAnswer = errors.New("the database does not answer")
 
 // Outage reports whether a statement failed because the database is out of reach or
-// cannot run it now. Other errors mean that the statement is wrong.
+// cannot run it now. Every error that does not come from Postgres counts as an outage.
 func Outage(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -106,9 +106,9 @@ func Outage(err error) bool {
 
 var server atomic.Pointer[string]
 
-// Server returns a text that identifies the database server of the newest
-// connection. It changes with a restart, a restore and a failover. It is empty before
-// the first connection.
+// Server returns a text that identifies the database server of the newest connection. The
+// text differs after a restart, and on another server or database. It is empty before the
+// first connection.
 func Server() string {
 	if name := server.Load(); name != nil {
 		return *name
@@ -164,8 +164,8 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// unusable replaces an error of pgx about a URL. The error's text may contain the password.
-// Only the cause of a TLS error is kept, because it cannot contain the password.
+// unusable replaces an error of pgx about a URL, because the text of pgx may contain the
+// password. Only the cause of a TLS error is kept: that text cannot contain the password.
 func unusable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil && strings.HasSuffix(err.Error(), ": failed to configure TLS ("+cause.Error()+")") {
 		return fmt.Errorf("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
@@ -277,7 +277,7 @@ const (
 	lockTimeout = "55P03" // SQLSTATE
 )
 
-// Version returns the number of the newest migration.
+// Version returns the number of the newest migration that this binary contains.
 func (s Schema) Version() int64 {
 	files, err := fs.Glob(s.Migrations, "*.sql")
 	if err != nil || len(files) == 0 {

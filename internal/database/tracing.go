@@ -16,7 +16,7 @@ type tracer struct{ *otelpgx.Tracer }
 
 // failure replaces an error in a span. Postgres messages quote values, and connection
 // errors name the user.
-type failure struct{ pg *pgconn.PgError } // nil: not an error from Postgres, mostly no answer
+type failure struct{ pg *pgconn.PgError } // nil: the error does not come from Postgres
 
 func redacted(err error) error {
 	if err == nil || errors.Is(err, sql.ErrNoRows) {
@@ -35,7 +35,7 @@ func (f failure) Error() string {
 	return "SQLSTATE " + f.pg.Code
 }
 
-// As lets otelpgx read the SQLSTATE for its attribute.
+// As lets otelpgx read the SQLSTATE for the span.
 func (f failure) As(target any) bool {
 	pg, ok := target.(**pgconn.PgError)
 	if ok = ok && f.pg != nil; ok {

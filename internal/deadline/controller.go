@@ -38,7 +38,7 @@ const (
 	resealEvery   = 10 * time.Second
 	resealPause   = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
 	attendTimeout = 20 * time.Second
-	firstRetry    = 100 * time.Millisecond // pause after the first failure of a deal, doubled up to lastRetry
+	firstRetry    = 100 * time.Millisecond // pause after the first failed Attend of a deal, doubled up to lastRetry
 	lastRetry     = 5 * time.Second
 )
 
@@ -155,7 +155,7 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	}
 	for _, d := range due {
 		if queue.NumRequeues(d.DealID) > 0 {
-			continue // the deal has failed, and its retry is scheduled
+			continue // Attend has failed for this deal, and the retry is scheduled
 		}
 		queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 	}

@@ -48,7 +48,7 @@ type deals struct {
 	listing  error
 	sweeping error
 	reseals  []time.Duration
-	toReseal int // number of batches
+	toReseal int // number of batches that Reseal has yet to reseal
 	log      slog.Handler
 	attend   func(ctx context.Context, deal string) (again time.Duration, err error, final bool) // if set, Attend calls it first, and returns its results if final is true
 }

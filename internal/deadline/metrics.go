@@ -14,8 +14,8 @@ import (
 
 const measureEvery = 5 * time.Second
 
-// Only the leading worker sets these gauges, every 5 s. Measuring at each scrape would
-// delay the scrape while the database hangs.
+// Only the leading worker sets these gauges. relist sets lastRelist. measure sets the others
+// every measureEvery: a query at each scrape would delay the scrape while the database hangs.
 var (
 	running = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_deals", Help: "Deals that have not ended, by phase; COMMITTING includes those shown as OPEN.",

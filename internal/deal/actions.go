@@ -6,16 +6,16 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Party is what one party has done in a deal.
+// Party says what one party of a deal has done.
 type Party struct {
 	Index     int
 	Committed bool
 	Revealed  bool
 }
 
-// The rules below apply to a deal whose due steps have been taken (Next is None or
-// Draw). now is the current unix time. Every refusal has status 409 in problem.Table;
-// nil allows the action.
+// The rules below apply to a deal whose Next is None or Draw: the service takes every other
+// due step first. now is the current unix time. Every refusal has status 409 in
+// problem.Table; nil allows the action.
 
 // Commit returns the reason why p cannot commit at now, or nil.
 // SPEC 3: the first commit moves OPEN to COMMITTING, the last one COMMITTING to REVEALING.

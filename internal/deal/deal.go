@@ -11,11 +11,11 @@
 //	REVEALING    all have revealed, random.v1, at the draw time Draw         COMPUTED
 //	REVEALING    the same, after the entropy window             Expire       EXPIRED
 //
-// In every other case the step is None. The parties that are missing are the flakers of a
-// VOID deal.
+// In every other case the step is None. With VoidCommits and VoidReveals the missing
+// parties become the flakers of the deal.
 //
-// Two changes of phase are calls and not steps: a shapley.v1 rejection (REVEALING ->
-// VOID) and a cancel (COMMITTING -> CANCELLED). See Reveal and Cancel.
+// Two changes of phase are not steps, because a party's call makes them: a shapley.v1
+// rejection (REVEALING -> VOID) and a cancel (COMMITTING -> CANCELLED).
 //
 // Next looks for missing parties before it looks at the clock. A deal that is complete,
 // but was not advanced because a process died, is therefore never voided.
@@ -40,7 +40,7 @@ const (
 	Cancelled  State = "CANCELLED"
 )
 
-// States lists all states.
+// States lists all states that a view can show.
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
 // DrawDelay is how many seconds the parties have for a draw before the worker draws. The
@@ -66,8 +66,8 @@ type Deal struct {
 	VoidFlakers []int // ascending; VOID only
 }
 
-// Step is a change that the clock or the last party makes due. The service takes a due step
-// before any other action on the deal.
+// Step is a change that the clock or the last party makes due. The service takes every due
+// step except Draw before any other action on the deal.
 type Step int
 
 // The steps. The table in the package comment says when each is due.
@@ -128,7 +128,7 @@ func (d Deal) Next(now int64) Step {
 }
 
 // DueAt returns the first time at which the clock makes a step due. It returns false if
-// no step waits for the clock.
+// no step waits for the clock. It does not take InputLost into account.
 func (d Deal) DueAt() (int64, bool) {
 	switch {
 	case d.Phase == Committing && d.Commits < d.Parties:
@@ -143,7 +143,7 @@ func (d Deal) DueAt() (int64, bool) {
 
 // LookAt returns the time by which a caller should read the deal again even if no
 // party acts: the deal's next deadline, the time from which the deal can be drawn, or
-// the time of the worker's draw. It returns false if no later step waits for the clock.
+// the time of the worker's draw. It returns false if DueAt does.
 func (d Deal) LookAt(now int64) (int64, bool) {
 	if d.Random && d.AllRevealed() && now < d.RoundTime {
 		return d.RoundTime, true

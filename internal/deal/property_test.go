@@ -74,7 +74,7 @@ func holds(t *rapid.T, d Deal, now, later int64) {
 	case at > math.MinInt64 && d.Next(at-1) != None:
 		t.Fatalf("DueAt = %d, but step %d is due a second earlier: %+v", at, d.Next(at-1), d)
 	}
-	// An action at or after its deadline is late.
+	// Once a missed deadline makes a step due, no commitment and no reveal is accepted.
 	if step == VoidCommits || step == VoidReveals {
 		for _, p := range []Party{{}, {Committed: true}, {Committed: true, Revealed: true}} {
 			if d.Commit(p, now) == nil || d.Reveal(p, now) == nil {

@@ -14,13 +14,14 @@ import (
 const (
 	maxChanges   = 4096
 	maxAnnounced = 256
-	betweenTwo   = 10 * time.Millisecond // pause after a message; under load the next one then holds more deals
+	betweenTwo   = 10 * time.Millisecond // pause after a message; under load the next message then holds more deals
 	// listenTimeout is how long a listener waits for a message before it sends a
 	// ping. The listener waits as long again for the answer to the ping.
 	listenTimeout = 3 * time.Second
 )
 
-// changes includes the database number, because a server's databases share its channels.
+// changes returns the channel of the announcements. Its name includes the database number,
+// because a server's databases share its channels.
 func (r *Redis) changes() string {
 	database := 0 // a cluster has only database 0
 	if one, ok := r.client.(*redis.Client); ok {
@@ -29,8 +30,8 @@ func (r *Redis) changes() string {
 	return fmt.Sprintf("fairpact:changes:%d", database)
 }
 
-// Announce queues an announcement that a deal has changed. It does not block: if
-// Redis is down or slow the announcement is dropped.
+// Announce queues an announcement that a deal has changed. It does not block. The
+// announcement is dropped if the queue is full, or if Redis does not answer.
 func (r *Redis) Announce(dealID string) {
 	select {
 	case r.announcements <- dealID:

@@ -86,7 +86,7 @@ func TestListenerReconnects(t *testing.T) {
 	}
 	eventually(t, "the listener is connected again", l.is(true))
 	eventually(t, "it hears again", func() bool {
-		speaker.Announce("d_1") // Redis may drop it: the speaker pauses after a failure
+		speaker.Announce("d_1") // the speaker may drop the announcement, because it skips Redis after a failure
 		return l.heard("d_1")()
 	})
 	thaw := freeze(t, server)

@@ -9,7 +9,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// connect returns the client for a URL and the timeout of one command:
+// connect returns the client for a URL, and the timeout of one command. A URL has one of
+// these forms:
 //
 //	redis://[USER:PASSWORD@]HOST:PORT/DB                            one server
 //	redis://[USER:PASSWORD@]HOST:PORT/DB?master_name=NAME&addr=…    Sentinels; username= and password= are those of Redis

@@ -1,6 +1,7 @@
 // Package ephemeral keeps best-effort locks, rate limits and announcements in Redis.
-// They only save work: a caller continues without Redis if it is empty, slow or down.
-// Each step of a call (connect, send, read) has a short timeout.
+// A caller continues without Redis: then each lock is free, each process counts its own
+// rate limits, and announcements are lost. Each step of a call (connect, send, read) has a
+// short timeout.
 package ephemeral
 
 import (
@@ -22,14 +23,14 @@ import (
 const (
 	commandTimeout = 250 * time.Millisecond
 	pause          = time.Second // how long Lock, Allow and publish skip Redis after a failure
-	maxLocal       = 1 << 14     // rate limiters that a process keeps for use while Redis is down
+	maxLocal       = 1 << 14     // most rate limiters that a process keeps for use while Redis is down
 )
 
 // Redis is a client whose commands time out if the server is down. It is safe for
 // concurrent use.
 type Redis struct {
 	// client is not a redis.UniversalClient, because that type refers to redis.Client.
-	// Each package that can reach redis.Client compiles about 2 s longer.
+	// A package that can reach redis.Client takes about 2 s longer to compile.
 	client    redis.Cmdable
 	subscribe func(ctx context.Context, channel string) subscription
 	close     func() error
@@ -84,7 +85,7 @@ func (m messages) Printf(ctx context.Context, format string, args ...any) {
 	m.logger.WarnContext(ctx, "Redis client failed", "err", fmt.Sprintf(format, args...))
 }
 
-// Close ends all connections.
+// Close sends the queued announcements and ends all connections.
 func (r *Redis) Close() error {
 	r.stop()
 	r.loops.Wait()
@@ -100,8 +101,8 @@ func (r *Redis) Ping(ctx context.Context) error {
 
 func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
 
-// noteFailure reports whether err is a failure. After a failure it sets downUntil. If
-// ctx has ended it does not: the caller gave up, and Redis may be up.
+// noteFailure reports whether err is a failure. After a failure it sets downUntil, unless
+// ctx has ended: then the caller gave up, and Redis may be up.
 func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return false

@@ -1,8 +1,9 @@
-// Package idempotency makes a POST repeatable. The same Idempotency-Key with the
-// same body replays the stored answer; with another body it gets a 409 (SPEC 4, 7.4).
+// Package idempotency makes a POST repeatable. A second POST with the same
+// Idempotency-Key and body gets the stored answer. With another body it gets a 409
+// (SPEC 4, 7.4).
 //
-// The effect's transaction writes the record, so that effect and record exist
-// together or not at all. If the answer is known only after the effect, it is
+// The effect of a POST and its idempotency record are written in one transaction, so that
+// both exist or neither does. If the answer is known only after the effect, it is
 // stored in a second step. A replay that finds a record without an answer (the
 // process died in between) renders the answer from the deal. Only success is
 // stored: a refused call changed nothing, and may be corrected and sent again
@@ -44,9 +45,9 @@ import (
 const (
 	// Lifetime is how long an answer is replayed.
 	Lifetime = 24 * time.Hour
-	// KeyLifetime is the lifetime for POST /v1/keys. It is short because anybody at the
-	// caller's address who sends the same header gets the new API key. The first use of
-	// that API key ends the replay earlier.
+	// KeyLifetime is how long an answer to POST /v1/keys is replayed. It is short because
+	// anybody at the caller's address who sends the same header gets the new API key. The
+	// first use of that API key ends the replay earlier.
 	KeyLifetime = 10 * time.Minute
 
 	// lockTime must be less than waitTime. Then a retry waits until the lock of a killed
@@ -56,7 +57,7 @@ const (
 	pollTime = 10 * time.Millisecond // first pause of a call that waits; doubled up to half a second
 	attempts = 4                     // most tries of a call (Do), and of its effect (run)
 
-	_ = uint64(waitTime - lockTime - pollTime - 1) // compiles only if lockTime is less than waitTime
+	_ = uint64(waitTime - lockTime - pollTime - 1) // compiles only if lockTime + pollTime is less than waitTime
 )
 
 // Guard runs an effect at most once for each key.

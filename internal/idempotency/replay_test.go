@@ -92,7 +92,7 @@ func TestALostAnswerIsRenderedOnce(t *testing.T) {
 }
 
 // An answer with a new API key cannot be rendered again: the database has only the key's
-// hash. A replay must return the stored answer. Redis must not hold it.
+// hash. A replay must return the stored answer. Redis must not hold the answer.
 func TestAnAnswerStoredWithTheEffectIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
@@ -175,7 +175,7 @@ func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
 	// The previous release stored the whole REST body. An answer of this release has no
-	// member next.
+	// member `next`.
 	sealed, err := b.secret.Sealed([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 	check(t, err)
 	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",

@@ -55,7 +55,7 @@ func (a *answers) release(network string, bytes int64) {
 	}
 }
 
-// Answer counts an answer of the given bytes until the call in ctx ends. It returns a
+// Answer counts an answer of this many bytes until the call in ctx ends. It returns a
 // problem.Error if too many large answers are being sent. Answers of at most one step
 // are not counted.
 //

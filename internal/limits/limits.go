@@ -27,7 +27,7 @@ const (
 	step      = 64 << 10               // bytes counted at a time; a longer body or answer is large
 	stepTime  = 5 * time.Second        // for one step to arrive
 	bodyTime  = 30 * time.Second       // for a whole body to arrive
-	turnTime  = 5 * time.Second        // for a call to wait for its turn
+	turnTime  = 5 * time.Second        // for a call to wait for its turn, or for its network's place
 	maxPause  = 100 * time.Millisecond // longest pause after a turn to parse a large body
 )
 
@@ -145,7 +145,7 @@ func (c *Call) rest() {
 		return
 	case turn == c.process.turns:
 		turn.Release(1)
-	default: // parsing takes at most half of the time, so that small calls find an idle core
+	default: // the next body waits as long as the parsing took, at most maxPause, so that small calls find an idle core
 		time.AfterFunc(min(time.Since(c.began), maxPause), func() { turn.Release(1) })
 	}
 	c.turn = nil
@@ -176,7 +176,7 @@ func (c *Call) Written() {
 	}
 }
 
-// End releases everything that the call holds. The call can take nothing after it.
+// End releases everything that the call holds. After End the call can take nothing.
 func (c *Call) End() {
 	c.Written()
 	c.mu.Lock()
@@ -198,7 +198,7 @@ type body struct {
 	read  int64
 	small int64 // bytes held for the first step
 	large int64 // bytes held for further steps; read <= step + large
-	place bool  // whether it has one of its network's places for large bodies
+	place bool  // whether the body has one of its network's places for large bodies
 	ended bool
 }
 

@@ -89,7 +89,7 @@ func TestOneNetworkSendsTwoLargeBodies(t *testing.T) {
 				Party(r.Context())
 			}
 			calls = append(calls, call)
-			_, err := io.ReadAll(io.LimitReader(r.Body, step+1)) // without the end, at which it would wait for its turn
+			_, err := io.ReadAll(io.LimitReader(r.Body, step+1)) // stops before the end of the body, where the call would wait for its turn
 			return err
 		}
 		for range networkBodies {
@@ -137,7 +137,7 @@ func TestLargeBodiesLeaveTimeToOthers(t *testing.T) {
 			if waited := time.Since(began); waited != pause {
 				t.Errorf("parsed in %v, then the next body waited %v, want %v", parsing, waited, pause)
 			}
-			time.Sleep(maxPause) // for the timer of the last body
+			time.Sleep(maxPause) // until the timer of the last body has fired
 		})
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// networkBodies is how many large bodies one client network may have in the service at the
-// same time. Further ones wait unread, so that one client cannot fill the processor with
+// networkBodies is how many large bodies one client network may have in a room at the same
+// time. Further ones wait unread, so that one client cannot keep all cores busy with
 // reading and parsing.
 const networkBodies = 2
 
@@ -25,7 +25,7 @@ type sender struct {
 	calls  int // that have a place or wait for one
 }
 
-// acquire waits until ctx ends for a place of the network. After it returned nil, the
+// acquire waits for a place of the network until ctx ends. After acquire returns nil, the
 // caller MUST call release.
 func (s *senders) acquire(ctx context.Context, network string) error {
 	s.mu.Lock()

@@ -147,8 +147,8 @@ func sum(h hash.Hash, parts [][]byte) []byte {
 }
 
 // Sealed encrypts text under a key derived from the server secret and the values in keyed.
-// The database does not hold all of these values, so the server secret does not suffice to
-// decrypt the result.
+// The database MUST NOT hold all of these values. Then the server secret and the database
+// together do not suffice to decrypt the result.
 func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {

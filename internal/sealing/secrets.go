@@ -93,7 +93,7 @@ func (s *Secrets) Use(secret *Secret, marked bool) {
 }
 
 // OpenInput decrypts an input that was sealed for this deal and party. It tries all secrets.
-// If no secret opens a marked input, the error names the missing secret.
+// If no secret opens a marked input, the error names the secret in the mark.
 func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, err error) {
 	for _, one := range s.all {
 		if in, err = one.OpenInput(dealID, party, sealed); err == nil {

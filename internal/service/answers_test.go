@@ -80,7 +80,7 @@ func send(t *testing.T, address, request string) (*http.Response, string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	go func() { _, _ = io.WriteString(conn, request) }() // the server may answer before it has read all
+	go func() { _, _ = io.WriteString(conn, request) }() // the server may answer before it has read the whole request
 	answered, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ func paceCollections() {
 	var pace func(*collection)
 	pace = func(c *collection) {
 		metrics.Read(live)
-		// The runtime's own minimum is 4 MiB at GOGC=100, and grows with GOGC.
+		// The runtime's minimum heap target is 4 MiB at GOGC=100 and grows with GOGC.
 		heap := max(live[0].Value.Uint64(), 4<<20)
 		debug.SetGCPercent(max(100, int(100*smallHeap/heap)-100))
 		runtime.SetFinalizer(c, pace)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestSmallHeapsAreCollectedRarely(t *testing.T) { // not parallel: the heap is the process's
+func TestSmallHeapsAreCollectedRarely(t *testing.T) { // not parallel: all tests share the heap of the process
 	paceCollections()
 	goal := func(name string, atLeast, atMost uint64) {
 		t.Helper()

@@ -109,9 +109,9 @@ const (
 	SecretsHeader = "Fairpact-Server-Secrets"
 )
 
-// Health serves /healthz while the process runs and /readyz while it is ready. A process is
-// ready if it is not draining and passed the last check in which the database answered. So
-// a process that has just started is not ready without the database.
+// Health answers /healthz with 200 while the process runs, and /readyz with 200 while it is
+// ready. A process is ready if it is not draining and passed the last check in which the
+// database answered. So a process that has just started is not ready without the database.
 //
 // A loss of the database does not change readiness: all replicas lose it, and a restart
 // does not help. The replicas stay in the Kubernetes Service. They answer 503 with a

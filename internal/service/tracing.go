@@ -21,8 +21,8 @@ import (
 	"github.com/fairpact/fairpact/internal/version"
 )
 
-// flushTimeout bounds the export of the last spans. Together with DrainTimeout it MUST be
-// shorter than the grace period of a pod.
+// flushTimeout bounds the export of the last spans. The sum of Health.Delay, DrainTimeout
+// and flushTimeout MUST be shorter than the grace period of a pod.
 const flushTimeout = 2 * time.Second
 
 // startTracing exports spans to the OTLP/HTTP collector that the standard environment

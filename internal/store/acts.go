@@ -36,8 +36,8 @@ type Act struct {
 // Acted is the outcome of an act.
 type Acted struct {
 	Done    bool // false: nothing was stored, because the party has acted already or the deal does not accept this act
-	All     bool // every party has acted
-	Missing int  // the first party that has yet to act, if All is false
+	All     bool // every party has acted; also false if the deal does not accept this act
+	Missing int  // the first party at or after First that has yet to act; 0 if there is none
 	// Inputs is the snapshot (WithInputs) from which the caller computes the result. It
 	// is set only for the last reveal of a deal without a beacon round, and only if the
 	// inputs are not large.

@@ -99,7 +99,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	}
 }
 
-// Act.First is only a hint: a value that is too high does not change the decision.
+// Act.First is only a hint: a value that is too high does not advance the deal too early.
 func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -132,8 +132,8 @@ func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 	}
 }
 
-// Of two acts of one party in a group, only the first is stored. Each call gets its own
-// answer.
+// Of two acts of one party that are queued together, only the first is stored. Each call
+// gets its own answer.
 func TestActsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	d, e, unknown := f.create(t, parties(3)), f.create(t, nil), &store.Declaration{DealID: "d_unknown"}

@@ -94,8 +94,8 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 }
 
 // SetSignature stores a signature of a certificate that has no leaf yet, so that an
-// outage of the log costs no second signature. It replaces only the signature old. If old
-// is nil, it stores only the first signature.
+// outage of the log does not cause a second signature. It replaces only the signature old.
+// If old is nil, it stores only the first signature.
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
 	return translate(err)

@@ -119,8 +119,8 @@ func intArray(numbers []int) *string {
 
 // Reject stores a reveal that rejects (shapley.v1) and ends the deal VOID. It does both
 // in one transaction, so that no other call computes a result from the stored reveal.
-// e.Reveals does not count this reveal. Reject returns false when End would, and
-// ErrSecretReplaced when Reveal would.
+// e.Reveals does not count this reveal. Reject returns false if the deal has changed since
+// e was computed, or if its reveal_deadline has passed. Reject may return ErrSecretReplaced.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,

@@ -64,8 +64,8 @@ func TestEndingsOfOneGroup(t *testing.T) {
 	}
 }
 
-// A deal ends once even if two of its endings are in one group. A draw and an expiry can be
-// in one group at the end of the entropy window.
+// A deal ends once even if two of its endings are queued together. At the end of the entropy
+// window a draw and an expiry can be queued together.
 func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 	f := newFixture(t)
 	for what, to := range map[string][2]deal.State{

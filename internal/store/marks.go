@@ -10,9 +10,9 @@ import (
 
 var marksSQL = query("marks")
 
-// Mark is a summary of a deal that changes whenever a view of the deal changes. A
-// call that waits for a change compares marks. Counts suffice, because
-// commitments and reveals are never removed.
+// Mark is a summary of a deal. It changes whenever a view of the deal changes, except from
+// COMPUTED to CERTIFIED. A call that waits for a change compares marks. Counts suffice,
+// because commitments and reveals are never removed.
 type Mark struct {
 	Phase     deal.State
 	Acted     int  // number of commitments in COMMITTING, of reveals in REVEALING, else 0
@@ -20,11 +20,11 @@ type Mark struct {
 	Published bool // the certificate has a leaf in the log
 }
 
-// State returns the state that a view shows.
+// State returns the state that a view shows, and COMPUTED for a CERTIFIED deal.
 func (m Mark) State() deal.State { return deal.Deal{Phase: m.Phase, Commits: m.Acted}.State() }
 
-// Same reports whether two marks are equal. With stateOnly it ignores how many
-// parties have committed or revealed.
+// Same reports whether two marks are equal. With stateOnly it compares the states instead
+// of the numbers of commitments and reveals.
 func (m Mark) Same(other Mark, stateOnly bool) bool {
 	if stateOnly {
 		return m.State() == other.State() && m.Drawing == other.Drawing && m.Published == other.Published

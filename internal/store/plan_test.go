@@ -219,7 +219,7 @@ func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	}
 	f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series(0, $2::int - 1) i", revealing.DealID, size)
 	act(0, acted)
-	act(acted+10, size) // parties acted to acted+9 are missing
+	act(acted+10, size) // ten parties are missing, from index `acted` on
 	// touched runs a statement after the lock, in a transaction that is rolled back.
 	touched := func(name, dealID, args string) float64 {
 		t.Helper()

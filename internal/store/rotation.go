@@ -18,9 +18,9 @@ var (
 // Rotation is the progress of a rotation of the server secret.
 type Rotation struct {
 	SecretState
-	After   *SealedInput // the last input that was resealed; nil: none is left to reseal
+	After   *SealedInput // inputs that follow this one are not resealed yet; nil: none is left to reseal
 	Now     int64        // unix seconds
-	Replays int          // replays that may need a former secret
+	Replays int          // idempotency records that may need a former secret
 	Inputs  int          // inputs that are not resealed yet
 }
 

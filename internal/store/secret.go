@@ -55,8 +55,8 @@ func (s *Store) LiveInputs(ctx context.Context) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], liveInputSQL)
 }
 
-// Live counts what cannot end without its server secret: deals that have an input and
-// have not ended, and pending certificates.
+// Live counts what still needs its server secret: deals that have an input and have not
+// ended, and pending certificates.
 func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 	err = s.pool.QueryRow(ctx, liveSQL).Scan(&deals, &certificates)
 	return deals, certificates, translate(err)
@@ -78,7 +78,7 @@ const rotateTries = 30
 // Commit and Cancel do not check the secret. They use it only for their idempotency
 // record, and a deal refuses a repeated commitment or cancellation even without that
 // record. RotateSecret waits for the writes under way, for at most 2 seconds a try. New
-// writes wait for RotateSecret meanwhile.
+// writes wait for RotateSecret meanwhile. Each try is several round trips.
 func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, err error) {
 	for range rotateTries {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

@@ -24,7 +24,7 @@ type Snapshot struct {
 	VoidFlakers     []int
 	CertID          *string
 	Published       bool   // the certificate has a leaf in the log
-	LeafIndex       *int64 // the index of that leaf; nil also if the caller published the certificate after the read
+	LeafIndex       *int64 // the index of that leaf; nil if there is none, or if the caller published the certificate after the read
 	Commits         int
 	Reveals         int
 	LastReveal      int64 // time of the last reveal; 0: none yet
@@ -32,7 +32,7 @@ type Snapshot struct {
 	NowMilli        int64 // Now in milliseconds
 
 	Parts []Part // of the parties in Want, in order
-	First int    // the party of Parts[0]
+	First int    // the index of the party of Parts[0]
 	// Sealed holds the encrypted inputs, if wanted: one element for each stored reveal, in
 	// party order. An element is nil if the input is purged.
 	Sealed [][]byte
@@ -41,13 +41,13 @@ type Snapshot struct {
 	AttestedBy []*string
 }
 
-// Part is one party's part in a deal.
+// Part says what one party of a deal has done.
 type Part struct {
 	Commitment *string // `sha256:` and 64 hex digits; nil: not committed
 	Revealed   bool
 }
 
-// Want says which parts of a deal a snapshot reads in addition to the deal's row.
+// Want says what a snapshot reads in addition to the deal's row and counts.
 type Want struct {
 	first, last int  // parties whose Part is wanted
 	inputs      bool // whether Snapshot.Sealed is wanted
@@ -56,23 +56,23 @@ type Want struct {
 }
 
 var (
-	// Nobody reads the deal's row only.
+	// Nobody is the Want of a snapshot without Parts.
 	Nobody = Want{last: -1}
-	// WithInputs reads the parts of all parties, their inputs and AttestedBy. The size
+	// WithInputs is the Want of a snapshot with all Parts, Sealed and AttestedBy. The size
 	// of the inputs is not known before the read, so no two such calls share a group.
 	WithInputs = Want{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
-// Everyone reads the parts of all parties of a deal with this number of parties.
+// Everyone returns the Want for all Parts of a deal with this number of parties.
 func Everyone(parties int) Want { return Want{last: parties - 1, bytes: 128 * parties} }
 
-// Attested reads what Everyone reads, and AttestedBy.
+// Attested returns the Want for all Parts and for AttestedBy.
 func Attested(parties int) Want { return Want{last: parties - 1, attested: true, bytes: 512 * parties} }
 
-// Only reads one party's part.
+// Only returns the Want for the Part of one party.
 func Only(party int) Want { return Want{first: party, last: party} }
 
-// More reports whether inputs or AttestedBy are wanted.
+// More reports whether Sealed or AttestedBy is wanted.
 func (w Want) More() bool { return w.inputs || w.attested }
 
 // Snapshot returns the current state of a deal, or ErrNotFound.

@@ -12,7 +12,7 @@
 // across a round trip of the client.
 //
 // Plans: every statement finds its rows by key, from arrays or scalar subqueries. A
-// session plans each statement once (see database.Open).
+// session plans each statement once (see internal/database/sql/session_settings.sql).
 package store
 
 import (
@@ -104,8 +104,8 @@ func (s *Store) Server() string { return database.Server() }
 // serverAge is how long Confirm relies on the last answer before it sends a query.
 const serverAge = time.Second
 
-// Confirm sends a query if the database has not answered for a second. Otherwise a caller
-// that answers from caches would not notice a failover to another server.
+// Confirm sends a query if the database has not answered for a second. Without this query, a
+// caller that answers from caches would not notice a failover to another server.
 func (s *Store) Confirm(ctx context.Context) {
 	now := time.Now().UnixMilli()
 	last := s.budget.answered.Load()

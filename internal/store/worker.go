@@ -12,11 +12,10 @@ var (
 	loadSQL     = query("load")
 )
 
-// Due is a deal whose next step the worker takes, In milliseconds from now. If In is 0 or
-// less, the step is due.
+// Due is a deal with a step for the worker.
 type Due struct {
 	DealID string
-	In     int64
+	In     int64 // milliseconds until the step is due; 0 or less: it is due now
 }
 
 // Due lists deals whose deadline is at most horizon seconds away, random.v1 deals whose

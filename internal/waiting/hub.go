@@ -1,12 +1,13 @@
 // Package waiting lets calls wait for a change of a deal. A waiting call costs only memory:
-// it uses no connection to the database or Redis. The hub looks at deals when:
+// it uses no connection to the database or Redis. The hub looks at deals with waiting calls:
 //
-//	a use case of this process changes a deal   Changed; it also announces the change
-//	another replica announces a change          Heard
-//	lookSlowly × lookEvery have passed          all deals with waiting calls
-//	lookEvery has passed, no announcements      all deals with waiting calls
+//	when                                          which deals
+//	a use case of this process changes a deal     that deal (Changed, which also announces it)
+//	another replica announces changes             the announced deals (Heard)
+//	every lookSlowly × lookEvery                  all
+//	every lookEvery, while not Connected          all
 //
-// A look is one SQL statement for all of the deals (store.Marks). It wakes each call whose
+// A look is one SQL statement for all of these deals (store.Marks). It wakes each call whose
 // deal has a due step or differs from what the call knows. The call then reads its deal. So
 // a lost announcement only delays an answer, and a look also finds a change that was made by
 // hand.
@@ -185,14 +186,14 @@ func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 	return err
 }
 
-// Call is one call that can wait for a deal.
+// Call is one API call that may wait for a change of a deal.
 type Call struct {
 	hub             *Hub
 	dealID, network string
 	changed         chan struct{} // has an element if the deal may have changed
 
-	// known is what the caller knows of the deal, nil before the first Wait. With
-	// stateOnly the call waits only for another state. hub.mu guards both.
+	// known is what the caller knows of the deal, nil before the first Wait.
+	// stateOnly is the argument of the same Wait. hub.mu guards both.
 	known     *store.Mark
 	stateOnly bool
 }
@@ -237,9 +238,9 @@ func (c *Call) Leave() {
 	waitingCalls.Dec()
 }
 
-// Wait waits until the deal may differ from known. With stateOnly it waits only for another
-// state or for the certificate. It returns false if the time is up, ctx has ended or the
-// process drains.
+// Wait waits until the deal may differ from known. With stateOnly it ignores commitments
+// and reveals that do not change the state (see store.Mark). It returns false if the time
+// is up, ctx has ended or the process drains.
 func (c *Call) Wait(ctx context.Context, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	c.hub.mu.Lock()
 	c.known, c.stateOnly = &known, stateOnly

@@ -1,4 +1,4 @@
--- Ends the deals that hold an input under a lost secret. No party is at fault, so there is no certificate.
+-- Ends the deals that hold an input under a lost secret. They become EXPIRED, without a certificate (SPEC 3).
 WITH lost AS MATERIALIZED (
     SELECT deal_id FROM deals d WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL
         AND (SELECT r.party FROM reveals r WHERE r.deal_id = d.deal_id LIMIT 1) IS NOT NULL
