@@ -116,8 +116,8 @@ func Server() string {
 	return ""
 }
 
-// Close ends the connections of a pool that is no longer used. pgx waits up to 15 seconds
-// for a server that does not answer. So Close returns after 250 ms at the latest: the
+// Close ends the connections of a pool that is no longer used. It returns after 250 ms at
+// the latest, because pgx waits up to 15 seconds for a server that does not answer. The
 // process then ends, and its connections with it.
 func Close(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
@@ -178,8 +178,8 @@ func unusable(err error) error {
 // server, and a failover may lose it. breakUnreplicated closes the connection before the
 // result is read, so that the outcome counts as unknown.
 //
-// The warning is recognised by the Postgres routine that sent it. Its text is translated,
-// and all warnings have the same SQLSTATE.
+// The name of the Postgres routine identifies the warning: its text may be translated, and
+// all warnings have the same SQLSTATE.
 func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.Routine != "SyncRepWaitForLSN" {
 		return

@@ -63,7 +63,7 @@ func TestSessionSettings(t *testing.T) {
 func TestIsolation(t *testing.T) {
 	url := servertest.Postgres(t)
 	set(t, url, "default_transaction_isolation = ''repeatable read''")
-	batch := &pgx.Batch{} // an implicit transaction, without a BEGIN that could name a level
+	batch := &pgx.Batch{} // an implicit transaction, without a BEGIN that could name an isolation level
 	var got string
 	batch.Queue("SELECT pg_advisory_xact_lock(1)")
 	batch.Queue("SHOW transaction_isolation").QueryRow(func(row pgx.Row) error { return row.Scan(&got) })

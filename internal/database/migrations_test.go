@@ -26,7 +26,7 @@ var additive = []*regexp.Regexp{
 	// default once. Any other default may rewrite each row under a lock.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN \w+ (TEXT|INT|BIGINT|BYTEA|BOOLEAN)(\[\])?( NOT NULL DEFAULT (''|[0-9]+|TRUE|FALSE))?$`),
 	regexp.MustCompile(`^SET LOCAL LOCK_TIMEOUT = ''$`),
-	// A foreign key that no release relies on.
+	// Drops a foreign key on which no release relies.
 	regexp.MustCompile(`^ALTER TABLE \S+ DROP CONSTRAINT IF EXISTS \S+_FKEY$`),
 }
 

@@ -189,8 +189,9 @@ func (r *Record) under(secret *sealing.Secret) {
 	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
 }
 
-// find returns body and answer of the stored record, and switches rec to the secret that
-// the record was written under. The error is store.ErrNotFound if there is no record.
+// find returns the MAC of the body and the encrypted answer from the stored record. It
+// switches rec to the secret that the record was written under. The error is
+// store.ErrNotFound if there is no record.
 func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
 	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
 	if err != nil {

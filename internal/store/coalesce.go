@@ -93,7 +93,7 @@ func (c *coalescer[Q, A]) start(b budget) *coalescer[Q, A] {
 	return c
 }
 
-// close interrupts the statements under way. Call it only when nobody waits in do.
+// close interrupts the statements under way. Call it only when no caller waits for an answer.
 func (c *coalescer[Q, A]) close() {
 	c.stop()
 	c.loops.Wait()

@@ -81,7 +81,7 @@ func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 	defer cancel()
 	for {
 		var now *store.Snapshot
-		_, err := f.Commit(ctx, act(d, 1)) // Done may be false: an earlier try was stored and its answer lost
+		_, err := f.Commit(ctx, act(d, 1)) // Done may be false, if an earlier try was stored and its answer was lost
 		if err == nil {
 			now, err = f.Snapshot(ctx, d.DealID, store.Only(1))
 		}

@@ -56,9 +56,9 @@ func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 	}
 }
 
-// behind locks a deal's row, starts do, and waits until the database reports that do
+// behind locks a deal's row, starts `do`, and waits until the database reports that `do`
 // waits for the lock. Then it calls holder in the locking transaction, commits that
-// transaction, and returns the result of do.
+// transaction, and returns the result of `do`.
 func (f *fixture) behind(t *testing.T, dealID string, do func() (bool, error), holder func(pgx.Tx)) bool {
 	t.Helper()
 	tx := f.hold(t, f.sql, dealID)

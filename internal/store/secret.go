@@ -29,8 +29,8 @@ type SecretState struct {
 	Since       int64    // unix seconds: when Fingerprint came into force
 }
 
-// ServerSecret returns the server secrets of this database, or ErrNotFound if
-// none is recorded yet.
+// ServerSecret returns which server secrets this database uses, or ErrNotFound if none is
+// recorded yet.
 func (s *Store) ServerSecret(ctx context.Context) (state SecretState, err error) {
 	err = s.pool.QueryRow(ctx, serverSecretSQL).Scan(&state.Fingerprint, &state.Former, &state.Since)
 	return state, translate(err)
