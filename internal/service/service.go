@@ -106,7 +106,7 @@ func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener 
 // Headers of /readyz. They hold the digests of the process's key set and server secrets.
 const (
 	KeySetHeader  = "Fairpact-Key-Set"
-	SecretsHeader = "Fairpact-Server-Secrets"
+	SecretsHeader = "Fairpact-Server-Secrets" // #nosec G101 -- the name of a header
 )
 
 // Health answers /healthz with 200 while the process runs, and /readyz with 200 while it is
