@@ -36,7 +36,7 @@ func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 
 const (
 	poll   = 5 * time.Second
-	memory = 3 * poll // how long a missing key counts, even after good answers: they may come from another log-server
+	memory = 3 * poll // how long Ready reports a missing key; good answers do not end it, because another log-server may send them
 )
 
 // Watch compares the keys of log-servers with those of this process. It is safe for
@@ -53,8 +53,8 @@ type Watch struct {
 func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
 // Check inspects an answer of the log; set it as the Check of a translog.Client. It returns
-// an error if this process lacks a key of the log. If the status is not 200, it also
-// returns an error if the log lacks the key that this process signs with.
+// an error if this process lacks a key of the log. For any status but 200, it also returns
+// an error if the log lacks the key that signs now by the key set of this process.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
 	if named == "" { // log-server is of an earlier release
@@ -115,7 +115,8 @@ const noSecrets = "-"
 
 // Name returns the application_name of a process: the binary, the digests of the key set
 // and the server secrets, and the end of HOST.PID. secrets is the second digest and may be
-// empty. The end of a host name differs between pods.
+// empty. If HOST.PID is too long, Name cuts its start, because the end of a host name
+// differs between pods.
 func Name(binary string, keys *signing.KeySet, secrets string) string {
 	host, _ := os.Hostname()
 	name := namePrefix + binary + "/" + keys.Digest() + "/" + cmp.Or(secrets, noSecrets) + "/"

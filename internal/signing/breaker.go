@@ -19,8 +19,8 @@ type breaker struct {
 	cause   atomic.Value // string: the text of the newest failure that counted
 }
 
-// uncounted marks a failure that says nothing about the provider, because the caller gave
-// up or allowed too little time.
+// uncounted marks a failure that says nothing about the provider: the caller gave up or
+// allowed too little time, or the call got no slot.
 type uncounted struct{ error }
 
 func (u uncounted) Unwrap() error { return u.error }
@@ -58,7 +58,7 @@ func excluded(err error) bool {
 // closed reports whether the breaker lets all calls through to the provider.
 func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
-// call runs f, or returns ErrUnavailable at once if the provider is down.
+// call runs f if the breaker lets the call through, and else returns ErrUnavailable at once.
 func (b *breaker) call(f func() (string, error)) (string, error) {
 	signature, err := b.circuit.Execute(func() (string, error) {
 		signature, err := f()

@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// These tests hold for every provider. conformance_pkcs11_test.go runs them for
+// Every provider must pass these tests. conformance_pkcs11_test.go runs them for
 // PKCS#11, whose build needs a tag.
 
 func TestProvidersConform(t *testing.T) {

@@ -62,7 +62,7 @@ func formatES256(r, s *big.Int) string {
 }
 
 // parseSignature reads `<scheme>:<128 lower-case hex>`. An es256 signature MUST have
-// r and s in [1, n−1] and a low s. The error is ErrMalformed with the reason.
+// r and s in [1, n−1] and a low s. The error wraps ErrMalformed and names the reason.
 func parseSignature(text string) (scheme string, raw []byte, err error) {
 	scheme, digits, ok := strings.Cut(text, ":")
 	if !ok || (scheme != schemeES256 && scheme != schemeEd25519) {
@@ -165,8 +165,8 @@ func CheckLabel(label string) error {
 	return err
 }
 
-// VerifyLabel checks a signature of a message under one labelled key. It returns the
-// error of CheckLabel, ErrMalformed or ErrNotVerified.
+// VerifyLabel checks a signature of a message under one labelled key. The error is that of
+// CheckLabel, or wraps ErrMalformed or ErrNotVerified.
 func VerifyLabel(label string, message []byte, signature string) error {
 	key, err := NewVerifyingKey(label)
 	if err != nil {

@@ -37,7 +37,7 @@ type Key struct {
 	State     string `json:"state,omitempty"`
 
 	// SignsFrom is the unix time at which the key begins to sign. SignsFrom is nil and
-	// URI is empty if the key never signs again.
+	// URI is empty for a key that the document lists as retired.
 	SignsFrom *int64 `json:"signs_from,omitempty"`
 	URI       string `json:"uri,omitempty"` // names the private key; see Open
 
@@ -195,8 +195,8 @@ func (k *KeySet) signerES256(digest [32]byte, raw []byte) (Key, error) {
 	return Key{}, ErrNotVerified
 }
 
-// verified is an es256 signature that verified. KeySet caches a few, because a process
-// soon verifies again what it has just signed.
+// verified is an es256 signature and the key under which it verified. KeySet caches up to
+// 256 of them, because a process soon verifies again what it has just signed.
 type verified struct {
 	digest [32]byte
 	raw    string

@@ -116,7 +116,6 @@ func parseMember(entry any) (key Key, err error) {
 	return key, nil
 }
 
-// only returns an error if object has a member that is not in known.
 func only(object map[string]any, known ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if !slices.Contains(known, name) {

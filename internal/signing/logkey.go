@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// LogKey is an open Ed25519 key. The log signs its checkpoints with it, in
-// addition to the deployment key. It is safe for concurrent use.
+// LogKey is an Ed25519 key with which the log signs its checkpoints, in addition to the
+// deployment key. It is safe for concurrent use.
 type LogKey struct {
 	provider provider.Provider
 	public   ed25519.PublicKey
@@ -72,5 +72,5 @@ func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	})
 }
 
-// Close releases what the provider holds.
+// Close releases the provider's connections and sessions.
 func (k *LogKey) Close() error { return k.provider.Close() }

@@ -36,7 +36,7 @@ var (
 	})
 )
 
-// countFromZero creates the series of a provider with 0. Prometheus sees no increase
+// countFromZero creates the series of a provider at 0. Prometheus sees no increase
 // in a series that begins with 1, so it would miss the first failure.
 func countFromZero(scheme string) {
 	for _, ending := range []string{"ok", "timeout", "unavailable", "refused", "invalid", "canceled"} {

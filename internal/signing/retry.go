@@ -43,7 +43,8 @@ const (
 	lastCeiling  = 800 * time.Millisecond
 )
 
-// fullJitter returns pauses of half the longest one, randomized by ±100 %.
+// fullJitter returns a back-off with random pauses. Each pause is half of the longest
+// possible one, randomized by ±100 %, so it is between 0 and the longest.
 func fullJitter() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: firstCeiling / 2, MaxInterval: lastCeiling / 2, Multiplier: 2, RandomizationFactor: 1,

@@ -121,7 +121,7 @@ func (k *KeySet) CheckClock(database int64) error {
 // Rotate returns the set in which a key begins to sign at a unix time. It adds a new key,
 // or moves the time of a key that does not sign yet. Keys that no process signs with any
 // more lose their URIs. Rotate returns an error if the time is too soon, the key has
-// signed before, or another key already waits.
+// signed before, or another key already waits to sign.
 func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 	soonest := now + 2*k.margin
 	if from < soonest {

@@ -86,8 +86,8 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 const maxCalls = 32
 
 // newTransport returns the SDK's transport, which supports proxies and AWS_CA_BUNDLE. Its
-// timeouts leave time for a second try within a Signer's deadline. It keeps an idle
-// connection for each concurrent call.
+// timeouts leave time for a second try within a Signer's deadline. It keeps up to maxCalls
+// idle connections, one for each concurrent call.
 func newTransport(settings aws.Config) *http.Transport {
 	client, ok := settings.HTTPClient.(*awshttp.BuildableClient)
 	if !ok {
@@ -153,9 +153,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return public, "AWS KMS, key …" + arn[strings.LastIndex(arn, "/"):] + " in " + strings.Split(arn, ":")[3], nil
 }
 
-// Sign implements provider.Provider. It checks that the answer names this key. AWS sends
-// no checksums, so package signing detects damage when it verifies the signature. AWS
-// takes Ed25519 messages of at most 4,096 bytes.
+// Sign implements provider.Provider. It checks that the answer names this key and its
+// algorithm. AWS sends no checksums, so package signing detects damage when it verifies the
+// signature. AWS takes Ed25519 messages of at most 4,096 bytes.
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	form := types.MessageTypeDigest
 	if k.kind == provider.Ed25519 {

@@ -8,8 +8,8 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
-// nodeNets are the addresses at which a node serves credentials over plain HTTP: the
-// node's own (IMDS) and those for its pods (Pod Identity).
+// nodeNets are the networks in which a node serves credentials over plain HTTP: IMDS serves
+// the node's credentials, and Pod Identity serves those of its pods.
 var nodeNets = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("fd00:ec2::/32"),

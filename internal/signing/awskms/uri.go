@@ -24,7 +24,7 @@ var (
 )
 
 // parse reads the part of a URI after awskms://. Its errors MUST NOT show what may
-// be a credential: the value of an option, or text with an '@'.
+// be a credential: the value of an unknown or malformed option, or text with an '@'.
 func parse(text string) (address, error) {
 	if strings.Contains(text, "@") {
 		return address{}, errors.New("the awskms URI holds an '@' (its text is not shown, it may hold a password): it names a key and takes no credentials; those come from AWS's own chain (IRSA, Pod Identity, the environment)")

@@ -203,7 +203,7 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 	if kind == provider.Ed25519 {
 		return nil, errors.New("not an Ed25519 key: make a log key with fairpactctl log key, or openssl genpkey -algorithm ED25519")
 	}
-	return nil, errors.New("not an elliptic curve key: es256 needs ECDSA on P-256")
+	return nil, errors.New("not an ECDSA key: es256 needs ECDSA on P-256")
 }
 
 // create makes a key and writes it to path. The error wraps fs.ErrExist if the file

@@ -39,7 +39,7 @@ const (
 	Denied           Fault = "permission denied"
 	Hang             Fault = "hang"
 	CutConnection    Fault = "cut connection"
-	Down             Fault = "connection refused" // of every method, until the next fault is set
+	Down             Fault = "connection refused" // affects every method, and lasts until the next fault is set
 
 	// Only AWS, the HTTP server, has these faults:
 	OtherAlgorithm Fault = "another signing algorithm in the answer"
@@ -102,7 +102,7 @@ func (s *server) Calls(method string) int {
 	return s.calls[method]
 }
 
-// Deny makes the server refuse a method, or grant it again.
+// Deny makes the server refuse a method, or allow it again.
 func (s *server) Deny(method string, denied bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

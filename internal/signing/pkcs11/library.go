@@ -17,7 +17,7 @@ import (
 
 // library is a loaded PKCS#11 library. C_Initialize and C_Finalize affect the whole
 // process, so all keys that use one library file share a library value. The first user
-// loads and starts the library, the last one finalizes it. It is never unloaded.
+// loads and starts the library, the last one finalizes it. The file is never unloaded.
 type library struct {
 	path string
 

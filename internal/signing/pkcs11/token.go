@@ -113,8 +113,8 @@ func readPIN(path string) (string, error) {
 }
 
 // findKey finds the private key and the public key with the same CKA_ID, and sets
-// object, public and custody. It returns an error if the key cannot sign for a service,
-// or differs from the key of the first login.
+// object, public and custody. It returns an error if the key is of another type, may not
+// sign, needs the PIN for each signature, or differs from the key of the first login.
 func (k *key) findKey(token cryptoki.TokenInfo) error {
 	var named []*cryptoki.Attribute
 	if k.at.object != "" {

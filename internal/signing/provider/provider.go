@@ -16,7 +16,7 @@ const (
 	Ed25519             // a log key: Ed25519
 )
 
-// Provider signs with one key and does only what its store needs. Package
+// Provider signs with one key and does only what is specific to its store. Package
 // signing retries, bounds concurrency, runs the circuit breaker, converts to
 // low s, and verifies each signature. A call that failed but may succeed later
 // returns an error that Transient has marked.
