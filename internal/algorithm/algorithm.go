@@ -38,8 +38,8 @@ type Algorithm struct {
 	MaxInput   int // bytes of a party input in its RFC 8785 form
 
 	// NeedsBeacon reports whether the result depends on a beacon round. The deal names
-	// the round in algorithm_params.beacon_round and waits for it after the reveals.
-	// The result contains the round in its member beacon.
+	// the round in algorithm_params.beacon_round. After the reveals, the deal waits for
+	// this round. The result contains the round in its member beacon.
 	NeedsBeacon bool
 	// Properties are flags that the algorithm adds to COMPUTED certificates.
 	Properties []string
@@ -103,7 +103,8 @@ func (a *Algorithm) Known(params map[string]any) map[string]any {
 	return known
 }
 
-// Rejects reports whether an input that CheckInput accepts makes the deal VOID.
+// Rejects reports whether the input makes the deal VOID. Call it only with an input that
+// CheckInput accepts.
 func (a *Algorithm) Rejects(input map[string]any) bool {
 	return a.rejects != nil && a.rejects(input)
 }
@@ -125,10 +126,10 @@ func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 }
 
 // Compute returns the RFC 8785 bytes of the deal's result. inputs are in the order of
-// the parties. b is the pinned beacon round; algorithms without a beacon ignore b.
-// Compute refuses invalid params and inputs, but accepts null valuations from earlier
-// releases. An error about an input names the party. Compute returns ErrRejected if a
-// party rejected the deal.
+// the parties. b is the beacon round that the deal names; algorithms without a beacon
+// ignore b. Compute refuses invalid params and inputs. It accepts null valuations, because
+// earlier releases accepted them. An error about an input names the party. Compute returns
+// ErrRejected if a party rejected the deal.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err

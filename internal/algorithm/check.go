@@ -69,7 +69,7 @@ func listed(names []string) string {
 	return b.String()
 }
 
-// quoted cuts s to maxLabelBytes, because s comes from a request.
+// quoted returns s in quotes, cut to maxLabelBytes: s comes from a request and may be long.
 func quoted(s string) string {
 	if len(s) > maxLabelBytes {
 		s = strings.ToValidUTF8(s[:maxLabelBytes], "") + "…"
@@ -95,8 +95,9 @@ func kind(v any) string {
 	return "not JSON"
 }
 
-// member returns a required member as a T. In the error, where names the object, and want
-// says what to send. SPEC 2.2: null is refused like a missing member.
+// member returns a required member of object as a T. where and want are texts for the
+// error: the name of the object, and what to send. SPEC 2.2: null is refused like a missing
+// member.
 func member[T any](object map[string]any, where, name, want string) (T, error) {
 	v, there := object[name]
 	typed, ok := v.(T)

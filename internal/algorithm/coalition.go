@@ -10,7 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// game states the worth of each coalition (a set of parties).
+// game holds the worth of each coalition (a set of parties).
 type game struct {
 	worth []int64  // by coalition, a bit mask: bit i is set if party i is a member
 	given []bool   // by coalition: whether the params state its worth
@@ -65,7 +65,7 @@ func misfits(keys, names []string) int {
 }
 
 // members returns the coalition that a key names, as a bit mask. The names may have any
-// order. unknown reports whether a name is not a party's.
+// order. unknown reports whether the key contains a name that is not in g.names.
 func (g *game) members(key string) (members int, unknown bool) {
 	for name := range strings.SplitSeq(key, ",") {
 		i := slices.Index(g.names, name)
@@ -77,7 +77,8 @@ func (g *game) members(key string) (members int, unknown bool) {
 	return members, false
 }
 
-// SPEC 1: the sorted member identifiers joined by the comma character.
+// key returns the key of a coalition (SPEC 1): the sorted names of its members, joined by
+// commas.
 func (g *game) key(members int) string {
 	var names []string
 	for i, name := range g.names {
@@ -89,8 +90,9 @@ func (g *game) key(members int) string {
 	return strings.Join(names, ",")
 }
 
-// keyError returns an error that shows the right key. Blanks around names are the usual
-// mistake, so keyError ignores them.
+// keyError returns an error that says how to correct a key. If all names in the key are
+// parties, the error shows the right key. Blanks around names are a usual mistake, so keyError
+// ignores them.
 func (g *game) keyError(key string) error {
 	if key == "" {
 		return fmt.Errorf("algorithm_params.coalition_values has the empty key: the empty coalition is worth 0 and has no key, leave it out")
@@ -134,8 +136,8 @@ func (g *game) warnings() []string {
 	return warnings
 }
 
-// ambiguity returns a warning if a label equals the index of another party. The keys are
-// read as labels, but their author may have meant indexes.
+// ambiguity returns a warning if the keys are read as labels and a label equals the index
+// of another party. The author of the keys may have meant indexes.
 func (g *game) ambiguity() string {
 	n := len(g.names)
 	indexes := indexNames(n)

@@ -68,8 +68,8 @@ func (d division) adjustedWinner() [][]*big.Rat {
 }
 
 // proportional scales all valuations to a common total. It divides each item in
-// proportion to the parties' scaled values. A party gets at least 1/n of its total (by
-// the Cauchy-Schwarz inequality). A party with a total of 0 gets no valued item.
+// proportion to the parties' scaled values. Each of n parties gets at least 1/n of its
+// total (by the Cauchy-Schwarz inequality). A party with a total of 0 gets no valued item.
 func (d division) proportional() [][]*big.Rat {
 	shares := d.equalShares()
 	common := big.NewInt(1) // the product of the totals above 0, to which all valuations are scaled

@@ -125,7 +125,7 @@ func redrawRandom(labels []string, result []byte) ([]byte, error) {
 	if shown.Beacon == nil {
 		return nil, errors.New("the result has no member beacon")
 	}
-	// In drand quicknet a signature has 48 bytes, and the randomness is its SHA-256.
+	// A drand signature in G1 has 48 bytes, and the randomness is its SHA-256.
 	raw, err := hex.DecodeString(shown.Beacon.Signature)
 	if err != nil || len(raw) != 48 {
 		return nil, errors.New("beacon.signature is not 96 lower-case hex digits")
@@ -183,8 +183,8 @@ func drawTicket(seed [32]byte, party int) [32]byte {
 	return sha256.Sum256(message[:])
 }
 
-// readBeacon returns the chain hash and the randomness of a pinned round. It does not
-// verify the signature, because the service does so before it pins a round.
+// readBeacon returns the chain hash and the randomness of a round. It does not verify the
+// round's signature: the service does so before it stores the round.
 func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) {
 	if b == nil {
 		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet: random.v1 cannot draw without it", round)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// divide checks that the shares and the payouts add up to the total. The index of worth is
-// the bit mask of a coalition.
+// divide computes the shares and the payouts, and checks that both add up to the total. The
+// index of worth is the bit mask of a coalition.
 func divide(t rapid.TB, n int, worth []int64) (shares []*big.Rat, payouts []int64) {
 	labels := labelsN(n)
 	g := game{names: labels}

@@ -34,8 +34,9 @@ var splitV1 = &Algorithm{
 		if _, err := readValuations(items, input); err != nil {
 			return err
 		}
-		// SPEC 1: a valuation is a non-negative integer. readValuations accepts null,
-		// because Compute must still read what earlier releases accepted.
+		// SPEC 1: a valuation is a non-negative integer, so null is refused here.
+		// readValuations accepts null, because Compute must still read inputs that
+		// earlier releases accepted.
 		valuations := input["valuations"].(map[string]any)
 		for _, item := range items {
 			if v, there := valuations[item]; there && v == nil {

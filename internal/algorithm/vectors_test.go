@@ -68,7 +68,7 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("Lookup(%q) finds an algorithm, want none", id)
 		}
 	}
-	// The service writes the catalogue by encoding/json, which must not lose digits.
+	// The service writes the catalogue with encoding/json, which must not lose digits.
 	exact, err := canon.Marshal(map[string]any{"algorithms": Catalogue()})
 	if err != nil {
 		t.Fatal(err)

@@ -91,8 +91,8 @@ type Seat struct {
 	Declaration string // as Digest returns it
 }
 
-// Message returns the six lines that a seat key signs. origin is the deployment's. No value
-// contains a line end, so the lines are unambiguous.
+// Message returns the six lines that a seat key signs. origin is the web origin of the
+// deployment. No value contains a line end, so the lines are unambiguous.
 func (s Seat) Message(origin string) []byte {
 	return fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%s\n%s\n", domain, origin, s.DealID, s.Party, s.Commitment, s.Declaration)
 }
@@ -103,7 +103,7 @@ type Attestation struct {
 	Declared  bool   // true: the initiator declared Key with the deal; false: the commit brought it
 	Key       string // es256:HEX or ed25519:HEX; "": the seat has no key
 	Signature string // over Seat.Message by Key; "": not signed
-	Origin    string // of the deployment, as signed
+	Origin    string // of the deployment, as in Seat.Message; "": not signed
 }
 
 const (
@@ -147,8 +147,8 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify calls holds to check a.Signature over the message of s. holds MUST check signatures
-// as strictly as for certificates.
+// Verify calls holds to check a.Signature over the message of s. holds MUST be as strict as
+// the check of a certificate's signature.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }

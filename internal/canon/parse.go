@@ -12,8 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// SyntaxError says why Parse refuses a text. It MUST NOT contain any part of the
-// text, which may contain sealed inputs, salts and names that a party chose.
+// SyntaxError says why Parse refuses a text. It MUST NOT quote more of the text than one
+// punctuation mark, because the text may contain sealed inputs, salts and names that a
+// party chose.
 type SyntaxError struct {
 	Offset int64 // bytes before the error
 	Reason string

@@ -76,8 +76,8 @@ type Timing struct {
 	ComputedAt      *int64 `json:"computed_at"`
 }
 
-// LogProof is an inclusion proof against a published tree head. Each node of
-// InclusionPath has 64 lower-case hex digits, leaf side first (RFC 6962 2.1.1).
+// LogProof is an inclusion proof against a published tree head. InclusionPath lists the
+// nodes from the leaf to the root (RFC 6962 2.1.1), each as 64 lower-case hex digits.
 type LogProof struct {
 	TreeSize      int64    `json:"tree_size"`
 	LeafIndex     int64    `json:"leaf_index"`
@@ -121,7 +121,7 @@ type Facts struct {
 	Declaration string // digest of the declaration, from attestation.Digest
 }
 
-// Properties returns the flags of a certificate with these facts.
+// Properties returns the flags in the member properties of a certificate with these facts.
 func Properties(f Facts) (flags []string) {
 	if f.Revealed {
 		flags = append(flags, "inputs-committed-before-reveal")
@@ -156,7 +156,7 @@ func InputRoot(leaves [][]byte) string {
 }
 
 // InputPath returns the inclusion path of a party's leaf under InputRoot (RFC 6962
-// 2.1.1). Each node has 64 lower-case hex digits, leaf side first.
+// 2.1.1): the nodes from the leaf to the root, each as 64 lower-case hex digits.
 func InputPath(leaves [][]byte, party int) []string {
 	level := make([][]byte, len(leaves))
 	for i, leaf := range leaves {

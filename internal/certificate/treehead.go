@@ -27,6 +27,6 @@ func (h TreeHead) Message() []byte {
 	return message
 }
 
-// Digest returns the SHA-256 hash of Message. The deployment key signs this digest, so
-// the log never accepts it as an entry.
+// Digest returns the SHA-256 hash of Message. The deployment key signs this digest. The
+// log refuses it as an entry: otherwise a head's signature would also be an entry's.
 func (h TreeHead) Digest() [32]byte { return sha256.Sum256(h.Message()) }

@@ -113,7 +113,7 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 	}
 }
 
-// Replacing any one value of a good bundle changes the verdict. The keys and most of the
+// A good bundle with any one value replaced is not valid. The keys and most members of the
 // beacon are exempt.
 func TestEveryPlaceOfABundleCounts(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// drawn returns the unsigned certificate of a random.v1 vector.
+// drawn returns an unsigned certificate with the result of a vector.
 func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	t.Helper()
 	at := func(n int64) *int64 { return &n }

@@ -4,7 +4,7 @@ import "fmt"
 
 // States of a key in the answer of GET /v1/pubkeys.
 const (
-	Current = "current" // signs now
+	Current = "current" // signs now, or soon will
 	Next    = "next"    // published before it signs
 	Retired = "retired" // replaced; its earlier signatures stay valid
 )
@@ -52,10 +52,10 @@ var (
 	legacyShape = arrayUpTo(mostKeys-1, text)
 )
 
-// ReadKeys returns the keys of a document in the document's order. The document is the
-// answer of GET /v1/pubkeys or of GET /v1/status (SPEC 2.8). Only GET /v1/pubkeys says what
-// each key may sign. For any other document, problem says what is wrong. ReadKeys does not
-// check labels; the check KeysUsable does.
+// ReadKeys returns the keys in an answer of GET /v1/pubkeys or of GET /v1/status (SPEC 2.8),
+// in the order of the answer. Only GET /v1/pubkeys says what each key may sign. If document
+// is neither answer, problem says what is wrong. ReadKeys does not check labels; the check
+// KeysUsable does.
 func ReadKeys(document any) (keys []Trusted, problem string) {
 	members, ok := document.(map[string]any)
 	if !ok {

@@ -26,7 +26,7 @@ const (
 	KeysUsable        = "keys"                  // at least one key, and each is usable
 	Signature         = "signature"             // one of the keys signed the bytes that Signed returns
 	TreeHeadSignature = "tree_head_signature"   // one of the keys signed the tree head
-	KeyInForce        = "key_in_force"          // both keys were allowed to sign at this leaf index and tree size
+	KeyInForce        = "key_in_force"          // the keys of both signatures were allowed to sign at this leaf index and tree size
 	TreeSize          = "tree_size"             // proof and tree head have the same size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
 	InputRootForm     = "input_root_wellformed" // SPEC 2.9

@@ -18,8 +18,8 @@ import (
 
 const maxSalt = 1024 // bytes
 
-// Object parses a JSON object. An error says where raw is wrong and never quotes raw.
-// If raw is empty, Object returns an empty object if empty is true, else an error.
+// Object parses a JSON object. If empty is true and raw has no bytes, Object returns an
+// object without members. An error never contains a name or a value from raw.
 func Object(raw []byte, empty bool) (map[string]any, error) {
 	if empty && len(raw) == 0 {
 		return map[string]any{}, nil
