@@ -26,8 +26,8 @@ import (
 // scheme bls-unchained-g1-rfc9380.
 const DST = "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
 
-// MaxRound is the highest accepted round, because the round of a deal is a JSON integer
-// of at most 2^53−1.
+// MaxRound is the highest accepted round. A deal names its round as a JSON integer, which
+// is at most 2^53−1.
 const MaxRound = 1<<53 - 1
 
 // ErrBadRound is returned for a round outside [1, MaxRound]. Round 0 is refused because

@@ -20,8 +20,8 @@ var (
 	// or at least one does and the round is not due by the local clock.
 	ErrNotYet = errors.New("the beacon round is not out yet")
 
-	// ErrUnavailable is returned when no relay returned a round that verifies. The
-	// error names the host and the failure of each relay.
+	// ErrUnavailable is returned when no relay returned a round that verifies, unless
+	// ErrNotYet applies. The error names the host and the failure of each relay.
 	ErrUnavailable = errors.New("no beacon relay returned a valid round")
 )
 

@@ -43,7 +43,7 @@ func CheckRelays(relays []string) error {
 	for i, base := range relays {
 		u, err := url.Parse(base)
 		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return fmt.Errorf("beacon relay %d is not an http or https address without query, such as https://api.drand.sh", i)
+			return fmt.Errorf("beacon relay %d is not an http or https address without query and fragment, such as https://api.drand.sh", i)
 		}
 	}
 	return nil
@@ -80,7 +80,7 @@ func (r relay) round(ctx context.Context, hc *http.Client, chain Chain, round in
 	return parseRound(body, chain, round)
 }
 
-// transportError removes the relay's address, because the address may contain a secret.
+// transportError removes the relay's URL from an error, because the URL may contain a secret.
 func transportError(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %v", relayTimeout)

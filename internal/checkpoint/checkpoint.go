@@ -39,8 +39,9 @@ func (c Checkpoint) Text() string {
 	return string(log.Checkpoint{Origin: c.Origin, Size: uint64(c.Size), Hash: c.Root[:]}.Marshal())
 }
 
-// Digest returns the SHA-256 hash of the text. The deployment key signs this digest, so
-// the log must never accept it as an entry.
+// Digest returns the SHA-256 hash of the text. The deployment key signs this digest. The
+// log MUST refuse it as an entry: otherwise a checkpoint's signature would also be an
+// entry's.
 func (c Checkpoint) Digest() [32]byte { return sha256.Sum256([]byte(c.Text())) }
 
 // MaxNote is the most bytes of a signed checkpoint. 32 ML-DSA-44 cosignatures fit in

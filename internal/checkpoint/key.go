@@ -21,7 +21,7 @@ import (
 
 // Signature types of c2sp.org/signed-note.
 const (
-	TypeEd25519     = 0x01 // by a log; a public log's checkpoint MUST have one
+	TypeEd25519     = 0x01 // by a log's Ed25519 key; each checkpoint of a public log MUST have such a signature
 	TypeECDSA       = 0x02 // by a log's P-256 key, over the SHA-256 hash of the text
 	TypeCosignature = 0x04 // by a witness, Ed25519 with a timestamp
 	TypeMLDSA       = 0x06 // by a witness, ML-DSA-44 with a timestamp
@@ -116,7 +116,8 @@ func (k Key) Type() byte { return k.kind }
 // ID returns a short identifier of the key: its name, a plus sign and its key ID in hex.
 func (k Key) ID() string { return fmt.Sprintf("%s+%08x", k.Name(), k.KeyHash()) }
 
-// Line returns the note's signature line. signature does not include the key ID.
+// Line returns the signature line for a note that this key signed. signature does not
+// include the key ID.
 func (k Key) Line(signature []byte) string {
 	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
 }

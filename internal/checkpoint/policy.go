@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ErrQuorum is returned if a log signed a checkpoint, but fewer witnesses cosigned it
-// than the policy demands.
+// ErrQuorum is returned if a log signed a checkpoint, but the witnesses that cosigned it
+// do not meet the policy's quorum.
 var ErrQuorum = errors.New("the quorum of witnesses is not met")
 
 // Policy says which logs a verifier accepts and which witnesses must have

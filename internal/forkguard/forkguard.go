@@ -27,7 +27,7 @@ type Record struct {
 // Empty reports whether no head was ever recorded.
 func (r Record) Empty() bool { return r.Root == "" }
 
-const restoreRecord = "restore it from the newest tree head that any client was answered"
+const restoreRecord = "restore it from the newest tree head that any client received"
 
 func (r Record) check() error {
 	if _, err := canon.ParseHash(r.Root); err != nil || r.Size < 0 {

@@ -245,7 +245,7 @@ func TestKubernetesGuardReplacesADeadConnection(t *testing.T) {
 	check(t, err)
 	listener.fall()
 	for end := time.Now().Add(time.Minute); ; {
-		_, err := k.Load(t.Context()) // fails after callTimeout on the dead connection
+		_, err := k.Load(t.Context()) // fails on the dead connection
 		if err == nil {
 			return
 		}

@@ -23,7 +23,7 @@ func Audit(ctx context.Context, from *Source, head Head) error {
 }
 
 // repairEdge recomputes the hashes of the partial tiles from the files below them. It
-// records the tiles that are wrong.
+// records the tiles that are wrong. If no tile is wrong, it records the checkpoint.
 func (t *tree) repairEdge(ctx context.Context) error {
 	served := slices.Clone(t.edge)
 	for l, c := range served {
@@ -62,9 +62,9 @@ func (t *tree) repairEdge(ctx context.Context) error {
 	return nil
 }
 
-// rebuild returns the tile with hashes computed from the files below it. It keeps the given
-// hash of a malformed tile below. If the entry bundle below is malformed, rebuild records
-// it and returns errEnough.
+// rebuild returns the tile with hashes computed from the files below it. If a tile below is
+// malformed, rebuild keeps the hash that c has for that tile. If the entry bundle below is
+// malformed, rebuild records the bundle and returns errEnough.
 func (t *tree) rebuild(ctx context.Context, c content) (content, error) {
 	built := content{Tile: c.Tile, hashes: make([]tlog.Hash, c.W)}
 	if c.L == 0 {

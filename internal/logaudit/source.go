@@ -38,7 +38,10 @@ const checkpointPath = "checkpoint"
 // Contradiction is the error for files that do not match what the log signed.
 type Contradiction struct {
 	Findings []Finding
-	Notes    [][]byte // signed checkpoints that contradict each other: the evidence of a fork
+
+	// Notes is the evidence against the log: two signed checkpoints that contradict each
+	// other, or one that contradicts the tiles. It is nil if only single files are wrong.
+	Notes [][]byte
 }
 
 // Finding is one wrong file: the checkpoint, a tile or an entry bundle.
@@ -103,7 +106,7 @@ type Head struct {
 	checkpoint.Checkpoint
 	Note      []byte
 	Witnesses []string // the witnesses of the policy that cosigned it
-	Quorum    error    // checkpoint.ErrQuorum if too few witnesses cosigned it
+	Quorum    error    // wraps checkpoint.ErrQuorum if the policy's quorum is not met; else nil
 }
 
 // Head reads the log's checkpoint and verifies its signatures.

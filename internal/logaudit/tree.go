@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// ahead is how many tiles of level 0 are read at once, with their entry bundles.
+// ahead is how many tiles of level 0, with their entry bundles, are in memory at a time.
 const ahead = 32
 
 // tree reads the files of a log and verifies them from the top down. The root in the

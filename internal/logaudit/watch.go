@@ -74,8 +74,8 @@ const (
 	retryAfter = time.Second
 )
 
-// headAfter reads the checkpoint. If the checkpoint has fewer leaves than size,
-// headAfter retries, because the answer may come from a cache or a replica that lags.
+// headAfter reads the checkpoint. If the checkpoint of a log at a URL has fewer leaves than
+// size, headAfter retries, because the answer may come from a cache or a replica that lags.
 // It returns the last answer.
 func (s *Source) headAfter(ctx context.Context, policy *checkpoint.Policy, size int64) (Head, error) {
 	for attempt := 1; ; attempt++ {

@@ -26,8 +26,9 @@ const (
 	oneCall   = 60 * time.Second       // for one attempt; longer than the service lets a call wait
 )
 
-// Refused is returned when the service answers with an error (SPEC 7.1). Its text is the
-// service's `CODE: what to do next`.
+// Refused is returned for an answer with a status of 300 or above. Message is the service's
+// `CODE: what to do next` (SPEC 7.1). For an answer without such a text, such as a proxy's,
+// Message begins with a colon.
 type Refused struct {
 	Status  int
 	Message string
@@ -41,7 +42,7 @@ func (r *Refused) Code() string {
 	return code
 }
 
-// ErrUnreachable is returned when no HTTP answer arrives.
+// ErrUnreachable is returned when no complete HTTP answer arrives.
 var ErrUnreachable = errors.New("the service is unreachable")
 
 // Client calls one base URL. It is safe for concurrent use.
@@ -53,7 +54,8 @@ type Client struct {
 	observe func(Exchange)
 }
 
-// Exchange is a successful request and its answer. Token is its credential.
+// Exchange is a successful request and its answer. Token is the credential of the request,
+// or "".
 type Exchange struct {
 	Method, Path, Token string
 	Body                []byte // empty for GET

@@ -1,7 +1,7 @@
 // Package devwitness is a small witness (c2sp.org/tlog-witness) for the local stack
 // and for tests. It cosigns with Ed25519 and makes every check that the standard
-// demands. Its key is in a file beside the log that it watches, so nobody else should
-// trust its cosignatures.
+// demands. Its key is in a file beside the log that it watches, so its cosignatures prove
+// nothing in production.
 package devwitness
 
 import (
@@ -26,7 +26,8 @@ import (
 	"github.com/fairpact/fairpact/internal/logaudit"
 )
 
-// Witness cosigns the checkpoints of one log. It stores the newest one in a file.
+// Witness cosigns the checkpoints of one log. It stores the newest cosigned checkpoint in a
+// file.
 type Witness struct {
 	signer *formats.Signer
 	key    checkpoint.Key
