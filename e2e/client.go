@@ -392,8 +392,7 @@ func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
 	return d
 }
 
-// FarRound returns a beacon round 200 days ahead. Every deadline of a test is earlier. A deal may
-// wait up to a year for its round.
+// FarRound returns a beacon round 200 days ahead, so that a test never reaches the round.
 func FarRound(t testing.TB) int64 {
 	return BeaconChain(t).RoundAt(time.Now().Unix() + 200*24*3600)
 }

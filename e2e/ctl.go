@@ -103,7 +103,7 @@ func (c *Ctl) Seal(party int, input Body) {
 	c.Run(0, "deal", "commit", name, "--state", fmt.Sprintf("party-%d.json", party))
 }
 
-// Reveal reveals the input that Seal sealed.
+// Reveal sends the input and the salt that Seal stored in a file.
 func (c *Ctl) Reveal(party int) {
 	c.t.Helper()
 	c.Run(0, "deal", "reveal", fmt.Sprintf("sealed-%d.json", party), "--state", fmt.Sprintf("party-%d.json", party))

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// After returns the unix time at least d from now, rounded up to a second.
+// After returns the unix time d from now, rounded up to a second.
 func After(d time.Duration) int64 { return time.Now().Add(d + time.Second - 1).Unix() }
 
 // Timed sets both deadlines of a creation body.
@@ -43,7 +43,7 @@ func (d *Dealt) Attempt(action string, party int, b Body) bool {
 }
 
 // Scenario makes all calls of a deal except the last. lead is the minimum time to the
-// first deadline. Scenario returns nil if the deadline passes before these calls are done.
+// first deadline. Scenario returns nil if a deadline passes before these calls are done.
 type Scenario func(c *Client, lead time.Duration) *Cut
 
 // Cut is a deal before its last call. Crash tests kill a process during that call.
@@ -55,8 +55,8 @@ type Cut struct {
 	// Last is the last call. An empty Action reads the view.
 	Last struct{ Action, Token, Body string }
 	// Clock is set if a deadline ends the deal, and the last call only reads the deal. From is then
-	// that deadline, in unix seconds. If Clock is false, From is 0 or a deadline that must pass
-	// before the recovery.
+	// that deadline, in unix seconds. If Clock is false, From is 0, or a deadline
+	// that a crash test lets pass after the crash.
 	Clock bool
 	From  int64
 
@@ -161,7 +161,7 @@ func Near(c *Client, commitDeadline, revealDeadline int64) *Cut {
 		Inputs: []Sealed{Seal(c.T, AnnsValues), Seal(c.T, BobsValues)}}
 }
 
-// Commits and Reveals act for the first parties, and report whether all were in time.
+// Commits and Reveals make the calls of the first parties, and report whether all were in time.
 func (x *Cut) Commits(parties int) bool { return x.act("commit", parties) }
 func (x *Cut) Reveals(parties int) bool { return x.act("reveal", parties) }
 

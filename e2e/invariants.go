@@ -38,7 +38,7 @@ var never = []struct{ what, query string }{
 		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
 	{"a reveal after the end", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
 	// Times are in whole seconds. The query above misses a reveal in the same second as the end. The
-	// next query finds such a reveal.
+	// next query finds such a reveal if it is the last one that was missing.
 	{"an input root without all reveals, or all reveals without an input root", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
 		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
 	{"a result, flakers or computed_at that the deal's phase does not allow, or that it lacks", `SELECT deal_id FROM deals

@@ -68,7 +68,8 @@ type KeysOfStatus struct {
 
 func (s KeysOfStatus) Keys() (*signing.KeySet, error) { return signing.NewKeySet(s.Pubkey, s.Legacy) }
 
-// KeyFile writes a new signing key and returns its URI and its published label.
+// KeyFile writes a new signing key and returns its URI. label is its public key, in the form that
+// /v1/status publishes.
 func KeyFile(t testing.TB) (uri, label string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key.pem")
@@ -79,7 +80,7 @@ func KeyFile(t testing.TB) (uri, label string) {
 	return "file://" + path, signer.PublicKey()
 }
 
-// SignedByKey reports whether the labelled key signed a certificate.
+// SignedByKey reports whether the key with this label signed a certificate.
 func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 	t.Helper()
 	members, err := canon.ParseObject(certificate)

@@ -64,7 +64,7 @@ func (s *Stubborn) Again(ctx context.Context, p Promise) (Answer, error) {
 	}
 }
 
-// Raise sets n to a value, unless n is larger.
+// Raise sets n to the value to, if n is smaller.
 func Raise(n *atomic.Int64, to int64) {
 	for have := n.Load(); to > have && !n.CompareAndSwap(have, to); have = n.Load() {
 	}
@@ -126,7 +126,9 @@ type Soaked struct {
 	States  []string // the states in which the deal may end
 	// Promises are the requests that must have the same response when repeated.
 	Promises []Promise
-	drawn    *Promise // the call for entropy; not in Promises, because a repeat also names the certificate
+	// drawn is the call for entropy. It is not in Promises, because its first response may lack the
+	// certificate's id that a repeat gets.
+	drawn *Promise
 }
 
 // Play runs the nth deal of a stream. Ten kinds of deals take turns.
@@ -279,7 +281,8 @@ func (d *Soaked) Certified() error {
 	}
 }
 
-// Ended compares all responses with the ended deal.
+// Ended compares all responses with the ended deal. It also repeats the requests of Promises, and
+// verifies the certificate at each deal-api.
 func (d *Soaked) Ended() error {
 	if d.Id == "" {
 		return nil // the creation was refused because a deadline had passed
@@ -353,7 +356,7 @@ func (d *Soaked) verified(v View) error {
 	return nil
 }
 
-// Passes waits until the client has sent a number of further attempts.
+// Passes waits until the client has made a number of further attempts.
 func (s *Stubborn) Passes(ctx context.Context, requests int64) error {
 	for until := s.Attempts.Load() + requests; s.Attempts.Load() < until; {
 		select {

@@ -54,8 +54,8 @@ func (c *Client) Raw(tool, arguments string) Called {
 }
 
 // Tool calls a tool that must succeed. Every result has the data twice (structuredContent
-// and the first text block) and the next step twice (the second block and _meta). The
-// result of create_deal also has one invitation for each counterparty.
+// and the first text block) and the next step twice (the second block and _meta). For up to
+// 64 parties, the result of create_deal also has a text block for each counterparty's invitation.
 func (c *Client) Tool(name string, arguments Body) Called {
 	c.T.Helper()
 	text, err := json.Marshal(arguments)
@@ -87,7 +87,7 @@ func (c *Client) Tool(name string, arguments Body) Called {
 	return r
 }
 
-// Fails calls a tool that must be refused with a code. The error may not name a REST call.
+// Fails calls a tool that must be refused with a code. The error must not name a REST call.
 func (c *Client) Fails(code, name, arguments string) Called {
 	c.T.Helper()
 	r := c.Raw(name, arguments)

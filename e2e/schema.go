@@ -6,8 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// This file has the tests' queries of the database, except for those of the invariants and of the
-// tampering tests.
+// This file has queries of the database that several test packages use.
 
 // APIKeys counts all API keys.
 func (w Witness) APIKeys() int64 { return w.Number(`SELECT count(*) FROM api_keys`) }

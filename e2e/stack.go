@@ -28,8 +28,8 @@ import (
 
 // Bin is the directory of the binaries under test, built with the tag crashpoints.
 // FAIRPACT_E2E_BUILD replaces that tag by other arguments of go build. Without
-// FAIRPACT_E2E_BUILD, FAIRPACT_E2E_BIN may name a directory of new binaries: make test
-// builds them once for all packages.
+// FAIRPACT_E2E_BUILD, FAIRPACT_E2E_BIN may name a directory of binaries that are already
+// built. make test builds them once for all packages.
 var Bin string
 
 // Main runs the tests of a package. It runs two more tests at once than there are processors,
@@ -193,7 +193,7 @@ func raceReports(stack *localstack.Stack) string {
 	return found.String()
 }
 
-// Eventually waits until cond is true and checks it every 20 ms.
+// Eventually checks cond every 20 ms until cond is true. It fails the test after within.
 func Eventually(t testing.TB, what string, within time.Duration, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !cond(); time.Sleep(20 * time.Millisecond) {
@@ -240,7 +240,8 @@ const (
 	SecondWorker = localstack.DeadlineWorker + "-2"
 )
 
-// RedisFaults puts Redis into a state, such as down or emptied. If a fault repeats, stop ends it.
+// RedisFaults has functions that put Redis into a state, such as down or emptied. If a fault
+// repeats, stop ends it.
 var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
 	"up": func(*testing.T, *localstack.Stack) func() { return func() {} },
 	"down": func(t *testing.T, stack *localstack.Stack) func() {

@@ -22,8 +22,8 @@ type Stream struct {
 
 const streamPlayers = 8
 
-// StartStream starts goroutines that run deals through the deal-apis in doors. The end of ctx also
-// ends running deals.
+// StartStream starts goroutines that run deals through the deal-apis in doors. Stop lets running
+// deals finish, but the end of ctx interrupts them.
 func StartStream(ctx context.Context, t testing.TB, stack *localstack.Stack, doors ...*Client) *Stream {
 	s := &Stream{Stubborn: &Stubborn{Doors: doors}}
 	more, stop := context.WithCancel(ctx)
@@ -45,7 +45,7 @@ func StartStream(ctx context.Context, t testing.TB, stack *localstack.Stack, doo
 	return s
 }
 
-// Played returns the deals so far, the newest last.
+// Played returns the finished deals, in the order in which they finished.
 func (s *Stream) Played() []*Soaked {
 	s.mu.Lock()
 	defer s.mu.Unlock()

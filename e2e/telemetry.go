@@ -142,8 +142,8 @@ func (c *Collector) Find(fits func(Span) bool) (found []Span) {
 	return found
 }
 
-// Whole waits for a trace that has all spans in want and returns its root. A span is written as
-// "service: name".
+// Whole waits for a trace that has all spans in want, and a span that fits accepts. It returns the
+// root. A span is written as "service: name", or "service: Postgres" if it is a database call.
 func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (root Span) {
 	c.t.Helper()
 	var shown []string
@@ -172,9 +172,9 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 	return root
 }
 
-// IssuedWithin reports whether a reveal's trace has the signing of the certificate and its append
-// to the log. The reveal's span links to the trace caller. IssuedWithin waits for that span, because
-// it is sent after its children.
+// IssuedWithin reports whether the trace of a deal's last reveal shows that the certificate was
+// signed and appended to the log. The reveal's span has a link to the trace with the ID caller.
+// IssuedWithin first waits for that span, because a span is sent after its children.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()
 	var reveal []Span

@@ -178,8 +178,8 @@ func TestBudgetsOfDeals(t *testing.T) {
 	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
 }
 
-// largeCertificate has sixteen clients read a certificate with 10,000 parties, the most that a
-// deal can have.
+// largeCertificate reads a deal with 10,000 parties, the most that a deal can have, and its
+// certificate. Sixteen goroutines read at once.
 func largeCertificate(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	labels := make([]string, 10_000)

@@ -1,4 +1,4 @@
-// Package abuse tests that deal-api withstands calls that cost an attacker nothing.
+// Package abuse tests that deal-api withstands calls that cost an attacker little.
 package abuse
 
 import (

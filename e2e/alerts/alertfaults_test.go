@@ -21,8 +21,9 @@ import (
 // nowhere is an address that refuses connections.
 const nowhere = "http://127.0.0.1:1"
 
-// unhastened is the reason why FairpactWorkerBlind may fire while Postgres is down. The processes
-// check Postgres every 5 s. These tests do not shorten that interval.
+// unhastened is the reason why FairpactWorkerBlind may fire while Postgres is down. The alert is
+// quiet only after a process has noticed the outage. The processes check Postgres every 5 s, and
+// these tests do not shorten that interval.
 const unhastened = "the worker lists no deals, and fairpact_database_up follows some seconds later"
 
 // faults has at least one fault for each alert of the chart.
@@ -213,7 +214,8 @@ var faults = []fault{
 		}},
 }
 
-// callsFail has the other alerts that may fire while Postgres is down, with the reason for each.
+// callsFail has the alerts that may fire together with FairpactErrorBudgetFast while Postgres is
+// down, with the reason for each.
 var callsFail = map[string]string{
 	"FairpactErrorBudgetSlow": "the slow window sees the same failures",
 	"FairpactPostgresDown":    "the calls fail because Postgres is down",
@@ -271,8 +273,8 @@ func gone(kind string) func(s *site) func() {
 	}
 }
 
-// undrawn returns a fault.do that creates a random.v1 deal and moves its reveals back by ago.
-// The worker draws a minute after the last reveal, so ago must be at least a minute.
+// undrawn returns a fault.do that creates a random.v1 deal and moves the times of its reveals back
+// by ago. The worker draws a minute after the last reveal, so ago must be at least a minute.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))

@@ -17,7 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// fault is injected into its own stack. The named alert must fire.
+// fault is a test case of TestAlerts. Each fault is injected into its own stack, and then alert
+// must fire.
 type fault struct {
 	alert string
 	what  string
@@ -26,7 +27,7 @@ type fault struct {
 	env  []string // settings of all binaries; {dir} is site.dir
 
 	witnesses int
-	// do makes the fault and returns a function that ends it.
+	// do injects the fault and returns a function that ends it.
 	do func(s *site) (undo func())
 }
 
@@ -105,8 +106,8 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	return s
 }
 
-// healthy requires that no alert fires on a healthy deployment under a light load. Queries must
-// return data, unless they select failed calls.
+// healthy requires that no alert fires on a healthy deployment under a light load. The queries of
+// the dashboard and the selectors of the alerts must return data, unless they select failed calls.
 func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	s := siteOf(t, p, fault{alert: "none", what: "all is well", env: []string{guardBeside}, witnesses: 2})
 	stop := s.load(2)

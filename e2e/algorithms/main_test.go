@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 const before, after = "described(splitV1, randomV1, shapleyV1)", "described(splitV1, randomV1, shapleyV1, maxV1)"
 
-// writeOverlay returns the path of the overlay. The path is the same in each run, so that
+// writeOverlay writes the overlay and returns its path. The path is the same in each run, so that
 // the binaries are built once.
 func writeOverlay() (string, error) {
 	catalogue, err := os.ReadFile(e2e.Repo("internal/algorithm/catalogue.go"))

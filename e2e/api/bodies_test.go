@@ -12,7 +12,7 @@ import (
 const (
 	// Limits of request bodies, in bytes.
 	bodyLimit      = 4 << 20
-	smallBodyLimit = 64 << 10 // for keys, commit, cancel and entropy
+	smallBodyLimit = 64 << 10 // for keys, commit and cancel
 	verifyLimit    = 8 << 20
 )
 
@@ -62,7 +62,7 @@ func TestMalformedBodies(t *testing.T) {
 			t.Fatalf("POST %s: a refused body changed the database or a view, from\n%s\nto\n%s", at.path, before, after)
 		}
 	}
-	// Keys and cancel read an empty body as {}. These calls refuse it.
+	// POST keys and POST cancel read an empty body as {}. The calls below refuse an empty body.
 	for path, token := range map[string]string{"/v1/deals": d.Key, d.Path("/commit"): d.Tokens[0], revealing.Path("/reveal"): revealing.Tokens[0]} {
 		c.Refused(400, "INVALID_JSON", "POST", path, token, "")
 	}
@@ -105,8 +105,8 @@ func TestBodyThatIsCutOff(t *testing.T) {
 	}
 }
 
-// Values, params and inputs have their own limits, exact to the byte. The catalogue
-// publishes the limits of inputs, because a commitment cannot be corrected.
+// Params and inputs have their own limits, exact to the byte. The catalogue publishes the
+// limits of inputs, because a party cannot change its input after the commit.
 func TestBoundsWithinABody(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()

@@ -27,8 +27,8 @@ func unpacked(t *testing.T, a e2e.Answer) []byte {
 	return text
 }
 
-// Reads that clients poll have an ETag, and return 304 while the ETag is the same. Large reads
-// are compressed on request. Caches must not store other responses.
+// A read that clients poll has an ETag, and returns 304 if the client sends the current ETag. Large
+// responses are compressed on request. Caches must not store the responses of other calls.
 func TestCachedReads(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(random(500, 1000))

@@ -69,7 +69,7 @@ func TestOpenAndPurge(t *testing.T) {
 			})
 		}
 	}
-	// A deal that ends in another way discloses no input. It purges its inputs as declared.
+	// A deal that a party rejected discloses no input. It purges its inputs if its retention is purge.
 	for retention, code := range map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"} {
 		x := e2e.Open(c, e2e.Retained(shapley(), "open", retention), 2, 2, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 		c.Refused(409, code, "GET", x.Deal.Path("/inputs"), x.Deal.Tokens[0], nil)

@@ -86,7 +86,7 @@ func TestUnreadableRows(t *testing.T) {
 }
 
 // While a request cannot finish, its repeats wait and are then refused. After the request has
-// finished, a repeat gets its answer.
+// finished, a repeat gets the answer of the request.
 func TestRequestStillRunning(t *testing.T) {
 	t.Parallel()
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
@@ -94,7 +94,8 @@ func TestRequestStillRunning(t *testing.T) {
 	commit := c.Once(d.Path("/commit"), d.Tokens[0], e2e.Seal(t, e2e.AnnsValues).Act("commit"))
 	held := w.HoldDeal(d.ID)
 	defer func() { _ = held.Rollback(t.Context()) }()
-	// The first call runs. The second takes over its lock after 4 s. The third is refused after 5 s.
+	// The first call holds the lock, which expires after 4 s. The second call then takes the lock.
+	// The third call is refused after 5 s.
 	answers := make(chan e2e.Answer, 3)
 	for range cap(answers) {
 		go func() {

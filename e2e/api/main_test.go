@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 // elsewhere lists the codes that only tests of other packages receive. e2e/trust tampers
-// with the log and the deals. e2e/outage stops servers and makes the database read-only.
+// with the log and the deals. e2e/outage stops servers and makes a deployment read-only.
 // e2e/abuse sends too much.
 var elsewhere = []problem.Code{problem.LogInconsistent, problem.LogUnavailable, problem.TagTaken, problem.Unavailable, problem.ReadOnly, problem.Overloaded}
 

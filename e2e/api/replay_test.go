@@ -10,8 +10,8 @@ import (
 
 // Each call with an Idempotency-Key follows SPEC 7.4. A refused call stores nothing, so a
 // corrected body is accepted under the same key. The same body gets the stored response,
-// even in another JSON spelling. A different body gets a 409. The same key of another caller
-// is a new call.
+// even in another JSON spelling. A different body gets a 409. The same key from another
+// caller makes a new call.
 func TestReplays(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -76,7 +76,8 @@ func TestFormOfAnIdempotencyKey(t *testing.T) {
 // its first use. Afterwards the Idempotency-Key can be used again.
 func TestReplayEnds(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
-	// expire ends the newest record and empties Redis. lifetime is the record's lifetime in seconds.
+	// expire moves expires_at of the idempotency record with this lifetime, in seconds, into the past.
+	// It also empties Redis.
 	expire := func(lifetime int64) {
 		t.Helper()
 		const newest = "expires_at - extract(epoch FROM clock_timestamp())::bigint BETWEEN $1 - 60 AND $1"

@@ -10,9 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// SPEC 2.6: the salt of a commitment is the text's UTF-8 bytes, or the bytes that its hex digits
-// encode. input_root uses the reading that opens the commitment. The rows below differ in how JSON
-// encodes the salt.
+// SPEC 2.6: a commitment uses the UTF-8 bytes of the salt's text, or the bytes that the text
+// encodes in hex. input_root uses the reading that opens the commitment.
 func TestReadingsOfASalt(t *testing.T) {
 	c := newClient(t)
 	const input = `{"valuations":{"boat":30,"car":70}}`

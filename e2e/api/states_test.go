@@ -112,7 +112,7 @@ func TestEachState(t *testing.T) {
 	}
 }
 
-// shown checks each field and each null of the view (SPEC 2.4).
+// shown checks the fields of the view, and which of them are null (SPEC 2.4).
 func (s standing) shown(t *testing.T, text []byte) {
 	t.Helper()
 	var v e2e.View

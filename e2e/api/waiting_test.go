@@ -12,7 +12,7 @@ import (
 )
 
 // GET of a view with wait returns once the view's ETag differs from since. Fairpact-Next-Look is
-// the time of the next deadline.
+// the time of the next deadline or of the beacon round.
 func TestViewWaitsForEachChange(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -94,7 +94,7 @@ func TestWaitEnds(t *testing.T) {
 }
 
 // Waits end when the beacon round of a deal is due, because a caller can then draw. The
-// answers name the call that draws.
+// refusal of GET certificate names the call that draws.
 func TestTheRoundEndsWaits(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

@@ -49,7 +49,8 @@ type cluster struct {
 	overdue  *stream  // runs deals that miss a deadline
 	dir      string
 	keySet   string // the release's key set; empty while the release has a single key
-	// formerSet is the key set before the rotation. rotated gives it to the worker by mistake.
+	// formerSet is the key set before the rotation. rotated gives it to the worker, as an operator
+	// might by mistake.
 	formerSet string
 }
 

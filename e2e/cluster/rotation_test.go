@@ -56,7 +56,7 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	})
 }
 
-// startRotation makes a key set of the release's key and rotates to another key, as the
+// startRotation makes a key set from the release's key and rotates to another key, as the
 // runbook does. The next phases run before the new key signs.
 func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, "", "init", "--signer", "file:///run/fairpact/key/key.pem"), "next: nothing")
@@ -65,8 +65,8 @@ func startRotation(t *testing.T, c *cluster) {
 }
 
 // rotated runs deals while the new key begins to sign, and then checks the published keys.
-// Before that it makes two mistakes. It closes the key that still signs, which must be
-// refused. It also gives the worker the former key set, which the next roll-out must repair.
+// Before that it makes two mistakes. It tries to close the key that still signs, and fairpactctl
+// must refuse. It also gives the worker the former key set, and the last roll-out repairs this.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {

@@ -11,9 +11,9 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// serverSecret replaces the server secret by mistake during a deal. New pods must not
-// start, the old pods continue, and the deal ends after the old secret is restored. Then
-// serverSecret rotates the secret by runbooks/secrets.md during another deal.
+// serverSecret replaces the server secret with another one during a deal, as an operator might by
+// mistake. New pods must not start, and the old pods must continue. The deal must end after the old
+// secret is restored. Then serverSecret rotates the secret during another deal.
 func serverSecret(t *testing.T, c *cluster) {
 	encrypted := []string{release + "-deal-api", release + "-deadline-worker"}
 	restart := func(workloads ...string) {

@@ -84,8 +84,8 @@ func TestRaceToTheDeadline(t *testing.T) {
 	c := clients[0]
 	key, round := c.Key(), stack.Chain().RoundAt(time.Now().Unix())
 	w := e2e.Database(t, stack)
-	// Each insert waits between reading the clock and its commit, as on a slow disk. An insert just
-	// before the deadline is accepted, but commits after the deadline.
+	// Each insert waits between reading the clock and the end of its transaction, as on a slow disk.
+	// An insert just before the deadline is accepted, although its transaction ends after the deadline.
 	w.Exec(0, `CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'`)
 	for _, table := range []string{"commitments", "reveals"} {
 		w.Exec(0, "CREATE TRIGGER linger AFTER INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION linger()")

@@ -24,7 +24,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	old := has.Settled()
 	old.Certified(e2e.Patience)
 
-	// The second deal-api lacks the key.
+	// The second deal-api does not get the new key set.
 	k.Keys(0, "rotate", "--to", secondURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker)
 	if out := k.Keys(1, "check"); !strings.Contains(out, "1 of 4 have another key set") {
@@ -59,7 +59,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 		}
 	}
 
-	// After another rotation the log-server lacks the key.
+	// At another rotation, the log-server does not get the new key set.
 	k.Keys(0, "rotate", "--to", thirdURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker)
 	k.Switched()

@@ -90,8 +90,8 @@ const catalogue = await new Agent().connect();
 assert.match(catalogue.client.getInstructions(), /THE WAY OF A DEAL/);
 const { algorithms } = await catalogue.call("list_algorithms");
 assert.deepEqual(algorithms.map((a) => a.id).sort(), ["random.v1", "shapley.v1", "split.v1"]);
-// The instructions compute a round after the reveals. This script uses a round that is
-// already published, so that it does not wait for the draw.
+// The instructions say how to compute a round after the reveals. This script uses a round that
+// is already published, so that it does not wait for the draw.
 const [, genesis, period] = catalogue.client.getInstructions().match(/published at (\d+) \+ \(N-1\)\*(\d+)/).map(Number);
 const past = Math.floor((Date.now() / 1000 - genesis) / period) - 10;
 await catalogue.close();

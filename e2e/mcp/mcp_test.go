@@ -352,7 +352,7 @@ func TestMCPIdempotency(t *testing.T) {
 	}
 }
 
-// Messages that are not a tool call get an error of JSON-RPC or of HTTP.
+// Invalid messages and unknown methods get an error of JSON-RPC or of HTTP.
 func TestMCPProtocol(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -401,7 +401,7 @@ func TestMCPProtocol(t *testing.T) {
 	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`); a.Header.Get("Mcp-Session-Id") != "" || !strings.Contains(string(a.Body), `"protocolVersion":"2025-06-18"`) {
 		t.Errorf("initialize: header %v, %.300s, want no Mcp-Session-Id and protocolVersion 2025-06-18", a.Header, a.Body)
 	}
-	// The newest protocol has no initialize. server/discover returns the instructions.
+	// The newest protocol version has no initialize. server/discover returns the instructions.
 	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	newest := func(method string) e2e.Answer {
 		return c.Post(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+meta+`}}`, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method)

@@ -52,7 +52,8 @@ func (r roller) says(what, text string) {
 	}
 }
 
-// Both secrets are rotated during deals. The two deal-apis are rolled out one after the other.
+// The server secret and the append secret are rotated during deals. The two deal-apis are rolled
+// out one after the other.
 func TestRotateSecrets(t *testing.T) {
 	t.Parallel()
 	r := roller{t: t, stack: e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} }), ctl: e2e.NewCtl(t, "")}

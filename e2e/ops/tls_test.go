@@ -24,8 +24,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The service works with a Postgres and a Redis that take only TLS, with certificates of a
-// private CA for the name localhost. Postgres also requires a client certificate.
+// The service works over TLS with a Postgres and a Redis. Their certificates are from a private CA,
+// for the name localhost. Postgres refuses connections without TLS or a client certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	pg, err := localservers.StartPostgres(t.Context(), localservers.Options{})

@@ -110,7 +110,7 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	}
 
 	e2e.Must(t, stack.Start(t.Context(), localstack.LogServer))
-	w.Converged() // the worker does this without a call
+	w.Converged() // the worker publishes the certificates without a call
 	for _, x := range all {
 		v := x.Deal.View()
 		if v.CertificateID == nil || !c.Verify(*v.CertificateID).Valid {

@@ -33,7 +33,7 @@ func logged(t testing.TB, stack *localstack.Stack, name string) (lines []map[str
 }
 
 // One trace shows a reveal from the call to the log. Another trace shows a deadline that the worker
-// enforces. Both binaries log a request with its id. No span shows a secret.
+// enforces. deal-api and log-server log the reveal with its request ID. No span shows a secret.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	col := e2e.NewCollector(t)

@@ -685,7 +685,7 @@ func TestFormWaitsForTheDeclaration(t *testing.T) {
 	p.until("the key is shown", "document.querySelector('#own-key code')")
 }
 
-// Seat keys sign for the public address. A page opened at another address names the public one.
+// A seat key's signature covers the public address. A page at another address names the public one.
 func TestPageNamesTheAddressThatKeysSignFor(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))

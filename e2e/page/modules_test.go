@@ -119,8 +119,8 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 	}
 }
 
-// verdictsOnCertificates runs the test cases of the independent verifier. It requires that
-// the page fails the same checks as that verifier.
+// verdictsOnCertificates runs the test cases of the independent verifier. The same checks must
+// fail in the page and in that verifier.
 func verdictsOnCertificates(t *testing.T, p *tab) {
 	text, err := exec.Command("python3", e2e.Repo("e2e/verifier/cases.py")).Output()
 	e2e.Must(t, err)

@@ -229,8 +229,8 @@ func TestPageVerifiesCertificates(t *testing.T) {
 	}
 }
 
-// signedBy signs the certificate with the key at a URI. It also returns a tree head of that
-// key for a log with this certificate as the only leaf.
+// signedBy signs the certificate with the key at a URI. It also signs a tree head of a log with
+// this certificate as the only leaf.
 func signedBy(t *testing.T, uri string, cert e2e.Body) (certificate, head string) {
 	t.Helper()
 	key, err := signing.Open(t.Context(), uri)
@@ -293,8 +293,8 @@ func TestPageVerifiesABundle(t *testing.T) {
 	}
 }
 
-// axe finds no violation of WCAG level A or AA at any width and in either colour scheme. No
-// content is cut off or needs sideways scrolling.
+// axe finds no violation of WCAG level A or AA on a narrow or a wide page, in either colour scheme.
+// No page needs sideways scrolling.
 func TestPageIsAccessible(t *testing.T) {
 	_, p := browser(t)
 	for _, look := range []struct {

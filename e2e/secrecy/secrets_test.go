@@ -97,7 +97,7 @@ func newLeakTest(t *testing.T) *leakTest {
 	return l
 }
 
-// plant adds a secret to the search. The field planted.may describes the argument may.
+// plant adds a secret to the search and returns text. See planted.may for the argument may.
 func (l *leakTest) plant(name, text, may string) string {
 	l.planted = append(l.planted, planted{e2e.Marker{Name: name, Text: text}, may})
 	return text

@@ -1,8 +1,8 @@
 //go:build soak
 
 // Package soak runs deals of every kind for the duration FAIRPACT_SOAK. It reports what grows:
-// memory, goroutines, connections, files and tables. hack/bench (curve) measures how speed depends
-// on the size of the database. `make soak MINUTES=60` runs the test.
+// memory, goroutines, connections, files and tables. The part curve of hack/bench measures how speed
+// depends on the size of the database. `make soak MINUTES=60` runs the test.
 package soak
 
 import (

@@ -109,8 +109,8 @@ func TestBundleVerifiesOffline(t *testing.T) {
 	}
 }
 
-// holdsNoInput reads a party's bundle over HTTP and over MCP. The bundle may not have any party's
-// input or salt.
+// holdsNoInput reads a party's bundle over HTTP and over MCP. The bundle must not have any
+// party's input or salt.
 func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed []e2e.Sealed) {
 	t.Helper()
 	overMCP := c.Raw("get_certificate", e2e.JsonText(t, e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[party], "bundle": true}))

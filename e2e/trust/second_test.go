@@ -60,7 +60,7 @@ func TestOneCertificateADeal(t *testing.T) {
 }
 
 // secondCertificate makes a deal end a second time. The log must keep only the first certificate.
-// The service must serve that certificate again after certificate adopt.
+// After `fairpactctl certificate adopt`, the service must serve that certificate again.
 func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.Dealt, again func()) {
 	t.Helper()
 	w := e2e.Database(t, stack)

@@ -20,12 +20,12 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// tampering is a change that needs write access to the database, and the expected checks
-// of the certificate at leaf 0.
+// tampering is a change that needs write access to the database, and the expected results of the
+// checks of the certificate at leaf 0.
 type tampering struct {
 	what                       string
 	change                     []string
-	signature, root, inclusion bool // the checks after the change
+	signature, root, inclusion bool // whether each check passes after the change
 }
 
 // verifiedOnce lists the tamperings of rows that a log-server has already verified and cached.

@@ -13,8 +13,8 @@ import (
 )
 
 // A deal becomes CERTIFIED when both witnesses have cosigned a checkpoint that covers its
-// certificate. A witness that is down delays only CERTIFIED. The certificate keeps its bytes. A
-// VOID deal stays VOID.
+// certificate. A witness that is down delays only CERTIFIED. Only log_proof may change in the
+// certificate. A VOID deal stays VOID.
 func TestWitnessesCertify(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
