@@ -41,7 +41,7 @@ func (b *bench) startFloor() error {
 	}
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the floor: %w\n%s", err, out)
+		return fmt.Errorf("build hack/bench/floor: %w\n%s", err, out)
 	}
 	database, err := b.stack.Postgres().EnsureDatabase(b.ctx, "floor")
 	if err != nil {

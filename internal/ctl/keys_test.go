@@ -292,7 +292,7 @@ func TestClosingIsChecked(t *testing.T) {
 	sign(first, nil, "pending")
 	attempt(1, "1 certificates of the key wait for the log")
 	change(good, "UPDATE certificates SET leaf_index = 1 WHERE cert_id = 'pending'")
-	attempt(1, "would let the key sign more", "--tree-size", "3")
+	attempt(1, "the key could still sign leaves", "--tree-size", "3")
 	attempt(1, "signed the certificate at leaf 1", "--tree-size", "1")
 	attempt(0, `"tree_size":1}`, "--tree-size", "1", "--disown")
 	attempt(0, `"retired_at":`)

@@ -182,7 +182,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		c.TreeSize = &head.size
 	}
 	if *c.TreeSize > head.size {
-		return refusal{fmt.Errorf("the log has %d leaves, and --tree-size %d would let the key sign more: give a smaller --tree-size, or leave it out", head.size, *c.TreeSize)}
+		return refusal{fmt.Errorf("--tree-size %d is above the size of the log, so the key could still sign leaves: give at most %d, or leave it out", *c.TreeSize, head.size)}
 	}
 	closed, err := set.Close(c.Pubkey, *c.TreeSize, c.Disown, time.Now().Unix())
 	if err != nil {

@@ -114,8 +114,8 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 // so a key takes at most 5 s.
 const mostHeads = 50_000
 
-// beyond returns an error if a closed key signed a tree head or a certificate beyond its
-// tree size. It ignores disowned keys (signing.Key).
+// beyond returns an error if a closed key signed a tree head above the key's TreeSize, or a
+// certificate at a leaf outside it. It skips disowned keys. See signing.Key.
 func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {

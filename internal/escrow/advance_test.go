@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// meets has one call of each kind about a deal. Each call runs in a new process with empty
-// caches.
+// meets maps each kind of call on a deal to a function that makes it on a new replica. The
+// replica has empty caches, so the call itself must take the steps that are due.
 var meets = map[string]func(*testing.T, *game) error{
 	"view": func(t *testing.T, g *game) error {
 		svc := g.replica()

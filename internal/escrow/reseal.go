@@ -59,7 +59,7 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	done, err := s.store.ForgetSecrets(ctx, r.Fingerprint)
 	if done {
 		formerSecrets.Set(0)
-		s.logger.InfoContext(ctx, "former server secrets no longer needed, remove them from the file", "secret", sealing.ShortID(r.Fingerprint))
+		s.logger.InfoContext(ctx, "former server secrets no longer needed, remove them from the file", "in_force", sealing.ShortID(r.Fingerprint))
 	}
 	return false, err
 }

@@ -53,8 +53,8 @@ type Watch struct {
 func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
 // Check inspects an answer of the log; set it as the Check of a translog.Client. It returns
-// an error if this process lacks a key of the log. For any status but 200, it also returns
-// an error if the log lacks the key that signs now by the key set of this process.
+// an error if this process does not accept a key of the log. If the status is not 200, it
+// also returns an error if the log does not have the key with which this process signs now.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
 	if named == "" { // log-server is of an earlier release

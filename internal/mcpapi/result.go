@@ -18,7 +18,7 @@ const (
 )
 
 // maxTextCopy is in bytes. Up to this size, every body is sent as text too, because many
-// clients show their model only text. See success for larger bodies.
+// clients show their model only text. The function success decides about larger ones.
 const maxTextCopy = 8 << 10
 
 // success returns the result of a tool. The body is structuredContent and text. The next step

@@ -32,7 +32,7 @@ func TestTracingSettings(t *testing.T) {
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "no pair")
 	startTracing("a-binary", logger)()
-	for _, want := range []string{"http/protobuf", "OTEL_RESOURCE_ATTRIBUTES", "traces are sent"} {
+	for _, want := range []string{"http/protobuf", "OTEL_RESOURCE_ATTRIBUTES", "tracing enabled"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("logged %s, want a line with %q", text.String(), want)
 		}

@@ -59,7 +59,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
 	telemetry.Trace()
-	logger.Info("traces are sent")
+	logger.Info("tracing enabled")
 	return func() {
 		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 		defer cancel()

@@ -72,7 +72,7 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	}
 	appended, err := appendTo(ctx, tx, g)
 	if err == nil && !appended {
-		err = unavailable(errors.New("since the look-up an entry became the digest of a head, or its tag was taken"))
+		err = unavailable(errors.New("another call took the tag of an entry, or signed a head or checkpoint whose digest is an entry; append again"))
 	}
 	if err != nil {
 		return nil, nil, err

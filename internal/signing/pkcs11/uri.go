@@ -65,7 +65,7 @@ func assign(part, separator string, known map[string]*string) error {
 		case name == "pin-value":
 			return errors.New("the PKCS#11 URI has pin-value, and a URI ends up in process lists and manifests: put the PIN into a file and name it with pin-source=file:/path")
 		case !isKnown:
-			return fmt.Errorf("the PKCS#11 URI has an attribute that is not known in that place: write %s; manufacturer, model and serial may also name the token, and id the key", uriForm)
+			return fmt.Errorf("the PKCS#11 URI has an attribute that is unknown or on the wrong side of the '?': write %s; before the '?' also manufacturer, model, serial and id are known", uriForm)
 		case *to != "":
 			return fmt.Errorf("the PKCS#11 URI has %s twice: keep one", name)
 		case err != nil || value == "":

@@ -5,7 +5,7 @@ import { byId, call, element, problemOf } from './dom.js';
 
 let doc;
 
-/** Follows local $refs. Returns {name, value}: the last name, null without a $ref, and the value. */
+/** Follows local $refs. Returns {name, value}: name is the last one followed, or null; value is the schema found. */
 function resolve(value) {
   let name = null;
   while (value?.$ref) {
