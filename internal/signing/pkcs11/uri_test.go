@@ -21,7 +21,7 @@ func TestPKCS11URI(t *testing.T) {
 		"token=t;object=k":                                                      "module-path",
 		"token=t;object=k;type=cert" + query:                                    "type",
 		"token=t;object=k;token=u" + query:                                      "token twice",
-		"token=t;object=k;slot-id=0" + query:                                    "not known",
+		"token=t;object=k;slot-id=0" + query:                                    "unknown",
 		"token=t;object=%4" + query:                                             "object",
 		"token=t;secret-1234" + query:                                           "'='",
 		"token=t;object=k?module-path=x.so&pin-source=/run/pin":                 "module-path",
@@ -29,7 +29,7 @@ func TestPKCS11URI(t *testing.T) {
 		"token=t;object=k?module-path=/x.so&pin-source=|secret-1234":            "pin-source",
 		"token=t;object=k?module-path=/x.so&pin-value=secret-1234":              "into a file",
 		"token=t;object=k;pin-value=secret-1234" + query:                        "into a file",
-		"token=t;object=k?module-path=/x.so&pin-source=/p&secret-1234=x":        "not known",
+		"token=t;object=k?module-path=/x.so&pin-source=/p&secret-1234=x":        "unknown",
 		"token=t;object=k?module-path=/x.so&pin-source=/p&pin-source=%secret-1": "pin-source twice",
 	} {
 		_, err := parse(uri)
