@@ -38,7 +38,7 @@ type Handed struct {
 
 // The values of Handed.Stored: how the document compares with the stored certificate.
 const (
-	StoredSame    = "same"    // the same bytes, except the proof
+	StoredSame    = "same"    // the same signed part and signature; a proof may be newer
 	StoredDiffers = "differs" // the document is forged or damaged
 	StoredUnknown = "unknown" // no certificate with this id is published here
 )
@@ -125,6 +125,9 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		Stored: compared, TreeHead: head,
 	}
 	for _, check := range report.Checks {
+		if head == nil && check.Name == verification.TreeHeadSignature {
+			check.Detail = fmt.Sprintf("the log has no tree of size %d, which log_proof names", c.LogProof.TreeSize)
+		}
 		check.Detail = cut(check.Detail)
 		h.Findings = append(h.Findings, check)
 	}
@@ -132,7 +135,11 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		h.Note += ". Not proven: " + strings.Join(report.Notes, "; ") // not cut: a note quotes only the keys and indexes of a few parties
 	}
 	if !h.Valid {
-		h.Note = "do not rely on this document: " + failed(h.Findings) + "; outcome and says repeat what the document claims, true or not"
+		proof := ""
+		if compared == StoredSame && h.Checks.Signature && !report.Holds(verification.MerkleInclusion) {
+			proof = "the signed part equals the stored one, but its log_proof is altered or damaged; "
+		}
+		h.Note = "do not rely on this document: " + proof + failed(h.Findings) + "; outcome and says repeat what the document claims, true or not"
 	}
 	if unsigned == nil {
 		h.PubKey = &signer.PublicKey

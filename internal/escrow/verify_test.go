@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/certificate"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/problem"
@@ -58,6 +59,36 @@ func TestVerify(t *testing.T) {
 	}
 	for _, unknown := range []string{"", "c_none", "c_" + strings.Repeat("A", 22)} {
 		h.verify(t, unknown).refused(t, problem.CertNotFound)
+	}
+}
+
+// Only a proof can differ from the stored certificate without a change of the signed part.
+func TestHandedCertificateWithAnotherProof(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	g, _ := certified(t, h)
+	issued := g.certificate(t, h.replica()).ok(t)
+	for _, row := range []struct {
+		name   string
+		change func(*certificate.LogProof)
+		says   []string // parts of the note; empty: the document is valid
+	}{
+		{"as issued", func(*certificate.LogProof) {}, nil},
+		{"another leaf_index", func(p *certificate.LogProof) { p.LeafIndex-- }, []string{"its log_proof is altered or damaged"}},
+		{"a tree_size that the log does not have", func(p *certificate.LogProof) { p.TreeSize = 999 }, []string{"its log_proof is altered or damaged", "the log has no tree of size 999"}},
+	} {
+		c := issued
+		row.change(&c.LogProof)
+		document := of(canon.ParseObject(of(canon.Marshal(c)).ok(t))).ok(t)
+		got := of(h.replica().VerifyHanded(t.Context(), document, "")).ok(t)
+		if got.Stored != escrow.StoredSame || got.Valid != (len(row.says) == 0) || strings.Contains(got.Note, "log_proof") == got.Valid {
+			t.Errorf("%s: got %+v, want stored same, and the log_proof named if it is invalid", row.name, got)
+		}
+		for _, part := range row.says {
+			if !strings.Contains(got.Note, part) {
+				t.Errorf("%s: the note is %q, want %q in it", row.name, got.Note, part)
+			}
+		}
 	}
 }
 
