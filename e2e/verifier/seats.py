@@ -84,7 +84,7 @@ def check(report, certificate, known):
     if unknown:
         says = "; ".join("party %d signed with %s" % row for row in unknown[:MOST_NAMED])
         report.notes.append("whose seat key party %s signed with: the initiator may have named or brought a key of its own; "
-                            "give the key that you know of a party (%s)" % (indexes(unknown), says))
+                            "compare it with the key that you know (%s)" % (indexes(unknown), says))
 
 
 def few(words):

@@ -90,7 +90,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		for _, i := range unknown[:min(len(unknown), mostNamed)] {
 			says = append(says, fmt.Sprintf("party %d signed with %s", i, signers[i].Key))
 		}
-		r.Notes = append(r.Notes, "whose seat key party "+indexes(unknown)+" signed with: the initiator may have named or brought a key of its own; give the key that you know of a party ("+strings.Join(says, "; ")+")")
+		r.Notes = append(r.Notes, "whose seat key party "+indexes(unknown)+" signed with: the initiator may have named or brought a key of its own; compare it with the key that you know ("+strings.Join(says, "; ")+")")
 	}
 }
 

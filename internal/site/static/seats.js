@@ -99,7 +99,7 @@ export async function addSeats(add, notes, certificate, known) {
   if (alone.length) notes.push(`who committed as party ${indexes(alone)}: no seat key signed, and the initiator held every invite token`);
   if (unknown.length) {
     const says = unknown.slice(0, MOST_NAMED).map(([i, key]) => `party ${i} signed with ${key}`).join('; ');
-    notes.push(`whose seat key party ${indexes(unknown)} signed with: the initiator may have named or brought a key of its own; give the key that you know of a party (${says})`);
+    notes.push(`whose seat key party ${indexes(unknown)} signed with: the initiator may have named or brought a key of its own; compare it with the key that you know (${says})`);
   }
 }
 
