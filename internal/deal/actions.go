@@ -25,7 +25,7 @@ func (d Deal) Commit(p Party, now int64) *problem.Error {
 		return d.ended(p)
 	case p.Committed || d.Phase == Revealing: // in REVEALING all have committed
 		return problem.New(problem.AlreadyCommitted, "party %d has committed and a commitment cannot be changed; wait for the others, then call %s. "+
-			"If you did not commit, or the commitment in %s is not yours, somebody used this invite token (the creator of the deal has all of them): do not reveal. Let the deal miss its deadline or have it cancelled, and create a new deal whose party_keys name your key",
+			"If you did not commit, or the commitment in %s is not yours, somebody used this invite token (the creator of the deal has all of them): do not reveal. Let the deal miss its deadline (the initiator can cancel it only while no other party has committed), and create a new deal whose party_keys name your key",
 			p.Index, d.call(problem.Reveal), d.call(problem.ReadDeal))
 	case now >= d.CommitDeadline:
 		return problem.New(problem.DeadlinePassed, "commit_deadline %d has passed (now %d); create a new deal with %s", d.CommitDeadline, now, d.call(problem.CreateDeal))
