@@ -18,8 +18,9 @@ type Seat struct {
 	Party          int
 	Label          string
 	Token          string
-	CommitDeadline int64 // unix seconds
-	RevealDeadline int64 // unix seconds
+	CommitDeadline int64   // unix seconds
+	RevealDeadline int64   // unix seconds
+	Key            *string // seat key that the deal declares for the party; nil: none
 }
 
 // The part for a person comes first. The lines for an AI agent come last.
@@ -43,7 +44,7 @@ Leave the page open, or open it again after all have sealed and before {reveal_b
 This text is a secret: whoever has it can act as you.
 
 For an AI agent (party {party}, {algorithm})
-Check the terms, commit before {commit_deadline}, and reveal before {reveal_deadline} (unix seconds).
+Check the terms (your first call shows them), commit before {commit_deadline}, and reveal before {reveal_deadline} (unix seconds).
 `
 	linkedAgent = `Your deal_id is in the link between /d/ and #, your invite_token after #. You need no account.
 - MCP (Streamable HTTP): connect to {base}/mcp and call get_deal first.
@@ -52,6 +53,10 @@ Check the terms, commit before {commit_deadline}, and reveal before {reveal_dead
 - MCP (Streamable HTTP): connect to /mcp and call get_deal first.
 - HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.`
 )
+
+// keyed follows an invitation to a seat with a declared key.
+const keyed = `
+- The deal accepts your commitment only with a signature by your seat key {key}. If that is not your key, do not commit, and ask for a new deal.`
 
 // Template is the invitation with placeholders such as {deal_id}. Text replaces them, and
 // so does the script of the page /new.
@@ -64,10 +69,14 @@ func Text(base string, s Seat) string {
 	if base == "" {
 		text = head + unlinked + middle + unlinkedAgent
 	}
+	key := ""
+	if s.Key != nil {
+		text, key = text+keyed, *s.Key
+	}
 	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("Mon, 02 Jan 2006 15:04 UTC") } // seconds are cut off: an earlier time is safe
 	return strings.NewReplacer(
 		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm.ID, "{purpose}", s.Algorithm.Purpose, "{ready}", s.Algorithm.Ready,
-		"{from}", s.From, "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token,
+		"{from}", s.From, "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token, "{key}", key,
 		"{commit_by}", utc(s.CommitDeadline), "{reveal_by}", utc(s.RevealDeadline),
 		"{commit_deadline}", strconv.FormatInt(s.CommitDeadline, 10), "{reveal_deadline}", strconv.FormatInt(s.RevealDeadline, 10),
 	).Replace(text)
