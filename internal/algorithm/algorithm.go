@@ -37,6 +37,10 @@ type Algorithm struct {
 	MaxParties int
 	MaxInput   int // bytes of a party input in its RFC 8785 form
 
+	// InputForm is a party input with placeholders for what depends on the params, for
+	// texts about a deal. If it is empty, Input.Example fits every deal.
+	InputForm string
+
 	// NeedsBeacon reports whether the result depends on a beacon round. The deal names
 	// the round in algorithm_params.beacon_round. After the reveals, the deal waits for
 	// this round. The result contains the round in its member beacon.
@@ -50,6 +54,7 @@ type Algorithm struct {
 	uniqueLabels bool
 	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
 	checkInput   func(labels []string, params, input map[string]any) error
+	warnInput    func(params, input map[string]any) string // nil if no input is odd
 	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
 	rejects      func(input map[string]any) bool                      // nil if no input can make the deal VOID
 	redraw       func(labels []string, result []byte) ([]byte, error) // nil if Redraw is not supported
@@ -90,6 +95,16 @@ func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) er
 		return fmt.Errorf("the input has %d bytes in its RFC 8785 form; %s takes at most %d", n, a.ID, a.MaxInput)
 	}
 	return a.checkInput(labels, params, input)
+}
+
+// InputWarning returns a warning about a legal input that is probably a mistake, or "". The
+// warning may contain items of the params, and is only for the party itself. Call
+// InputWarning only with an input that CheckInput accepts.
+func (a *Algorithm) InputWarning(params, input map[string]any) string {
+	if a.warnInput == nil {
+		return ""
+	}
+	return a.warnInput(params, input)
 }
 
 // Known returns algorithm_params without unknown members.

@@ -22,6 +22,7 @@ var splitV1 = &Algorithm{
 	MinParties: 2,
 	MaxParties: 16,
 	MaxInput:   512 << 10,
+	InputForm:  `{"valuations":{"<item>":<integer>, ...}} with each item of this deal's algorithm_params.items`,
 	checkParams: func(labels []string, params map[string]any) ([]string, error) {
 		_, err := readItems(labels, params)
 		return nil, err
@@ -44,6 +45,27 @@ var splitV1 = &Algorithm{
 			}
 		}
 		return nil
+	},
+	warnInput: func(params, input map[string]any) string {
+		valuations, _ := input["valuations"].(map[string]any)
+		items, _ := params["items"].([]any)
+		var leftOut []string
+		valued := false
+		for _, v := range items {
+			item, _ := v.(string)
+			value, there := valuations[item]
+			if !there {
+				leftOut = append(leftOut, item)
+			}
+			valued = valued || there && value != int64(0)
+		}
+		switch {
+		case !valued:
+			return "all items count 0 for you, so you get nothing that another party values"
+		case len(leftOut) > 0:
+			return "input.valuations leaves out " + listed(leftOut) + ", which counts 0 for you"
+		}
+		return ""
 	},
 	compute: computeSplit,
 }

@@ -143,6 +143,24 @@ func drawValues(t *rapid.T, parties, maxItems int) [][]int64 {
 	return values
 }
 
+func TestInputWarningNamesItemsLeftOut(t *testing.T) {
+	t.Parallel()
+	params := map[string]any{"items": []any{"boat", "car", "lamp"}}
+	for input, want := range map[string]string{
+		`{"valuations":{"boat":50,"car":30,"lamp":0}}`: "",
+		`{"valuations":{"boat":50,"car":30}}`:          `input.valuations leaves out "lamp", which counts 0 for you`,
+		`{"valuations":{}}`:                            "all items count 0 for you, so you get nothing that another party values",
+		`{"valuations":{"boat":0,"car":0,"lamp":0}}`:   "all items count 0 for you, so you get nothing that another party values",
+	} {
+		if got := splitV1.InputWarning(params, object(t, input)); got != want {
+			t.Errorf("the warning about %s is %q, want %q", input, got, want)
+		}
+	}
+	if got := randomV1.InputWarning(nil, object(t, `{"nonce":""}`)); got != "" {
+		t.Errorf("random.v1 warns %q, want no warning", got)
+	}
+}
+
 func TestAdjustedWinnerProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
