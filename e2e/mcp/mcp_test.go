@@ -148,7 +148,7 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 		arguments := token(i)
 		arguments["input"], arguments["salt"], arguments["idempotency_key"] = s.Input, s.Salt, "two"
 		first := c.Tool("reveal_input", arguments)
-		if next := first.Meta.Next; e2e.AsBody(t, string(first.Structured))["next"] != strings.TrimPrefix(first.Content[1].Text, "NEXT: ") || next.Tool == "" {
+		if next := first.Meta.Next; !strings.HasPrefix(first.Content[1].Text, fmt.Sprint("NEXT: ", e2e.AsBody(t, string(first.Structured))["next"])) || next.Tool == "" {
 			t.Errorf("next in %s is not the step of the NEXT block, or _meta names no tool: %+v", first.Structured, next)
 		}
 		e2e.Same(t, "a reveal sent again", c.Tool("reveal_input", arguments).Structured, first.Structured)

@@ -107,8 +107,12 @@ func TestMCPSeatKey(t *testing.T) {
 		more["deal_id"], more["invite_token"] = made.DealID, made.Invites[1].Token
 		return more
 	}
-	if next := c.Tool("get_deal", deal(e2e.Body{})).Meta.Next.Why; !strings.Contains(next, "declared the seat key "+key+" for you") {
-		t.Errorf("the next step %q does not name the declared seat key %s", next, key)
+	if next := c.Tool("get_deal", deal(e2e.Body{})).Meta.Next; !strings.Contains(next.Why, "declared the seat key "+key+" for you") || next.Tool != "compute_commitment_tool" {
+		t.Errorf("the next step is %+v, want compute_commitment_tool and the declared seat key %s", next, key)
+	}
+	half := c.Tool("compute_commitment_tool", deal(e2e.Body{"input": e2e.Body{"valuations": e2e.Body{"car": 1}}, "salt": bob.Salt}))
+	if next := half.Meta.Next; next.Arguments["party_key"] != key || next.Arguments["deal_id"] != made.DealID || !strings.Contains(next.Why, "READ warning FIRST") {
+		t.Errorf("after an input that leaves out items the next step is %+v, want commit_input with the key and a warning", next)
 	}
 	text := e2e.JsonText(t, deal(e2e.Body{"commitment": bob.Commitment}))
 	c.Fails("SEAT_KEY_REQUIRED", "commit_input", text)

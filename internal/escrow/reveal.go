@@ -109,13 +109,13 @@ func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.
 	}, nil
 }
 
-// CheckInput returns INVALID_INPUT if the input does not fit the declared deal. It stores
-// nothing.
-func (a Access) CheckInput(input map[string]any) error {
+// CheckInput returns INVALID_INPUT if the input does not fit the declared deal. Otherwise it
+// returns what is odd about the input, or "". It stores nothing.
+func (a Access) CheckInput(input map[string]any) (warning string, err error) {
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, input); err != nil {
-		return problem.New(problem.InvalidInput, "%s. Nothing is committed yet: correct the input, then hash it", err)
+		return "", problem.New(problem.InvalidInput, "%s. Nothing is committed yet: correct the input, then hash it", err)
 	}
-	return nil
+	return a.deal.algorithm.InputWarning(a.deal.params, input), nil
 }
 
 // commitmentOf returns a party's commitment, or store.ErrNotFound.

@@ -11,15 +11,17 @@ import (
 
 // computeCommitment returns the commitment to an input and a salt (SPEC 2.6), and stores
 // nothing. With a deal_id it also returns the bytes that a seat key signs. It then refuses an
-// input that does not fit the deal, because a commitment is final. A party may pass its own
-// commitment instead of the input.
+// input that does not fit the deal, and warns of a legal but odd one, because a commitment is
+// final. A party may pass its own commitment instead of the input.
 func (s *server) computeCommitment(ctx context.Context, args arguments) (result, error) {
 	type answer struct {
 		Commitment string `json:"commitment"`
 		ToSign     string `json:"to_sign,omitempty"`
+		Warning    string `json:"warning,omitempty"`
 	}
 	var opening escrow.Opening
 	var hashed answer
+	var key *string // the seat key that the deal declares for the caller
 	given := args["commitment"] != nil
 	switch {
 	case given && (args["input"] != nil || args["deal_id"] == nil):
@@ -42,10 +44,11 @@ func (s *server) computeCommitment(ctx context.Context, args arguments) (result,
 			return result{}, err
 		}
 		if !given {
-			if err := access.CheckInput(opening.Input); err != nil {
+			if hashed.Warning, err = access.CheckInput(opening.Input); err != nil {
 				return result{}, err
 			}
 		}
+		key = access.Deal().SeatKey(access.Party())
 		message, err := s.Escrow.ToSign(access, hashed.Commitment)
 		if err != nil {
 			return result{}, err
@@ -54,8 +57,12 @@ func (s *server) computeCommitment(ctx context.Context, args arguments) (result,
 	}
 	return encoded(hashed, nil, func(a answer) next {
 		if given {
-			return afterToSign(args["deal_id"], a.Commitment)
+			return afterToSign(args["deal_id"], key, a.Commitment)
 		}
-		return afterHash(opening, a.Commitment)
+		step := afterHash(opening, args["deal_id"], key, a.Commitment)
+		if a.Warning != "" {
+			step.Why = "READ warning FIRST: a commitment is final. " + step.Why
+		}
+		return step
 	})
 }

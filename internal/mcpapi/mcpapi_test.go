@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/canon"
 	"github.com/fairpact/fairpact/internal/deal"
@@ -136,13 +137,13 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 		"key":                          {afterKey(escrow.NewKey{APIKey: "fp_1"}), "create_deal"},
 		"catalogue":                    {afterCatalogue, "create_key"},
 		"created":                      {afterCreation(escrow.Declared{Algorithm: "split.v1"}, createdBody{Created: escrow.Created{Invites: []escrow.Invite{{Token: "it_1"}, {Token: "it_2"}}}}, true), "commit_input"},
-		"hashed":                       {afterHash(escrow.Opening{Salt: strings.Repeat("0", 32)}, commitment), "commit_input"},
-		"hashed with a short salt":     {afterHash(escrow.Opening{Salt: "0"}, commitment), "compute_commitment_tool"},
+		"hashed":                       {afterHash(escrow.Opening{Salt: strings.Repeat("0", 32)}, nil, nil, commitment), "commit_input"},
+		"hashed with a short salt":     {afterHash(escrow.Opening{Salt: "0"}, nil, nil, commitment), "compute_commitment_tool"},
 		"committed, others missing":    {afterCommit(escrow.Committed{State: deal.Committing}), "get_deal"},
 		"last commitment":              {afterCommit(escrow.Committed{State: deal.Revealing}), "reveal_input"},
-		"revealed, others missing":     {afterReveal(escrow.Revealed{State: deal.Revealing}), "get_deal"},
-		"last reveal":                  {afterReveal(escrow.Revealed{State: deal.Computed}), "get_certificate"},
-		"rejected":                     {afterReveal(escrow.Revealed{State: deal.Void}), "get_certificate"},
+		"revealed, others missing":     {afterReveal(escrow.Revealed{State: deal.Revealing}, false), "get_deal"},
+		"last reveal":                  {afterReveal(escrow.Revealed{State: deal.Computed}, false), "get_certificate"},
+		"rejected":                     {afterReveal(escrow.Revealed{State: deal.Void}, false), "get_certificate"},
 		"view before own commitment":   {afterView(0, view(deal.Committing, "", out, in)), "commit_input"},
 		"view of an open deal":         {afterView(0, view(deal.Open, "", out, out)), "commit_input"},
 		"view after own commitment":    {afterView(1, view(deal.Committing, "", out, in)), "get_deal"},
@@ -169,6 +170,83 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 		}
 		if strings.Contains(text, "it_1") || strings.Contains(text, "fp_1") {
 			t.Errorf("%s repeats a token: %s", name, text)
+		}
+	}
+}
+
+// A party with a declared seat key gets the bytes to sign, signs them, and commits with both
+// members.
+func TestNextStepsWithASeatKey(t *testing.T) {
+	key, strong := "ed25519:ab", strings.Repeat("0", 32)
+	d, err := escrow.NewDeal(&store.Declaration{DealID: "d", Algorithm: "split.v1", Params: []byte(`{"items":["x"]}`), Labels: []string{"a", "b"}, SeatKeys: []*string{&key, nil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := escrow.View{State: deal.Open, Snapshot: &store.Snapshot{Parts: make([]store.Part, 2)}, Deal: d}
+	created := createdBody{Created: escrow.Created{DealID: "d"}}
+	for name, got := range map[string]next{
+		"created": afterCreation(escrow.Declared{Algorithm: "split.v1", PartyKeys: []*string{&key, nil}}, created, true),
+		"viewed":  afterView(0, view),
+	} {
+		if got.Tool != "compute_commitment_tool" || got.Arguments["deal_id"] != "d" || got.Arguments["commitment"] == nil || !strings.Contains(got.Why, "party_signature") {
+			t.Errorf("%s: got the step %+v, want compute_commitment_tool with deal_id and commitment", name, got)
+		}
+	}
+	if got := afterView(1, view); got.Tool != "commit_input" {
+		t.Errorf("without a declared key the step is %+v, want commit_input", got)
+	}
+	for name, got := range map[string]next{
+		"input hashed":     afterHash(escrow.Opening{Salt: strong}, "d", &key, "sha256:00"),
+		"commitment given": afterToSign("d", &key, "sha256:00"),
+	} {
+		if got.Tool != "commit_input" || got.Arguments["deal_id"] != "d" || got.Arguments["party_key"] != key || got.Arguments["party_signature"] == nil || strings.Contains(got.Why, "Leave") {
+			t.Errorf("%s: got the step %+v, want commit_input with party_key %s and party_signature", name, got, key)
+		}
+	}
+	if got := afterHash(escrow.Opening{Salt: strong}, "d", nil, "sha256:00"); got.Arguments["deal_id"] != "d" || got.Arguments["party_key"] != nil {
+		t.Errorf("without a declared key the step is %+v, want deal_id d and no party_key", got)
+	}
+	if got := afterHash(escrow.Opening{Salt: "0"}, "d", &key, "sha256:00"); got.Arguments["deal_id"] != "d" || got.Arguments["invite_token"] != yourToken {
+		t.Errorf("after a short salt the step is %+v, want deal_id d and an invite token", got)
+	}
+}
+
+// A placeholder cannot be mistaken for a value: what is copied unchanged is refused.
+func TestNextStepsShowTheShapeOfTheInput(t *testing.T) {
+	if text := reveal("d", "why").text(); !strings.Contains(text, `"input":<the object that you committed to>,`) {
+		t.Errorf("the step to reveal is %s, want the input as one object", text)
+	}
+	if form := inputOf("split.v1"); strings.Contains(form, "car") || !strings.Contains(form, `{"valuations":{"<item>":`) {
+		t.Errorf("the form of an input is %s, want no items of another deal", form)
+	}
+	if with, without := afterReveal(escrow.Revealed{State: deal.Revealing}, true).Why, afterReveal(escrow.Revealed{State: deal.Revealing}, false).Why; !strings.Contains(with, "draw") || strings.Contains(without, "draw") || strings.Contains(without, "beacon") {
+		t.Errorf("after a reveal with a beacon: %q, without: %q; want the draw only in the first", with, without)
+	}
+	if why := afterCertificate(escrow.Issued{CertID: "c", Outcome: "COMPUTED"}).Why; !strings.HasPrefix(why, `check this document with verify_certificate {"certificate": `) {
+		t.Errorf("after get_certificate: %q, want first how to check the document", why)
+	}
+}
+
+// While a deal is open, a step that waits says until when in the last line of its block.
+func TestNextBlockEndsWithTheDeadline(t *testing.T) {
+	d := &escrow.Deal{Declaration: &store.Declaration{CommitDeadline: 11, RevealDeadline: 22}}
+	round := int64(33)
+	draw := &escrow.Deal{Declaration: &store.Declaration{CommitDeadline: 11, RevealDeadline: 22, RoundTime: &round}}
+	for _, row := range []struct {
+		deal  *escrow.Deal
+		state deal.State
+		want  int64
+	}{
+		{d, deal.Committing, 11}, {d, deal.Revealing, 22}, {d, deal.Computed, 0}, {d, deal.Void, 0}, {draw, deal.Committing, 11}, {draw, deal.Revealing, 0},
+	} {
+		if got := deadline(row.deal, row.state); got != row.want {
+			t.Errorf("deadline of a deal in %s with the round %v: got %d, want %d", row.state, row.deal.RoundTime, got, row.want)
+		}
+	}
+	for _, step := range []next{afterCommit(escrow.Committed{State: deal.Committing}), afterReveal(escrow.Revealed{State: deal.Revealing}, false)} {
+		text := success(result{body: []byte("{}"), next: step, lookAt: 22}, false).Content[1].(*mcp.TextContent).Text
+		if last := text[strings.LastIndex(text, "\n")+1:]; !strings.HasPrefix(last, "The deal changes at its next deadline or beacon round (22, in 0 s) at the latest") {
+			t.Errorf("the last line is %q, want the deadline 22", last)
 		}
 	}
 }

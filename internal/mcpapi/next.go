@@ -1,6 +1,7 @@
 package mcpapi
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
@@ -29,6 +30,7 @@ const (
 	yourKey        = "<API_KEY>"
 	yourDeal       = "<DEAL_ID>"
 	yourCommitment = "<sha256:... of your input and salt>"
+	yourInput      = "<the object that you committed to>"
 	yourSalt       = "<the salt that you committed with>"
 	strongSalt     = 32      // hex digits of 16 random bytes
 	maxEchoed      = 1 << 10 // bytes; the next step repeats no longer input
@@ -55,7 +57,6 @@ func afterKey(escrow.NewKey) next {
 var afterCatalogue = next{"create_key", fields{}, "choose an algorithm and note its algorithm_params (for create_deal) and party_input (for commit_input and reveal_input). If you have an API key, continue with create_deal."}
 
 func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
-	n := next{Tool: "commit_input", Arguments: fields{"deal_id": c.DealID, "invite_token": yourToken, "commitment": yourCommitment}}
 	handOver := "Give each other party, by your own channel, the address of this server, the deal_id and its own token of invite_tokens"
 	if invited {
 		handOver = "The text blocks after this one are the invitations of the other parties, in party order, for an agent or a person: send each party its own unchanged, by your own channel; add the address of this server if the text has no link"
@@ -72,31 +73,43 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 	if c.Warning != "" {
 		warned = "READ warning FIRST: it says what is odd about this deal. "
 	}
-	n.Why = warned + "keep this answer: tokens are shown once. <INVITE_TOKEN> below is yours, invite_tokens[0]. " + handOver + "; whoever holds a token acts as that party. " +
-		deadlines + signed + "You are party 0: " + howToCommit(req.Algorithm, c.DealID)
-	return n
+	var own *string
+	if len(req.PartyKeys) > 0 {
+		own = req.PartyKeys[0]
+	}
+	return commit(req.Algorithm, c.DealID, own, warned+"keep this answer: tokens are shown once. <INVITE_TOKEN> below is yours, invite_tokens[0]. "+handOver+"; whoever holds a token acts as that party. "+
+		deadlines+signed+"You are party 0: ")
 }
 
-func howToCommit(algorithmID, dealID string) string {
-	return fmt.Sprintf("decide on your input, in the form of %s. Decide on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
-		"Hash them where you are (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then commit to deal %s.", inputOf(algorithmID), strongSalt, dealID)
+// commit returns the step of a party that has not committed. key is the seat key that the
+// deal declares for the party, or nil.
+func commit(algorithmID, dealID string, key *string, why string) next {
+	arguments := fields{"deal_id": dealID, "invite_token": yourToken, "commitment": yourCommitment}
+	why += fmt.Sprintf("decide on your input, in the form of %s. Decide on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
+		"Hash them where you are (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then ", inputOf(algorithmID), strongSalt)
+	if key != nil {
+		return next{"compute_commitment_tool", arguments, why + "get to_sign with this call, sign it with your seat key where you are, and call commit_input with commitment, party_key and party_signature."}
+	}
+	return next{"commit_input", arguments, why + "commit to deal " + dealID + "."}
 }
 
-// inputOf returns an example party input and what its members mean. It never quotes the
+// inputOf returns the form of a party input and what its members mean. It never quotes the
 // deal's labels or items, because a hostile party may have written them.
 func inputOf(algorithmID string) string {
 	a, ok := algorithm.Lookup(algorithmID)
 	if !ok {
 		return "the party_input of list_algorithms"
 	}
-	text := string(a.Input.Example)
+	text := cmp.Or(a.InputForm, string(a.Input.Example))
 	for _, name := range slices.Sorted(maps.Keys(a.Input.Members)) {
 		text += "; " + name + ": " + a.Input.Members[name]
 	}
 	return text
 }
 
-func afterHash(req escrow.Opening, commitment string) next {
+// afterHash returns the step for a caller that passed an input to compute_commitment_tool.
+// dealID is nil if the caller named no deal. key is as in commit.
+func afterHash(req escrow.Opening, dealID any, key *string, commitment string) next {
 	if len(req.Salt) < strongSalt {
 		var input any = req.Input
 		if len(canon.Encode(input)) > maxEchoed {
@@ -104,18 +117,31 @@ func afterHash(req escrow.Opening, commitment string) next {
 		}
 		salt := make([]byte, strongSalt/2)
 		_, _ = rand.Read(salt)
-		return next{"compute_commitment_tool", fields{"input": input, "salt": hex.EncodeToString(salt)},
+		arguments := fields{"input": input, "salt": hex.EncodeToString(salt)}
+		if dealID != nil {
+			arguments["deal_id"], arguments["invite_token"] = dealID, yourToken
+		}
+		return next{"compute_commitment_tool", arguments,
 			"this commitment has no salt, or a short one: whoever sees it can guess a guessable input before you reveal. Do not commit to it; hash again with a salt of 16 random bytes (here is one), and keep the salt: you cannot reveal without it."}
 	}
-	return next{"commit_input", fields{"deal_id": yourDeal, "invite_token": yourToken, "commitment": commitment},
-		"keep input and salt exactly as they are: reveal_input needs both, and nobody can recover them. Then commit."}
+	const keep = "keep input and salt exactly as they are: reveal_input needs both, and nobody can recover them. Then "
+	if key != nil {
+		step := afterToSign(dealID, key, commitment)
+		step.Why = keep + step.Why
+		return step
+	}
+	return next{"commit_input", fields{"deal_id": cmp.Or(dealID, any(yourDeal)), "invite_token": yourToken, "commitment": commitment}, keep + "commit."}
 }
 
 // afterToSign returns the step for a caller that passed a commitment to
-// compute_commitment_tool and got the bytes to sign.
-func afterToSign(dealID any, commitment string) next {
-	return next{"commit_input", fields{"deal_id": dealID, "invite_token": yourToken, "commitment": commitment, "party_key": "<ed25519:... or es256:...>", "party_signature": "<signature of to_sign>"},
-		"sign the UTF-8 bytes of to_sign with your private key where you are, its last line feed included, then commit. Leave party_key and party_signature out if you have no seat key."}
+// compute_commitment_tool and got the bytes to sign. key is as in commit.
+func afterToSign(dealID any, key *string, commitment string) next {
+	partyKey, unkeyed := "<ed25519:... or es256:...>", " Leave party_key and party_signature out if you have no seat key."
+	if key != nil {
+		partyKey, unkeyed = *key, ""
+	}
+	return next{"commit_input", fields{"deal_id": dealID, "invite_token": yourToken, "commitment": commitment, "party_key": partyKey, "party_signature": "<signature of to_sign>"},
+		"sign the UTF-8 bytes of to_sign with your private key where you are, its last line feed included, and commit." + unkeyed}
 }
 
 func afterCommit(c escrow.Committed) next {
@@ -126,7 +152,7 @@ func afterCommit(c escrow.Committed) next {
 }
 
 func reveal(dealID, why string) next {
-	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": fields{"<your input>": "<the members of the object that you committed to>"}, "salt": yourSalt}, why}
+	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": yourInput, "salt": yourSalt}, why}
 }
 
 // poll returns a call of get_deal that waits until the deal leaves the state since. If party
@@ -144,14 +170,20 @@ func certificate(dealID, why string) next {
 	return next{"get_certificate", fields{"deal_id": dealID, "invite_token": yourToken, "wait_seconds": maxWait}, why}
 }
 
-func afterReveal(r escrow.Revealed) next {
+// afterReveal returns the step after a reveal. beacon says whether the deal waits for a
+// beacon round.
+func afterReveal(r escrow.Revealed, beacon bool) next {
 	switch r.State {
 	case deal.Computed, deal.Certified:
 		return certificate(r.DealID, "all have revealed and result is final. Fetch the signed certificate.")
 	case deal.Void:
 		return certificate(r.DealID, "the deal is VOID. Its certificate names the parties that caused it.")
 	}
-	return poll(r.DealID, true, r.State, "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID. Only in a deal with a beacon_round: call get_certificate once all have revealed, which makes the draw.")
+	why := "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID."
+	if beacon {
+		why += " Once all have revealed, call get_certificate, which makes the draw."
+	}
+	return poll(r.DealID, true, r.State, why)
 }
 
 // afterView returns the step after get_deal. party is the calling party's index, or -1 for the
@@ -168,8 +200,7 @@ func afterView(party int, v escrow.View) next {
 	switch v.State {
 	case deal.Open, deal.Committing:
 		if !initiator && !committed(party) {
-			return next{"commit_input", fields{"deal_id": dealID, "invite_token": yourToken, "commitment": yourCommitment},
-				who + cautions(v.Deal) + seatKeys(v.Deal, party) + "You have to commit before commit_deadline" + left(v.CommitDeadline) + ": " + howToCommit(v.Algorithm, dealID)}
+			return commit(v.Algorithm, dealID, v.SeatKey(party), who+cautions(v.Deal)+seatKeys(v.Deal, party)+"You have to commit before commit_deadline"+left(v.CommitDeadline)+": ")
 		}
 		return poll(dealID, !initiator, v.State, who+"Wait until state is REVEALING: "+missing(parties, committed)+" must commit by commit_deadline"+left(v.CommitDeadline)+".")
 	case deal.Revealing:
@@ -256,11 +287,11 @@ func left(deadline int64) string {
 }
 
 func afterCertificate(c escrow.Issued) next {
-	why := "keep the certificate as it is: any added member breaks its signature. result is what was settled."
+	why := "Keep the certificate as it is: any added member breaks its signature. result is what was settled."
 	if c.Outcome == pact.Void {
-		why = "keep the certificate as it is: any added member breaks its signature. The deal is VOID: void_flakers are the parties that caused it, and nothing was settled."
+		why = "Keep the certificate as it is: any added member breaks its signature. The deal is VOID: void_flakers are the parties that caused it, and nothing was settled."
 	}
-	return next{"verify_certificate", fields{"cert_id": c.CertID}, why + " Anyone can verify it, you first. To check this very document, pass it as certificate instead of cert_id."}
+	return next{"verify_certificate", fields{"cert_id": c.CertID}, `check this document with verify_certificate {"certificate": <the document>}. The call below checks only what the service stored. Neither needs a credential. ` + why}
 }
 
 // aboutBundle is added to the next step if get_certificate returned a bundle too.

@@ -3,6 +3,7 @@ package mcpapi
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -31,7 +32,7 @@ func success(r result, structured bool) *mcp.CallToolResult {
 		meta[metaLookAt] = r.lookAt
 	}
 	if _, waits := r.next.Arguments["wait_seconds"]; waits && r.lookAt > 0 {
-		nextStep += "\nThe deal or its certificate changes" + left(r.lookAt) + " at the latest, even if nobody acts: until then wait with this call, or sleep outside the model."
+		nextStep += "\nThe deal changes at its next deadline or beacon round" + left(r.lookAt) + " at the latest, even if nobody acts: until then wait with this call, or sleep outside the model."
 	}
 	body := string(r.body)
 	if structured && !r.shownOnce && len(body) > maxTextCopy {
@@ -87,5 +88,6 @@ func (n next) call() string {
 	if err != nil {
 		arguments = []byte("{}")
 	}
-	return n.Why + "\nCall " + n.Tool + " with " + string(arguments)
+	// yourInput stands for an object, so it has no quotes in the text.
+	return n.Why + "\nCall " + n.Tool + " with " + strings.Replace(string(arguments), `"`+yourInput+`"`, yourInput, 1)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/answer"
+	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/invitation"
 	"github.com/fairpact/fairpact/internal/limits"
@@ -151,7 +152,7 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	// deadlines, but it still returns the tokens.
 	if access, err := s.Escrow.Authorize(ctx, principal, created.DealID, escrow.Read); err == nil {
 		made.CommitDeadline, made.RevealDeadline = access.Deal().CommitDeadline, access.Deal().RevealDeadline
-		invitations = s.invitations(made, access.Deal().Algorithm)
+		invitations = s.invitations(made, access.Deal())
 	}
 	r, err := encoded(made, nil, func(c createdBody) next { return afterCreation(declared, c, len(invitations) > 0) })
 	r.blocks, r.shownOnce, r.lookAt = invitations, true, made.CommitDeadline
@@ -172,15 +173,15 @@ const maxInvited = 64
 
 // invitations returns the invitation of every party except party 0. It returns nil if the
 // deal has more than maxInvited parties.
-func (s *server) invitations(c createdBody, algorithmID string) (all []string) {
+func (s *server) invitations(c createdBody, d *escrow.Deal) (all []string) {
 	if len(c.Invites) > maxInvited {
 		return nil
 	}
-	alg, _ := algorithm.Lookup(algorithmID)
+	alg, _ := algorithm.Lookup(d.Algorithm)
 	for _, invite := range c.Invites[1:] {
 		all = append(all, invitation.Text(s.PublicURL, invitation.Seat{
 			DealID: c.DealID, Algorithm: alg, From: c.Invites[0].Label, Party: invite.Party, Label: invite.Label,
-			Token: invite.Token, CommitDeadline: c.CommitDeadline, RevealDeadline: c.RevealDeadline,
+			Token: invite.Token, CommitDeadline: c.CommitDeadline, RevealDeadline: c.RevealDeadline, Key: d.SeatKey(invite.Party),
 		}))
 	}
 	return all
@@ -211,7 +212,21 @@ func (s *server) commitInput(ctx context.Context, args arguments) (result, error
 		return result{}, err
 	}
 	committed, err := s.Calls.Commit(ctx, access, args.request("commit_input", token, "invite_token"))
-	return encoded(committed, err, func(c wire.CommittedBody) next { return afterCommit(c.Committed) })
+	r, err := encoded(committed, err, func(c wire.CommittedBody) next { return afterCommit(c.Committed) })
+	r.lookAt = deadline(access.Deal(), committed.State)
+	return r, err
+}
+
+// deadline returns the deadline that ends a phase of the deal. It returns 0 if the deal has
+// ended, or may wait for a beacon round instead.
+func deadline(d *escrow.Deal, state deal.State) int64 {
+	switch {
+	case state == deal.Committing:
+		return d.CommitDeadline
+	case state == deal.Revealing && d.RoundTime == nil:
+		return d.RevealDeadline
+	}
+	return 0
 }
 
 func (s *server) revealInput(ctx context.Context, args arguments) (result, error) {
@@ -220,8 +235,10 @@ func (s *server) revealInput(ctx context.Context, args arguments) (result, error
 		return result{}, err
 	}
 	revealed, err := s.Calls.Reveal(ctx, access, args.request("reveal_input", token, "invite_token"))
-	step := afterReveal(revealed)
-	return encoded(revealedBody{revealed, step.call()}, err, func(revealedBody) next { return step })
+	step := afterReveal(revealed, access.Deal().RoundTime != nil)
+	r, err := encoded(revealedBody{revealed, step.call()}, err, func(revealedBody) next { return step })
+	r.lookAt = deadline(access.Deal(), revealed.State)
+	return r, err
 }
 
 // revealedBody is the answer of reveal_input: the REST body and the next step, because
@@ -249,8 +266,11 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	if err == nil {
 		err = limits.Answer(ctx, copies*len(body))
 	}
-	at, _ := s.Escrow.LookAt(view)
-	return result{body: body, next: afterView(access.Party(), view), lookAt: at}, err
+	r := result{body: body, next: afterView(access.Party(), view)}
+	if view.CertID == nil { // otherwise the next call waits for the certificate
+		r.lookAt, _ = s.Escrow.LookAt(view)
+	}
+	return r, err
 }
 
 // getCertificate returns the certificate, and with bundle true also the bundle. It first
