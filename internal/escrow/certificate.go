@@ -85,11 +85,11 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 	case rules.Ended():
 		return nil, problem.New(problem.NoCertificate, "the deal is %s: it has no certificate and never will; create a new deal with %s", rules.State(), problem.Call{Op: problem.CreateDeal})
 	case rules.Random && rules.AllRevealed() && now.Now >= rules.RoundTime:
-		refusal := problem.New(problem.CertNotReady, "all have revealed and the beacon round is published; draw with %s", a.call(problem.Draw))
+		const published = "all have revealed and the beacon round is published"
 		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
-			return nil, refusal.After(left).Because(errDrawable)
+			return nil, problem.New(problem.CertNotReady, published+"; the service draws in %d s: to have the result now, draw with %s", left, a.call(problem.Draw)).After(left).Because(errDrawable)
 		}
-		return nil, refusal.After(drawLook) // the worker draws as soon as a relay has the round
+		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).After(drawLook) // the worker draws as soon as a relay has the round
 	case rules.Random && rules.AllRevealed():
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", rules.RoundTime, now.Now, a.call(problem.Draw)).
 			After(min(rules.RoundTime-now.Now, 86_400))

@@ -3,6 +3,7 @@ package escrow_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -79,14 +80,18 @@ func TestLookAgainForADraw(t *testing.T) {
 	for _, row := range []struct {
 		later       int64
 		least, most int64
+		says        string
 	}{
-		{roundOut - 100, 1, 100},
-		{100, 1, deal.DrawDelay},
-		{deal.DrawDelay, 15, 15},
+		{roundOut - 100, 1, 100, "the beacon round is due at"},
+		{100, 1, deal.DrawDelay, "the beacon round is published; the service draws in"},
+		{deal.DrawDelay, 15, 15, "the beacon round is published; draw with"},
 	} {
 		err := g.later(t, row.later).certificate(t, h.replica()).err
 		if retry := int64(problem.From(err).RetryAfter); !problem.Is(err, problem.CertNotReady) || retry < row.least || retry > row.most {
 			t.Errorf("%d s later: got error %v with retry after %d s, want CERT_NOT_READY with %d to %d s", row.later, err, retry, row.least, row.most)
+		}
+		if !strings.Contains(err.Error(), row.says) {
+			t.Errorf("%d s later: got error %v, want one that says %q", row.later, err, row.says)
 		}
 	}
 }
