@@ -89,7 +89,11 @@ var texts = sync.OnceValue(func() map[string]string {
 		"inputs":        each(". ", func(a *Algorithm) string { return a.ID + ": " + members(a.Input.Members) }),
 		"results":       each(" ", func(a *Algorithm) string { return a.Result.Description }),
 		"list": each("\n", func(a *Algorithm) string {
-			return fmt.Sprintf("- %s, %s, %d to %d parties: `%s` -> `%s`", a.ID, a.Purpose, a.MinParties, a.MaxParties, a.Params.Example, a.Input.Example)
+			line := fmt.Sprintf("- %s, %s, %d to %d parties: `%s` -> `%s`", a.ID, a.Purpose, a.MinParties, a.MaxParties, a.Params.Example, a.Input.Example)
+			if note := a.Params.Description; note != "" {
+				line += "; " + note
+			}
+			return line
 		}),
 	}
 })

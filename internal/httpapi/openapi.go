@@ -33,8 +33,12 @@ func openAPI() ([]byte, error) {
 		add(&params, "Params", a.Params)
 		add(&inputs, "Input", a.Input)
 		add(&results, "Result", a.Result)
-		deals[a.ID] = object{"value": object{"algorithm": a.ID, "party_labels": []string{"ann", "bob"}, "commit_deadline": 1900000000, "reveal_deadline": 1900003600,
+		deal := object{"value": object{"algorithm": a.ID, "party_labels": []string{"ann", "bob"}, "commit_deadline": 1900000000, "reveal_deadline": 1900003600,
 			"algorithm_params": a.Params.Example}}
+		if note := a.Params.Description; note != "" {
+			deal["summary"] = note
+		}
+		deals[a.ID] = deal
 		properties = append(properties, a.Properties...)
 		reveals[a.ID] = object{"value": object{"input": a.Input.Example, "salt": "6b1f0c2d9e8a47355d0e9f1c2b3a4958"}}
 	}
