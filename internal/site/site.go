@@ -46,8 +46,8 @@ var kinds = map[string]string{
 }
 
 // Pages returns the handlers of all pages and assets by path, including the pages of package
-// texts. publicURL is the address of the deployment, "" if it is not known.
-func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
+// texts.
+func Pages(d texts.Deployment) map[string]http.Handler {
 	files := map[string][]byte{}
 	digest := sha256.New()
 	entries, err := static.ReadDir("static")
@@ -64,10 +64,10 @@ func Pages(chain beacon.Chain, publicURL string) map[string]http.Handler {
 		digest.Write(body)
 	}
 	version := hex.EncodeToString(digest.Sum(nil)[:6])
-	fill := strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms(), "{{facts}}", html.EscapeString(facts(chain, publicURL)))
+	fill := strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms(), "{{facts}}", html.EscapeString(facts(d.Chain, d.PublicURL)))
 	page := func(name string) http.Handler { return page([]byte(fill.Replace(string(files[name])))) }
-	pages, frame := texts.Pages(chain), fill.Replace(string(files["text.html"]))
-	for path, text := range map[string]string{"/protocol": texts.Protocol, "/trust": texts.Trust} {
+	pages, frame := texts.Pages(d), fill.Replace(string(files["text.html"]))
+	for path, text := range map[string]string{"/protocol": texts.Protocol, "/trust": texts.Trust(d.Chain)} {
 		pages[path] = readable(frame, path, text, pages[path])
 	}
 	maps.Copy(pages, map[string]http.Handler{

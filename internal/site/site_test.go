@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/texts"
 )
 
 func mux() *http.ServeMux {
 	m := http.NewServeMux()
-	for path, page := range Pages(beacon.Quicknet(), "https://fairpact.example.com") {
+	for path, page := range Pages(texts.Deployment{Chain: beacon.Quicknet(), PublicURL: "https://fairpact.example.com"}) {
 		m.Handle(path, page)
 	}
 	return m

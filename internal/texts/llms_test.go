@@ -16,8 +16,8 @@ import (
 func TestLLMsNamesTheDeployment(t *testing.T) {
 	chain := beacon.Quicknet()
 	chain.Hash, chain.Genesis, chain.Period = strings.Repeat("ab", 32), 1234567, 11
-	page := LLMs(chain)
-	for _, want := range []string{chain.Hash, hex.EncodeToString(chain.PublicKey), "(NOW - 1234567) / 11", "/v1/algorithms"} {
+	page := LLMs(Deployment{Chain: chain, PublicURL: "https://fairpact.example.com"})
+	for _, want := range []string{chain.Hash, "BASE_URL=${BASE_URL:-https://fairpact.example.com}", hex.EncodeToString(chain.PublicKey), "(NOW - 1234567) / 11", "/v1/algorithms"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("llms.txt does not contain %s", want)
 		}
@@ -30,8 +30,26 @@ func TestLLMsNamesTheDeployment(t *testing.T) {
 			t.Errorf("llms.txt does not say what %s is for", a.ID)
 		}
 	}
-	if strings.Contains(page, "{{") {
-		t.Error("llms.txt still has a placeholder {{")
+	const development = "its certificates prove nothing"
+	if strings.Contains(page, "{{") || strings.Contains(page, development) {
+		t.Errorf("llms.txt has a placeholder {{, or says %q of a deployment without a development key", development)
+	}
+	page = LLMs(Deployment{Chain: chain, Development: true})
+	if !strings.Contains(page, development) || !strings.Contains(page, "BASE_URL=${BASE_URL:?set it") {
+		t.Errorf("llms.txt of a development deployment without a public URL does not say %q, or does not ask for BASE_URL", development)
+	}
+}
+
+func TestTrustNamesWhoSignsTheDraw(t *testing.T) {
+	other := beacon.Quicknet()
+	other.Hash = strings.Repeat("ab", 32)
+	for chain, want := range map[*beacon.Chain]string{
+		new(beacon.Quicknet()): "is that of drand quicknet, not the operator's",
+		&other:                 "Its operator may run its chain",
+	} {
+		if page := Trust(*chain); !strings.Contains(page, want) || strings.Contains(page, "{{") {
+			t.Errorf("/trust for the chain %s does not say %q, or has a placeholder:\n%s", chain.Hash, want, page)
+		}
 	}
 }
 

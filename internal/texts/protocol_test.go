@@ -341,7 +341,7 @@ func TestProtocolNames(t *testing.T) {
 			t.Errorf("protocol.md does not describe %s with at least %d parties", a.ID, a.MinParties)
 		}
 	}
-	full := Full(beacon.Quicknet())
+	full := Full(Deployment{Chain: beacon.Quicknet()})
 	for _, e := range problem.Table {
 		if !strings.Contains(full, "| "+string(e.Code)+" |") {
 			t.Errorf("llms-full.txt does not list the error code %s", e.Code)

@@ -20,22 +20,45 @@ import (
 //go:embed protocol.md
 var Protocol string
 
-// Trust is the trust model in Markdown.
-//
 //go:embed trust.md
-var Trust string
+var trust string
 
 //go:embed llms.txt
 var llms string
 
-// LLMs returns /llms.txt, the manual for agents that use REST, for a deployment with
-// this beacon chain.
-func LLMs(chain beacon.Chain) string { return chain.Fill(algorithm.Fill(llms)) }
+// Deployment holds what the texts say about a deployment.
+type Deployment struct {
+	Chain       beacon.Chain
+	PublicURL   string // "": not known
+	Development bool   // it signs with a development key
+}
+
+// Trust returns the trust model in Markdown, for a deployment with this beacon chain.
+func Trust(chain beacon.Chain) string {
+	draw := "Its BLS signature is that of drand quicknet, not the operator's."
+	if chain.Hash != beacon.Quicknet().Hash {
+		draw = "This deployment\n  does not draw from drand quicknet. Its operator may run its chain, and could then know the draw early."
+	}
+	return strings.Replace(trust, "{{draw}}", draw, 1)
+}
+
+// LLMs returns /llms.txt, the manual for agents that use REST.
+func LLMs(d Deployment) string {
+	base, development := "?set it to the URL that you read this page from, without /llms.txt", ""
+	if d.PublicURL != "" {
+		base = "-" + d.PublicURL
+	}
+	if d.Development {
+		development = "\n\n**This deployment signs with a development key: its certificates prove nothing.**"
+	}
+	text := strings.NewReplacer("{{base}}", base, "{{development}}", development).Replace(llms)
+	return d.Chain.Fill(algorithm.Fill(text))
+}
 
 // Full returns /llms-full.txt: the text of LLMs, the table of errors and the protocol.
-func Full(chain beacon.Chain) string {
+func Full(d Deployment) string {
 	var b strings.Builder
-	b.WriteString(LLMs(chain))
+	b.WriteString(LLMs(d))
 	b.WriteString("\n## Every error code\n\n| Code | Status | When |\n|---|---|---|\n")
 	for _, e := range problem.Table {
 		fmt.Fprintf(&b, "| %s | %d | %s |\n", e.Code, e.Status, e.When)
@@ -51,16 +74,16 @@ func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
 // Pages returns the handlers of the texts by path. Web pages of any origin may read the
 // texts (CORS). The handlers do not check the method, because package httpapi passes only
 // GET and HEAD to them.
-func Pages(chain beacon.Chain) map[string]http.Handler {
+func Pages(d Deployment) map[string]http.Handler {
 	vectors, err := Vectors()
 	if err != nil {
 		panic(err) // the vectors are embedded and tested
 	}
 	return map[string]http.Handler{
-		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs(chain))),
-		"/llms-full.txt": page("text/plain; charset=utf-8", []byte(Full(chain))),
+		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs(d))),
+		"/llms-full.txt": page("text/plain; charset=utf-8", []byte(Full(d))),
 		"/protocol":      page("text/markdown; charset=utf-8", []byte(Protocol)),
-		"/trust":         page("text/markdown; charset=utf-8", []byte(Trust)),
+		"/trust":         page("text/markdown; charset=utf-8", []byte(Trust(d.Chain))),
 		"/vectors.json":  page("application/json", vectors),
 	}
 }

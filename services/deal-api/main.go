@@ -18,6 +18,7 @@ import (
 	"github.com/fairpact/fairpact/internal/mcpapi"
 	"github.com/fairpact/fairpact/internal/service"
 	"github.com/fairpact/fairpact/internal/site"
+	"github.com/fairpact/fairpact/internal/texts"
 	"github.com/fairpact/fairpact/internal/version"
 )
 
@@ -69,7 +70,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	shared := calls.Calls{Escrow: parts.Escrow, Guard: parts.Guard,
 		Callers: &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}}
-	pages := site.Pages(parts.Escrow.Chain(), c.PublicURL)
+	pages := site.Pages(texts.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()})
 	tools, err := mcpapi.New(mcpapi.Config{
 		Calls: shared, Chain: parts.Escrow.Chain(), Version: version.Version, PublicHosts: c.PublicHosts, PublicURL: c.PublicURL, Logger: logger,
 	})
