@@ -139,13 +139,18 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		if compared == StoredSame && h.Checks.Signature && !report.Holds(verification.MerkleInclusion) {
 			proof = "the signed part equals the stored one, but its log_proof is altered or damaged; "
 		}
-		h.Note = "do not rely on this document: " + proof + failed(h.Findings) + "; outcome and says repeat what the document claims, true or not"
+		h.Note = "do not rely on this document: " + proof + failed(h.Findings)
 	}
 	if unsigned == nil {
 		h.PubKey = &signer.PublicKey
 	}
+	claim := "outcome is VOID because the document does not have the form of a certificate"
 	if formed && report.Holds(verification.Shape) {
 		h.Outcome, h.Says = c.Outcome, saysOf(c.Payload)
+		claim = "outcome and says repeat what the document claims, true or not"
+	}
+	if !h.Valid {
+		h.Note += "; " + claim
 	}
 	return h, nil
 }
