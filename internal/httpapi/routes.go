@@ -105,6 +105,7 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
+			r.Out.Body, r.Out.ContentLength = nil, 0                   // a GET has none
 			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // ReverseProxy would drop a malformed parameter, to which log-server answers 400
 			r.Out.Header = http.Header{"Accept": {"application/json"}} // no credential leaves deal-api
 			telemetry.Propagate(r.In.Context(), r.Out.Header)

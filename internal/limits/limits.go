@@ -8,10 +8,7 @@
 package limits
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"io"
 	"net/http"
 	"runtime"
 	"sync"
@@ -23,12 +20,12 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20               // bytes in room.small, and as many in room.large
-	step      = 64 << 10               // bytes counted at a time; a longer body or answer is large
-	stepTime  = 5 * time.Second        // for one step to arrive
-	bodyTime  = 30 * time.Second       // for a whole body to arrive
-	turnTime  = 5 * time.Second        // for a call to wait for its turn, or for its network's place
-	maxPause  = 100 * time.Millisecond // longest pause after a turn to parse a large body
+	bodyBytes = 64 << 20              // bytes in room.small, and as many in room.large
+	step      = 64 << 10              // bytes counted at a time; a longer body or answer is large
+	stepTime  = 5 * time.Second       // for one step to arrive
+	bodyTime  = 30 * time.Second      // for a whole body to arrive
+	turnTime  = 5 * time.Second       // for a call to wait for its turn, or for its network's place
+	maxPause  = 50 * time.Millisecond // longest pause after a turn to parse a large body
 )
 
 // CallTime bounds a call. Time spent waiting for other parties does not count. It is
@@ -94,7 +91,7 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 	c := &Call{process: p, network: network}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	if r.Body != nil && r.Body != http.NoBody {
-		c.body = &body{ReadCloser: r.Body, call: c, room: &p.strangers, ctx: r.Context(), conn: http.NewResponseController(w), size: r.ContentLength, until: time.Now().Add(p.bodyTime)}
+		c.body = &body{ReadCloser: r.Body, call: c, room: &p.strangers, ctx: r.Context(), conn: http.NewResponseController(w), size: r.ContentLength, until: time.Now().Add(p.bodyTime), end: step}
 		r.Body = c.body
 	}
 	return c, r
@@ -184,107 +181,4 @@ func (c *Call) End() {
 	c.ended = true
 	c.process.answers.release(c.network, c.answer)
 	c.answer = 0
-}
-
-type body struct {
-	io.ReadCloser
-	call  *Call
-	room  *room
-	ctx   context.Context
-	conn  *http.ResponseController
-	until time.Time
-
-	size  int64 // Content-Length in bytes; -1: not known
-	read  int64
-	small int64 // bytes held for the first step
-	large int64 // bytes held for further steps; read <= step + large
-	place bool  // whether the body has one of its network's places for large bodies
-	ended bool
-}
-
-// Read reads at most to the end of the current step. It returns a problem.Error if the
-// room is full, or the body gets no place or no turn.
-func (b *body) Read(p []byte) (int, error) {
-	if b.ended {
-		return 0, io.EOF
-	}
-	end := step + b.large
-	if b.read == 0 || b.read == end {
-		if b.read == end && b.read != b.size {
-			if err := b.takePlace(); err != nil {
-				return 0, err
-			}
-			if !b.room.large.TryAcquire(step) {
-				return 0, errBytes
-			}
-			b.large += step
-			end += step
-		}
-		deadline := time.Now().Add(b.call.process.stepTime)
-		if deadline.After(b.until) {
-			deadline = b.until
-		}
-		_ = b.conn.SetReadDeadline(deadline) // fails only in tests, where there is no connection
-	}
-	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), max(end-b.read, 1))])
-	b.read += int64(n)
-	if b.read <= step {
-		if !b.room.small.TryAcquire(int64(n)) {
-			return 0, errBytes
-		}
-		b.small += int64(n)
-	}
-	if err == io.EOF {
-		b.ended = true
-		if b.read > step { // a large body takes long to parse as JSON
-			if refused := b.call.take(b.ctx, b.room.turns); refused != nil {
-				return n, refused
-			}
-		}
-	}
-	return n, err
-}
-
-var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
-
-// takePlace waits at most turnTime for a place of the network, unless the body has one.
-func (b *body) takePlace() error {
-	if b.place {
-		return nil
-	}
-	waiting, cancel := context.WithTimeout(b.ctx, turnTime)
-	defer cancel()
-	if b.room.senders.acquire(waiting, b.call.network) != nil {
-		return problem.New(problem.Overloaded, "your network is sending %d other large bodies at the moment; send the same request again in a few seconds", networkBodies).After(2)
-	}
-	b.place = true
-	return nil
-}
-
-func (b *body) release() {
-	if b.place {
-		b.room.senders.release(b.call.network)
-		b.place = false
-	}
-	b.room.small.Release(b.small)
-	b.room.large.Release(b.large)
-	b.small, b.large, b.ended = 0, 0, true
-}
-
-// ReadAll reads a body of at most limit bytes. Memory for a large body is allocated only
-// as it arrives, because the sender may stop. Its errors are problem.Errors.
-func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	var all bytes.Buffer
-	all.Grow(int(min(max(r.ContentLength, 0), limit, step)) + bytes.MinRead)
-	_, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
-	}
-	if refused, ok := errors.AsType[*problem.Error](err); ok {
-		return nil, refused
-	}
-	if err != nil {
-		return nil, problem.New(problem.InvalidJSON, "the body did not arrive completely, or too slowly; send it again").Because(err)
-	}
-	return all.Bytes(), nil
 }

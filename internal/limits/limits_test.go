@@ -77,9 +77,9 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	reads(t, p, step+1, step+1)()
 }
 
-// A network's third large body waits unread for one of the first two to end. Other
-// networks, and parties of the same one, do not wait.
-func TestOneNetworkSendsTwoLargeBodies(t *testing.T) {
+// A network's large body over the bound waits unread for one of the others to end. Other
+// networks, and parties of the same network, do not wait.
+func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
 		var calls []*Call
@@ -99,7 +99,7 @@ func TestOneNetworkSendsTwoLargeBodies(t *testing.T) {
 		}
 		began := time.Now()
 		if err := read("192.0.2.1", false); !problem.Is(err, problem.Overloaded) || time.Since(began) != turnTime {
-			t.Errorf("the third body: %v after %v, want OVERLOADED after %v", err, time.Since(began), turnTime)
+			t.Errorf("the body over the bound: %v after %v, want OVERLOADED after %v", err, time.Since(began), turnTime)
 		}
 		if err := read("192.0.2.2", false); err != nil {
 			t.Errorf("another network's body: %v, want no error", err)
@@ -121,6 +121,69 @@ func TestOneNetworkSendsTwoLargeBodies(t *testing.T) {
 			t.Errorf("%d networks are counted after the end of all calls, want none", left)
 		}
 	})
+}
+
+// A body that is slow loses its place when another of its network waits for one.
+func TestSlowBodiesLoseTheirPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New()
+		p.strangers.turns = semaphore.NewWeighted(networkBodies + 1)
+		var slow []*http.Request
+		send := func() *http.Request {
+			call, r := begin(p, 3*step, "192.0.2.1")
+			t.Cleanup(call.End)
+			return r
+		}
+		for range networkBodies {
+			r := send()
+			if _, err := io.CopyN(io.Discard, r.Body, step+1); err != nil {
+				t.Fatal(err)
+			}
+			slow = append(slow, r)
+		}
+		time.Sleep(2 * turnTime)
+		if _, err := io.CopyN(io.Discard, slow[1].Body, step); err != nil {
+			t.Errorf("a slow body while none waits: %v, want no error", err)
+		}
+		last := send()
+		done := make(chan error)
+		go func() {
+			_, err := io.ReadAll(last.Body)
+			done <- err
+		}()
+		synctest.Wait()
+		if _, err := io.ReadAll(slow[0].Body); !problem.Is(err, problem.Overloaded) {
+			t.Errorf("a slow body while another waits: %v, want OVERLOADED", err)
+		}
+		callIn(slow[0].Context()).End()
+		if err := <-done; err != nil {
+			t.Errorf("the body that waited: %v, want no error", err)
+		}
+	})
+}
+
+// A reader that still runs when the call ends takes nothing any more.
+func TestReadingBesideTheEnd(t *testing.T) {
+	p := New()
+	for range 200 {
+		call, r := begin(p, 4*step, "192.0.2.1")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = io.Copy(io.Discard, r.Body)
+		}()
+		call.End()
+		<-done
+		call.End()
+	}
+	for until := time.Now().Add(time.Minute); !p.strangers.turns.TryAcquire(1); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("the turn stays taken")
+		}
+	}
+	if !p.strangers.small.TryAcquire(bodyBytes) || !p.strangers.large.TryAcquire(bodyBytes) || len(p.strangers.senders.networks) > 0 {
+		t.Error("bytes or places stay taken")
+	}
 }
 
 // After a large body was parsed, the next one waits as long again, but at most maxPause.

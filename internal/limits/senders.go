@@ -8,9 +8,9 @@ import (
 )
 
 // networkBodies is how many large bodies one client network may have in a room at the same
-// time. Further ones wait unread, so that one client cannot keep all cores busy with
-// reading and parsing.
-const networkBodies = 2
+// time. Further ones wait unread, so that one client neither fills the room nor keeps all
+// cores busy with reading.
+const networkBodies = 8
 
 // senders counts the large bodies of each network.
 type senders struct {
@@ -41,6 +41,14 @@ func (s *senders) acquire(ctx context.Context, network string) error {
 		s.leave(network)
 	}
 	return err
+}
+
+// waits reports whether a call of the network waits for a place.
+func (s *senders) waits(network string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := s.networks[network]
+	return one != nil && one.calls > networkBodies
 }
 
 func (s *senders) release(network string) { s.leave(network).places.Release(1) }

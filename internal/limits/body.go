@@ -1,0 +1,167 @@
+package limits
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fairpact/fairpact/internal/problem"
+)
+
+type body struct {
+	io.ReadCloser
+	call  *Call
+	room  *room
+	ctx   context.Context
+	conn  *http.ResponseController
+	until time.Time
+
+	// Only Read uses these fields.
+	size   int64     // Content-Length in bytes; -1: not known
+	read   int64     // bytes
+	end    int64     // bytes to read before the next step is held
+	placed time.Time // when the body got its place
+
+	mu sync.Mutex
+	// mu guards the fields below. A Read may still run when the call ends. It must not take
+	// anything after release.
+	small int64 // bytes held for the first step
+	large int64 // bytes held for further steps
+	place bool  // whether the body has one of its network's places for large bodies
+	ended bool
+}
+
+// Read reads at most to the end of the current step. It returns a problem.Error if the
+// room is full, or the body gets no place or no turn.
+func (b *body) Read(p []byte) (int, error) {
+	if b.hasEnded() {
+		return 0, io.EOF
+	}
+	if b.read == 0 || b.read == b.end {
+		if b.read == b.end && b.read != b.size {
+			if err := b.takeStep(); err != nil {
+				return 0, err
+			}
+		}
+		deadline := time.Now().Add(b.call.process.stepTime)
+		if deadline.After(b.until) {
+			deadline = b.until
+		}
+		_ = b.conn.SetReadDeadline(deadline) // fails only in tests, where there is no connection
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), max(b.end-b.read, 1))])
+	b.read += int64(n)
+	if b.read <= step {
+		if refused := b.hold(b.room.small, &b.small, int64(n)); refused != nil {
+			return 0, refused
+		}
+	}
+	if err == io.EOF {
+		b.mu.Lock()
+		b.ended = true
+		b.mu.Unlock()
+		if b.read > step { // a large body takes long to parse as JSON
+			if refused := b.call.take(b.ctx, b.room.turns); refused != nil {
+				return n, refused
+			}
+		}
+	}
+	return n, err
+}
+
+func (b *body) hasEnded() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ended
+}
+
+// hold takes bytes of the room and adds them to held. After the call's end it takes none.
+func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return io.EOF
+	}
+	if !room.TryAcquire(bytes) {
+		return errBytes
+	}
+	*held += bytes
+	return nil
+}
+
+var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
+
+// takeStep lets a large body read one more step. A slow body loses its place to others of
+// its network that wait for one.
+func (b *body) takeStep() error {
+	senders, network := b.room.senders, b.call.network
+	if b.placed.IsZero() {
+		waiting, cancel := context.WithTimeout(b.ctx, turnTime)
+		defer cancel()
+		if senders.acquire(waiting, network) != nil {
+			return b.crowded()
+		}
+		if !b.keepPlace() {
+			senders.release(network)
+			return io.EOF
+		}
+		b.placed = time.Now()
+	} else if time.Since(b.placed) > turnTime && senders.waits(network) {
+		return b.crowded()
+	}
+	if err := b.hold(b.room.large, &b.large, step); err != nil {
+		return err
+	}
+	b.end += step
+	return nil
+}
+
+func (b *body) crowded() error {
+	// Without this, net/http could not read the rest, and the client would lose the answer.
+	_ = b.conn.SetReadDeadline(time.Now().Add(time.Second))
+	return problem.New(problem.Overloaded, "your network is sending %d other large bodies at the moment; send the same request again in a few seconds", networkBodies).After(2)
+}
+
+// keepPlace records the place, and reports false if the call has ended meanwhile.
+func (b *body) keepPlace() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.place = !b.ended
+	return b.place
+}
+
+func (b *body) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.place {
+		b.room.senders.release(b.call.network)
+		b.place = false
+	}
+	b.room.small.Release(b.small)
+	b.room.large.Release(b.large)
+	b.small, b.large, b.ended = 0, 0, true
+}
+
+// ReadAll reads a body of at most limit bytes. Memory for a large body is allocated only
+// as it arrives, because the sender may stop. Its errors are problem.Errors.
+func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	var all bytes.Buffer
+	all.Grow(int(min(max(r.ContentLength, 0), limit, step)) + bytes.MinRead)
+	_, err := all.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
+	}
+	if refused, ok := errors.AsType[*problem.Error](err); ok {
+		return nil, refused
+	}
+	if err != nil {
+		return nil, problem.New(problem.InvalidJSON, "the body did not arrive completely, or too slowly; send it again").Because(err)
+	}
+	return all.Bytes(), nil
+}
