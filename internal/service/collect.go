@@ -6,24 +6,27 @@ import (
 	"runtime/metrics"
 )
 
-// smallHeap is the heap size in bytes below which no garbage collection starts. A larger
-// heap is collected when it has doubled. With GOGC=100, collections would take a tenth of
-// the CPU time of a process with a heap of tens of MiB. A constant higher GOGC would let
-// large heaps grow too much.
-const smallHeap = 128 << 20
+// smallHeap is the heap size in bytes up to which a process collects less often than GOGC=100
+// would. With GOGC=100, collections would take a tenth of the CPU time of a process with a
+// heap of tens of MiB. With a constant higher GOGC, large heaps would grow too much.
+const smallHeap = 96 << 20
 
 // collection is garbage from the start, so its finalizer runs after each collection.
 type collection struct{ _ [64]byte }
 
-// paceCollections sets GOGC for the present heap now and after each collection.
+// paceCollections sets GOGC for the present heap, now and after each collection: from 400
+// for a small heap down to 100 for one of smallHeap/2 and more.
 func paceCollections() {
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	// The next collection starts at live + (live + stacks + globals) * GOGC/100.
+	sizes := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	var pace func(*collection)
 	pace = func(c *collection) {
-		metrics.Read(live)
-		// The runtime's minimum heap target is 4 MiB at GOGC=100 and grows with GOGC.
-		heap := max(live[0].Value.Uint64(), 4<<20)
-		debug.SetGCPercent(max(100, int(100*smallHeap/heap)-100))
+		metrics.Read(sizes)
+		live, scanned := int64(sizes[0].Value.Uint64()), int64(1)
+		for _, size := range sizes {
+			scanned += int64(size.Value.Uint64())
+		}
+		debug.SetGCPercent(int(min(400, max(100, 100*(smallHeap-live)/scanned))))
 		runtime.SetFinalizer(c, pace)
 	}
 	pace(new(collection))

@@ -22,10 +22,10 @@ func TestSmallHeapsAreCollectedRarely(t *testing.T) { // not parallel: all tests
 			}
 		}
 	}
-	goal("a small heap", smallHeap*9/10, smallHeap*3/2)
+	some := make([]byte, smallHeap/4)
+	goal("a small heap", smallHeap*8/10, smallHeap*5/4)
+	runtime.KeepAlive(some)
 	large := make([]byte, smallHeap)
-	goal("a large heap", 2*smallHeap, smallHeap*5/2)
+	goal("a large heap", 2*smallHeap, smallHeap*3)
 	runtime.KeepAlive(large)
-	large = nil
-	goal("a small heap again", smallHeap*9/10, smallHeap*3/2)
 }
