@@ -28,6 +28,7 @@ type link struct {
 
 	mu      sync.Mutex
 	targets []string // host:port
+	moves   int      // calls of retarget
 	mode    linkMode
 	changed chan struct{} // closed when the mode changes
 	conns   map[net.Conn]bool
@@ -63,6 +64,7 @@ func (l *link) retarget(to ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.targets = to
+	l.moves++
 	for c := range l.conns {
 		_ = c.Close()
 	}
@@ -88,12 +90,16 @@ func (l *link) join(near net.Conn) {
 	if !l.pass() {
 		return
 	}
-	far, err := l.dial()
+	far, moves, err := l.dial()
 	if err != nil {
 		return
 	}
 	defer far.Close()
 	l.mu.Lock()
+	if l.moves != moves { // retarget did not see this connection
+		l.mu.Unlock()
+		return
+	}
 	l.conns[near], l.conns[far] = true, true
 	l.mu.Unlock()
 	var both sync.WaitGroup
@@ -106,9 +112,10 @@ func (l *link) join(near net.Conn) {
 	delete(l.conns, far)
 }
 
-func (l *link) dial() (far net.Conn, err error) {
+// dial connects to a target. moves is l.moves before.
+func (l *link) dial() (far net.Conn, moves int, err error) {
 	l.mu.Lock()
-	targets := l.targets
+	targets, moves := l.targets, l.moves
 	l.mu.Unlock()
 	first := int(l.next.Add(1))
 	err = errors.New("the link has no target")
@@ -117,7 +124,7 @@ func (l *link) dial() (far net.Conn, err error) {
 			break
 		}
 	}
-	return far, err
+	return far, moves, err
 }
 
 func (l *link) carry(to, from net.Conn) {
