@@ -173,8 +173,8 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 }
 
 // IssuedWithin reports whether the trace of a deal's last reveal shows that the certificate was
-// signed and appended to the log. The reveal's span has a link to the trace with the ID caller.
-// IssuedWithin first waits for that span, because a span is sent after its children.
+// signed and appended to the log. It finds the reveal by its span, which links to the trace whose ID
+// is caller. It waits for that span, because a span is sent after its children.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()
 	var reveal []Span

@@ -50,7 +50,7 @@ func Value[T any](w Witness, query string, args ...any) (v T) {
 	return v
 }
 
-// Exec runs a statement and requires the number of rows that it changes.
+// Exec runs a statement and fails the test unless it changes this number of rows.
 func (w Witness) Exec(rows int64, query string, args ...any) {
 	w.T.Helper()
 	tag, err := w.Pool.Exec(w.T.Context(), query, args...)

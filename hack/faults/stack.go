@@ -45,7 +45,7 @@ func linkNames() (names []string) {
 type stack struct {
 	*localstack.Stack
 	links map[string]*link
-	env   map[string][]string // by process: the result of linked
+	env   map[string][]string // by process: the addresses of its links and its clock's offset
 	kms   *kmstest.GCP
 	relay *relay
 

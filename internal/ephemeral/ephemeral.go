@@ -23,7 +23,7 @@ import (
 const (
 	commandTimeout = 250 * time.Millisecond
 	pause          = time.Second // how long Lock, Allow and publish skip Redis after a failure
-	maxLocal       = 1 << 14     // most rate limiters that a process keeps for use while Redis is down
+	maxLocal       = 1 << 14     // maximum number of rate limiters that a process keeps for use while Redis is down
 )
 
 // Redis is a client whose commands time out if the server is down. It is safe for

@@ -59,7 +59,7 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 }
 
 func TestCreationsInFlightAreCounted(t *testing.T) {
-	const most = 4 // so low that every creation makes a count in the database
+	const most = 4 // so low that every creation counts the key's open deals in the database
 	h := newHouse(t)
 	on, deal := h.bounding(most), h.declared(h.now(t), 2)
 	key := of(on.CreateKey(t.Context(), nil)).ok(t).APIKey

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	longest      = 366 * 24 * 3600 // most seconds from now to the reveal deadline, and from there to the beacon round
+	longest      = 366 * 24 * 3600 // maximum seconds from now to the reveal deadline, and from there to the beacon round
 	shortest     = 60              // seconds; the parties are warned of a shorter phase
-	labelBytes   = 512 << 10       // most bytes of a deal's labels together
-	maxCautioned = 3               // most cautions about similar labels
+	labelBytes   = 512 << 10       // maximum size in bytes of a deal's labels together
+	maxCautioned = 3               // maximum number of cautions about similar labels
 )
 
 // Cautions returns what each party should know before it commits. All parties see the

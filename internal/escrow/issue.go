@@ -125,7 +125,7 @@ func (s *Service) made(certID string, payload, mac []byte) bool {
 // facts. A payload without this service's MAC is an error.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
 	if !s.made(c.CertID, c.Payload, c.MAC) {
-		return "", checked{}, fmt.Errorf("foreign certificate: %s is not signed, because this service did not write it, or wrote it under a server secret that this process lacks", c.CertID)
+		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written under a server secret of this process, so it is not signed: find the missing secret or who wrote the row", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
 	if err != nil {

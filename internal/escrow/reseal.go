@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	resealRows  = 200     // most inputs of one batch
+	resealRows  = 200     // maximum number of inputs of one batch
 	resealBytes = 4 << 20 // a batch with this many bytes takes no further input
 	pendingRows = 16      // certificates in one page; few, because a payload can have megabytes
 	// settleTime is how long resealing waits after a rotation. It is longer than any

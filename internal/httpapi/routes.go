@@ -158,7 +158,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 				}
 				a.Logger.ErrorContext(r.Context(), "panic", "route", r.Pattern, "fault", fault)
 				if rec.status == 0 {
-					answer.Error(rec, problem.New(problem.Internal, "the service failed; send the same request again with the same Idempotency-Key"))
+					answer.Error(rec, problem.New(problem.Internal, "the service failed; send the same request again, with the same Idempotency-Key if it had one"))
 				}
 			}
 			a.Logger.DebugContext(r.Context(), "request", "method", methodName(r.Method), "route", r.Pattern, "status", rec.status, "ms", time.Since(began).Milliseconds())

@@ -55,7 +55,7 @@ const (
 	lockTime = 4 * time.Second
 	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key; then 409
 	pollTime = 10 * time.Millisecond // first pause of a call that waits; doubled up to half a second
-	attempts = 4                     // most tries of a call (Do), and of its effect (run)
+	attempts = 4                     // maximum number of tries of a call (Do), and of its effect (run)
 
 	_ = uint64(waitTime - lockTime - pollTime - 1) // compiles only if lockTime + pollTime is less than waitTime
 )

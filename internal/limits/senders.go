@@ -25,7 +25,7 @@ type sender struct {
 	calls  int // that have a place or wait for one
 }
 
-// acquire waits for a place of the network until ctx ends. After acquire returns nil, the
+// acquire waits until the network has a free place, or until ctx ends. After acquire returns nil, the
 // caller MUST call release.
 func (s *senders) acquire(ctx context.Context, network string) error {
 	s.mu.Lock()

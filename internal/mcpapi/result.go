@@ -23,9 +23,10 @@ const (
 const maxTextCopy = 8 << 10
 
 // success returns the result of a tool. The body is structuredContent and text. The next step
-// is in a second text block and in _meta. structured says whether the client reads
-// structuredContent. Such a client gets no text copy of a large body without tokens, because
-// MCP only recommends the copy (SHOULD; 2025-06-18, server/tools).
+// is in a second text block and in _meta. structured reports whether the client
+// reads structuredContent. Such a client gets no text copy of a body above maxTextCopy, because
+// MCP only recommends the copy (SHOULD; 2025-06-18, server/tools). A body with credentials,
+// which are shown once, is always copied.
 func success(r result, structured bool) *mcp.CallToolResult {
 	meta, nextStep := mcp.Meta{metaNext: r.next}, r.next.text()
 	if r.lookAt > 0 {

@@ -6,8 +6,8 @@ import (
 	"runtime/metrics"
 )
 
-// smallHeap is the heap size in bytes up to which a process collects less often than GOGC=100
-// would. With GOGC=100, collections would take a tenth of the CPU time of a process with a
+// smallHeap is the size in bytes, garbage included, to which a heap may grow before a
+// collection although GOGC=100 would collect earlier. With GOGC=100, collections would take a tenth of the CPU time of a process with a
 // heap of tens of MiB. With a constant higher GOGC, large heaps would grow too much.
 const smallHeap = 96 << 20
 

@@ -87,7 +87,7 @@ type Port struct {
 	Address string
 	Server  *http.Server
 
-	MaxConnections int                   // most open connections at a time, see limits.Connections; 0: not bounded
+	MaxConnections int                   // maximum number of open connections at a time, see limits.Connections; 0: not bounded
 	Proxies        func(netip.Addr) bool // reports whether an address may hold all connections; nil: no address may
 }
 

@@ -69,8 +69,8 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 	}
 }
 
-// collectorsProxy returns the environment's proxy for a collector under https. A collector
-// under http is inside the deployment. Its headers hold keys, so no proxy may see them.
+// collectorsProxy returns the environment's proxy if the collector's URL is https, and none
+// if it is http: requests carry keys in their headers, which a proxy could then read.
 func collectorsProxy(r *http.Request) (*url.URL, error) {
 	if r.URL.Scheme == "http" {
 		return nil, nil

@@ -113,7 +113,7 @@ func (k *KeySet) Accepts(label string) bool {
 func (k *KeySet) CheckClock(database int64) error {
 	ahead := k.now().Unix() - database
 	if ahead > k.margin || -ahead > k.margin {
-		return fmt.Errorf("the clock of this process is %d s ahead of the database's, and %d s either way are allowed: set the clock (NTP)", ahead, k.margin)
+		return fmt.Errorf("the clocks of this process and of the database differ by %d s (process minus database), and at most %d s are allowed: set the clock (NTP)", ahead, k.margin)
 	}
 	return nil
 }
@@ -174,9 +174,8 @@ func (k *KeySet) settled(now int64) []Key {
 	return keys
 }
 
-// Close returns the set in which the retired key is closed at the tree size. disown says
-// that the key also signed later leaves. Its signatures for those leaves then no longer
-// count.
+// Close returns the set in which the retired key holds no leaf at treeSize or above. disown
+// says that this excludes leaves which the key signed. Verifiers then reject those.
 func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*KeySet, error) {
 	i := k.find(label)
 	if i < 0 {

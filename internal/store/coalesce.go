@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	maxGroup     = 512     // most calls in one statement
-	maxGroupSize = 1 << 20 // most bytes of arguments or answers in one statement, unless a single call has more
+	maxGroup     = 512     // maximum number of calls in one statement
+	maxGroupSize = 1 << 20 // maximum size in bytes of arguments or answers in one statement, unless a single call has more
 	largeRead    = 1 << 18 // the next group does not wait for a single read of at least this many bytes
-	statements   = 2       // most groups under way at once; meanwhile calls gather in the next groups
-	slowDeals    = 4       // most locked deals to wait for at once, each on its own connection
+	statements   = 2       // maximum number of groups under way at once; meanwhile calls gather in the next groups
+	slowDeals    = 4       // maximum number of locked deals to wait for at once, each on its own connection
 	groupTimeout = 20 * time.Second
 	// fillTime is the longest time that a group of reads waits for the group before it.
 	// Meanwhile more calls join the group.
@@ -53,7 +53,7 @@ type coalescer[Q, A any] struct {
 	// answer for each. If wait is set, it waits for locks instead of skipping deals;
 	// all calls are then of one deal.
 	run  func(ctx context.Context, calls []Q, wait bool) ([]A, error)
-	size func(Q) int // most bytes that a call sends or receives; nil: too few to count
+	size func(Q) int // bytes that a call sends or receives at most; nil: too few to count
 	// row names the row that a call writes. A group has at most one call for each row, and
 	// groups run one after the other. nil: groups may run at once.
 	row     func(Q) string

@@ -11,9 +11,9 @@ import (
 // answer is older than its call.
 type group[Q, A any] struct {
 	run  func(ctx context.Context, queries []Q) ([]A, error) // returns one answer for each query
-	runs int                                                 // most runs at once
+	runs int                                                 // maximum number of concurrent runs
 	most int                                                 // a run takes no more calls once it has this many queries
-	room int                                                 // most calls that wait for a run
+	room int                                                 // maximum number of calls that wait for a run
 
 	ctx   context.Context // ends at close and cancels the runs
 	stop  context.CancelFunc

@@ -99,7 +99,7 @@ func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
 		return nil, fmt.Errorf("%w: with these leaves the log has %d leaves, but the tree head covers %d", ErrRefused, g.to.size, head.TreeSize)
 	}
 	if !g.to.same(treeOf(head)) {
-		return nil, fmt.Errorf("%w: with these leaves the log of %d leaves does not have the root of the tree head", ErrRefused, head.TreeSize)
+		return nil, fmt.Errorf("%w: the given leaves do not lead to the root of the tree head of size %d: one is wrong or of another log", ErrRefused, head.TreeSize)
 	}
 	return g, nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxReads    = 2    // most statements at once
+	maxReads    = 2    // maximum number of statements at once
 	maxAsked    = 1024 // a statement takes no more calls once it has this many questions
 	readsBudget = 10 * time.Second
 )

@@ -37,13 +37,14 @@ const (
 const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 
 // sqlAppendBatch appends a batch to the tree that the caller knows ($1 to $3). $11 are
-// tags, and $12 the leaves that get them. The statement does nothing if the committed head
+// tags, and $12 the indexes of their leaves. The statement does nothing if the committed head
 // is another one, an entry is in the log or is the digest of a head or checkpoint, or a
 // tag is taken.
 //
-// An UPDATE that waited for the row sees the new row, but the other tables as before the
-// wait. If the head is unchanged, no leaf was added. An old leaf may have got a tag: then
-// the primary key of translog.tags fails the statement.
+// An UPDATE that waits for the lock of the row then reads the new row. The NOT EXISTS
+// checks still see the other tables as before the wait. For leaves this is safe: an unchanged
+// head means that none was added. If another transaction has tagged an old leaf meanwhile, the
+// primary key of translog.tags fails the statement.
 const sqlAppendBatch = `
 WITH moved AS (
     UPDATE translog.log_head SET size = $4, root = $5, hashes = $6

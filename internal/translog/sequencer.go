@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	maxBatch      = 4096    // most entries of one transaction
-	maxQueue      = 1 << 16 // most entries that wait for a transaction
+	maxBatch      = 4096    // maximum number of entries of one transaction
+	maxQueue      = 1 << 16 // maximum number of entries that wait for a transaction
 	batchTimeout  = 10 * time.Second
 	batchAttempts = 3
 	batchBackoff  = 50 * time.Millisecond

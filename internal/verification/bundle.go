@@ -19,7 +19,7 @@ const (
 	BundleShape         = "bundle"               // exactly the members of a bundle; if it fails, no other check is made
 	LogProof            = "log_proof"            // the path leads from the entry to the checkpoint's root
 	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or, without a policy, by the deployment
-	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; made only with a policy
+	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; checked only with a policy
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
 	InputPath           = "input_path"           // the path leads from the party's input and salt to input_root

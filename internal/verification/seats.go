@@ -16,7 +16,7 @@ import (
 
 // Checks of who committed, in report order.
 const (
-	PartySignatures = "party_signatures" // attested_by is well-formed and each seat key signed its commitment; made if there is a seat key or a malformed attested_by
+	PartySignatures = "party_signatures" // attested_by is well-formed and each seat key signed its commitment; checked if there is a seat key or a malformed attested_by
 	PartyKeys       = "party_keys"       // each party in Evidence.Parties signed with its key there
 	Declaration     = "declaration"      // the declaration in a bundle is the one that the certificate names, and fits it
 )

@@ -24,8 +24,8 @@ type CommittedBody struct {
 	Next string `json:"next"`
 }
 
-// Committed adds the next step to c and names its calls by words. wait is a suffix to the
-// call that reads the deal. It makes this call wait for the end of COMMITTING; for REST it
+// Committed returns c with the next step. words names the calls of that step. wait is appended
+// to the call that reads the deal, so that it waits for the end of COMMITTING; for REST it
 // is "?wait=45&since=COMMITTING".
 func Committed(d *escrow.Deal, c escrow.Committed, words Words, wait string) CommittedBody {
 	read, reveal := words(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), words(problem.Call{Op: problem.Reveal, DealID: c.DealID})

@@ -152,7 +152,7 @@ yes
 {{- if .Values.maintenance.readOnly }}none{{ else if .Values.dev.enabled }}startup{{ else }}{{ .Values.migration.mode }}{{ end -}}
 {{- end }}
 
-{{/* Most connections to Postgres during a roll-out of all three workloads: the sum and its terms. Each workload then has replicas (or maxReplicas) plus maxSurge pods. */}}
+{{/* Maximum number of connections to Postgres during a roll-out of all three workloads: the sum and its terms. Each workload then has replicas (or maxReplicas) plus maxSurge pods. */}}
 {{- define "fairpact.connections" -}}
 {{- $sum := 0 }}{{ $terms := list }}
 {{- range $c := list "deal-api" "log-server" "deadline-worker" }}

@@ -40,7 +40,7 @@ func parse(rest string) (address, error) {
 	case a.token == "":
 		err = errors.New("the PKCS#11 URI names no token: write " + uriForm)
 	case a.object == "" && a.id == "":
-		err = errors.New("the PKCS#11 URI names no key: add object=LABEL, id=%.., or both")
+		err = errors.New("the PKCS#11 URI names no key: add object=LABEL, id=%01, or both")
 	case kind != "" && kind != "private":
 		err = errors.New("the PKCS#11 URI has a type other than private: write type=private or leave it out")
 	case !filepath.IsAbs(a.module):
