@@ -66,7 +66,8 @@ func startRotation(t *testing.T, c *cluster) {
 
 // rotated runs deals while the new key begins to sign, and then checks the published keys.
 // Before that it makes two mistakes. It tries to close the key that still signs, and fairpactctl
-// must refuse. It also gives the worker the former key set, and the last roll-out repairs this.
+// must refuse. It rolls the former key set out to the worker. The last roll-out gives the worker
+// the new key set.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {

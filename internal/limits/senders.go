@@ -25,8 +25,8 @@ type sender struct {
 	calls  int // that have a place or wait for one
 }
 
-// acquire waits until the network has a free place, or until ctx ends. After acquire returns nil, the
-// caller MUST call release.
+// acquire waits until the network has a free place, or until ctx ends. After acquire returns
+// nil, the caller MUST call release.
 func (s *senders) acquire(ctx context.Context, network string) error {
 	s.mu.Lock()
 	one := s.networks[network]
