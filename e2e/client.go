@@ -18,8 +18,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Client calls the service at one base URL. Do, and the methods that call Do, fail the
-// test if a call does not match the published OpenAPI document.
+// Client calls the service at one base URL. The method Do and the methods that call Do fail the
+// test if a request or a response does not match the published OpenAPI document.
 type Client struct {
 	T    testing.TB
 	Base string
@@ -32,7 +32,7 @@ func NewClient(t testing.TB, base string) *Client {
 	return &Client{t, base, &http.Client{Transport: transport, Timeout: 60 * time.Second}}
 }
 
-// In returns a copy of c that reports failures to t, such as a subtest.
+// In returns a copy of c that reports failures to t. A subtest needs its own copy.
 func (c *Client) In(t testing.TB) *Client { return &Client{t, c.Base, c.Http} }
 
 // Answer is a response with its whole body.
@@ -68,7 +68,7 @@ func (a Answer) Into(t testing.TB, v any) {
 var errorForm = regexp.MustCompile(`^[A-Z_]+: .+`)
 
 // request builds a request. An empty token sends no credential. body is JSON text, a value to
-// encode, or nil. header holds pairs of name and value. The name Host sets the request's host.
+// encode, or nil. header holds pairs of name and value. A header named Host also sets req.Host.
 func (c *Client) request(ctx context.Context, method, path, token string, body any, header ...string) (*http.Request, error) {
 	var sent io.Reader
 	switch b := body.(type) {
@@ -117,8 +117,8 @@ func (c *Client) Try(ctx context.Context, method, path, token string, body any, 
 	return a, err
 }
 
-// Do sends a request, requires a response, and checks both against the published
-// OpenAPI document.
+// Do sends a request and requires a response. It checks the request and the response against the
+// published OpenAPI document.
 func (c *Client) Do(method, path, token string, body any, header ...string) Answer {
 	c.T.Helper()
 	a, err := c.Try(c.T.Context(), method, path, token, body, header...)
@@ -133,12 +133,12 @@ func (c *Client) Do(method, path, token string, body any, header ...string) Answ
 		err = Published(c.T, c).Describes(sent, a)
 	}
 	if err != nil {
-		c.T.Errorf("%s %s: does not match the OpenAPI document: %.3000s", method, path, err)
+		c.T.Errorf("%s %s: the request or the response does not match the OpenAPI document: %.3000s", method, path, err)
 	}
 	return a
 }
 
-// Want sends a request and requires its status.
+// Want sends a request and requires the given response status.
 func (c *Client) Want(status int, method, path, token string, body any, header ...string) Answer {
 	c.T.Helper()
 	a := c.Do(method, path, token, body, header...)
@@ -148,7 +148,7 @@ func (c *Client) Want(status int, method, path, token string, body any, header .
 	return a
 }
 
-// Refused sends a request and requires a status and an error code.
+// Refused sends a request and requires the given response status and error code.
 func (c *Client) Refused(status int, code, method, path, token string, body any, header ...string) Answer {
 	c.T.Helper()
 	a := c.Do(method, path, token, body, header...)
@@ -180,8 +180,8 @@ type Dealt struct {
 // Body is a JSON object.
 type Body = map[string]any
 
-// SplitBody, RandomBody and ShapleyBody return creation bodies, which a test may change.
-// The deadlines are counted from now.
+// SplitBody, RandomBody and ShapleyBody return request bodies that create a deal. A test may
+// change the body. commitIn and revealIn are the times from now to the deadlines.
 func SplitBody(commitIn, revealIn time.Duration) Body {
 	now := time.Now()
 	return Body{
@@ -219,7 +219,7 @@ func (c *Client) CreateWith(key string, b Body) *Dealt {
 	return c.Created(key, c.Want(201, "POST", "/v1/deals", key, b))
 }
 
-// Created returns the deal in the response to a creation.
+// Created returns the deal in a, which is the response to a creation with this API key.
 func (c *Client) Created(key string, a Answer) *Dealt {
 	c.T.Helper()
 	var r struct {
@@ -242,7 +242,7 @@ type Sealed struct {
 	Commitment string
 }
 
-// Seal returns an input with a random salt and the commitment to both.
+// Seal returns input with a random salt, and the commitment to input and salt.
 func Seal(t testing.TB, input Body) Sealed {
 	t.Helper()
 	s, err := NewSealed(input)
@@ -252,7 +252,7 @@ func Seal(t testing.TB, input Body) Sealed {
 	return s
 }
 
-// NewSealed is Seal for callers without a test.
+// NewSealed is Seal for code outside the goroutine of a test, where t.Fatal is not allowed.
 func NewSealed(input Body) (Sealed, error) {
 	text, err := canon.Marshal(input)
 	raw := make([]byte, 16)
@@ -261,7 +261,7 @@ func NewSealed(input Body) (Sealed, error) {
 	return Sealed{input, salt, canon.Commitment(text, []byte(salt))}, err
 }
 
-// Act returns the body of the action "commit" or "reveal".
+// Act returns the request body of the action "commit" or "reveal".
 func (s Sealed) Act(action string) Body {
 	if action == "commit" {
 		return Body{"commitment": s.Commitment}
@@ -368,7 +368,7 @@ func (c *Client) Once(path, token string, sent any) once {
 	return once{c, path, token, rand.Text(), sent}
 }
 
-// Want sends the request and requires a status.
+// Want sends the request and requires the given response status.
 func (o once) Want(status int) Answer {
 	o.C.T.Helper()
 	return o.C.Want(status, "POST", o.Path, o.Token, o.Sent, "Idempotency-Key", o.Key)
@@ -382,8 +382,8 @@ func (o once) Replays(first Answer) {
 	}
 }
 
-// Committed creates a two-party deal and brings it to REVEALING. commitment is
-// that of party 0, and other is the sealed input of party 1.
+// Committed creates a two-party deal and makes both commits, so that the deal is REVEALING.
+// Party 0 sends commitment. Party 1 sends the commitment of other.
 func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
 	c.T.Helper()
 	d := c.Create(b)

@@ -24,15 +24,15 @@ func NewCtl(t testing.TB, base string) *Ctl {
 	return &Ctl{t: t, Dir: t.TempDir(), Env: []string{"FAIRPACT_URL=" + base, "PATH=" + os.Getenv("PATH")}}
 }
 
-// File writes a file of the directory and returns its name. content is bytes, or a value
-// to encode as JSON.
+// File writes a file in c.Dir and returns the file's name. content is bytes, or a value to
+// encode as JSON.
 func (c *Ctl) File(name string, content any) string {
 	c.t.Helper()
 	writeFile(c.t, filepath.Join(c.Dir, name), content)
 	return name
 }
 
-// Read reads a file of the directory.
+// Read reads a file in c.Dir.
 func (c *Ctl) Read(name string) []byte {
 	c.t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.Dir, name))
@@ -42,7 +42,7 @@ func (c *Ctl) Read(name string) []byte {
 	return text
 }
 
-// Run runs a command, requires an exit code and returns the output.
+// Run runs a fairpactctl command, requires this exit code and returns the output.
 func (c *Ctl) Run(code int, args ...string) (stdout, stderr string) {
 	c.t.Helper()
 	return c.exec(code, c.command(args...))
@@ -61,7 +61,7 @@ func (c *Ctl) exec(code int, cmd *exec.Cmd) (stdout, stderr string) {
 	return out, errs
 }
 
-// try runs a command in the directory. It fails the test only if the command cannot run.
+// try runs a command in c.Dir. It fails the test only if the command does not start.
 func (c *Ctl) try(cmd *exec.Cmd) (code int, stdout, stderr string) {
 	c.t.Helper()
 	var out, errs bytes.Buffer
@@ -82,7 +82,8 @@ func (c *Ctl) Json(v any, args ...string) {
 	}
 }
 
-// Create creates a deal. Its state file is deal.json, and that of party i is party-i.json.
+// Create creates a deal. It writes the initiator's state file, deal.json, and a state file
+// party-i.json for each party i.
 func (c *Ctl) Create(algorithm string, params any, labels ...string) {
 	c.t.Helper()
 	args := []string{"deal", "create", "--algorithm", algorithm, "--params", c.File("params.json", params), "--out", "deal.json"}
@@ -109,7 +110,7 @@ func (c *Ctl) Reveal(party int) {
 	c.Run(0, "deal", "reveal", fmt.Sprintf("sealed-%d.json", party), "--state", fmt.Sprintf("party-%d.json", party))
 }
 
-// Inputs writes inputs.json with the sealed inputs of the first parties.
+// Inputs writes inputs.json with the sealed inputs of parties 0 to parties-1.
 func (c *Ctl) Inputs(parties int) {
 	c.t.Helper()
 	rows := make([]json.RawMessage, parties)
@@ -119,8 +120,8 @@ func (c *Ctl) Inputs(parties int) {
 	c.File("inputs.json", rows)
 }
 
-// Fetched writes the certificate to cert.json, its tree head to head.json and the
-// service status to status.json.
+// Fetched writes the certificate to cert.json, the tree head of the log proof to head.json, and
+// the service status to status.json.
 func (c *Ctl) Fetched() {
 	c.t.Helper()
 	c.Run(0, "deal", "certificate", "--state", "deal.json", "--out", "cert.json", "--tree-head", "head.json", "--status", "status.json")
@@ -129,8 +130,8 @@ func (c *Ctl) Fetched() {
 // unshared reports whether this user may start a process without network access.
 var unshared = sync.OnceValue(func() bool { return exec.Command("unshare", "-n", "true").Run() == nil })
 
-// Offline runs a command without FAIRPACT_URL, and if possible without network access. It
-// requires an exit code and returns the standard output.
+// Offline runs a fairpactctl command without FAIRPACT_URL, and if possible without network
+// access. It requires this exit code and returns the standard output.
 func (c *Ctl) Offline(code int, args ...string) string {
 	c.t.Helper()
 	cmd := c.command(args...)

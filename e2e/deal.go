@@ -48,15 +48,15 @@ type Scenario func(c *Client, lead time.Duration) *Cut
 
 // Cut is a deal before its last call. Crash tests kill a process during that call.
 type Cut struct {
-	Deal   *Dealt // calls a deal-api that is not killed
+	Deal   *Dealt // its client calls a deal-api that is not killed
 	Params Body
 	Inputs []Sealed
 
 	// Last is the last call. An empty Action reads the view.
 	Last struct{ Action, Token, Body string }
-	// Clock is set if a deadline ends the deal, and the last call only reads the deal. From is then
-	// that deadline, in unix seconds. If Clock is false, From is 0, or a deadline
-	// that a crash test lets pass after the crash.
+	// Clock is true if a deadline ends the deal. The last call then only reads the deal, and From
+	// is that deadline, in unix seconds. If Clock is false, From is 0, or a deadline that must pass
+	// between the crash and the recovery.
 	Clock bool
 	From  int64
 
@@ -64,7 +64,7 @@ type Cut struct {
 	Flakers []int
 }
 
-// Call makes the last call through any deal-api, each time with the same Idempotency-Key.
+// Call makes the last call through the given client. Repeated calls send the same Idempotency-Key.
 func (x *Cut) Call(via *Client) (Answer, error) {
 	method := http.MethodPost
 	if x.Last.Action == "" {
@@ -83,7 +83,7 @@ func (x *Cut) Ends(action string, party int, b Body) *Cut {
 	return x
 }
 
-// Revealing makes the reveal of a party the last call.
+// Revealing sets the last call to the reveal of a party.
 func (x *Cut) Revealing(party int) *Cut {
 	return x.Ends("/reveal", party, x.Inputs[party].Act("reveal"))
 }
@@ -161,7 +161,7 @@ func Near(c *Client, commitDeadline, revealDeadline int64) *Cut {
 		Inputs: []Sealed{Seal(c.T, AnnsValues), Seal(c.T, BobsValues)}}
 }
 
-// Commits and Reveals make the calls of the first parties, and report whether all were in time.
+// Commits and Reveals make the calls of parties 0 to parties-1, and report whether all were in time.
 func (x *Cut) Commits(parties int) bool { return x.act("commit", parties) }
 func (x *Cut) Reveals(parties int) bool { return x.act("reveal", parties) }
 
@@ -189,7 +189,7 @@ func Played(t testing.TB, c *Client, play Scenario) *Cut {
 			return x
 		}
 	}
-	t.Fatalf("no deal was ready before its deadline, with up to %s to do it", Patience)
+	t.Fatalf("no deal was ready before its deadline, with deadlines up to %s away", Patience)
 	return nil
 }
 

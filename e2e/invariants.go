@@ -21,42 +21,43 @@ import (
 // never lists queries that must return no row once a stack has converged ([Witness.Converged]),
 // whichever processes were killed before.
 var never = []struct{ what, query string }{
-	{"a COMPUTED or VOID deal without its one certificate", `SELECT deal_id FROM deals d WHERE phase IN ('COMPUTED', 'VOID')
+	{"a COMPUTED or VOID deal without exactly one certificate", `SELECT deal_id FROM deals d WHERE phase IN ('COMPUTED', 'VOID')
 		AND (SELECT count(*) FROM certificates c WHERE c.deal_id = d.deal_id AND c.cert_id = d.cert_id) <> 1`},
-	{"a certificate of a deal that has not ended, or that no deal names", `SELECT cert_id FROM certificates c JOIN deals d USING (deal_id, cert_id)
+	{"a certificate whose deal is neither COMPUTED nor VOID, or whose cert_id no deal has", `SELECT cert_id FROM certificates c JOIN deals d USING (deal_id, cert_id)
 		WHERE phase NOT IN ('COMPUTED', 'VOID') UNION ALL SELECT cert_id FROM certificates WHERE cert_id NOT IN (SELECT cert_id FROM deals WHERE cert_id IS NOT NULL)`},
 	{"a certificate without signature or leaf index", `SELECT cert_id FROM certificates WHERE signature IS NULL OR leaf_index IS NULL`},
-	{"a certificate whose entry is not exactly one leaf, at the certificate's index", `SELECT cert_id FROM certificates c
+	{"a certificate without a leaf at its leaf_index, or with a leaf at another index", `SELECT cert_id FROM certificates c
 		WHERE (SELECT array_agg(leaf_index) FROM translog.leaves l WHERE l.entry = sha256(c.payload)) IS DISTINCT FROM ARRAY[c.leaf_index]`},
 	{"a certificate whose leaf does not have the deal's tag", `SELECT cert_id FROM certificates c WHERE c.leaf_index IS DISTINCT FROM
 		(SELECT leaf_index FROM translog.tags WHERE tag = sha256('fairpact deal\000'::bytea || convert_to(c.deal_id, 'UTF8')))`},
 	{"a leaf without a certificate", `SELECT leaf_index FROM translog.leaves WHERE entry NOT IN (SELECT sha256(payload) FROM certificates)`},
 	{"a gap in the leaves", `SELECT count(*) FROM translog.leaves HAVING count(*) > 0 AND (min(leaf_index) <> 0 OR max(leaf_index) <> count(*) - 1)`},
-	{"a committed or newest published size that is not the count of leaves", `SELECT size FROM translog.log_head
+	{"a log_head size that differs from the number of leaves or from the newest published tree_size", `SELECT size FROM translog.log_head
 		WHERE size <> (SELECT count(*) FROM translog.leaves) OR size <> (SELECT max(tree_size) FROM translog.tree_heads)`},
-	{"an action at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
+	{"a commit or reveal at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
 		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
-	{"a reveal after the end", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
-	// Times are in whole seconds. The query above misses a reveal in the same second as the end. The
-	// next query finds such a reveal if it is the last one that was missing.
+	{"a reveal after the end of its deal", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
+	// Times are in whole seconds, so the query above misses a reveal in the second in which the deal
+	// ends. The next query finds that reveal if no other reveal of the deal is missing.
 	{"an input root without all reveals, or all reveals without an input root", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
 		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
-	{"a result, flakers or computed_at that the deal's phase does not allow, or that it lacks", `SELECT deal_id FROM deals
+	{"a deal whose phase contradicts its result, void_flakers or computed_at", `SELECT deal_id FROM deals
 		WHERE (phase = 'COMPUTED') <> (result IS NOT NULL) OR (phase = 'VOID') <> (void_flakers IS NOT NULL) OR (phase = 'COMPUTED') <> (computed_at IS NOT NULL)`},
-	{"a VOID for a missed commit that does not name exactly the parties that did not commit", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NULL
+	{"a deal that became VOID in phase COMMITTING, and whose flakers differ from the parties without a commit", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
 			AND NOT EXISTS (SELECT FROM commitments c WHERE c.deal_id = d.deal_id AND c.party = p.party))`},
-	// A rejector has revealed. A VOID by rejection names only the rejector.
-	{"a VOID after the commits that does not name exactly the parties that did not reveal, or the one rejector", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NOT NULL
+	// A shapley.v1 deal also becomes VOID if a party rejects. Its only flaker is then the rejector,
+	// whose reveal is stored.
+	{"a deal that became VOID in phase REVEALING, and whose flakers differ from the parties without a reveal and from the one rejector", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NOT NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
 			AND NOT EXISTS (SELECT FROM reveals r WHERE r.deal_id = d.deal_id AND r.party = p.party))
 		AND NOT (algorithm = 'shapley.v1' AND cardinality(void_flakers) = 1 AND void_flakers[1] IN (SELECT party FROM reveals r WHERE r.deal_id = d.deal_id))`},
-	{"an ended deal whose inputs are not kept or purged as declared", `SELECT deal_id FROM reveals JOIN deals USING (deal_id)
+	{"a deal whose stored inputs contradict its retention or phase", `SELECT deal_id FROM reveals JOIN deals USING (deal_id)
 		WHERE (sealed IS NULL) <> (retention = 'purge' AND phase NOT IN ('COMMITTING', 'REVEALING'))`},
 }
 
 // Invariants checks a converged database against the promises that no crash may break.
-// Every leaf of the log must be a certificate of this stack.
+// Every leaf of the log must belong to a certificate of this stack.
 func Invariants(t testing.TB, stack *localstack.Stack) {
 	t.Helper()
 	InvariantsUnder(t, stack, Trusted(t, stack))
@@ -141,7 +142,7 @@ func (w Witness) headsHold(keys *signing.KeySet) {
 			return err
 		}
 		if size > len(leaves) {
-			w.T.Errorf("a head of size %d is published over %d leaves", size, len(leaves))
+			w.T.Errorf("a head of size %d is published, but the log has only %d leaves", size, len(leaves))
 		} else if computed := hex.EncodeToString(TreeRoot(leaves[:size])); computed != root {
 			w.T.Errorf("the head of size %d has root %s, want %s as computed from its leaves", size, root, computed)
 		}

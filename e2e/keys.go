@@ -26,11 +26,12 @@ func KeyService(t testing.TB) *kmstest.GCP {
 	return kms
 }
 
-// IssueBound is the longest time that a reveal waits for its certificate (internal/escrow).
+// IssueBound is the longest time that the last reveal waits for the certificate. It equals
+// issueBound of internal/escrow.
 const IssueBound = 3 * time.Second
 
 // PlayedWithoutKey calls PlayedAndTimed and requires that the certificate is not ready. The
-// caller must make the key service fail first.
+// caller must first make the key service fail.
 func PlayedWithoutKey(c *Client) (*Cut, time.Duration) {
 	x, took := PlayedAndTimed(c)
 	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)
@@ -68,8 +69,8 @@ type KeysOfStatus struct {
 
 func (s KeysOfStatus) Keys() (*signing.KeySet, error) { return signing.NewKeySet(s.Pubkey, s.Legacy) }
 
-// KeyFile writes a new signing key and returns its URI. label is its public key, in the form that
-// /v1/status publishes.
+// KeyFile writes a new signing key to a file and returns the file's URI. label is the public key,
+// in the form that /v1/status publishes.
 func KeyFile(t testing.TB) (uri, label string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key.pem")
@@ -95,23 +96,24 @@ func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 }
 
 const (
-	// KeyMargin replaces signing.Margin, which is minutes in production.
+	// KeyMargin replaces the 5 minutes that signing.Margin returns in production.
 	KeyMargin = 5 * time.Second
-	// Soonest is the minimum time from a rotation to its first signature.
+	// Soonest is the minimum time from fairpactctl keys rotate to the signs_from of the new key.
 	Soonest = 2 * KeyMargin
 )
 
 // quickRotations lets the processes and fairpactctl rotate keys within seconds.
 var quickRotations = "FAIRPACT_TEST_KEY_MARGIN=" + KeyMargin.String()
 
-// Keyholder is a stack whose key set is the operator's file keys.json.
+// Keyholder is a stack whose key set is in the file keys.json. Ctl edits the file, and the
+// processes read copies of it.
 type Keyholder struct {
 	T     testing.TB
 	Stack *localstack.Stack
 	Ctl   *Ctl
 }
 
-// NewKeyholder starts a stack that signs with the key at a URI.
+// NewKeyholder starts a stack that signs with the key at this URI.
 func NewKeyholder(t testing.TB, uri string, change func(*localstack.Options)) *Keyholder {
 	t.Helper()
 	k := &Keyholder{T: t, Ctl: NewCtl(t, "")}
@@ -133,7 +135,7 @@ func (k *Keyholder) Settings() []string {
 	return []string{"FAIRPACT_KEY_SET_FILE=" + File(k.T, k.Ctl.Read("keys.json"))}
 }
 
-// Keys runs fairpactctl keys on keys.json, requires an exit code and returns all output.
+// Keys runs fairpactctl keys on keys.json, requires this exit code and returns all output.
 func (k *Keyholder) Keys(code int, args ...string) string {
 	k.T.Helper()
 	args = append(append([]string{"keys"}, args...), "--file", "keys.json")
@@ -144,8 +146,8 @@ func (k *Keyholder) Keys(code int, args ...string) string {
 	return out + errs
 }
 
-// RollOut restarts processes one after another with keys.json as it is now. Without
-// names it restarts all.
+// RollOut restarts the named processes one after another with the current keys.json. Without
+// names, it restarts all processes.
 func (k *Keyholder) RollOut(names ...string) {
 	k.T.Helper()
 	if len(names) == 0 {
@@ -188,7 +190,7 @@ func (k *Keyholder) Switched() { time.Sleep(time.Until(k.SignsFrom())) }
 // still sign with the key, or because certificates that the key signed are not yet in the log.
 func (k *Keyholder) Close(label string, more ...string) {
 	k.T.Helper()
-	Eventually(k.T, "the key may be closed", 2*Patience, func() bool {
+	Eventually(k.T, "fairpactctl closes the key", 2*Patience, func() bool {
 		code, out, errs := k.Ctl.try(k.Ctl.command(append([]string{"keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)...))
 		if said := out + errs; code != 0 && !strings.Contains(said, "cannot be closed") && !strings.Contains(said, "wait for the log") {
 			k.T.Fatalf("fairpactctl keys close %s: exit code %d: %s", label, code, said)

@@ -17,13 +17,13 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Stubborn is a client that repeats a request until the service answers it. A status of 500 or
-// more, or the code IDEMPOTENCY_IN_PROGRESS, is no answer. Stubborn calls the deal-apis in turn,
-// with the same Idempotency-Key.
+// Stubborn is a client that repeats each request until the service answers it. A failed call, a
+// status of 500 or more, and the code IDEMPOTENCY_IN_PROGRESS do not count as answers. Each attempt
+// of a request goes to the next client in Doors, with the same Idempotency-Key.
 type Stubborn struct {
-	Doors    []*Client    // one for each deal-api
-	Attempts atomic.Int64 // number of attempts for all requests, answered or not
-	Worst    atomic.Int64 // the most failed attempts of one request
+	Doors    []*Client    // one for each process to call, such as a deal-api
+	Attempts atomic.Int64 // number of attempts of all requests so far
+	Worst    atomic.Int64 // the largest number of failed attempts of one request
 }
 
 // Promise is a request and its successful response. A repetition must get the same response.
@@ -57,14 +57,14 @@ func (s *Stubborn) Again(ctx context.Context, p Promise) (Answer, error) {
 		}
 		select {
 		case <-ctx.Done():
-			return Answer{}, fmt.Errorf("%s %s did not succeed in time: %w (last attempt: %v, %d %s)", p.Method, p.Path, ctx.Err(), err, a.Status, a.Body)
+			return Answer{}, fmt.Errorf("%s %s did not succeed in time: %w (last attempt: error %v, response %d %s)", p.Method, p.Path, ctx.Err(), err, a.Status, a.Body)
 		case <-time.After(20 * time.Millisecond):
 			s.Attempts.Add(1)
 		}
 	}
 }
 
-// Raise sets n to the value to, if n is smaller.
+// Raise sets n to max(n, to).
 func Raise(n *atomic.Int64, to int64) {
 	for have := n.Load(); to > have && !n.CompareAndSwap(have, to); have = n.Load() {
 	}
@@ -80,8 +80,8 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("%s %s was refused: %d %s", e.p.Method, e.p.Path, e.a.Status, e.a.Body)
 }
 
-// stays returns an error if the service no longer sends the promised response. In a
-// certificate, log_proof may change.
+// stays repeats the request of p and returns an error if the response differs from p.Answer. In a
+// certificate, only log_proof may differ.
 func (p Promise) stays(ctx context.Context, s *Stubborn) error {
 	a, err := s.Again(ctx, p)
 	if err != nil {
@@ -102,8 +102,8 @@ func (p Promise) stays(ctx context.Context, s *Stubborn) error {
 	return nil
 }
 
-// WithoutProof returns the RFC 8785 form of a certificate without log_proof. Between reads, only
-// log_proof may change, and another release may order the members differently.
+// WithoutProof returns the RFC 8785 form of a certificate without log_proof. The log_proof may
+// differ between reads, and the order of the members may differ between releases.
 func WithoutProof(certificate []byte) ([]byte, error) {
 	members, err := canon.ParseObject(certificate)
 	if err != nil {
@@ -126,8 +126,8 @@ type Soaked struct {
 	States  []string // the states in which the deal may end
 	// Promises are the requests that must have the same response when repeated.
 	Promises []Promise
-	// drawn is the call for entropy. It is not in Promises, because its first response may lack the
-	// certificate's id that a repeat gets.
+	// drawn is the call for entropy. It is not in Promises, because the first response may lack the
+	// certificate_id that a repeated call returns.
 	drawn *Promise
 }
 
@@ -151,7 +151,7 @@ func (d *Soaked) Play(n int) error {
 		return d.part(split(near), []string{"VOID"}, 1, 0, AnnsValues, BobsValues)
 	case 6:
 		return d.part(split(near), []string{"VOID"}, 2, 1, AnnsValues, BobsValues)
-	case 7: // the last actions may be late
+	case 7: // all parties act, but a deadline may pass first
 		return d.part(split(near), []string{"VOID", "COMPUTED"}, 2, 2, AnnsValues, BobsValues)
 	case 8:
 		return d.cancelled(split(far))
@@ -179,7 +179,7 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	if err := json.Unmarshal(p.Answer.Body, &key); err != nil {
 		return err
 	}
-	d.key = key.APIKey // not a promise: the service replays a key only until it is used
+	d.key = key.APIKey // p is not in Promises: the service replays a key only until the key's first use
 	if p, err = d.S.send(d.Ctx, "POST", "/v1/deals", d.key, b); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	return nil
 }
 
-// Acts makes the commits or the reveals of the first parties, all at once.
+// Acts sends the commits or the reveals of the first parties concurrently.
 func (d *Soaked) Acts(action string, parties int) error {
 	errs, got := make([]error, parties), make([]Promise, parties)
 	var wg sync.WaitGroup
@@ -221,8 +221,8 @@ func (d *Soaked) played(b Body, commits, reveals int, inputs ...Body) error {
 	return err
 }
 
-// Whole runs a deal in which all parties act in time. It returns an error if a request is
-// refused. draws adds the call for entropy.
+// Whole runs a deal in which all parties act in time, and waits for the certificate. It returns an
+// error if a request is refused. If draws is true, party 0 also calls entropy.
 func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 	d.States = []string{"COMPUTED"}
 	err := d.played(b, len(inputs), len(inputs), inputs...)
@@ -237,8 +237,8 @@ func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 	return d.Certified()
 }
 
-// part runs a deal in which parties are missing or late, or one rejects. Refusals of late requests
-// are allowed. Invariants later checks the flakers.
+// part runs a deal in which a party is missing, may be late, or rejects. The refusal of a late
+// request is not an error. Invariants later checks the flakers.
 func (d *Soaked) part(b Body, states []string, commits, reveals int, inputs ...Body) error {
 	d.States = states
 	err := d.played(b, commits, reveals, inputs...)
@@ -262,7 +262,8 @@ func (d *Soaked) cancelled(b Body) error {
 	return err
 }
 
-// Certified waits for the certificate. Later reads may differ only in log_proof.
+// Certified waits for the certificate and adds this read to Promises. Later reads may differ only
+// in log_proof.
 func (d *Soaked) Certified() error {
 	for {
 		p, err := d.S.send(d.Ctx, "GET", "/v1/deals/"+d.Id+"/certificate", d.Tokens[0], nil)
@@ -281,8 +282,8 @@ func (d *Soaked) Certified() error {
 	}
 }
 
-// Ended compares all responses with the ended deal. It also repeats the requests of Promises, and
-// verifies the certificate at each deal-api.
+// Ended compares all responses with the view of the ended deal. It also repeats the requests in
+// Promises, and verifies the certificate at each deal-api.
 func (d *Soaked) Ended() error {
 	if d.Id == "" {
 		return nil // the creation was refused because a deadline had passed
@@ -296,7 +297,7 @@ func (d *Soaked) Ended() error {
 		return err
 	}
 	if !slices.Contains(d.States, v.State) {
-		return fmt.Errorf("deal %s ended %s, want one of %v", d.Id, v.State, d.States)
+		return fmt.Errorf("the state of deal %s is %s, want one of %v", d.Id, v.State, d.States)
 	}
 	answered := d.Promises
 	if d.drawn != nil {
@@ -356,7 +357,7 @@ func (d *Soaked) verified(v View) error {
 	return nil
 }
 
-// Passes waits until the client has made a number of further attempts.
+// Passes waits until s has sent a number of further requests, repetitions included.
 func (s *Stubborn) Passes(ctx context.Context, requests int64) error {
 	for until := s.Attempts.Load() + requests; s.Attempts.Load() < until; {
 		select {

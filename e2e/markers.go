@@ -14,12 +14,13 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Marker is a secret of at least nine bytes that no log, table or cache may show.
+// Marker is a text, usually a secret, that Shown searches for. Shown needs at least 8 bytes of text,
+// and 16 digits if the text is hex.
 type Marker struct{ Name, Text string }
 
-// needles returns all forms in which a marker may show: as it is, in hex, and in base64 of either
-// alphabet at any offset. Each form is also returned in hex, because a dump shows bytea in hex.
-// If the marker is a credential or hex, the forms of its decoded bytes are added.
+// needles returns all forms in which a marker may appear: unchanged, in hex, and in base64 with
+// either alphabet at any offset. It also returns the hex of each form, because a dump shows bytea in
+// hex. If the marker is a credential or hex, needles adds the same forms of the decoded bytes.
 func (m Marker) needles() (all [][]byte) {
 	plain := [][]byte{[]byte(m.Text)}
 	_, payload, _ := strings.Cut(m.Text, "_") // a credential is fp_… or it_…
@@ -45,8 +46,8 @@ func (m Marker) needles() (all [][]byte) {
 	return all
 }
 
-// Shown maps the index of a marker to the names of the places that show it. It reads every place
-// once.
+// Shown returns the names of the places that show each marker, by the marker's index. It reads each
+// place once for all markers.
 func Shown(markers []Marker, places map[string][]byte) map[int][]string {
 	type needle struct {
 		marker int
@@ -72,8 +73,8 @@ func Shown(markers []Marker, places map[string][]byte) map[int][]string {
 	return found
 }
 
-// Dumped returns every table of every schema as COPY writes it, and all keys and values of
-// Redis.
+// Dumped returns the COPY output of every table outside the system schemas, and all keys and values
+// of Redis.
 func Dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
 	t.Helper()
 	w := Database(t, stack)
@@ -97,7 +98,7 @@ func Dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
 	}
 	for _, key := range keys {
 		value, err := client.Get(t.Context(), key).Bytes()
-		if err != nil && err != redis.Nil { // not a string: DUMP reads any type
+		if err != nil && err != redis.Nil { // GET reads only strings, but DUMP reads any type
 			var text string
 			text, err = client.Dump(t.Context(), key).Result()
 			value = []byte(text)

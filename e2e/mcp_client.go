@@ -53,9 +53,10 @@ func (c *Client) Raw(tool, arguments string) Called {
 	return *r.Result
 }
 
-// Tool calls a tool that must succeed. Every result has the data twice (structuredContent
-// and the first text block) and the next step twice (the second block and _meta). For up to
-// 64 parties, the result of create_deal also has a text block for each counterparty's invitation.
+// Tool calls a tool that must succeed, and checks the form of the result. structuredContent and the
+// first text block have the same data. _meta and the second text block have the same next step.
+// For up to 64 parties, the result of create_deal also has a text block for each counterparty's
+// invitation.
 func (c *Client) Tool(name string, arguments Body) Called {
 	c.T.Helper()
 	text, err := json.Marshal(arguments)
@@ -82,12 +83,13 @@ func (c *Client) Tool(name string, arguments Body) Called {
 	}
 	Same(c.T, name+": structuredContent and the first text block", structured.Bytes(), data.Bytes())
 	if next := r.Content[1].Text; !strings.HasPrefix(next, "NEXT: "+r.Meta.Next.Why) || r.Meta.Next.Tool != "" && !strings.Contains(next, "\nCall "+r.Meta.Next.Tool+" with {") {
-		c.T.Errorf("%s: the next step %q does not match that of _meta, %+v", name, next, r.Meta.Next)
+		c.T.Errorf("%s: the second text block %q does not match the next step in _meta, %+v", name, next, r.Meta.Next)
 	}
 	return r
 }
 
-// Fails calls a tool that must be refused with a code. The error must not name a REST call.
+// Fails makes a tool call that must be refused with an error code. The error text must not name a
+// REST call.
 func (c *Client) Fails(code, name, arguments string) Called {
 	c.T.Helper()
 	r := c.Raw(name, arguments)
@@ -95,7 +97,7 @@ func (c *Client) Fails(code, name, arguments string) Called {
 		c.T.Fatalf("%s %s: want %s, got %+v", name, arguments, code, r)
 	}
 	if inREST.MatchString(r.Content[0].Text) {
-		c.T.Errorf("%s: a fix over MCP names a REST call: %s", name, r.Content[0].Text)
+		c.T.Errorf("%s: the error text names a REST call: %s", name, r.Content[0].Text)
 	}
 	return r
 }

@@ -20,12 +20,12 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// surface is the published OpenAPI document. All requests and responses are checked against it.
+// surface is the published OpenAPI document. Client.Do checks requests and responses against it.
 type surface struct {
 	doc    *openapi3.T
 	router routers.Router
-	codes  map[string][]string // error codes by operationId, from the description
-	status map[string]int      // the status of each code in the published table
+	codes  map[string][]string // the error codes in the description of each operation, by operationId
+	status map[string]int      // the HTTP status of each error code, from x-error-codes
 }
 
 var theSurface struct {
@@ -33,8 +33,8 @@ var theSurface struct {
 	s  *surface
 }
 
-// Published returns the document that the service publishes. It is read once, because all
-// stacks run the same binaries.
+// Published returns the OpenAPI document that the service publishes. Only the first call reads the
+// document from the service, because nearly all stacks run the same binaries.
 func Published(t testing.TB, c *Client) *surface {
 	t.Helper()
 	theSurface.mu.Lock()
@@ -44,7 +44,7 @@ func Published(t testing.TB, c *Client) *surface {
 	}
 	a, err := c.Try(t.Context(), http.MethodGet, "/openapi.json", "", nil)
 	if err != nil || a.Status != http.StatusOK {
-		t.Fatalf("GET /openapi.json: %d, %v", a.Status, err)
+		t.Fatalf("GET /openapi.json: status %d, error %v, want 200", a.Status, err)
 	}
 	s, err := readSurface(t.Context(), a.Body)
 	if err != nil {
@@ -81,8 +81,8 @@ func readSurface(ctx context.Context, text []byte) (*surface, error) {
 	return s, err
 }
 
-// Describes returns an error if the document does not allow the response to this request,
-// or if the service accepted a request that the document does not allow.
+// Describes returns an error if the document does not allow the response to this request. It also
+// returns an error if the service accepted a request that the document does not allow.
 func (s *surface) Describes(r *http.Request, a Answer) error {
 	route, params, err := s.find(r)
 	switch {
@@ -117,12 +117,12 @@ func (s *surface) Describes(r *http.Request, a Answer) error {
 			r.Body = http.NoBody // the service ignores a body here
 		}
 		if err := openapi3filter.ValidateRequest(r.Context(), input); err != nil {
-			return fmt.Errorf("accepted request: %w", err)
+			return fmt.Errorf("the service accepted an invalid request: %w", err)
 		}
 	}
 	if r.Method == http.MethodHead {
 		if route.Operation.Responses.Status(a.Status) == nil || len(a.Body) > 0 {
-			return fmt.Errorf("HEAD answers %d with %d bytes, want a status of GET and no body", a.Status, len(a.Body))
+			return fmt.Errorf("HEAD answers %d with %d bytes, want a documented status of GET and no body", a.Status, len(a.Body))
 		}
 		return nil
 	}
@@ -170,8 +170,8 @@ func (s *surface) find(r *http.Request) (*routers.Route, map[string]string, erro
 	return s.router.FindRoute(get)
 }
 
-// authenticated checks that an accepted call had the kind of credential that the document
-// names for it.
+// authenticated returns an error if an accepted request lacks the kind of credential that the
+// document requires.
 func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) error {
 	scheme, token, _ := strings.Cut(in.RequestValidationInput.Request.Header.Get("Authorization"), " ")
 	kind := strings.TrimSuffix(in.SecurityScheme.BearerFormat, "…")

@@ -6,7 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// This file has queries of the database that several test packages use.
+// This file has the SQL statements that several test packages share.
 
 // APIKeys counts all API keys.
 func (w Witness) APIKeys() int64 { return w.Number(`SELECT count(*) FROM api_keys`) }
@@ -14,7 +14,7 @@ func (w Witness) APIKeys() int64 { return w.Number(`SELECT count(*) FROM api_key
 // Records counts the idempotency records.
 func (w Witness) Records() int64 { return w.Number(`SELECT count(*) FROM idempotency`) }
 
-// Rows counts the deals, API keys, commitments and reveals.
+// Rows counts the deals, API keys, commitments and reveals together.
 func (w Witness) Rows() int64 {
 	return w.Number(`SELECT (SELECT count(*) FROM deals) + (SELECT count(*) FROM api_keys) + (SELECT count(*) FROM commitments) + (SELECT count(*) FROM reveals)`)
 }
@@ -40,8 +40,8 @@ func (w Witness) Checkpointed() bool {
 	return w.Number(`SELECT count(*) FROM translog.checkpoints WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`) == 1
 }
 
-// HoldDeal locks a deal's row until the returned transaction ends. It simulates a call that cannot
-// finish.
+// HoldDeal locks a deal's row until the returned transaction ends. Until then, neither a call nor
+// the worker can change the deal.
 func (w Witness) HoldDeal(dealID string) pgx.Tx {
 	w.T.Helper()
 	held, err := w.Pool.Begin(w.T.Context())
@@ -54,13 +54,14 @@ func (w Witness) HoldDeal(dealID string) pgx.Tx {
 	return held
 }
 
-// Phase returns the stored phase of a deal. Unlike a call, it does not advance the deal.
+// Phase returns the stored phase of a deal. A call to deal-api could advance the deal, but this
+// query does not.
 func (w Witness) Phase(d *Dealt) string {
 	w.T.Helper()
 	return Value[string](w, "SELECT phase FROM deals WHERE deal_id = $1", d.ID)
 }
 
-// Pass waits until the database's clock, which the service uses, has passed a deadline.
+// Pass waits until the database's clock reaches a deadline. The service uses the same clock.
 func (w Witness) Pass(deadline int64) {
 	w.T.Helper()
 	Eventually(w.T, fmt.Sprintf("the deadline %d passes", deadline), Patience, func() bool {
@@ -68,8 +69,8 @@ func (w Witness) Pass(deadline int64) {
 	})
 }
 
-// Exactly waits until every certificate is published. It then requires these numbers of deals and
-// certificates in the database, and one leaf for each certificate.
+// Exactly waits until every certificate is published. It then requires the given numbers of deals
+// and certificates in the database, and one leaf for each certificate.
 func (w Witness) Exactly(deals, certificates int64) {
 	w.T.Helper()
 	Eventually(w.T, "every certificate is published", Patience, func() bool {
@@ -85,8 +86,9 @@ func (w Witness) Exactly(deals, certificates int64) {
 	}
 }
 
-// unfinished selects the deals and certificates that still need a call or the worker, now or at a
-// deadline within 30 seconds.
+// unfinished selects the deals with an unpublished certificate. It also selects the deals whose
+// next step is due now, or at a deadline within 30 seconds. It leaves out random.v1 deals that wait
+// only for their draw.
 const unfinished = `
 SELECT deal_id FROM certificates WHERE leaf_index IS NULL
 UNION ALL

@@ -15,8 +15,8 @@ type Finished struct {
 	Bundle                                 []byte // as party 0 reads it
 }
 
-// Played makes all calls of a deal. The returned function waits for the certificate and
-// reads it with its newest proof.
+// Played makes all calls of a deal. The returned function waits for the certificate and then reads
+// all data of Finished. The certificate's log_proof is the newest at that time.
 func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 	c.T.Helper()
 	d := c.Create(request)

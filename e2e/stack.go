@@ -26,14 +26,14 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Bin is the directory of the binaries under test, built with the tag crashpoints.
-// FAIRPACT_E2E_BUILD replaces that tag by other arguments of go build. Without
-// FAIRPACT_E2E_BUILD, FAIRPACT_E2E_BIN may name a directory of binaries that are already
-// built. make test builds them once for all packages.
+// Bin is the directory of the binaries under test. By default they are built with
+// -tags=crashpoints. FAIRPACT_E2E_BUILD sets other arguments for go build. If that variable is
+// unset, FAIRPACT_E2E_BIN may name a directory of binaries that are already built. make test
+// builds the binaries once for all packages and sets FAIRPACT_E2E_BIN.
 var Bin string
 
-// Main runs the tests of a package. It runs two more tests at once than there are processors,
-// because most tests wait.
+// Main runs the tests of a package. Up to GOMAXPROCS+2 tests run in parallel, because most tests
+// wait most of the time.
 func Main(m *testing.M) int {
 	if err := flag.Set("test.parallel", strconv.Itoa(runtime.GOMAXPROCS(0)+2)); err != nil {
 		panic(err)
@@ -60,8 +60,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// build returns the directory of the binaries under test. All packages share the directory, so that
-// each binary is linked once.
+// build builds the binaries under test, unless they are already built, and returns their directory.
+// All packages share the directory, so that each binary is linked once.
 func build() (string, error) {
 	args := []string{"-tags=crashpoints"}
 	if given, ok := os.LookupEnv("FAIRPACT_E2E_BUILD"); ok {
@@ -98,8 +98,9 @@ func Repo(path string) string {
 	return filepath.Join(root, path)
 }
 
-// sources visits the source files of the binaries, so that go test does not reuse a cached result
-// after a change. It runs within a test, because the cache ignores files that TestMain reads.
+// sources visits the source files of the binaries and the variables that build reads. go test
+// records both, and does not reuse a cached result after they change. sources runs within a test,
+// because go test does not record what TestMain reads.
 var sources = sync.OnceValue(func() error {
 	os.LookupEnv("FAIRPACT_E2E_BUILD")
 	os.LookupEnv("FAIRPACT_E2E_BIN")
@@ -123,7 +124,8 @@ var common struct {
 	err   error
 }
 
-// Shared returns the common stack. A test that breaks or configures a stack uses Own.
+// Shared returns the stack that the tests of a package share. A test that breaks or configures a
+// stack uses Own.
 func Shared(t testing.TB) *localstack.Stack {
 	t.Helper()
 	if remote() != "" {
@@ -175,7 +177,7 @@ func Own(t testing.TB, change func(*localstack.Options)) *localstack.Stack {
 func options() localstack.Options {
 	return localstack.Options{
 		Bin: Bin,
-		// atexit_sleep_ms: the race detector otherwise delays every exit by a second.
+		// Without atexit_sleep_ms=0, the race detector delays every exit by a second.
 		Env: map[string][]string{"": {"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_OPEN_DEAL_UNITS=0", "FAIRPACT_LOG_LEVEL=debug", "GORACE=atexit_sleep_ms=0"}},
 	}
 }
@@ -193,7 +195,8 @@ func raceReports(stack *localstack.Stack) string {
 	return found.String()
 }
 
-// Eventually checks cond every 20 ms until cond is true. It fails the test after within.
+// Eventually checks cond every 20 ms until cond is true. If cond is still false after the duration
+// within, the test fails.
 func Eventually(t testing.TB, what string, within time.Duration, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !cond(); time.Sleep(20 * time.Millisecond) {
@@ -203,7 +206,8 @@ func Eventually(t testing.TB, what string, within time.Duration, cond func() boo
 	}
 }
 
-// remote returns the URL of an existing deployment to test, or an empty string:
+// remote returns the URL of an existing deployment to test. It returns an empty string if the tests
+// start their own stacks. Two variables describe an existing deployment:
 //
 //	FAIRPACT_BASE_URL     the URL of its deal-api
 //	FAIRPACT_BEACON_SEED  the seed of its development beacon
@@ -240,8 +244,8 @@ const (
 	SecondWorker = localstack.DeadlineWorker + "-2"
 )
 
-// RedisFaults has functions that put Redis into a state, such as down or emptied. If a fault
-// repeats, stop ends it.
+// RedisFaults maps a state of Redis to a function that causes this state. Some functions repeat
+// their action until stop is called. After "down", Redis stays stopped.
 var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
 	"up": func(*testing.T, *localstack.Stack) func() { return func() {} },
 	"down": func(t *testing.T, stack *localstack.Stack) func() {
@@ -257,8 +261,9 @@ var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop f
 	"restarted": func(t *testing.T, stack *localstack.Stack) func() {
 		return again(t, 100*time.Millisecond, stack.Redis().Restart)
 	},
-	// Redis hangs for 600 ms, longer than deal-api waits for an answer. Then Redis runs for 1.2 s,
-	// longer than deal-api avoids a failed Redis.
+	// Redis hangs for 600 ms, which is longer than deal-api waits for Redis to answer. Redis then
+	// runs for 1.2 s. deal-api stops using Redis for only 1 s after a failure, so it uses Redis again
+	// before the next hang.
 	"hung": func(t *testing.T, stack *localstack.Stack) func() {
 		pid := stack.Redis().PID()
 		stop := again(t, 1200*time.Millisecond, func(ctx context.Context) error {

@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Stream runs deals of every kind until Stop. Each request goes to one deal-api after another until
-// it is answered.
+// Stream runs deals of every kind until Stop. A request without an answer is sent again, to the
+// next deal-api.
 type Stream struct {
 	*Stubborn
 	stop    context.CancelFunc
@@ -22,8 +22,8 @@ type Stream struct {
 
 const streamPlayers = 8
 
-// StartStream starts goroutines that run deals through the deal-apis in doors. Stop lets running
-// deals finish, but the end of ctx interrupts them.
+// StartStream starts the players: goroutines that run deals through the deal-apis in doors. Stop
+// lets running deals finish, but the end of ctx interrupts them.
 func StartStream(ctx context.Context, t testing.TB, stack *localstack.Stack, doors ...*Client) *Stream {
 	s := &Stream{Stubborn: &Stubborn{Doors: doors}}
 	more, stop := context.WithCancel(ctx)
@@ -59,8 +59,8 @@ func (s *Stream) Stop() []*Soaked {
 	return s.all
 }
 
-// End stops the players and waits until every deal has ended. All acknowledged answers must still
-// hold, and the database must keep its invariants.
+// End stops the players and waits until every deal has ended. It requires that all answers that the
+// players received still hold, and that the database satisfies Invariants.
 func (s *Stream) End(t testing.TB, stack *localstack.Stack) {
 	t.Helper()
 	all := s.Stop()

@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Vault changes rows of the database with triggers off, and restores them.
+// Vault changes rows of the database with triggers off, and restores the rows.
 type Vault struct{ W Witness }
 
 var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
 
-// Change runs statements. Each of them must change one row. undo restores all rows of vaultTables.
+// Change runs statements. Each statement must change one row. undo restores all rows of
+// vaultTables.
 func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	t.Helper()
 	var keep, restore []string
@@ -62,7 +63,8 @@ func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	}
 }
 
-// HighS returns the other valid ECDSA signature with the same r. Its s is n-s.
+// HighS replaces s in an es256 signature by n-s, where n is the order of P-256. Under ECDSA, both
+// signatures are valid.
 func HighS(t *testing.T, signature string) string {
 	t.Helper()
 	s, ok := new(big.Int).SetString(signature[len("es256:")+64:], 16)

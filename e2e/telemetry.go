@@ -43,8 +43,8 @@ func Scrape(t testing.TB, stack *localstack.Stack, name string) map[string]*dto.
 	return families
 }
 
-// Sum adds up the values of a metric's series that have the label pairs. For a histogram
-// it adds up the numbers of observations.
+// Sum adds up the values of a metric's series that have all labels in pairs, such as "state",
+// "idle". The value of a histogram is its number of observations.
 func Sum(f *dto.MetricFamily, pairs ...string) (total float64) {
 	for _, m := range f.GetMetric() {
 		held := map[string]string{}
@@ -142,8 +142,9 @@ func (c *Collector) Find(fits func(Span) bool) (found []Span) {
 	return found
 }
 
-// Whole waits for a trace that has all spans in want, and a span that fits accepts. It returns the
-// root. A span is written as "service: name", or "service: Postgres" if it is a database call.
+// Whole waits for a complete trace and returns the root span. The trace must have all spans in
+// want, and a span for which fits returns true. want has an entry "service: name" for each span, or
+// "service: Postgres" for a database call.
 func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (root Span) {
 	c.t.Helper()
 	var shown []string
@@ -172,9 +173,10 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 	return root
 }
 
-// IssuedWithin reports whether the trace of a deal's last reveal shows that the certificate was
-// signed and appended to the log. It finds the reveal by its span, which links to the trace whose ID
-// is caller. It waits for that span, because a span is sent after its children.
+// IssuedWithin reports whether the call of a deal's last reveal also signed the certificate and
+// appended it to the log. caller is the ID of the trace to which the reveal's span links.
+// IssuedWithin waits for this span. A span is sent after its children, so the spans of signing and
+// appending have then arrived.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()
 	var reveal []Span

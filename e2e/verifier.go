@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// strangers is a Python program that runs the independent verifier for all calls in one process.
-// Starting Python takes longer than a verification.
+// strangers is a Python program that runs the independent verifier for all calls of AskStranger in
+// one process, because starting Python takes longer than a verification.
 const strangers = `
 import contextlib, io, json, sys
 sys.path.insert(0, "verifier")
@@ -28,7 +28,7 @@ for line in sys.stdin:
 
 var strangerAt struct {
 	sync.Mutex
-	questions io.Writer // nil before the first call
+	questions io.Writer // nil until AskStranger starts Python
 	answers   *json.Decoder
 }
 
@@ -42,13 +42,14 @@ func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 	return accepted, said
 }
 
-// AskStranger runs the independent verifier, which shares no code with the project. It returns the
-// verdict and the output. Without a verdict it returns an error.
+// AskStranger runs the independent verifier with the command-line arguments args. The verifier
+// shares no code with the product. AskStranger returns the verifier's verdict and output, or an
+// error if there is no verdict.
 func AskStranger(args ...string) (accepted bool, said string, err error) {
 	strangerAt.Lock()
 	defer strangerAt.Unlock()
 	if strangerAt.questions == nil {
-		// When the test process ends, the stdin of the Python process closes and the program ends.
+		// When the test process ends, the stdin of the Python process closes, and so Python also ends.
 		cmd := exec.Command("python3", "-c", strangers)
 		cmd.Dir, cmd.Stderr = Repo("e2e"), os.Stderr
 		in, errIn := cmd.StdinPipe()
@@ -66,7 +67,7 @@ func AskStranger(args ...string) (accepted bool, said string, err error) {
 		return false, "", fmt.Errorf("independent verifier: %w", err)
 	}
 	if verdict.Code != 0 && verdict.Code != 1 {
-		return false, "", fmt.Errorf("independent verifier, exit code %d:\n%s", verdict.Code, verdict.Said)
+		return false, "", fmt.Errorf("independent verifier: exit code %d, want 0 or 1:\n%s", verdict.Code, verdict.Said)
 	}
 	return verdict.Code == 0, verdict.Said, nil
 }
@@ -91,17 +92,17 @@ func writeFile(t testing.TB, path string, content any) {
 	}
 }
 
-// Independently requires that the independent verifier accepts a certificate, or rejects it if
-// accepted is false. The verifier fetches the keys and the tree head from the service.
+// Independently runs the independent verifier on a certificate and requires that the verdict equals
+// accepted. The verifier fetches the keys and the tree head from the service.
 func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
 	t.Helper()
 	if good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base); good != accepted {
-		t.Errorf("the independent verifier accepted the certificate: %v, want %v\n%s", good, accepted, said)
+		t.Errorf("the independent verifier returned accepted = %v, want %v\n%s", good, accepted, said)
 	}
 }
 
-// Recomputed requires that the independent verifier opens the commitments and recomputes
-// the result from the revealed inputs.
+// Recomputed requires that the independent verifier accepts a certificate. If all parties have
+// revealed, the verifier also opens the commitments and recomputes the result from the inputs.
 func (x *Cut) Recomputed(t testing.TB, c *Client, certificate []byte) {
 	t.Helper()
 	var shown struct {

@@ -50,7 +50,7 @@ func Value[T any](w Witness, query string, args ...any) (v T) {
 	return v
 }
 
-// Exec runs a statement and fails the test unless it changes this number of rows.
+// Exec runs a statement and requires that it affects the given number of rows.
 func (w Witness) Exec(rows int64, query string, args ...any) {
 	w.T.Helper()
 	tag, err := w.Pool.Exec(w.T.Context(), query, args...)
@@ -72,7 +72,7 @@ func (w Witness) Column(query string, args ...any) (all []string) {
 	return all
 }
 
-// each passes every row of a query's result to read.
+// each calls read for every row of a query's result.
 func (w Witness) each(query string, args []any, read func(pgx.Rows) error) {
 	w.T.Helper()
 	rows, err := w.Pool.Query(w.T.Context(), query, args...)
@@ -88,8 +88,8 @@ func (w Witness) each(query string, args []any, read func(pgx.Rows) error) {
 	}
 }
 
-// Cache connects to the stack's Redis. It does not return a *redis.Client: each package that uses
-// that type takes seconds longer to compile (see ephemeral.Redis).
+// Cache connects to the stack's Redis. If Cache returned a *redis.Client, each package that calls
+// Cache would take seconds longer to compile (see ephemeral.Redis).
 func Cache(t testing.TB, stack *localstack.Stack) redis.Cmdable {
 	t.Helper()
 	options, err := redis.ParseURL(stack.RedisURL())

@@ -38,7 +38,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// largeToolCalls sends each message sixteen times at once, without a credential. No response
+// largeToolCalls sends each message sixteen times at once, without a valid credential. No response
 // may exceed 16 KiB.
 func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
@@ -114,9 +114,9 @@ func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// An API key can create deals until its budget is used up, with and without Redis. Other keys
-// keep their budgets. The total cost of a key's open deals is limited too. A deal that ends
-// frees its share.
+// Each API key has two limits of its own. The first limits the cost of the deals created in a minute,
+// with and without Redis. The second limits the total cost of the open deals. A deal that has ended
+// no longer counts.
 func TestBudgetsOfDeals(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Env[localstack.DealAPI] = []string{"FAIRPACT_DEAL_UNITS_PER_MINUTE=20"} })
@@ -170,7 +170,7 @@ func TestBudgetsOfDeals(t *testing.T) {
 	if a := c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body); a.Header.Get("Retry-After") == "" {
 		t.Errorf("%s with header %v, want a Retry-After", a.Body, a.Header)
 	}
-	c.Create(body) // with a new API key
+	c.Create(body) // uses a new API key, so the limit of the other key does not apply
 	c.Want(200, "POST", first.Path("/cancel"), key, nil)
 	e2e.Eventually(t, "a cancelled deal frees its share", e2e.Patience, func() bool {
 		return c.Do("POST", "/v1/deals", key, body).Status == 201
@@ -178,8 +178,8 @@ func TestBudgetsOfDeals(t *testing.T) {
 	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
 }
 
-// largeCertificate reads a deal with 10,000 parties, the most that a deal can have, and its
-// certificate. Sixteen goroutines read at once.
+// largeCertificate creates a deal with 10,000 parties, the maximum. Sixteen goroutines at once read
+// the deal's verification report, then its certificate, then its view.
 func largeCertificate(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	labels := make([]string, 10_000)

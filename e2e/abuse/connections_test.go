@@ -24,8 +24,8 @@ func descriptors(t *testing.T, stack *localstack.Stack) int {
 	return len(open)
 }
 
-// manyConnections opens more connections than one address may hold. deal-api must close the
-// surplus connections, and still serve a deal.
+// manyConnections opens more connections than one address may hold. The limit of an address is half
+// of FAIRPACT_MAX_CONNECTIONS. deal-api must close the surplus connections, and still serve a deal.
 func manyConnections(t *testing.T, stack *localstack.Stack) {
 	const most, idle, slow = 1000, 2000, 200
 	e2e.Must(t, stack.Restart(t.Context(), "deal-api", fmt.Sprintf("FAIRPACT_MAX_CONNECTIONS=%d", most)))

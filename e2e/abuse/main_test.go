@@ -1,4 +1,4 @@
-// Package abuse tests that deal-api withstands calls that cost an attacker little.
+// Package abuse tests deal-api under attacks that cost the attacker little.
 package abuse
 
 import (
@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// mostMemory is the allowed peak of deal-api's memory in bytes: half of the chart's limit.
+// mostMemory is the limit of deal-api's peak memory in bytes: half of the memory limit in the chart.
 const mostMemory = 512 << 20
 
 // peak returns deal-api's peak memory so far, in bytes.

@@ -22,7 +22,7 @@ import (
 const nowhere = "http://127.0.0.1:1"
 
 // unhastened is the reason why FairpactWorkerBlind may fire while Postgres is down. The alert is
-// quiet only after a process has noticed the outage. The processes check Postgres every 5 s, and
+// suppressed only while fairpact_database_up is 0. The processes update this metric every 5 s, and
 // these tests do not shorten that interval.
 const unhastened = "the worker lists no deals, and fairpact_database_up follows some seconds later"
 
@@ -73,7 +73,7 @@ var faults = []fault{
 		s.c.Settled()
 		newest := s.backup()
 		s.restore(backup)
-		s.c.Settled() // the log accepts the leaf, but the fork guard refuses to sign a tree head for it
+		s.c.Settled() // the log accepts the leaf, but the fork guard refuses the new tree head
 		return func() { s.restore(newest); s.restart(localstack.LogServer) }
 	}},
 	{alert: "FairpactSignatureInvalid", what: "a signature of something else, once", do: func(s *site) func() {
@@ -82,7 +82,7 @@ var faults = []fault{
 		d.Commit(0, inputs[0])
 		d.Commit(1, inputs[1])
 		d.Reveal(0, inputs[0])
-		e2e.Must(s.t, s.kms.FailTimes(kmstest.OtherDigest, 2)) // the signer retries once after a wrong signature
+		e2e.Must(s.t, s.kms.FailTimes(kmstest.OtherDigest, 2)) // two faults, because the signer retries once after a wrong signature
 		d.Reveal(1, inputs[1])
 		return func() { d.Certified(e2e.Patience) }
 	}},
@@ -180,7 +180,8 @@ var faults = []fault{
 		e2e.Must(s.t, os.Mkdir(path, 0o700))
 		stop := s.load(3)
 		return func() {
-			// Failed appends must not fire an error-budget alert, because users' calls succeed.
+			// Wait until the metrics show failed appends. They must not fire an error-budget alert,
+			// because users' calls succeed.
 			e2e.Eventually(s.t, "appends have failed for a while", e2e.Patience, func() bool {
 				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
 			})
@@ -230,7 +231,7 @@ func (s *site) withoutPostgres() (back func()) {
 	return func() { e2e.Must(s.t, s.stack.Postgres().Restart(s.t.Context())) }
 }
 
-// with adds settings to the named processes and restarts them. back restarts them without
+// with restarts the named processes with additional settings. back restarts the processes without
 // these settings.
 func (s *site) with(names []string, env ...string) (back func()) {
 	for _, name := range names {
@@ -273,8 +274,9 @@ func gone(kind string) func(s *site) func() {
 	}
 }
 
-// undrawn returns a fault.do that creates a random.v1 deal and moves the times of its reveals back
-// by ago. The worker draws a minute after the last reveal, so ago must be at least a minute.
+// undrawn returns a fault.do that creates a random.v1 deal and moves the times of the reveals back
+// by ago. The beacon round gets the time of the last reveal. The worker draws a minute later, so ago
+// must be at least a minute.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
@@ -300,8 +302,8 @@ func (s *site) published() string {
 	return e2e.Value[string](s.w, "SELECT cert_id FROM certificates WHERE leaf_index = 0")
 }
 
-// again starts one goroutine for each player. Each goroutine runs do in a loop. stop ends the
-// loops and waits for them.
+// again starts one goroutine for each player. Each goroutine calls the function do in a loop. stop
+// ends the loops and waits for the goroutines.
 func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -328,7 +330,7 @@ func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	e2e.Pause(ctx, 50*time.Millisecond)
 }
 
-// load runs deals, in one goroutine for each player, and ignores all errors.
+// load runs one deal after another, in one goroutine for each player, and ignores all errors.
 func (s *site) load(players int) (stop func()) {
 	return s.again(players, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

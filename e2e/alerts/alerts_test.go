@@ -17,17 +17,17 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// fault is a test case of TestAlerts. Each fault is injected into its own stack, and then alert
-// must fire.
+// fault is a test case of TestAlerts. Each fault is injected into its own stack. Then the alert must
+// fire.
 type fault struct {
 	alert string
 	what  string
 	// also lists the other alerts that may fire, with the reason for each.
 	also map[string]string
-	env  []string // settings of all binaries; {dir} is site.dir
+	env  []string // settings of all binaries; {dir} is replaced by site.dir
 
 	witnesses int
-	// do injects the fault and returns a function that ends it.
+	// do injects the fault. undo ends the fault.
 	do func(s *site) (undo func())
 }
 
@@ -44,8 +44,9 @@ type site struct {
 	namespace string
 }
 
-// Every alert of the chart fires during its fault and ends after it. No unrelated alert fires.
-// A real Prometheus scrapes a real stack. hastened shortens the durations of the rules.
+// Every alert of the chart fires during its fault and ends after the fault. Only the alerts in
+// fault.also may fire too. A real Prometheus scrapes a real stack. hastened shortens the durations
+// in the rules.
 func TestAlerts(t *testing.T) {
 	p := startPrometheus(t)
 	rules := p.rules(t)
@@ -117,7 +118,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	}
 	s.c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	s.c.Want(200, "POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{}}}`)
-	s.c.Create(e2e.SplitBody(2*time.Second, time.Hour)).Certified(e2e.Patience) // becomes VOID, because no party commits
+	s.c.Create(e2e.SplitBody(2*time.Second, time.Hour)).Certified(e2e.Patience) // the deal becomes VOID, because no party commits
 	for _, query := range e2e.DashboardQueries(t) {
 		e2e.Eventually(t, "data for "+query, e2e.Patience, func() bool {
 			return len(p.query(t, s.here(query))) > 0 || emptyWhenHealthy(query)
@@ -132,7 +133,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 			}
 		}
 	}
-	// Within 20 minutes every alert can fire, except FairpactReadOnly and those of the error budget.
+	// Every alert can fire within 20 minutes, except FairpactReadOnly and the error-budget alerts.
 	began := time.Now()
 	e2e.Eventually(t, "every alert has had the time to fire", e2e.Patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
 	stop()
@@ -144,18 +145,19 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	}
 }
 
-// here limits a dashboard query to this stack and shortens its durations.
+// here limits a dashboard query to this stack and shortens the durations in the query.
 func (s *site) here(query string) string {
 	return strings.ReplaceAll(hastened(query), "$namespace", s.namespace)
 }
 
-// emptyWhenHealthy reports whether a query selects calls that failed with 5xx. Prometheus has no
-// such series before the first failure.
+// emptyWhenHealthy reports whether a query selects calls that failed with 5xx. Before the first
+// failure, Prometheus has no series of failed calls.
 func emptyWhenHealthy(query string) bool { return strings.Contains(query, `status=~"5.."`) }
 
 var selector = regexp.MustCompile(`fairpact_[a-z_]+(\{[^}]*\})?`)
 
-// selectors returns the selectors of our metrics in a query, each with braces.
+// selectors returns the selectors of our metrics in a query. A selector without labels gets empty
+// braces.
 func selectors(query string) (all []string) {
 	for _, found := range selector.FindAllString(query, -1) {
 		if !strings.HasSuffix(found, "}") {

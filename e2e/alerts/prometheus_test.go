@@ -104,7 +104,8 @@ func startPrometheus(t testing.TB) *prometheus {
 	return p
 }
 
-// watch has Prometheus scrape the stack, under a namespace, until the end of the test.
+// watch makes Prometheus scrape the stack until the test ends. The series get the given namespace
+// label.
 func (p *prometheus) watch(t testing.TB, stack *localstack.Stack, namespace string) {
 	t.Helper()
 	type group struct {

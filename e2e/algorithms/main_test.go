@@ -1,5 +1,5 @@
 // Package algorithms tests binaries with an additional algorithm, max.v1. An overlay (go build
-// -overlay) adds the files of max.v1 to package algorithm, and its name to the catalogue.
+// -overlay) adds the files of max.v1 to package algorithm, and lists max.v1 in the catalogue.
 package algorithms
 
 import (
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 const before, after = "described(splitV1, randomV1, shapleyV1)", "described(splitV1, randomV1, shapleyV1, maxV1)"
 
 // writeOverlay writes the overlay and returns its path. The path is the same in each run, so that
-// the binaries are built once.
+// later runs reuse the binaries.
 func writeOverlay() (string, error) {
 	catalogue, err := os.ReadFile(e2e.Repo("internal/algorithm/catalogue.go"))
 	if err != nil {
@@ -39,7 +39,7 @@ func writeOverlay() (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	changed := filepath.Join(dir, "catalogue") // no .go suffix: otherwise ./... would include it
+	changed := filepath.Join(dir, "catalogue") // without the suffix .go, because ./... would include a .go file
 	if err := os.WriteFile(changed, []byte(strings.Replace(string(catalogue), before, after, 1)), 0o600); err != nil {
 		return "", err
 	}

@@ -17,9 +17,9 @@ func guarded(d *e2e.Dealt) map[string][2]string {
 	}
 }
 
-// SPEC 5.5: a missing credential is AUTH_REQUIRED, and the error says which header to send
-// and where to get a key. An unknown credential is INVALID_CREDENTIAL, and the error does
-// not repeat the credential.
+// SPEC 5.5: a call without a credential gets AUTH_REQUIRED, and the error says which header to send
+// and where to get a key. An unknown credential gets INVALID_CREDENTIAL, and the error does not
+// repeat the credential.
 func TestRefusedCredentials(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -66,8 +66,8 @@ func TestRefusedCredentials(t *testing.T) {
 
 func upperCased(s string) string { return s[:3] + strings.ToUpper(s[3:]) }
 
-// A valid credential that does not permit the call gets a 403. If the deal is unknown, GET of the
-// view and of the declaration gets a 404.
+// A valid credential that does not permit the call gets a 403. For an unknown deal, GET of the view
+// and GET of the declaration get a 404, and all other calls get a 403.
 func TestPermissions(t *testing.T) {
 	c := newClient(t)
 	d, other := c.Create(split()), c.Create(split())
@@ -113,7 +113,7 @@ func TestPublicCallsIgnoreAuthorization(t *testing.T) {
 	}
 }
 
-// SPEC 2.1: a key is fp_ and opaque characters, and each call returns a new one.
+// SPEC 2.1: a key is fp_ followed by opaque characters. Each call returns a new key.
 func TestKeys(t *testing.T) {
 	c := newClient(t)
 	known := map[string]bool{}

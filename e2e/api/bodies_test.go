@@ -20,8 +20,9 @@ func nested(open, inner, end string, depth int) string {
 	return strings.Repeat(open, depth) + inner + strings.Repeat(end, depth)
 }
 
-// malformed has bodies that break a rule of SPEC 8 or of I-JSON (RFC 7493). internal/canon has
-// more tests of the parser.
+// malformed has bodies that are not an object in I-JSON (RFC 7493), or contain a number that SPEC 8
+// does not allow. Other bodies exceed a limit of the parser. internal/canon has more tests of the
+// parser.
 var malformed = map[string]string{
 	"a blank": " ", "null": "null", "an array": "[]", "a string": `"x"`, "no value": `{"a":}`, "two values": `{}{}`, "a fraction": `{"a":1.5}`, "2^53": `{"a":9007199254740992}`,
 	"a name twice": `{"a":1,"\u0061":1}`, "a lone surrogate": `{"a":"\ud800"}`, "not UTF-8": "{\"a\":\"\xff\"}", "a byte order mark": "\ufeff{}", "UTF-16": "{\x00}\x00",
@@ -141,7 +142,7 @@ func TestBoundsWithinABody(t *testing.T) {
 			t.Errorf("the catalogue does not publish the limit %d: %s", row.most, catalogue.Commitment)
 		}
 	}
-	// The body has 32 levels, the most that are allowed.
+	// The body has 32 levels, the maximum.
 	reveal(200, shapley(), `{"accept":true,"note":`+nested("[", "", "]", 30)+`}`)
 }
 

@@ -28,7 +28,8 @@ func unpacked(t *testing.T, a e2e.Answer) []byte {
 }
 
 // A read that clients poll has an ETag, and returns 304 if the client sends the current ETag. Large
-// responses are compressed on request. Caches must not store the responses of other calls.
+// responses are compressed on request. Caches must not store errors or the responses of calls such
+// as POST /v1/keys and GET /v1/status.
 func TestCachedReads(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(random(500, 1000))

@@ -27,8 +27,8 @@ func items(n int) e2e.Body {
 	return e2e.Body{"items": all}
 }
 
-// A creation returns an id and one token for each party (SPEC 2.3). The view has the default
-// values, and omits unknown members of the request.
+// A creation returns a new deal_id, and one invite token for each party (SPEC 2.3). The view has the
+// default values, and omits unknown members of the request.
 func TestCreated(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -77,8 +77,8 @@ func TestCreated(t *testing.T) {
 	}
 }
 
-// Each invalid declaration is refused, and the error names the wrong member. internal/algorithm
-// tests the rules of labels and params.
+// Each invalid declaration is refused, and the error names the wrong member. internal/algorithm has
+// more tests of the rules for labels and params.
 func TestRefusedCreations(t *testing.T) {
 	c := newClient(t)
 	key, now := c.Key(), time.Now().Unix()
@@ -143,7 +143,7 @@ func TestLargestCreations(t *testing.T) {
 	}
 }
 
-// commit_deadline must be after now. The next second is accepted, and the current one is
+// commit_deadline must be after now. The next second is accepted, and the current second is
 // refused.
 func TestEarliestCommitDeadline(t *testing.T) {
 	c := newClient(t)

@@ -9,11 +9,11 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// Once an open deal with standard retention is COMPUTED, its parties can read all inputs. No other
-// deal discloses inputs. No view or certificate contains an input.
+// Once a deal with mode open and retention standard is COMPUTED, its parties can read all inputs. No
+// other deal discloses inputs. No view or certificate contains an input.
 func TestOpenAndPurge(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
-	const marker = "471147114711" // every input contains it; too long to be in a hash by chance
+	const marker = "471147114711" // every input contains the marker, which is too long to occur in a hash by chance
 	inputs := []e2e.Body{{"valuations": e2e.Body{"car": 4711471147110, "boat": 1}}, {"valuations": e2e.Body{"car": 2, "boat": 4711471147111}, "note": "of " + marker}}
 	for _, mode := range []string{"sealed", "open"} {
 		for _, retention := range []string{"standard", "purge"} {
@@ -69,7 +69,7 @@ func TestOpenAndPurge(t *testing.T) {
 			})
 		}
 	}
-	// A deal that a party rejected discloses no input. It purges its inputs if its retention is purge.
+	// A deal that a party rejected discloses no input. With retention purge, its inputs are deleted.
 	for retention, code := range map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"} {
 		x := e2e.Open(c, e2e.Retained(shapley(), "open", retention), 2, 2, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 		c.Refused(409, code, "GET", x.Deal.Path("/inputs"), x.Deal.Tokens[0], nil)

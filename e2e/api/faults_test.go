@@ -55,12 +55,13 @@ func TestFaultsAndSettings(t *testing.T) {
 			t.Errorf("429 without Retry-After, header %v", a.Header)
 		}
 		c.Want(201, "POST", "/v1/keys", "", nil, "X-Forwarded-For", "192.0.2.2")
-		c.CreateWith(key, split()) // the limit is for keys only
+		c.CreateWith(key, split()) // the limit applies only to POST keys
 	})
 }
 
-// A stored input that cannot be decrypted leads to a 503, because the operator can correct
-// the secret. A row that cannot be read leads to a 500. Neither error shows stored data.
+// A stored input that cannot be decrypted leads to a 503, because the operator can correct the
+// cause, such as a wrong server secret. A row with invalid JSON leads to a 500. Neither error shows
+// stored data.
 func TestUnreadableRows(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
 	says := func(a e2e.Answer, leaks ...string) {
@@ -85,8 +86,8 @@ func TestUnreadableRows(t *testing.T) {
 	w.Exec(1, "DELETE FROM deals WHERE deal_id = $1", broken)
 }
 
-// While a request cannot finish, its repeats wait and are then refused. After the request has
-// finished, a repeat gets the answer of the request.
+// A repeat of a running request waits for at most 5 s, and is then refused. After the request has
+// finished, a repeat gets the same answer as the request.
 func TestRequestStillRunning(t *testing.T) {
 	t.Parallel()
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
@@ -94,8 +95,8 @@ func TestRequestStillRunning(t *testing.T) {
 	commit := c.Once(d.Path("/commit"), d.Tokens[0], e2e.Seal(t, e2e.AnnsValues).Act("commit"))
 	held := w.HoldDeal(d.ID)
 	defer func() { _ = held.Rollback(t.Context()) }()
-	// The first call holds the lock, which expires after 4 s. The second call then takes the lock.
-	// The third call is refused after 5 s.
+	// The first call holds the lock of the Idempotency-Key. The lock expires after 4 s, and the second
+	// call then takes the lock. The third call is refused after 5 s.
 	answers := make(chan e2e.Answer, 3)
 	for range cap(answers) {
 		go func() {

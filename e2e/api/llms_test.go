@@ -31,8 +31,8 @@ func examplesOf(t *testing.T, page string) []example {
 	return all
 }
 
-// Every example of /llms.txt runs in one shell, with only the tools that the page names,
-// and prints the output that the page shows.
+// All examples of /llms.txt run in the same shell, with only the programs of toolbox. Each example
+// prints the output that the page shows.
 func TestLLMsExamples(t *testing.T) {
 	t.Parallel()
 	base := e2e.BaseURL(t)
@@ -71,7 +71,7 @@ func printedForm(block string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(block), "…", "[^\n]+") + "$")
 }
 
-// toolbox returns a directory with the programs that the page and its shell use.
+// toolbox returns a directory with links to the programs that the examples of the page use.
 func toolbox(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -92,8 +92,8 @@ func toolbox(t *testing.T) string {
 	return dir
 }
 
-// The published texts have a content type, an ETag and CORS. Every link of /llms.txt
-// leads to a page.
+// The published texts have a content type and an ETag, and any origin may read them (CORS). Every
+// link of /llms.txt leads to a page.
 func TestPublishedTexts(t *testing.T) {
 	c := newClient(t)
 	for path, contentType := range map[string]string{

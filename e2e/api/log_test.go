@@ -29,9 +29,9 @@ func raw(t testing.TB, hashes ...string) (all [][]byte) {
 	return all
 }
 
-// deal-api serves the log. Heads are signed, old heads stay the same, and a newer head
-// extends an older one. A leaf's proof is the same by index and by entry. The libraries
-// sumdb/note and sumdb/tlog find the leaf through the checkpoint and the tiles.
+// deal-api serves the log. Tree heads are signed, an old head never changes, and a newer head extends
+// an older head. A query by index and a query by entry find the same leaf. The libraries sumdb/note
+// and sumdb/tlog verify the leaf with the checkpoint and the tiles.
 func TestLogReads(t *testing.T) {
 	c := newClient(t)
 	keys := e2e.Trusted(t, e2e.Shared(t))
@@ -116,7 +116,7 @@ func TestLogReads(t *testing.T) {
 	if err := tlog.CheckRecord(found, tree.N, tree.Hash, leaf, tlog.RecordHash(entry[:])); err != nil {
 		t.Errorf("leaf %d under the checkpoint of size %d: %v", leaf, at.Size, err)
 	}
-	// This stack has no witnesses.
+	// This stack has no witnesses, so no checkpoint has met a quorum, and there is no policy.
 	c.Refused(404, "CHECKPOINT_NOT_FOUND", "GET", "/v1/log/checkpoint", "", nil)
 	c.Refused(404, "CHECKPOINT_NOT_FOUND", "GET", "/v1/log/policy", "", nil)
 	if bySize := c.Want(200, "GET", fmt.Sprintf("/v1/log/checkpoint?tree_size=%d", at.Size), "", nil); string(bySize.Body) != string(signed.Body) {

@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// elsewhere lists the codes that only tests of other packages receive. e2e/trust tampers
-// with the log and the deals. e2e/outage stops servers and makes a deployment read-only.
-// e2e/abuse sends too much.
+// elsewhere lists the codes that the tests of this package need not receive, because tests of other
+// packages provoke them. e2e/trust tampers with the log and the deals. e2e/outage stops servers and
+// makes a deployment read-only. e2e/abuse overloads deal-api.
 var elsewhere = []problem.Code{problem.LogInconsistent, problem.LogUnavailable, problem.TagTaken, problem.Unavailable, problem.ReadOnly, problem.Overloaded}
 
 func unreached() (missing []problem.Code) {
@@ -51,8 +51,8 @@ func wholeSuite() bool {
 	return true
 }
 
-// newClient returns a client for the shared stack. The client follows no redirect. After the
-// header Expect: 100-continue it sends a body only if the service asks for the body.
+// newClient returns a client for the shared stack. The client follows no redirect. With the header
+// Expect: 100-continue, the client sends the body only after the service asks for the body.
 func newClient(t testing.TB) *e2e.Client {
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	c.Http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -68,8 +68,8 @@ func random(parties int, round int64) e2e.Body {
 	return e2e.RandomBody(parties, round, time.Hour, 2*time.Hour)
 }
 
-// changed returns a copy of a creation body with members set. The value "-" removes
-// a member.
+// changed returns a copy of a creation body with some members changed. members lists a name and a
+// value for each change. The value "-" removes the member.
 func changed(b e2e.Body, members ...any) e2e.Body {
 	b = maps.Clone(b)
 	for i := 0; i+1 < len(members); i += 2 {

@@ -8,7 +8,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The check against the OpenAPI document rejects responses that the document does not allow.
+// Client.Do checks every response with Describes. Describes must return an error for a response that
+// the OpenAPI document does not allow.
 func TestResponsesOutsideTheDocumentAreFound(t *testing.T) {
 	c := newClient(t)
 	body := func(old, text string) func(*e2e.Answer) {

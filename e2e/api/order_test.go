@@ -7,8 +7,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The service makes its checks in a fixed order. Each call below fails several checks. The answer
-// must be that of the first failed check.
+// The service makes its checks in a fixed order. A call that fails several checks gets the error of
+// the first failed check.
 func TestOrderOfChecks(t *testing.T) {
 	c := newClient(t)
 	d, other := c.Create(split()), c.Create(split())
@@ -18,7 +18,7 @@ func TestOrderOfChecks(t *testing.T) {
 	huge := strings.Repeat(" ", bodyLimit+1)
 	badKey := []string{"Idempotency-Key", "not visible"}
 	used := []string{"Idempotency-Key", "used"}
-	// With Expect, the client does not send the huge body if an earlier check fails.
+	// With Expect: 100-continue, the client does not send the huge body if an earlier check fails.
 	announced := append([]string{"Expect", "100-continue"}, badKey...)
 
 	for _, call := range []struct{ path, token, forbidden, mistyped string }{
@@ -41,7 +41,7 @@ func TestOrderOfChecks(t *testing.T) {
 	c.Refused(400, "INVALID_JSON", "POST", "/v1/keys", "", "x", badKey...)
 	c.Refused(400, "INVALID_IDEMPOTENCY_KEY", "POST", "/v1/keys", "", "{}", badKey...)
 
-	// Idempotency is checked before the state. The deal is REVEALING and accepts no commit.
+	// The Idempotency-Key is checked before the state. d is REVEALING, so it accepts no commit.
 	c.Refused(400, "INVALID_IDEMPOTENCY_KEY", "POST", d.Path("/commit"), d.Tokens[1], second.Act("commit"), badKey...)
 	c.Refused(409, "IDEMPOTENCY_KEY_REUSED", "POST", d.Path("/commit"), d.Tokens[1], first.Act("commit"), used...)
 	c.Refused(409, "ALREADY_COMMITTED", "POST", d.Path("/commit"), d.Tokens[1], first.Act("commit"))
@@ -57,7 +57,7 @@ func TestOrderOfChecks(t *testing.T) {
 	c.Refused(409, "IDEMPOTENCY_KEY_REUSED", "POST", "/v1/deals", d.Key, b, used...)
 	c.Refused(400, "INVALID_REQUEST", "POST", "/v1/deals", d.Key, b)
 
-	// The state is checked before the commitment, and the commitment before the algorithm.
+	// The service checks first the state, then the commitment, and then the rules of the algorithm.
 	wrong := e2e.Body{"input": e2e.Body{"valuations": e2e.Body{"plane": -1}}, "salt": ""}
 	open := c.Create(split())
 	c.Refused(409, "COMMITS_MISSING", "POST", open.Path("/reveal"), open.Tokens[0], wrong)

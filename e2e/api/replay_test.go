@@ -10,8 +10,8 @@ import (
 
 // Each call with an Idempotency-Key follows SPEC 7.4. A refused call stores nothing, so a
 // corrected body is accepted under the same key. The same body gets the stored response,
-// even in another JSON spelling. A different body gets a 409. The same key from another
-// caller makes a new call.
+// even in another JSON spelling. A different body gets a 409. A call of another caller with
+// the same key is a new call.
 func TestReplays(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -72,12 +72,12 @@ func TestFormOfAnIdempotencyKey(t *testing.T) {
 	}
 }
 
-// A response is replayed for 24 hours. A new API key is replayed for ten minutes, and only until
-// its first use. Afterwards the Idempotency-Key can be used again.
+// A response is replayed for 24 hours. A response with a new API key is replayed for ten minutes,
+// and only until the first use of that API key. Afterwards the Idempotency-Key can be used again.
 func TestReplayEnds(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
-	// expire moves expires_at of the idempotency record with this lifetime, in seconds, into the past.
-	// It also empties Redis.
+	// expire moves expires_at of the newest idempotency record into the past. lifetime is the lifetime
+	// of that record in seconds. expire also empties Redis, so that only the database decides.
 	expire := func(lifetime int64) {
 		t.Helper()
 		const newest = "expires_at - extract(epoch FROM clock_timestamp())::bigint BETWEEN $1 - 60 AND $1"
@@ -100,7 +100,7 @@ func TestReplayEnds(t *testing.T) {
 	}
 	issue.Replays(second)
 	key := e2e.AsBody(t, string(second.Body))["api_key"].(string)
-	c.Refused(403, "FORBIDDEN", "GET", "/v1/deals/d_unknown/certificate", key, nil) // the first use of the key
+	c.Refused(403, "FORBIDDEN", "GET", "/v1/deals/d_unknown/certificate", key, nil) // the first use of the API key
 	if third := issue.Want(201); bytes.Equal(second.Body, third.Body) {
 		t.Error("a key was replayed after its first use")
 	}

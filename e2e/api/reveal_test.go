@@ -11,7 +11,7 @@ import (
 )
 
 // SPEC 2.6: a commitment uses the UTF-8 bytes of the salt's text, or the bytes that the text
-// encodes in hex. input_root uses the reading that opens the commitment.
+// encodes in hex. input_root uses the same salt bytes as the commitment.
 func TestReadingsOfASalt(t *testing.T) {
 	c := newClient(t)
 	const input = `{"valuations":{"boat":30,"car":70}}`
@@ -76,7 +76,7 @@ func TestRefusedReveals(t *testing.T) {
 	if v := d.View(); v.State != "REVEALING" || v.Parties[0].Revealed {
 		t.Fatalf("after the refused reveals the view is %+v, want REVEALING without a reveal of party 0", v)
 	}
-	// The same input with blanks, escapes and an unknown member.
+	// Blanks, escapes and an unknown member of the body do not change the input.
 	a := c.Want(200, "POST", d.Path("/reveal"), d.Tokens[0], " {\"salt\" : \""+s.Salt+"\",\n \"input\":{ \"v\\u0061luations\":{\"car\":70,\"bo\\u0061t\":30}}, \"extra\":null}\t")
 	var r struct {
 		State    string
@@ -126,8 +126,9 @@ func TestRejection(t *testing.T) {
 	}
 }
 
-// A malformed commitment is refused, and the error does not repeat it. A seat with a declared
-// key needs that key's signature. Two parties may send the same commitment.
+// A malformed commitment is refused, and the error does not repeat the commitment. If the deal
+// declares a seat key for a party, the party's commit needs a signature by that key. Two parties may
+// send the same commitment.
 func TestCommitments(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -157,4 +158,4 @@ func TestCommitments(t *testing.T) {
 		e2e.Body{"commitment": good, "party_key": seatKey, "party_signature": "ed25519:" + strings.Repeat("0", 128)})
 }
 
-const seatKey = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a" // RFC 8032, test 1
+const seatKey = "ed25519:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a" // public key of test 1 in RFC 8032

@@ -27,7 +27,8 @@ func (s standing) ended() standing {
 	return s
 }
 
-// inEachState makes a two-party deal in every state that needs neither an outage nor witnesses.
+// inEachState returns two-party deals in every state that is reachable without an outage and without
+// witnesses.
 func inEachState(c *e2e.Client) map[string]standing {
 	c.T.Helper()
 	of := func(x *e2e.Cut, s standing) standing {

@@ -79,8 +79,8 @@ func TestEveryDocumentedPath(t *testing.T) {
 	}
 }
 
-// An unknown path gets a 404 with an error body, for every method and credential. No path
-// redirects.
+// An unknown path gets a 404 with an error body and no redirect, for every method and
+// credential.
 func TestPathsThatDoNotExist(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())

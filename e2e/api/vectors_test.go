@@ -19,9 +19,9 @@ type vector struct {
 	Output json.RawMessage `json:"expected_output"`
 }
 
-// A deal with the inputs of a published vector has the result expected_output. Vectors of random.v1
-// use drand quicknet, but this stack has a development beacon. So for random.v1 the test compares
-// only nonce_digest.
+// A deal with the inputs of a published vector has the result in expected_output. Vectors of
+// random.v1 use drand quicknet, but this stack has a development beacon. So for random.v1 the test
+// compares only nonce_digest.
 func TestPublishedVectors(t *testing.T) {
 	c := newClient(t)
 	var catalogue struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// sentReport is the report on a certificate that the caller sends (POST /v1/verify).
+// sentReport is the answer to POST /v1/verify, which checks a certificate in the request body.
 type sentReport struct {
 	CertID   string `json:"cert_id"`
 	Valid    bool

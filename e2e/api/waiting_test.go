@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// GET of a view with wait returns once the view's ETag differs from since. Fairpact-Next-Look is
-// the time of the next deadline or of the beacon round.
+// With the parameter wait, GET of a view returns once the view's ETag differs from the parameter
+// since. Fairpact-Next-Look is the time of the next deadline or of the beacon round.
 func TestViewWaitsForEachChange(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -53,7 +53,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	a := <-certificate
 	e2e.Independently(t, c, a.Body, true)
 
-	// A call does not wait for a deal that has ended.
+	// A call with wait returns at once if the deal has ended.
 	began := time.Now()
 	for _, since := range []string{"", "COMPUTED", c.Want(200, "GET", d.Path(""), d.Key, nil).Header.Get("ETag")} {
 		if v := c.Want(200, "GET", d.Path("?wait=45&since="+url.QueryEscape(since)), d.Key, nil); v.Header.Get("Fairpact-Next-Look") != "" {
@@ -135,7 +135,7 @@ func TestTheRoundEndsWaits(t *testing.T) {
 	e2e.Independently(t, c, c.Want(200, "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil).Body, true)
 }
 
-// The parameters of a wait are checked after the credential and the deal.
+// The service checks the credential, and its access to the deal, before the parameters of a wait.
 func TestWaitIsChecked(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// rights requires that each ServiceAccount has exactly the rights that its workload needs,
-// apart from the rights that every account has.
+// rights requires that each ServiceAccount has exactly the rights that its workload needs. The
+// rights of the ServiceAccount default do not count, because every account has them.
 func rights(t *testing.T, _ *cluster) {
 	list := func(account string) []string {
 		var lines []string
@@ -63,9 +63,9 @@ spec:
     securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
-// policies requires that each workload reaches only the addresses that it needs. Other pods must
-// not reach log-server. A pod without labels has no policy, and shows which addresses can be
-// reached at all.
+// policies requires that each workload reaches exactly the addresses that it needs. A pod without
+// labels must reach all addresses except those of log-server, which refuses unknown pods. This pod
+// shows that the other addresses accept connections.
 func policies(t *testing.T, c *cluster) {
 	const (
 		public = release + "-deal-api:8080"
@@ -76,15 +76,15 @@ func policies(t *testing.T, c *cluster) {
 		relay  = "beacon:8080"
 		api    = "kubernetes.default.svc:443"
 	)
-	// No policy names the kubelet's port, so no workload may reach it.
+	// No policy allows the kubelet's port, so no workload may reach that port.
 	kubelet := kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`) + ":10250"
 	all := []string{public, read, add, sql, cache, relay, api, kubelet}
 	probed := []struct {
 		component string
 		open      []string
 	}{
-		// Postgres, Redis and the relay belong to the user. The chart does not restrict
-		// who reaches them.
+		// Postgres, Redis and the relay are not part of the release. The chart does not
+		// restrict who reaches them.
 		{"", []string{public, sql, cache, relay, api, kubelet}},
 		{"deal-api", []string{read, add, sql, cache, relay}},
 		{"log-server", []string{sql, api}},
@@ -129,7 +129,7 @@ func policies(t *testing.T, c *cluster) {
 // server must know every field, and admit the pods under the restricted Pod Security Standard.
 func dryRun(t *testing.T, c *cluster) {
 	definitions := needed(t, "FAIRPACT_E2E_DEFINITIONS")
-	// Some definitions are too long for the annotation that a client-side apply adds.
+	// Some CustomResourceDefinitions are too long for the annotation that a client-side apply adds.
 	must(t, "kubectl", "apply", "--server-side", "-f", definitions)
 	must(t, "kubectl", "wait", "--for=condition=Established", "--timeout=60s", "-f", definitions)
 	const into = namespace + "-dry"
@@ -140,7 +140,7 @@ func dryRun(t *testing.T, c *cluster) {
 		text, err := cmd.CombinedOutput()
 		return string(text), err
 	}
-	// The API server may serve an established definition a moment later.
+	// The API server may serve a custom kind only a moment after its definition is Established.
 	e2e.Eventually(t, "the custom kinds are known", time.Minute, func() bool {
 		_, err := run(t.Context(), "", "kubectl", "get", "httproutes,servicemonitors,podmonitors,prometheusrules", "-n", into)
 		return err == nil
@@ -166,7 +166,7 @@ func dryRun(t *testing.T, c *cluster) {
 			all = append(all, strings.TrimSuffix(filepath.Base(file), ".yaml"))
 		}
 	}
-	// The dry run must report a wrong field and a weaker security context.
+	// A dry run with a misspelled field or a weaker security context must fail or warn.
 	rendered := must(t, "helm", "template", release, chart, "-n", into, "--values", minimal)
 	for right, wrong := range map[string]string{"readOnlyRootFilesystem:": "readOnlyRootFileSystem:", "runAsNonRoot: true": "runAsNonRoot: false"} {
 		if said, err := try(strings.ReplaceAll(rendered, right, wrong)); err == nil && !strings.Contains(said, "Warning") {

@@ -58,7 +58,8 @@ func beaconOf(t *testing.T, tag string) (file string) {
 	}})
 }
 
-// blackbox has patterns of tests in e2e/api, e2e/trust and e2e/mcp that need only HTTP.
+// blackbox has name patterns of tests that need only HTTP. The tests are in e2e/api, e2e/trust and
+// e2e/mcp.
 var blackbox = []string{
 	"TestIndependentVerifierAcceptsEachKind", "TestPublishedVectors", "TestEntropy",
 	"TestMCP(NineTools|PlaysEachAlgorithm|IsTheRESTBody|Refusals|ReadsArgumentsStrictly|Draws|Idempotency|Protocol)",

@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The phases share one release. Each phase leaves the release healthy.
+// TestCluster runs its phases on one release. Each phase must leave the release healthy.
 func TestCluster(t *testing.T) {
 	installed := false
 	defer func() {
@@ -55,7 +55,7 @@ func TestCluster(t *testing.T) {
 	t.Logf("the numbers:\n%s", strings.Join(c.numbers, "\n"))
 }
 
-// oldVersion and newVersion are the versions of the images with the old and the new tag.
+// oldVersion and newVersion are the versions that the images with the old and the new tag report.
 const oldVersion, newVersion = "0.0.1", "0.0.2"
 
 func (c *cluster) status(t *testing.T) (version, pubkey string) {
@@ -66,8 +66,8 @@ func (c *cluster) status(t *testing.T) (version, pubkey string) {
 	return status.Version, status.Pubkey
 }
 
-// upgradeAndBack upgrades to a new version with another configuration and rolls back. No
-// request of the load may be lost.
+// upgradeAndBack upgrades to a new version with another configuration, and rolls back. Deals run
+// meanwhile, and each request must succeed within two attempts.
 func upgradeAndBack(t *testing.T, c *cluster) {
 	c.becomes(t, oldVersion)
 	s := startStream(t, c.base)
@@ -114,8 +114,8 @@ func (c *cluster) becomes(t *testing.T, version string) {
 	})
 }
 
-// podsDeleted deletes one pod of each workload, gracefully and by force. No request of the
-// load may be lost.
+// podsDeleted deletes one pod of each workload gracefully, and then one by force. Deals run
+// meanwhile, and each request must succeed within two attempts.
 func podsDeleted(t *testing.T, c *cluster) {
 	for _, how := range [][]string{{"--wait=true"}, {"--grace-period=0", "--force"}} {
 		for _, kind := range []string{"deal-api", "log-server", "deadline-worker"} {

@@ -181,7 +181,7 @@ func uninstallAndBack(t *testing.T, c *cluster) {
 	c.shows(t, "uninstalled and installed again: %s deals|certificates|leaves kept, the guard at %s", kept, guarded)
 }
 
-// dataImage returns the image of the release's Postgres. The image also has Redis.
+// dataImage returns the image of the Deployment postgres. The image also contains Redis.
 func dataImage(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(kubectl(t, "get", "deployment", "postgres", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
@@ -221,7 +221,7 @@ func trial(t *testing.T, c *cluster) {
 }
 
 // gitOps installs the chart as a GitOps tool does. It applies the rendered hooks in the order of
-// their weights, waits for the Job, and then applies the other objects.
+// their weights, waits for the migration Job, and then applies the other objects.
 func gitOps(t *testing.T, c *cluster) {
 	const in = "fairpact-gitops"
 	restricted(t, in)

@@ -4,18 +4,18 @@
 // the restricted Pod Security Standard, and checks the rights and the network policies. It
 // upgrades the release and causes faults under load. hack/e2e-cluster.sh runs the tests.
 //
-// It needs kubectl and helm on the PATH, KUBECONFIG, and:
+// The tests need kubectl and helm on the PATH, KUBECONFIG, and:
 //
-//	FAIRPACT_E2E_IMAGES       folder of the archives of hack/images
-//	FAIRPACT_E2E_TAGS         the two tags to upgrade between, "old new"; their versions differ
+//	FAIRPACT_E2E_IMAGES       folder of the image archives that hack/images builds
+//	FAIRPACT_E2E_TAGS         two image tags of different versions, "old new", to upgrade between
 //	FAIRPACT_E2E_REVISION     the commit of the images, empty if unknown
 //	FAIRPACT_E2E_BLACKBOX     folder of the test binaries of e2e/api, e2e/trust and e2e/mcp
-//	FAIRPACT_E2E_DEFINITIONS  folder of the definitions of the custom kinds that the chart may render
+//	FAIRPACT_E2E_DEFINITIONS  folder of the CustomResourceDefinitions of all custom kinds in the chart
 //	FAIRPACT_LOAD_IMAGES      command that loads one archive, such as `kind load image-archive`
 //	FAIRPACT_E2E_DATA         manifest of Postgres and Redis (redis://redis:6379)
 //	FAIRPACT_E2E_DATABASE     URL of that Postgres
-//	FAIRPACT_E2E_BASE_URL     URL of deal-api (default: its Service, for tests in the cluster's
-//	                          network; "node": a NodePort, for tests outside that network)
+//	FAIRPACT_E2E_BASE_URL     URL of deal-api. If empty, the tests use its Service, and must run
+//	                          in the cluster's network. If "node", they use a NodePort.
 package cluster
 
 import (
@@ -49,8 +49,8 @@ type cluster struct {
 	overdue  *stream  // runs deals that miss a deadline
 	dir      string
 	keySet   string // the release's key set; empty while the release has a single key
-	// formerSet is the key set before the rotation. rotated gives it to the worker, as an operator
-	// might by mistake.
+	// formerSet is the key set before the rotation. The phase rotated rolls formerSet out to the
+	// worker, as an operator might by mistake.
 	formerSet string
 }
 
@@ -62,7 +62,8 @@ func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Log(line)
 }
 
-// run runs a program and returns its standard output. An error text contains all output.
+// run runs a program and returns its standard output. An error contains the standard output and
+// the standard error.
 func run(ctx context.Context, stdin, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -126,7 +127,7 @@ func needed(t *testing.T, name string) string {
 	return value
 }
 
-// install creates the release, and before it the servers and Secrets that the chart needs.
+// install creates the servers and Secrets that the chart needs, and then the release.
 func install(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{base: os.Getenv("FAIRPACT_E2E_BASE_URL"), dir: t.TempDir()}
@@ -167,7 +168,7 @@ func install(t *testing.T) *cluster {
 	return c
 }
 
-// find updates c.base. Each installation gets another node port.
+// find updates c.base if the tests use a NodePort. Each installation gets another port.
 func (c *cluster) find(t *testing.T) {
 	t.Helper()
 	if c.node != "" {

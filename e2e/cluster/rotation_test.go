@@ -16,7 +16,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// rotateIn is a little more than the shortest rotation, which takes twice signing.Margin.
+// rotateIn is the time until the new key signs. It must be at least twice signing.Margin.
 const rotateIn = "11m"
 
 // keysIn runs fairpactctl keys in a pod, as the runbook does. document is the
@@ -34,8 +34,8 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 	return out
 }
 
-// rollOutKeys upgrades the release to a key set. It waits until `fairpactctl keys check`
-// succeeds and prints the expected next step. The check compares all pods.
+// rollOutKeys upgrades the release to the key set in document. It waits until `fairpactctl keys
+// check` succeeds and prints the text next. The check compares the key sets of all pods.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{"signing": map[string]any{"keySet": json.RawMessage(document)}})
@@ -49,7 +49,7 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	c.upgrade(t, c.old)
 	var said string
 	defer func() { t.Log(said) }()
-	e2e.Eventually(t, "all pods have the key set", time.Minute, func() bool { // pods of the previous release may still answer while they stop
+	e2e.Eventually(t, "all pods have the key set", time.Minute, func() bool { // old pods may still answer while they stop
 		out, err := keysIn(t, document, "check", "--base-url", "http://localhost:8080", "--file", "-")
 		said = fmt.Sprint(out, err)
 		return err == nil && strings.Contains(out, next)
@@ -64,10 +64,11 @@ func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 }
 
-// rotated runs deals while the new key begins to sign, and then checks the published keys.
-// Before that it makes two mistakes. It tries to close the key that still signs, and fairpactctl
-// must refuse. It rolls the former key set out to the worker. The last roll-out gives the worker
-// the new key set.
+// rotated runs deals before and after the new key begins to sign. First it makes two mistakes. It
+// tries to close the key that still signs, and fairpactctl must refuse. Then rotated rolls the
+// former key set out to the worker, and `fairpactctl keys check` must report the difference. When
+// the new key signs, /v1/status must show that key. The last roll-out gives the worker the new key
+// set again.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {

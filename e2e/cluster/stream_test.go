@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	streams    = 4                      // deals at once
+	streams    = 4                      // deals that startStream runs at once
 	pace       = 150 * time.Millisecond // between two deals of one goroutine
 	retryAfter = time.Second
 )
 
-// stream runs deals as a client that retries each request once. It verifies each certificate.
+// stream runs deals and verifies each certificate. It retries a failed request once.
 type stream struct {
 	client *e2e.Client
 	keys   *signing.KeySet
@@ -39,7 +39,7 @@ type stream struct {
 	retries  int
 	failures []string
 	deals    []string
-	slowest  time.Duration // from the first attempt of a request to its answer
+	slowest  time.Duration // longest time from the first attempt of a request to its answer
 }
 
 // startStream starts a stream of deals, which runs until stop.
@@ -50,7 +50,7 @@ func startStream(t *testing.T, base string) *stream {
 	for range streams {
 		s.done.Go(func() {
 			for ctx.Err() == nil {
-				// stop lets a running deal finish.
+				// stop cancels ctx, and waits until a running deal has finished.
 				s.failed(s.deal(context.WithoutCancel(ctx)))
 				time.Sleep(pace)
 			}
@@ -59,7 +59,7 @@ func startStream(t *testing.T, base string) *stream {
 	return s
 }
 
-// plays runs deals for at least 100 requests and requires that none fails.
+// plays runs deals until at least 100 requests are made, and requires that no deal fails.
 func (c *cluster) plays(t *testing.T, when string) {
 	t.Helper()
 	s := startStream(t, c.base)
@@ -67,7 +67,7 @@ func (c *cluster) plays(t *testing.T, when string) {
 	s.stop(t, c, when)
 }
 
-// newStream returns a stream that runs no deals yet, and the context that stop ends.
+// newStream returns a stream that runs no deals yet, and a context that stop cancels.
 func newStream(t *testing.T, base string) (*stream, context.Context) {
 	t.Helper()
 	s := &stream{client: newClient(t, base)}
@@ -95,7 +95,7 @@ func (s *stream) failed(err error) {
 	s.failures = append(s.failures, time.Now().Format("15:04:05.000 ")+err.Error())
 }
 
-// flows waits until the stream has made a number of further requests.
+// flows waits until the stream has made the given number of further requests.
 func (s *stream) flows(t *testing.T, more int) {
 	t.Helper()
 	count := func() int {
@@ -114,8 +114,8 @@ func newClient(t *testing.T, base string) *e2e.Client {
 	return &e2e.Client{T: t, Base: base, Http: &http.Client{Timeout: 30 * time.Second, Transport: transport}}
 }
 
-// stop ends the load, reports its numbers, and fails the test if a request failed
-// after its retry.
+// stop starts no further deals, waits for the running deals, and logs the numbers of the stream. It
+// fails the test if a deal failed, or if fewer than ten deals were certified.
 func (s *stream) stop(t *testing.T, c *cluster, what string) {
 	t.Helper()
 	s.cancel()
@@ -163,8 +163,8 @@ func (s *stream) call(ctx context.Context, method, path, token string, body any,
 	return json.Unmarshal(a.Body, into)
 }
 
-// play creates a deal and makes all commits, then all reveals. missing maps an
-// action to the party that does not take it. play stops after an action with a missing party.
+// play creates a deal and makes all commits, then all reveals. missing maps an action, "commit" or
+// "reveal", to the party that omits the action. play stops after an action that a party omits.
 func (s *stream) play(ctx context.Context, b e2e.Body, missing map[string]int) (dealID, token string, err error) {
 	var key struct {
 		APIKey string `json:"api_key"`
@@ -311,8 +311,8 @@ func startOverdue(t *testing.T, c *cluster) {
 				ctx := context.WithoutCancel(ctx)
 				m, err := s.miss(ctx, n%2 == 0, time.Now().Unix()+missAfter)
 				if err == nil {
-					// Half of the deals are read at their deadline. The read makes them VOID. The
-					// worker makes the others VOID.
+					// Half of the deals are read at their deadline, and the read makes them VOID. The
+					// others are read 3 s later, when the worker has made them VOID.
 					time.Sleep(time.Until(time.Unix(m.deadline, 0)) + time.Duration(n/2%2)*3*time.Second)
 					err = s.judged(ctx, m)
 				}

@@ -41,8 +41,8 @@ func leader(t *testing.T) (holder, pod string) {
 	return holder, pod
 }
 
-// succeeded waits for a leader other than last. It returns the time between since and the new
-// leader's acquireTime.
+// succeeded waits for a leader other than last. It returns the new leader's acquireTime minus
+// since.
 func succeeded(t *testing.T, last string, since time.Time) time.Duration {
 	t.Helper()
 	var l lease
@@ -76,8 +76,8 @@ func leaseHandedOver(t *testing.T, c *cluster) {
 	rolledOut(t, namespace, release+"-deadline-worker")
 }
 
-// killer is the manifest of a pod that may kill processes of other pods on its node. It
-// needs a separate namespace, because the restricted standard forbids hostPID.
+// killer is the manifest of a pod that may kill processes of other pods on its node. The pod runs
+// in a separate namespace, because the restricted Pod Security Standard forbids hostPID.
 const killer = `
 apiVersion: v1
 kind: Pod
@@ -134,8 +134,9 @@ func missTogether(t *testing.T, base string, n int, from time.Duration) (*stream
 	return s, all
 }
 
-// attended waits until the workers have published every deal's certificate. Until then it makes no
-// call. It checks each deal and returns the longest delay after the deadline, in seconds.
+// attended waits until the workers have published every deal's certificate. Meanwhile it reads
+// only the database, because a call would end an overdue deal. Then it checks each deal through the
+// service, and returns the longest delay after the deadline, in seconds.
 func attended(t *testing.T, s *stream, all []missed) (late string) {
 	t.Helper()
 	var ids []string
@@ -163,7 +164,8 @@ func leaderKilled(t *testing.T, c *cluster) {
 	kill := killerOf(t, c, pod)
 	s, deals := missTogether(t, c.base, 20, 30*time.Second)
 	limit, restarts := failover(t), restartsOf(t, pod)
-	// The Lease outlives its holder by at least eight seconds. The deadlines pass meanwhile.
+	// The Lease expires at least eight seconds after the leader is killed. The deadlines pass four
+	// seconds after the kill, while no worker leads.
 	time.Sleep(time.Until(time.Unix(deals[0].deadline, 0).Add(-4 * time.Second)))
 	killed := kill()
 	took := succeeded(t, last, killed)

@@ -11,7 +11,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// at is a crash point, and the stage (fate.stage) of a deal after a crash there.
+// at is a crash point (see internal/crash), and the stage of a deal after a crash at that point
+// (see fate.stage).
 type at struct{ point, stage string }
 
 // ending lists the crash points of deal-api and the worker, from a deal's last input to its
@@ -24,8 +25,8 @@ var ending = []at{
 	{"escrow.published", "published"},
 }
 
-// finisher ends a deal after the crash. It starts the processes in start, and no others. If via is
-// not empty, finisher also calls the deal-api of that name.
+// finisher says which processes finish a deal after the crash. The test starts only the processes
+// in start. If via is not empty, the test also calls the deal-api that via names.
 type finisher struct {
 	name  string
 	start []string
@@ -50,21 +51,22 @@ var finishers = map[string][]finisher{
 	},
 }
 
-// crashes is a scenario with the points at which the process is killed. Each point is combined
-// with every finisher of the process. If turns is true, each point gets one finisher only.
+// crashes is a scenario with the points at which the victim is killed (see yard). The test runs
+// each point with every finisher of the victim. If turns is true, each point gets only one
+// finisher, the next in turn.
 type crashes struct {
 	name  string
 	play  e2e.Scenario
 	cuts  []at
 	turns bool
-	// locks leaves the dead process's locks in Redis. Otherwise the test empties Redis at
-	// the crash.
+	// If locks is true, the locks of the dead process stay in Redis. Otherwise the test empties
+	// Redis after the crash.
 	locks bool
 }
 
-// The tests below kill a process at every crash point (SPEC 4 rule 4). A COMPUTED or VOID
-// deal must end with exactly one certificate, leaf and signature, and keep its state and
-// result.
+// The tests below kill a process at every crash point (SPEC 4 rule 4). Every deal must get exactly
+// one certificate, signature and leaf. A deal that is COMPUTED or VOID at the crash must keep its
+// state and result.
 
 func TestCrashDealAPI(t *testing.T) {
 	t.Parallel()
@@ -110,7 +112,7 @@ func TestCrashLogServer(t *testing.T) {
 	})
 }
 
-// crash runs all cases on one stack, and checks the database after the last.
+// crash runs all cases on one stack, and checks the database after the last case.
 func (y *yard) crash(all []crashes) {
 	turn := 0
 	var left []struckCase
@@ -145,8 +147,9 @@ func lastCommit(c *e2e.Client, _ time.Duration) *e2e.Cut {
 	return x.Ends("/commit", 1, e2e.Body{"commitment": x.Inputs[1].Commitment})
 }
 
-// lateLastCommit and lateLastReveal are scenarios in which all parties act in time, and
-// the next call comes after the deadline. No party may become a flaker.
+// lateLastCommit and lateLastReveal are scenarios in which all parties act in time. deal-api is
+// killed during the last commit or reveal, and the next call comes after the deadline. No party may
+// become a flaker.
 func lateLastCommit(c *e2e.Client, lead time.Duration) *e2e.Cut {
 	at := e2e.After(lead)
 	x := e2e.Near(c, at, at+3600)

@@ -14,8 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// yard is a stack with two replicas of each binary. Every case kills the process victim. Between
-// cases the workers are stopped. Otherwise they would finish deals that others must finish.
+// yard is a stack with two replicas of each binary. Every case kills the process victim. The test
+// stops the workers between cases, because they would finish deals that another process must
+// finish.
 type yard struct {
 	t      *testing.T
 	stack  *localstack.Stack
@@ -38,7 +39,7 @@ func newYard(t *testing.T, victim string) *yard {
 	return y
 }
 
-// at returns a copy of the yard that reports to a subtest.
+// at returns a copy of the yard that reports failures to t.
 func (y *yard) at(t *testing.T) *yard {
 	here := *y
 	here.t, here.w = t, e2e.Database(t, y.stack)
@@ -58,8 +59,8 @@ func (y *yard) rest() {
 	}
 }
 
-// one runs a deal up to the crash point and lets the finisher act. It compares the outcome
-// with the deal at the crash.
+// one runs a deal up to the crash point cut, lets f finish the deal, and compares the finished deal
+// with the deal's fate at the crash.
 func (y *yard) one(c crashes, cut at, f finisher) {
 	y.t.Helper()
 	y.rest() // the previous case may have failed and left workers running
@@ -104,7 +105,7 @@ func (y *yard) together(all []struckCase) {
 }
 
 // kill runs a deal up to the point at which the process dies, and returns the deal's fate
-// at the crash. If a deadline must pass before the recovery, kill waits for it.
+// at the crash. If a deadline must pass before the recovery, kill waits for that deadline.
 func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
 	y.t.Helper()
 	y.start(y.victim, "FAIRPACT_CRASH_AT="+cut.point)
@@ -158,12 +159,13 @@ func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 		}
 		return x
 	}
-	y.t.Fatalf("no deal was ready before its deadline, with up to %s to do it", e2e.Patience)
+	y.t.Fatalf("no deal was ready before its deadline, with deadlines up to %s away", e2e.Patience)
 	return nil
 }
 
-// finish brings the deal to its published certificate with calls to the deal-api via. If via is
-// empty, the worker must first finish what the interrupted call began.
+// finish brings the deal to its published certificate, with calls to the deal-api named in via. If
+// via is empty, the worker must first finish what the interrupted call began. Then finish calls the
+// second deal-api.
 func (y *yard) finish(x *e2e.Cut, via string) {
 	y.t.Helper()
 	caller := y.calm
@@ -185,7 +187,7 @@ func (y *yard) finish(x *e2e.Cut, via string) {
 			return y.w.Published(d.ID) != ""
 		})
 	}
-	// The client repeats the call that got no answer.
+	// The client retries the last call, which may have got no answer.
 	a, err := x.Call(caller)
 	if err != nil || a.Status != 200 {
 		y.t.Errorf("retry of the last call: %d %s (%v), want 200", a.Status, a.Body, err)

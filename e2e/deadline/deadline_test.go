@@ -13,7 +13,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 // SPEC 1.4, 3: a missed deadline makes the deal VOID, and its certificate names exactly
-// the parties that failed to act. The worker publishes the certificate without any call.
+// the parties that failed to act. The worker publishes the certificate even if no client makes
+// a call.
 func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 	for action, play := range map[string]e2e.Scenario{"commit": e2e.MissedCommit, "reveal": e2e.MissedReveal} {
 		t.Run(action, func(t *testing.T) {
@@ -22,7 +23,7 @@ func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 			c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 			x := e2e.Played(t, c, play)
 			d := x.Deal
-			// A call would make the deal VOID, so the test reads only the database.
+			// A client's call would end the deal before the worker does, so the test reads only the database.
 			var certID string
 			e2e.Eventually(t, "the worker publishes the certificate", e2e.Patience, func() bool {
 				certID = w.Published(d.ID)
@@ -51,7 +52,7 @@ func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 	}
 }
 
-// A random.v1 deal whose round cannot be fetched within the entropy window becomes
+// A random.v1 deal whose beacon round cannot be fetched within the entropy window becomes
 // EXPIRED, without flakers and without a certificate.
 func TestExpired(t *testing.T) {
 	t.Parallel()

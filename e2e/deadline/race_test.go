@@ -11,13 +11,13 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// racer is a party that acts around the deadline, through one of the replicas.
+// racer is a party that commits or reveals around the deadline, through one of the deal-apis.
 type racer struct {
 	d       *e2e.Dealt
 	party   int
 	sealed  e2e.Sealed
 	through *e2e.Client
-	before  time.Duration // from the act to the deadline; negative if the act is late
+	before  time.Duration // from the call to the deadline; negative if the call is late
 
 	status int
 	code   string
@@ -39,9 +39,9 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 	group.Wait()
 }
 
-// judge requires that the flakers of every deal are exactly the refused racers. A deal without
-// flakers must have the state unvoided. judge reports whether some racers were accepted and some
-// refused.
+// judge requires that the flakers of each deal are exactly its refused racers. A deal with refused
+// racers must be VOID. The state of any other deal must equal unvoided. judge reports whether some
+// racers were accepted and some refused.
 func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	t.Helper()
 	refused, statuses := map[*e2e.Dealt][]int{}, map[int]int{}
@@ -71,9 +71,9 @@ func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	return statuses[200] > 0 && statuses[409] > 0
 }
 
-// 400 parties of one deal and those of 20 small deals race the deadline, with two deal-apis
-// and two workers. A party is a flaker exactly if its commit or reveal was refused. Each deal
-// has one certificate.
+// The 400 parties of a large deal and the 4 parties of each of 20 small deals commit or reveal
+// around the deadline, with two deal-apis and two workers. A party is a flaker exactly if its commit
+// or reveal was refused. Each COMPUTED or VOID deal has exactly one certificate.
 func TestRaceToTheDeadline(t *testing.T) {
 	t.Parallel()
 	const large, small, ofSmall = 400, 20, 4
@@ -84,16 +84,16 @@ func TestRaceToTheDeadline(t *testing.T) {
 	c := clients[0]
 	key, round := c.Key(), stack.Chain().RoundAt(time.Now().Unix())
 	w := e2e.Database(t, stack)
-	// Each insert waits between reading the clock and the end of its transaction, as on a slow disk.
-	// An insert just before the deadline is accepted, although its transaction ends after the deadline.
+	// The trigger delays each transaction after the insert has read the clock, as a slow disk does. A
+	// commit or reveal just before the deadline is accepted, although its transaction ends later.
 	w.Exec(0, `CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'`)
 	for _, table := range []string{"commitments", "reveals"} {
 		w.Exec(0, "CREATE TRIGGER linger AFTER INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION linger()")
 	}
 	nonce, items := e2e.Seal(t, e2e.Body{"nonce": "c0ffee"}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}})
 
-	// Every fifth party acts long before the deadline, so that some are in time on any machine. Most
-	// others act so close to the deadline that their inserts are under way when the deal ends.
+	// Every fifth party acts long before the deadline, so that some are in time even on a slow machine.
+	// Most others act so close to the deadline that their inserts are under way when the deal ends.
 	field := func(early time.Duration, commitDeadline, revealDeadline int64) (racers []*racer) {
 		enter := func(d *e2e.Dealt, s e2e.Sealed) {
 			for p := range d.Tokens {
@@ -117,7 +117,8 @@ func TestRaceToTheDeadline(t *testing.T) {
 		return racers
 	}
 
-	// Each stage is repeated with more time until some parties are accepted and some refused.
+	// Each stage needs both accepted and refused parties. Otherwise the stage runs again with new deals
+	// and later deadlines.
 	t.Run("commit", func(t *testing.T) {
 		for lead := 4 * time.Second; ; lead *= 2 {
 			deadline := e2e.After(lead)

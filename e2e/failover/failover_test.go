@@ -74,8 +74,8 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	}
 }
 
-// A lagging asynchronous standby is promoted. The fork guard refuses to sign and logs why,
-// so no published head contradicts an earlier one. When the old primary is back, the
+// A lagging asynchronous standby is promoted. The fork guard logs the reason and refuses to
+// sign, so no published head contradicts an earlier head. When the old primary is back, the
 // service continues.
 func TestLaggingStandbyIsRefused(t *testing.T) {
 	t.Parallel()

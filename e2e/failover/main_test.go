@@ -36,13 +36,14 @@ func guarded(t *testing.T) []string {
 	return []string{"FAIRPACT_FORK_GUARD=file://" + t.TempDir() + "/guard.json"}
 }
 
-// heads maps a tree size to the root that a client has read for it.
+// heads records, for each tree size, the root that clients have read.
 type heads struct {
 	mu   sync.Mutex
 	seen map[int64]string
 }
 
-// watch reads tree heads until ctx ends. Two roots of one size are a fork and fail the test.
+// watch reads tree heads in the background until ctx ends. Two different roots of one size are a
+// fork and fail the test. wait returns when all clients have stopped reading.
 func (h *heads) watch(ctx context.Context, t *testing.T, clients ...*e2e.Client) (wait func()) {
 	h.seen = map[int64]string{}
 	var all sync.WaitGroup

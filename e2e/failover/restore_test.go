@@ -16,12 +16,12 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The drill of runbooks/restore.md works. The database is restored to a moment before the
-// last certificates, and the fork guard refuses to sign. The parties' copies restore the
-// certificates, and the service continues.
+// make drill runs this test of the steps in charts/fairpact/runbooks/restore.md. The database is
+// restored to a time before the last certificates, and the fork guard refuses to sign. fairpactctl
+// restores the lost leaves from the parties' copies of the certificates, and the service continues.
 func TestRestoreToAnEarlierMoment(t *testing.T) {
 	t.Parallel()
-	// archive_command runs in the data directory and writes to a directory beside it.
+	// Postgres runs archive_command in its data directory, so ../archive is beside that directory.
 	primary, err := localservers.StartPostgres(t.Context(), localservers.Options{Settings: []string{
 		"archive_mode=on", "archive_command=mkdir -p ../archive && cp %p ../archive/%f"}})
 	e2e.Must(t, err)
@@ -53,7 +53,7 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	t.Cleanup(func() { e2e.Must(t, backups[1].Close()) })
 	_, archived := certified()
 	kept = append(kept, archived)
-	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)) // committed before the moment of the restore, revealed after it
+	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)) // the restore goes back to a moment between this deal's commits and reveals
 	inputs := []e2e.Sealed{e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)}
 	for i, in := range inputs {
 		half.Commit(i, in)
@@ -83,8 +83,8 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		return p
 	}
 
-	// A careless operator restores while all processes run. The fork guard refuses, because the leaf
-	// of a new deal takes the index of a lost leaf.
+	// A careless operator restores while all processes run. The fork guard refuses to sign, because
+	// the leaf of a new deal takes the index of a lost leaf.
 	careless := restore(backups[0])
 	e2e.Must(t, answers(t.Context(), c))
 	unsigned := c.Settled()

@@ -9,9 +9,10 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The new key begins to sign while one process lacks the new key set: first a deal-api, later the
-// log-server. Certificates wait or are signed with the old key. No verdict is wrong. The roll-out
-// of the key set ends the fault.
+// A new key begins to sign while one process lacks the new key set. That process is first a
+// deal-api, and at a second rotation the log-server. Meanwhile some certificates wait or are signed
+// with the old key, but no verification returns a wrong verdict. The roll-out of the key set to the
+// process ends the fault.
 func TestProcessWithoutTheKeySet(t *testing.T) {
 	t.Parallel()
 	firstURI, firstKey := e2e.KeyFile(t)
@@ -59,7 +60,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 		}
 	}
 
-	// At another rotation, the log-server does not get the new key set.
+	// At the second rotation, the log-server does not get the new key set.
 	k.Keys(0, "rotate", "--to", thirdURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker)
 	k.Switched()

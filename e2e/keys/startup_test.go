@@ -19,8 +19,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// A binary exits at its start with code 1 if its key cannot sign or is not the published key. Its
-// last log line says what to correct. The refusal needs no other server.
+// A binary exits with code 1 at startup if the signing key cannot sign or is not the published key.
+// The last log line says what to correct. The binary detects this while Postgres, Redis and the
+// log-server are down.
 func TestStartWithABadKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	google := e2e.KeyService(t)
@@ -65,8 +66,8 @@ func TestStartWithABadKeyIsRefused(t *testing.T) {
 	}
 }
 
-// started runs a binary without any server until it exits, and returns its output and exit code.
-// Settings that env does not replace are valid.
+// started runs a binary until it exits, and returns the binary's output and exit code. The settings
+// that env does not replace are valid, but no server listens at their URLs.
 func started(t *testing.T, binary string, env []string) (said string, code int) {
 	t.Helper()
 	secrets := t.TempDir()

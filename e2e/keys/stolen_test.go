@@ -21,8 +21,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// theft is a deployment with a stolen signing key. Its operator follows
-// charts/fairpact/runbooks/stolen-key.md.
+// theft is a deployment with a stolen signing key. The test does what
+// charts/fairpact/runbooks/stolen-key.md tells the operator to do.
 type theft struct {
 	*e2e.Keyholder
 	kms   *kmstest.GCP
@@ -39,8 +39,8 @@ func (b *theft) newKey() (name, uri, label string) {
 	return name, b.kms.URI(name), label
 }
 
-// forge does what a thief of the key and the append secret can do: it signs a false
-// entry and appends it to the log.
+// forge signs a false entry and appends the entry to the log, as a thief of the key and the
+// append secret can.
 func (b *theft) forge(key *signing.Signer) (index int64, err error) {
 	b.T.Helper()
 	secret, err := os.ReadFile(b.Stack.AppendSecretFile())
@@ -65,7 +65,8 @@ func (b *theft) found(leaves string) {
 	}
 }
 
-// refused requires that the log refuses an entry that is signed with the thief's closed key.
+// refused signs a false entry with the stolen key, which is closed, and requires that the log
+// refuses the entry.
 func (b *theft) refused(thief *signing.Signer) {
 	b.T.Helper()
 	if index, err := b.forge(thief); !errors.Is(err, translog.ErrRefused) {
@@ -90,7 +91,8 @@ func (b *theft) played() *e2e.Dealt {
 	return d
 }
 
-// good requires that key signed a deal's certificate, and that every verifier accepts it.
+// good waits for a deal's certificate. The certificate must be signed by key, and every verifier
+// must accept the certificate.
 func (b *theft) good(d *e2e.Dealt, key string) {
 	b.T.Helper()
 	certificate := d.Certified(e2e.Patience)
@@ -100,8 +102,9 @@ func (b *theft) good(d *e2e.Dealt, key string) {
 	}
 }
 
-// verdicts requires that REST, MCP, the command line and the independent verifier accept the
-// certificate if valid is true, and reject it otherwise. It returns the note of the REST answer.
+// verdicts verifies a certificate over REST and MCP, with fairpactctl and with the independent
+// verifier. All must accept the certificate if the argument valid is true, and reject the
+// certificate if valid is false. verdicts returns the note in the REST answer.
 func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note string) {
 	b.T.Helper()
 	var shown struct {
@@ -120,7 +123,7 @@ func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note str
 	return rest.Note
 }
 
-// The current key is stolen, and later a retired one. The steps of runbooks/stolen-key.md
+// A thief steals the current key, and later a retired key. The steps of runbooks/stolen-key.md
 // have the effects that the runbook promises.
 func TestStolenKeys(t *testing.T) {
 	t.Parallel()
@@ -140,10 +143,10 @@ func TestStolenKeys(t *testing.T) {
 		t.Fatalf("the thief's append under the current key: %v, want success", err)
 	}
 	b.found("[1]")
-	// One certificate is signed with the old key and not yet appended.
+	// Stop the log-server, so that one certificate is signed with the old key but not appended.
 	b.Stack.Signal(localstack.LogServer, syscall.SIGSTOP)
 	overtaken := b.played()
-	// 1. Disable the key version. Deals still end.
+	// Disable the key version. Deals still end, and their certificates wait.
 	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_DISABLED)
 	b.Stack.Signal(localstack.LogServer, syscall.SIGCONT)
 	waiting := b.played()
@@ -159,12 +162,11 @@ func TestStolenKeys(t *testing.T) {
 	if said, code := started(t, localstack.LogServer, b.Settings()); code != 1 || !strings.Contains(said, "gcloud kms keys versions enable") {
 		t.Errorf("log-server with the disabled key: exit code %d, want 1 and the gcloud command that enables the key: %s", code, said)
 	}
-	// 2. Rotate to the new key at once. This closes the old key at the newest head.
+	// Rotate to the new key at once. The command also closes the old key at the newest tree head.
 	b.Keys(0, "rotate", "--to", newURI, "--now")
 	if set := string(b.Ctl.Read("keys.json")); !strings.Contains(set, `"pubkey":"`+oldKey+`","retired_at":`) || !strings.Contains(set, `"tree_size":2}`) || !strings.Contains(set, newKey) {
 		t.Fatalf("keys.json does not have %s closed at tree size 2 and the new key %s: %s", oldKey, newKey, set)
 	}
-	// 3. Roll out the key set.
 	back := time.Now()
 	b.RollOut()
 	b.w.Converged()
@@ -172,16 +174,16 @@ func TestStolenKeys(t *testing.T) {
 	b.good(before, oldKey)
 	b.good(overtaken, newKey)
 	b.good(waiting, newKey)
-	// 4. Check the key set.
 	b.checked()
-	// From now on the log refuses what the thief signs. The query still finds the earlier leaf.
-	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_ENABLED) // the thief keeps using a copy of the key
+	// The log now refuses the thief's entries. The query still finds the leaf that the thief appended
+	// before the rotation.
+	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_ENABLED) // simulates the thief's copy of the key
 	b.refused(thief)
 	b.found("[1]")
 
 	t.Log("A retired key is stolen: closed")
-	b.falseLog(thief, 2, true)  // the key was valid at size 2: the head fails because it contradicts the log
-	b.falseLog(thief, 3, false) // the key was closed at size 2: a larger head fails
+	b.falseLog(thief, 2, true)  // the key may sign size 2, but this head contradicts the log
+	b.falseLog(thief, 3, false) // the key is closed at size 2, and this head is larger
 
 	t.Log("A retired key is stolen: open")
 	b.Keys(0, "rotate", "--to", lastURI, "--in", e2e.Soonest.String())
@@ -205,8 +207,8 @@ func TestStolenKeys(t *testing.T) {
 	}
 	b.refused(thief)
 	b.checked()
-	// A closed key has a tree size. Every verifier rejects the key's signature for a leaf at or beyond
-	// that size.
+	// Every verifier rejects a signature of the closed key if the leaf index is at least the tree
+	// size at which the key was closed.
 	later := b.played()
 	b.good(later, lastKey)
 	forged := e2e.Decoded(t, later.Certified(0))
@@ -225,8 +227,9 @@ func (b *theft) signed(key *signing.Signer, d *e2e.Dealt) string {
 	return signature
 }
 
-// falseLog forges a tree head over false leaves. `fairpactctl keys check` must reject the head. If
-// inForce is true, the key could sign at this size. Otherwise the key was retired before this size.
+// falseLog forges a tree head over false leaves. `fairpactctl keys check` must reject the head.
+// If inForce is true, the key may sign heads of this size. Otherwise the key is closed at a
+// smaller size.
 func (b *theft) falseLog(key *signing.Signer, size int, inForce bool) {
 	b.T.Helper()
 	root := hex.EncodeToString(e2e.TreeRoot([][]byte{{1}, {2}, {3}}[:size]))

@@ -20,9 +20,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// previousRelease returns the directory of the previous release's binaries. It builds them once
-// for each checkout, without the race detector. With -trimpath the next build can use Go's build
-// cache, although the source path is temporary.
+// previousRelease returns the directory of the previous release's binaries. Each checkout builds
+// the binaries once, without the race detector. -trimpath lets later builds use Go's build cache,
+// although each build has a new temporary source directory.
 func previousRelease(t *testing.T) string {
 	t.Helper()
 	root, err := localstack.Root()
@@ -42,7 +42,7 @@ func previousRelease(t *testing.T) string {
 		}
 		return nil
 	}
-	// Git reads a checkout of another user only as a safe.directory.
+	// If another user owns the checkout, git reads it only as a safe.directory.
 	git := func(args ...string) error {
 		return run(root, "git", append([]string{"-c", "safe.directory=" + root}, args...)...)
 	}
@@ -68,7 +68,8 @@ func previousRelease(t *testing.T) string {
 	if err == nil {
 		err = os.Rename(built, kept)
 	}
-	// The rename fails if another test process was faster. This test then uses the other build.
+	// The rename fails if another test process has already built the release. This test then uses
+	// that build.
 	if _, found := os.Stat(kept); found != nil {
 		t.Fatal(err)
 	}
@@ -88,15 +89,15 @@ type upgrade struct {
 	s     *e2e.Stream
 }
 
-// This release replaces the previous one under load and is rolled back, in the order of a
-// cluster: first the migration, then one process after another. Both versions share one
-// database, one Redis and one log. No request fails twice. Each version replays the other's
-// answers and ends the other's deals.
+// This release replaces the previous release under load, and is then rolled back. As in a cluster,
+// the migration runs first, and then the processes are replaced one by one. Both releases share one
+// database, one Redis and one log. No request fails twice. Each release replays the responses of the
+// other release, and ends the deals that the other release began.
 func TestPreviousReleaseForwardAndBack(t *testing.T) {
 	t.Parallel()
 	old := previousRelease(t)
-	// All tests check answers against one OpenAPI document. Load it from this release, before the
-	// previous release can answer.
+	// All tests check responses against the first OpenAPI document that Published reads. Call Published
+	// now, so that this document comes from this release and not from the previous release.
 	e2e.Published(t, e2e.NewClient(t, e2e.Shared(t).BaseURL()))
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Bin = old
@@ -114,7 +115,7 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 		t.Cleanup(done)
 		return ctx
 	}
-	u.roll(ctx, old, second...) // connects the second processes to the second log-server
+	u.roll(ctx, old, second...) // connects the second deal-api and worker to the second log-server
 	u.s = e2e.StartStream(ctx, t, stack, u.doors...)
 	stage := func(name string) {
 		t.Helper()
@@ -151,7 +152,7 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 		t.Errorf("a request failed %d times in a row, want at most once: a client retries once", worst)
 	}
 	u.w.Converged()
-	u.migrate(bounded(), e2e.Bin) // adds tags to the leaves that the previous release appended
+	u.migrate(bounded(), e2e.Bin) // tags the leaves that the previous release appended without tags
 	keys, err := u.keys(bounded())
 	e2e.Must(t, err)
 	e2e.InvariantsUnder(t, stack, keys)
@@ -197,8 +198,8 @@ func (u *upgrade) roll(ctx context.Context, bin string, names ...string) {
 	}
 }
 
-// exchanged runs while the two deal-apis have different versions. Each must replay the other's
-// answers, first with Redis and then from the database alone.
+// exchanged checks replays while the two deal-apis run different releases. Each deal-api must
+// replay the responses of the other, first with Redis and then from the database alone.
 func (u *upgrade) exchanged(ctx context.Context) {
 	u.t.Helper()
 	var deals []*e2e.Soaked
@@ -231,7 +232,8 @@ func (u *upgrade) exchanged(ctx context.Context) {
 	}
 }
 
-// begun creates two deals. Both parties commit to the first deal, and none to the second.
+// begun creates two deals. Both parties of the first deal commit. No party of the second deal
+// commits yet.
 func (u *upgrade) begun(ctx context.Context) []*e2e.Soaked {
 	u.t.Helper()
 	var both []*e2e.Soaked
@@ -252,7 +254,8 @@ func (u *upgrade) committed(ctx context.Context, door *e2e.Client, d *e2e.Soaked
 	d.Promises = there.Promises
 }
 
-// finished ends deals that the other version began.
+// finished reveals the inputs of deals that began under the other release, and checks the ended
+// deals.
 func (u *upgrade) finished(ctx context.Context, all []*e2e.Soaked) {
 	u.t.Helper()
 	for _, d := range all {

@@ -32,10 +32,10 @@ type rotation struct {
 	newSigned    atomic.Bool // newKey has signed a certificate
 }
 
-// A rotation is postponed and rolled out process by process. The new key then signs, and the
-// old key is closed. All the time, a client verifies every certificate and tree head under the
-// keys that each replica publishes. No replica may show a tree head that is older than an
-// earlier proof of any replica.
+// The operator rolls a rotation out process by process, and changes the rotation time halfway. Then
+// the new key signs, and the operator closes the old key. All the time, clients verify certificates
+// and tree heads under the keys that each deal-api publishes. No replica may show a tree head whose
+// size is smaller than the tree size in an earlier proof of any replica.
 func TestRotationUnderLoad(t *testing.T) {
 	t.Parallel()
 	const deals = 25 // certificates to check between two steps
@@ -55,7 +55,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	streams := r.streams(ctx)
 	r.passes(deals)
 
-	// The rotation is postponed when half of the processes have the new key set.
+	// Change the time of the rotation when half of the processes have the new key set.
 	r.Keys(0, "rotate", "--to", newURI, "--in", "1h")
 	r.RollOut(localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker)
 	if out := r.Keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 have another key set") {
@@ -63,7 +63,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 	r.Keys(0, "rotate", "--to", newURI, "--in", (4*roll + 4*e2e.KeyMargin).String())
 	r.RollOut()
-	// If the roll-out took too long, postpone again.
+	// If the roll-out took too long, postpone the rotation and roll out again.
 	for i := time.Duration(8); time.Until(r.SignsFrom()) < 2*e2e.KeyMargin; i *= 2 {
 		r.Keys(0, "rotate", "--to", newURI, "--in", (i*roll + 4*e2e.KeyMargin).String())
 		r.RollOut()
@@ -85,7 +85,8 @@ func TestRotationUnderLoad(t *testing.T) {
 
 	e2e.Database(t, stack).Converged()
 	e2e.Invariants(t, stack)
-	// The client has verified every certificate. One deal in ten also repeats its requests.
+	// The streams have verified every certificate. For one deal in ten, Ended also repeats the
+	// requests.
 	for i := 0; i < len(r.all); i += 10 {
 		r.all[i].Ctx = t.Context()
 		if err := r.all[i].Ended(); err != nil {
@@ -98,8 +99,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.deals.Load(), r.heads.Load(), r.s.Attempts.Load())
 }
 
-// passes waits until the certificates of a number of further deals are checked. The time limit is
-// for each deal.
+// passes waits until the streams have checked the certificates of a number of further deals. Each
+// deal has its own time limit.
 func (r *rotation) passes(deals int64) {
 	r.T.Helper()
 	until := r.deals.Load() + deals
@@ -111,8 +112,8 @@ func (r *rotation) passes(deals int64) {
 	}
 }
 
-// streams starts six goroutines that run deals and read a tree head after each, until ctx
-// ends.
+// streams starts six goroutines that run deals until ctx ends. After each deal they check tree
+// heads.
 func (r *rotation) streams(ctx context.Context) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for i := range 6 {
@@ -208,7 +209,7 @@ func (r *rotation) head(ctx context.Context, i int) error {
 	return nil
 }
 
-// accepted verifies a signature under the keys that each replica publishes.
+// accepted verifies a signature under the keys that each deal-api publishes.
 func (r *rotation) accepted(ctx context.Context, what string, message []byte, signature string) error {
 	for i := range r.s.Doors {
 		a, err := insist(ctx, r.s.Doors[i], "/v1/status")

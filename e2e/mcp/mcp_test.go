@@ -54,8 +54,8 @@ func TestMCPNineTools(t *testing.T) {
 	}
 }
 
-// A deal of each algorithm needs MCP only. The official client makes the calls and checks
-// every result against the output schema of its tool.
+// MCP alone is enough to run a deal of each algorithm. The official client makes the calls, and
+// checks every result against the tool's output schema.
 func TestMCPPlaysEachAlgorithm(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -113,7 +113,7 @@ func TestMCPPlaysEachAlgorithm(t *testing.T) {
 			if !r.Valid || r.Outcome != cert.Outcome {
 				t.Errorf("verify_certificate: %+v, want valid with outcome %s", r, cert.Outcome)
 			}
-			// structuredContent is a certificate that verifies unchanged.
+			// The independent verifier accepts structuredContent as the certificate, without any change.
 			e2e.Independently(t, a.rest, a.rest.Raw("get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[0])).Structured, true)
 		})
 	}
@@ -158,7 +158,7 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 	if !strings.Contains(string(c.Tool("get_deal", token(0)).Structured), "9007199254740991") || !strings.Contains(string(v), "9007199254740991") {
 		t.Errorf("the view over MCP or REST lacks 9007199254740991 (2^53-1); REST: %s", v)
 	}
-	// The proof changes with the tree. All other members are the same on every read.
+	// log_proof changes when the tree grows. All other members are the same on every read.
 	signed := func(text []byte) []byte {
 		var members map[string]json.RawMessage
 		if err := json.Unmarshal(text, &members); err != nil {
@@ -202,8 +202,8 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 	e2e.Same(t, "catalogue", algorithms(c.Tool("list_algorithms", e2e.Body{"vectors": true}).Structured), algorithms(c.Want(200, "GET", "/v1/algorithms", "", nil).Body))
 }
 
-// An agent without a clock creates a random.v1 deal with the durations of its phases. The
-// service declares the first beacon round after the reveal deadline.
+// An agent without a clock creates a random.v1 deal by giving the length of each phase in seconds.
+// The service chooses the first beacon round after the reveal deadline.
 func TestMCPCreatesByDurations(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -311,7 +311,7 @@ func TestMCPRefusals(t *testing.T) {
 }
 
 // Tool arguments follow the same JSON rules as a REST body, and a refusal has the same
-// reason. internal/canon tests the reasons.
+// reason. The tests of internal/canon cover the rules themselves.
 func TestMCPReadsArgumentsStrictly(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -352,7 +352,7 @@ func TestMCPIdempotency(t *testing.T) {
 	}
 }
 
-// Invalid messages and unknown methods get an error of JSON-RPC or of HTTP.
+// Invalid messages and unknown methods get a JSON-RPC error or an HTTP error.
 func TestMCPProtocol(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -397,11 +397,11 @@ func TestMCPProtocol(t *testing.T) {
 	if a := c.Post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`); a.Status != 202 {
 		t.Errorf("a notification: %d %s, want 202", a.Status, a.Body)
 	}
-	// There is no session, because the next call may reach another replica.
+	// initialize opens no session, because the next call may reach another replica.
 	if a := c.Post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`); a.Header.Get("Mcp-Session-Id") != "" || !strings.Contains(string(a.Body), `"protocolVersion":"2025-06-18"`) {
 		t.Errorf("initialize: header %v, %.300s, want no Mcp-Session-Id and protocolVersion 2025-06-18", a.Header, a.Body)
 	}
-	// The newest protocol version has no initialize. server/discover returns the instructions.
+	// In the newest protocol version, server/discover replaces initialize and returns the instructions.
 	meta := `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
 	newest := func(method string) e2e.Answer {
 		return c.Post(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+meta+`}}`, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", method)
@@ -417,8 +417,8 @@ func TestMCPProtocol(t *testing.T) {
 }
 
 // Loopback and the configured hosts are allowed as Host and Origin, and Origin is optional.
-// Any other Host or Origin is answered with 403. Keys that are created over REST and over
-// MCP share one limit.
+// The service answers any other Host or Origin with 403. One limit counts the keys that are
+// created over REST and over MCP.
 func TestMCPHostsAndKeyLimit(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.Own(t, func(o *localstack.Options) {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// An agent follows a deal with the calls that NEXT names. The calls wait for the other party.
-// Each answer has the time of the next deadline.
+// An agent follows a deal with the calls that the NEXT blocks name. A call with wait_seconds waits
+// for the other party. look_at is the time of the next deadline.
 func TestMCPWaitsForTheOthers(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -39,7 +39,7 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	if then := <-revealing; then.Meta.Next.Tool != "reveal_input" {
 		t.Errorf("after the last commit the next step is %+v, want reveal_input", then.Meta.Next)
 	}
-	// A change before the call ends the wait at once.
+	// If the state has already changed, the call does not wait.
 	if late := c.Tool(next.Tool, next.Arguments); late.Meta.Next.Tool != "reveal_input" {
 		t.Errorf("for a call after the change the next step is %+v, want reveal_input", late.Meta.Next)
 	}
@@ -53,9 +53,9 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	c.Fails("INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":5,"since":"open"}`, d.ID, d.Tokens[0]))
 }
 
-// The next step after the reveals of random.v1 is get_certificate. Before the round is published,
-// get_certificate says when to repeat the call. With wait_seconds it waits for the round and then
-// draws.
+// After the reveals of a random.v1 deal, the next step is get_certificate. Before the beacon round is
+// published, get_certificate says when to repeat the call. With wait_seconds, get_certificate waits
+// for the round and then draws.
 func TestMCPDraws(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -84,7 +84,7 @@ func TestMCPDraws(t *testing.T) {
 	}
 }
 
-// get_deal tells a party that its seat has a declared key. compute_commitment_tool returns what
+// get_deal tells a party that its seat has a declared key. compute_commitment_tool returns the text
 // to sign. The party signs locally and commits.
 func TestMCPSeatKey(t *testing.T) {
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// Every fairpactctl command and flag on the pages exists.
+// Every fairpactctl command and flag in the runbooks and the other pages exists.
 func TestPagesShowCommandsThatExist(t *testing.T) {
 	shown := map[string][]string{} // flags by command
 	command := regexp.MustCompile(`fairpactctl ((?:[a-z]+ ?){1,2})([^\n` + "`" + `|;]*)`)
@@ -28,7 +28,7 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 	known := matches(`(?m)^  ([a-z]+(?: [a-z]+)?)  `, help)
 	checked := 0
 	for name, flags := range shown {
-		if !slices.Contains(known, name) { // the second word is an argument, or continues the sentence
+		if !slices.Contains(known, name) { // the second word is an argument or the next word of a sentence
 			name, _, _ = strings.Cut(name, " ")
 		}
 		if !slices.ContainsFunc(known, func(k string) bool { return k == name || strings.HasPrefix(k, name+" ") }) {

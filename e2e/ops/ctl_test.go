@@ -19,7 +19,7 @@ import (
 
 var verifyOffline = []string{"verify", "cert.json", "--tree-head", "head.json", "--status", "status.json"}
 
-// says runs a command that must fail with an exit code and print a text.
+// says requires that a fairpactctl command exits with code and prints want to stderr.
 func says(t testing.TB, c *e2e.Ctl, code int, want string, args ...string) {
 	t.Helper()
 	if _, said := c.Run(code, args...); !strings.Contains(said, want) {
@@ -63,7 +63,7 @@ func TestCtlSplit(t *testing.T) {
 	}
 	c.Run(2, "deal", "create", "--algorithm", "split.v1", "--label", "a", "--label", "b", "--params", "params.json", "--out", "deal.json")
 
-	// fairpactctl refuses to commit to an input that the deal would refuse.
+	// fairpactctl does not commit to an input that the deal would refuse at the reveal.
 	c.Run(0, "commit", c.File("input.json", e2e.Body{"valuations": e2e.Body{"train": 1}}), "--out", "unfit.json")
 	says(t, c, 1, `"car"`, "deal", "commit", "unfit.json", "--state", "party-0.json")
 	c.Seal(0, e2e.AnnsValues)
@@ -97,9 +97,9 @@ func TestCtlSplit(t *testing.T) {
 	if failed := failures(t, c.Offline(0, append(verifyOffline, "--inputs", "inputs.json", "--params", "params.json", "--json")...)); len(failed) != 0 {
 		t.Errorf("verify with inputs fails the checks %q, want none", failed)
 	}
-	c.Run(0, "verify", "cert.json")                                                                                         // fetches head and keys
-	c.Run(2, "verify", "cert.json", "--base-url", e2e.BaseURL(t)+"/nothing")                                                // a URL without Fairpact
-	c.Run(1, "verify", "cert.json", "--pubkey", "es256:0281eb5f0949a7554f9fbe2bb1055882b1db99a3498d34cff345da2a4eafe7fc76") // another key
+	c.Run(0, "verify", "cert.json")                                                                                         // fetches the tree head and the keys
+	c.Run(2, "verify", "cert.json", "--base-url", e2e.BaseURL(t)+"/nothing")                                                // no Fairpact service at this URL
+	c.Run(1, "verify", "cert.json", "--pubkey", "es256:0281eb5f0949a7554f9fbe2bb1055882b1db99a3498d34cff345da2a4eafe7fc76") // not the key of the service
 
 	out = c.Offline(0, "recompute", "cert.json", "--inputs", "inputs.json", "--params", "params.json")
 	var cert struct{ Result json.RawMessage }
@@ -201,7 +201,8 @@ func TestCtlCancelAndStatus(t *testing.T) {
 		t.Errorf("through %s the invitation is\n%s\nwant\n%s", inside, text, want)
 	}
 	says(t, c, 2, "party 0 is the initiator", "deal", "invite", "--state", "deal.json", "--party", "0", "--text")
-	// A deal can be cancelled by its id and key, without the state file. Another key is refused.
+	// The deal's id and the initiator's API key are enough to cancel a deal, without the state
+	// file. Another API key is refused.
 	says(t, c, 1, "FORBIDDEN", "deal", "cancel", "--deal", v.DealID, "--api-key-file", "other.key")
 	if out, _ := c.Run(0, "deal", "cancel", "--deal", v.DealID, "--api-key-file", "key"); !strings.Contains(out, "CANCELLED") {
 		t.Errorf("deal cancel by id and key: %s, want CANCELLED", out)
@@ -216,7 +217,8 @@ func TestCtlCancelAndStatus(t *testing.T) {
 	}
 }
 
-// If the service is out of reach, the exit code is 2. A refusal has exit code 1.
+// fairpactctl exits with 2 if the service is out of reach. TestCtlSplit checks that fairpactctl
+// exits with 1 if the service refuses a call.
 func TestCtlOutOfReach(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

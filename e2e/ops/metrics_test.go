@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// listed reads testdata/metrics.txt. It returns a map from binary and metric name to the type,
-// the labels, and "later" or "". A metric with "later" has no series until its first event.
+// listed reads testdata/metrics.txt. In the result, all[binary][metric] contains three strings: the
+// type, the labels, and "later" or "". A metric with "later" has no series until its first event.
 func listed(t testing.TB) map[string]map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(e2e.Repo("e2e/testdata/metrics.txt"))
@@ -36,8 +36,9 @@ func listed(t testing.TB) map[string]map[string][]string {
 	return all
 }
 
-// The binaries serve exactly the metrics of testdata/metrics.txt, with their types and labels,
-// and count what they did. A scrape succeeds without Postgres, Redis and log-server.
+// The binaries serve exactly the metrics of testdata/metrics.txt, with the listed types and labels.
+// The counters match the calls of the test. A scrape of deal-api or the worker succeeds even while
+// Postgres, Redis and log-server are stopped.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -118,7 +119,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 
-	// deal-api and the worker may both append the same certificate.
+	// deal-api and the worker may both append the same certificate, so three certificates may need
+	// more than three appends.
 	if n := e2e.Sum(log["fairpact_log_append_duration_seconds"]); n < 3 {
 		t.Errorf("%v appends were counted, want 3 or more", n)
 	}

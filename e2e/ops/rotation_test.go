@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// roller is a stack whose secret files a test changes and rolls out process by process.
+// roller changes the secret files of a stack and restarts the processes one by one.
 type roller struct {
 	t     *testing.T
 	stack *localstack.Stack
@@ -52,8 +52,8 @@ func (r roller) says(what, text string) {
 	}
 }
 
-// The server secret and the append secret are rotated during deals. The two deal-apis are rolled
-// out one after the other.
+// The append secret and the server secret are rotated while deals are in progress. The two
+// deal-apis restart one after the other.
 func TestRotateSecrets(t *testing.T) {
 	t.Parallel()
 	r := roller{t: t, stack: e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} }), ctl: e2e.NewCtl(t, "")}
@@ -61,8 +61,9 @@ func TestRotateSecrets(t *testing.T) {
 	r.serverSecret()
 }
 
-// serverSecret rotates the server secret. No deal, replay or input may be lost. Every step that
-// comes too early must be refused. Then the secret is lost, and another secret is adopted.
+// serverSecret rotates the server secret and requires that no deal, replay or input is lost. Every
+// step that comes too early must be refused. At the end, fairpactctl secret adopt replaces a lost
+// secret.
 func (r roller) serverSecret() {
 	t := r.t
 	r.ctl.Env = append(r.ctl.Env, "DATABASE_URL="+r.stack.DatabaseURL(), "FAIRPACT_SERVER_SECRET_FILE="+r.file("server-secret"))
@@ -94,7 +95,8 @@ func (r roller) serverSecret() {
 		t.Fatal("fairpactctl secret add does not keep the old secret")
 	}
 
-	// Too early: a process would encrypt with a secret that another process does not have.
+	// fairpactctl refuses to rotate until every process has the new secret. A process without the
+	// new secret could not decrypt what the other processes encrypt with it.
 	r.write("server-secret", both)
 	r.says("3 of 3 have another set", r.secret(1, "rotate"))
 	r.rollOut(e2e.SecondAPI, localstack.DeadlineWorker)
@@ -120,10 +122,11 @@ func (r roller) serverSecret() {
 	after := begun(one)
 	r.says("wait", r.secret(0, "check"))
 
-	// Too early again: the former secret is still needed.
+	// Stored data still needs the former secret. Until that changes, fairpactctl does not adopt a
+	// third secret, and a process starts only with both secrets.
 	other := filepath.Join(t.TempDir(), "server-secret")
 	e2e.Must(t, os.WriteFile(other, []byte(strings.Repeat("ab", 32)), 0o600))
-	r.says("1 of the deals and 0 of the pending certificates need the former secret", r.secret(1, "adopt", "--secret-file", other))
+	r.says("1 unfinished deals and 0 pending certificates need the former secret", r.secret(1, "adopt", "--secret-file", other))
 	for _, text := range []string{next, old, strings.Repeat("ab", 32)} {
 		r.write("server-secret", text+"\n")
 		for _, name := range []string{e2e.SecondAPI, localstack.DeadlineWorker} {
@@ -140,7 +143,7 @@ func (r roller) serverSecret() {
 		e2e.Must(t, r.stack.Start(t.Context(), name))
 	}
 
-	// Move the stored times a day into the past.
+	// Move the stored times a day into the past, so that no replay needs the former secret.
 	for _, statement := range []string{"UPDATE server_secret SET since = since - 86500", "UPDATE idempotency SET expires_at = expires_at - 86500"} {
 		if _, err := db.Pool.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -164,7 +167,8 @@ func (r roller) serverSecret() {
 		}
 	}
 
-	// The secret is lost between two deals.
+	// The secret is lost while no deal is in progress. Another secret is adopted, and a new deal
+	// succeeds.
 	for _, name := range []string{localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker} {
 		e2e.Must(t, r.stack.Stop(name))
 	}
@@ -175,7 +179,8 @@ func (r roller) serverSecret() {
 	again.Certified(e2e.Patience)
 }
 
-// appendSecret rotates the append secret. log-server accepts both while its callers change.
+// appendSecret rotates the append secret. log-server accepts both secrets until all callers send
+// the new one. After the rotation, log-server refuses the former secret.
 func (r roller) appendSecret() {
 	t := r.t
 	old, next := r.read("append-secret"), strings.Repeat("cd", 32)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// fakeKubectl keeps each Secret in a file of $STATE, and fails the call that $FAIL names. If
-// $FAIL is "partial" or "stale", secret add succeeds and prints too little.
+// fakeKubectl keeps each Secret in a file of $STATE. The call that $FAIL names fails. If $FAIL is
+// "partial" or "stale", "secret add" succeeds but omits some of the secrets.
 const fakeKubectl = `#!/usr/bin/env bash
 [[ "$1 $2" == "-n fairpact" ]] && shift 2
 call="$1 $2"; [[ $1 == exec ]] && call="${*: -2}"
@@ -37,13 +37,14 @@ case $call in
 esac
 `
 
-// A shell block that rotates a secret stops at the first call that fails. It then leaves the
-// Secret unchanged. After a failed roll-out it at least keeps the former secret.
+// The shell blocks of secrets.md for the server secret and the append secret stop at the first call
+// that fails. A failure before the roll-out leaves the Secret unchanged. If the roll-out of an
+// added secret fails, the Secret still contains the former secrets.
 func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	first, second, added := strings.Repeat("1a", 32), strings.Repeat("2b", 32), strings.Repeat("3c", 32)
 	const remove = "remove all lines but the first from the file and roll it out: nothing needs [x]"
 	for _, x := range []struct {
-		name, heading, holds string // the block is below heading and contains holds
+		name, heading, holds string // the block is below heading and contains the text in holds
 		secret, fails, next  string
 		want                 string // the Secret afterwards; empty if unchanged
 		done                 bool
@@ -84,8 +85,9 @@ func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	}
 }
 
-// A block that stopped in the middle can run again, and the Secret ends with one new secret. At
-// each step every process accepts the secrets that other processes may still send.
+// The block for the append secret can run again after it stopped in the middle. At the end, the
+// Secret contains only a new secret. During each roll-out, log-server accepts the secret of every
+// caller, restarted or not.
 func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 	t.Parallel()
 	old := `100%\n-of-what-printf-reads`
@@ -143,7 +145,8 @@ func (c fakeCluster) run(block string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// rotationBlock returns the first shell block below a heading of secrets.md that contains holds.
+// rotationBlock returns the first shell block with the text in holds, below a heading of
+// secrets.md.
 func rotationBlock(t *testing.T, heading, holds string) string {
 	t.Helper()
 	_, section, found := strings.Cut(e2e.Read(t, "runbooks/secrets.md"), "\n## "+heading+"\n")

@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// matches returns the first group of each match.
+// matches returns the first capture group of each match of pattern in text.
 func matches(pattern, text string) (all []string) {
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -26,8 +26,8 @@ func matches(pattern, text string) (all []string) {
 	return all
 }
 
-// Every alert has a heading in runbooks/alerts.md and the severity page or ticket. One unit test
-// shows that the alert fires, and another that it stays quiet.
+// Every alert has a heading in runbooks/alerts.md. Its severity is "page" or "ticket". In
+// alerts_test.yaml, one test shows that the alert fires, and another that the alert stays quiet.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	rules, tests, page := e2e.Read(t, "files/alerts.yaml"), e2e.Read(t, "files/alerts_test.yaml"), e2e.Read(t, "runbooks/alerts.md")
 	headings := matches(`(?m)^## (\S+)$`, page)
@@ -95,7 +95,7 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	}
 }
 
-// anchors returns the anchors that GitHub makes of a page's headings.
+// anchors returns the anchors that GitHub makes from a page's headings.
 func anchors(page string) (all []string) {
 	drop := regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
 	for _, heading := range matches(`(?m)^#+ (.+)$`, page) {
@@ -104,7 +104,8 @@ func anchors(page string) (all []string) {
 	return all
 }
 
-// The queries of alerts and dashboard use only metrics and labels that a binary serves.
+// The queries of the alerts and the dashboard use only metrics and labels that a binary serves,
+// and the labels namespace, pod and instance, which Prometheus adds.
 func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	labels := map[string][]string{}
 	for _, metrics := range listed(t) {
@@ -135,8 +136,8 @@ func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// The runbooks quote logs and errors with the words of the code: after "says", and in the first
-// column of the tables of log lines.
+// The runbooks quote log messages and errors word for word from the code. A quote follows "says",
+// or is in the first column of a table of log lines.
 func TestRunbooksQuoteTheCode(t *testing.T) {
 	var quotes []string
 	for _, page := range pages(t) {
@@ -161,7 +162,7 @@ func TestRunbooksQuoteTheCode(t *testing.T) {
 		}
 		return err
 	}))
-	variable := regexp.MustCompile(`…|: |\bN\b|\d+`) // ": " also separates, because an error often begins with its cause
+	variable := regexp.MustCompile(`…|: |\bN\b|\d+`) // ": " separates the texts of wrapped errors, which are different strings in the code
 	for _, quote := range quotes {
 		for _, part := range variable.Split(quote, -1) {
 			if !strings.Contains(code.String(), strings.TrimSpace(part)) {

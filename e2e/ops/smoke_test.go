@@ -17,8 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
-// fairpactctl smoke, which `helm test` runs, makes a deal of each algorithm and requires valid
-// certificates. It shows no token, key or salt in full.
+// fairpactctl smoke makes a deal of each given algorithm and requires valid certificates. It shows
+// no token, key or salt in full. `helm test` also runs this command.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	out, said := e2e.NewCtl(t, e2e.BaseURL(t)).Run(0, "smoke", "--algorithm", "all", "--show")
@@ -39,8 +39,8 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// smoke fails with the name of the check if the deployment returns a forged certificate or tree
-// head.
+// If the deployment returns a forged certificate or tree head, smoke fails and names the failed
+// check.
 func TestSmokeNotValid(t *testing.T) {
 	t.Parallel()
 	for name, forgery := range map[string]struct {
@@ -61,7 +61,8 @@ func TestSmokeNotValid(t *testing.T) {
 	}
 }
 
-// lying returns the URL of a proxy that changes the JSON answers under one path.
+// lying returns the URL of a proxy for base. The proxy applies change to the JSON answer of each
+// URL that ends with path.
 func lying(t testing.TB, base, path string, change func(map[string]any)) string {
 	t.Helper()
 	target, err := url.Parse(base)

@@ -24,8 +24,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The service works over TLS with a Postgres and a Redis. Their certificates are from a private CA,
-// for the name localhost. Postgres refuses connections without TLS or a client certificate.
+// The service connects to Postgres and Redis over TLS. Their certificates are from a private CA,
+// for the name localhost. Postgres also requires a client certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	pg, err := localservers.StartPostgres(t.Context(), localservers.Options{})
@@ -34,7 +34,7 @@ func TestTLS(t *testing.T) {
 	plain, err := pg.EnsureDatabase(t.Context(), "fairpact")
 	e2e.Must(t, err)
 	own, other := newAuthority(t), newAuthority(t)
-	keys := pg.DataDir() // both servers run as the owner of this directory
+	keys := pg.DataDir() // both servers run as the owner of this directory, and can read its files
 	own.issue(keys, "server", x509.Certificate{DNSNames: []string{"localhost"}})
 	own.issue(keys, "client", x509.Certificate{Subject: pkix.Name{CommonName: "fairpact"}})
 	write(t, keys, "ca.crt", own.pem)
@@ -83,7 +83,7 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, command := range [][]string{{"migrate"}, {"log", "fsck"}} { // migrate opens a connection, fsck a pool
+			for _, command := range [][]string{{"migrate"}, {"log", "fsck"}} { // migrate opens a single connection, fsck opens a pool
 				ctl := e2e.NewCtl(t, "")
 				ctl.Env = append(ctl.Env, "DATABASE_URL="+tt.url)
 				if tt.says == "" {
@@ -96,7 +96,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// requireTLS makes Postgres refuse connections without TLS or a client certificate.
+// requireTLS makes Postgres require TLS and a client certificate.
 func requireTLS(t *testing.T, pg *localservers.Postgres) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pg.AdminURL())
@@ -133,8 +133,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign returns a certificate for a new key, and the key. The first call makes the CA's own
-// certificate.
+// sign makes a key. It returns a certificate for the key, the key, and the certificate in PEM. The
+// first call makes the CA's own certificate, which is self-signed.
 func (a *authority) sign(c x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -152,7 +152,7 @@ func (a *authority) sign(c x509.Certificate) (*x509.Certificate, *ecdsa.PrivateK
 	return cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// issue writes NAME.crt and NAME.key.
+// issue writes a new certificate and its private key to NAME.crt and NAME.key in dir.
 func (a *authority) issue(dir, name string, c x509.Certificate) {
 	a.t.Helper()
 	_, key, cert := a.sign(c)
@@ -162,7 +162,7 @@ func (a *authority) issue(dir, name string, c x509.Certificate) {
 	write(a.t, dir, name+".key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// write writes a file that belongs to the owner of its directory.
+// write writes a file in dir and makes the owner of dir its owner.
 func write(t *testing.T, dir, name string, content []byte) {
 	t.Helper()
 	info, err := os.Stat(dir)

@@ -14,12 +14,12 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// A stop loses no call. deal-api answers the running call: a reveal that waits for the database
-// and then for a key service that hangs. The worker leaves its unfinished certificate to the next
-// worker.
+// No call is lost when a process stops. deal-api still answers a reveal that waits for a lock in
+// the database and then for a key service that hangs. A worker that stops leaves its unfinished
+// certificate to the next worker.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	const delay = time.Second // shorter than 10 s, the time that a call may wait for its deal's lock
+	const delay = time.Second // shorter than the 10 s that a call may wait for its deal's lock
 	kms := e2e.KeyService(t)
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
@@ -70,7 +70,7 @@ func TestDrain(t *testing.T) {
 	}
 	ends(t, stack, localstack.DealAPI, began.Add(delay))
 
-	// The worker tries to finish the unsigned certificate.
+	// Stop the worker while it tries to sign the certificate.
 	calls = kms.Calls("AsymmetricSign")
 	e2e.Eventually(t, "the worker asks the key service", e2e.Patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
 	info, err := os.Stat(stack.Log(localstack.DeadlineWorker))
@@ -94,7 +94,8 @@ func TestDrain(t *testing.T) {
 	drainEndsWaits(t, stack)
 }
 
-// ends requires that a process exits with success within the drain timeout.
+// ends requires that a process exits with success within the drain timeout. drains is the time at
+// which the drain begins.
 func ends(t *testing.T, stack *localstack.Stack, name string, drains time.Time) {
 	t.Helper()
 	if err := stack.Err(name); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// wire forwards TCP connections to a server. While the wire is locked, it accepts connections
-// and forwards no byte.
+// wire forwards TCP connections to a server. While the wire is locked, it still accepts connections
+// but forwards nothing.
 type wire struct {
 	net.Listener
 	sync.RWMutex
@@ -61,9 +61,9 @@ func (w *wire) carry(to, from net.Conn) {
 }
 
 // The key service first hangs for log-server, then for all processes, and then refuses
-// connections. Every commit and reveal succeeds, and every deal is COMPUTED. Reveals wait for
-// a signature only until the outage is known, and at most IssueBound. Each certificate is
-// issued once, after the outage.
+// connections. Every commit and reveal succeeds, and every deal is COMPUTED. A reveal waits at most
+// IssueBound for a signature. When deal-api knows of the outage, reveals no longer wait. Each
+// certificate is issued once, after the outage.
 func TestKeyServiceOutage(t *testing.T) {
 	t.Parallel()
 	const players, deals = 4, 20
@@ -109,7 +109,7 @@ func TestKeyServiceOutage(t *testing.T) {
 		{"all calls are refused", func() { fault(kmstest.Down) }, func() { fault(kmstest.None) }},
 	} {
 		for try := 1; ; try++ {
-			calm := e2e.Quantile(load(e2e.PlayedAndTimed), 0.5) // the median reveal without an outage
+			calm := e2e.Quantile(load(e2e.PlayedAndTimed), 0.5) // the median duration of a reveal without an outage
 			outage.begin()
 			took := load(e2e.PlayedWithoutKey)
 			outage.end()
@@ -117,8 +117,9 @@ func TestKeyServiceOutage(t *testing.T) {
 			w.Converged()
 			t.Logf("%s: reveal p50 %s (%s without it), longest %s; all certificates %s after its end",
 				outage.what, half, calm, e2e.Quantile(took, 1), time.Since(back).Round(time.Millisecond))
-			// The outage lasts until all reveals are answered. If reveals wait for the whole
-			// IssueBound, every try fails. If the machine was only slow, a later try passes.
+			// All reveals were answered during the outage. If deal-api makes each reveal wait for
+			// the whole IssueBound, all three tries fail. If only the machine is slow, a later try
+			// passes.
 			if half <= e2e.IssueBound/2+2*calm {
 				break
 			}

@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 // lastCall makes the last call of a deal and returns its answer. If a deadline ends the deal,
-// lastCall first waits for it.
+// lastCall first waits for the deadline.
 func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
 	t.Helper()
 	if x.Clock {
@@ -68,8 +68,8 @@ func TestOutages(t *testing.T) {
 	e2e.Invariants(t, stack)
 }
 
-// With log-server stopped, deals still end. When log-server is back, the worker publishes their
-// certificates without any call.
+// While log-server is stopped, deals still end. When log-server is back, the worker publishes the
+// certificates of these deals, and no client has to call.
 func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	before := e2e.LastReveal(c, 0)
@@ -110,7 +110,7 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	}
 
 	e2e.Must(t, stack.Start(t.Context(), localstack.LogServer))
-	w.Converged() // the worker publishes the certificates without a call
+	w.Converged() // the test makes no call until all certificates are published
 	for _, x := range all {
 		v := x.Deal.View()
 		if v.CertificateID == nil || !c.Verify(*v.CertificateID).Valid {
@@ -123,8 +123,8 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// A log-server that accepts connections and does not answer delays no call for more than a minute,
-// the client's timeout.
+// log-server accepts connections but does not answer. Every call still gets an answer within a
+// minute, the timeout of the test's client.
 func logServerHangs(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	before := e2e.LastReveal(c, 0)
@@ -147,8 +147,8 @@ func logServerHangs(t *testing.T, stack *localstack.Stack) {
 	x.Recomputed(t, c, x.Deal.Certified(0))
 }
 
-// SPEC 4 rule 4: the last call issues the certificate without the worker. SPEC 3: any call to an
-// overdue deal makes the deal VOID, even if the call is refused.
+// SPEC 4 rule 4: the last call of a deal issues the certificate without the worker. SPEC 3: any
+// call to an overdue deal makes the deal VOID, even if the call is refused.
 func workerStopped(t *testing.T, stack *localstack.Stack) {
 	e2e.Must(t, stack.Stop(localstack.DeadlineWorker))
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
@@ -173,8 +173,8 @@ func workerStopped(t *testing.T, stack *localstack.Stack) {
 	e2e.Must(t, stack.Start(t.Context(), localstack.DeadlineWorker))
 }
 
-// Postgres stops and comes back under load. Meanwhile, calls that need Postgres get a 503 with
-// Retry-After. No acknowledged call is lost or done twice, and no process restarts.
+// Postgres stops and starts again under load. While Postgres is stopped, calls that need Postgres
+// get a 503 with Retry-After. No acknowledged call is lost or done twice, and no process restarts.
 func postgresDown(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	whole, half := e2e.LastReveal(c, 0), e2e.LastReveal(c, 0)

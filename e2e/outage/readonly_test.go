@@ -14,7 +14,8 @@ import (
 )
 
 // A read-only deployment refuses every change with 503 READ_ONLY and still answers reads. It
-// writes neither to the deals' tables nor to the log. Afterwards changes succeed again.
+// writes neither to the deals' tables nor to the log. After a restart without FAIRPACT_READ_ONLY,
+// changes succeed again.
 func readOnly(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	whole, half := e2e.LastReveal(c, 0), e2e.LastReveal(c, 0)
@@ -53,13 +54,14 @@ func readOnly(t *testing.T, stack *localstack.Stack) {
 	if _, err := log.Append(t.Context(), sha256.Sum256([]byte("x")), "es256:00", translog.Tag{}); err == nil || !strings.Contains(err.Error(), "READ_ONLY: ") {
 		t.Errorf("an append while read-only: %v, want READ_ONLY", err)
 	}
-	// Neither a call nor the worker may end this overdue deal.
+	// A read of the overdue deal would end the deal, so the read is refused. The worker must not
+	// end the deal either.
 	refused("GET", late.Path(""), late.Tokens[0], nil)
 
 	c.Want(http.StatusOK, "GET", half.Deal.Path(""), half.Deal.Key, nil)
 	c.Refused(http.StatusUnauthorized, "INVALID_CREDENTIAL", "GET", half.Deal.Path(""), "fp_"+strings.Repeat("A", 43), nil)
 	if v := half.Deal.View(); v.State != "REVEALING" {
-		t.Errorf("the view of the overdue deal is %+v, want REVEALING", v)
+		t.Errorf("the view of the deal is %+v, want REVEALING", v)
 	}
 	if !c.Verify(published).Valid {
 		t.Error("a certificate is not valid while read-only")

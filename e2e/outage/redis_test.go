@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A deployment without Redis starts, handles deals of each algorithm and voids a missed
-// deadline. TestRedisUnrest disturbs a Redis in use.
+// A deployment starts without Redis and settles deals of each algorithm. The worker makes a deal
+// VOID after a missed deadline. In TestRedisUnrest, Redis fails while it is in use.
 func TestRedisIsDownFromTheStart(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.RedisURL = "redis://:secret@127.0.0.1:1/0" })
@@ -30,10 +30,10 @@ func TestRedisIsDownFromTheStart(t *testing.T) {
 	e2e.Invariants(t, stack)
 }
 
-const crowd = 24 // identical requests at once
+const crowd = 24 // number of identical requests that twins sends
 
-// twins sends identical requests at once, with one new Idempotency-Key, to all replicas in turn.
-// SPEC 7.4: all requests and a later repeat get the same answer.
+// twins sends identical requests at the same time, spread over the replicas. All have the same new
+// Idempotency-Key. SPEC 7.4: these requests and a later repeat must get the same answer.
 func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, sent any) e2e.Answer {
 	t.Helper()
 	key := rand.Text()
@@ -57,8 +57,8 @@ func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, se
 	return answers[0]
 }
 
-// With Redis up, down, emptied, restarted or hung, identical requests have one effect, and
-// waiting calls are answered. When Redis comes back, the processes use it without a restart.
+// Redis is up, down, emptied, restarted or hung. In each case, identical requests have one effect,
+// and waiting calls are answered. When Redis is back, the processes use it again without a restart.
 func TestRedisUnrest(t *testing.T) {
 	for name, unrest := range e2e.RedisFaults {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +125,8 @@ func twinsActOnce(t *testing.T, stack *localstack.Stack) {
 	w.Exactly(2, 1)
 	w.Converged()
 	e2e.Invariants(t, stack)
-	// The service deletes the idempotency record of a key's creation at the key's first use.
+	// The 7 records are of two deal creations, a cancel, two commits and two reveals. The service
+	// deletes the record of an API key's creation when that key is first used.
 	if n := w.Records(); n != 7 {
 		t.Errorf("%d idempotency records, want 7", n)
 	}

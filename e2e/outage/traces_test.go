@@ -32,8 +32,9 @@ func logged(t testing.TB, stack *localstack.Stack, name string) (lines []map[str
 	return lines
 }
 
-// One trace shows a reveal from the call to the log. Another trace shows a deadline that the worker
-// enforces. deal-api and log-server log the reveal with its request ID. No span shows a secret.
+// One trace shows a reveal from the client's call to the append in log-server. Another trace shows
+// a missed deadline that the worker processes. deal-api and log-server log the reveal with its
+// request ID. No span shows a secret.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	col := e2e.NewCollector(t)
@@ -58,8 +59,9 @@ func TestTraces(t *testing.T) {
 		}
 		return d
 	}
-	// A reveal waits at most 3 s for its certificate. Later the worker issues it. On a busy machine,
-	// several deals may be needed until one reveal issues its certificate in time.
+	// A reveal waits at most 3 s for its certificate. After that, the worker issues the
+	// certificate. On a busy machine, the test may need several deals until a reveal issues its
+	// certificate.
 	var d *e2e.Dealt
 	e2e.Eventually(t, "a reveal whose certificate is issued within it", e2e.Patience, func() bool {
 		d = ended()
@@ -122,8 +124,8 @@ func TestTraces(t *testing.T) {
 	collectorHangs(t, stack, col)
 }
 
-// collectorHangs requires that a process sends its buffered spans when it stops, and that
-// a collector that hangs delays neither a call nor a stop.
+// collectorHangs requires that deal-api sends its buffered spans before it exits. A collector that
+// hangs must delay neither a call nor a stop.
 func collectorHangs(t *testing.T, stack *localstack.Stack, col *e2e.Collector) {
 	t.Helper()
 	c := e2e.NewClient(t, stack.BaseURL())
@@ -134,7 +136,7 @@ func collectorHangs(t *testing.T, stack *localstack.Stack, col *e2e.Collector) {
 		t.Error("the buffered span was not sent at the stop")
 	}
 
-	hangs, err := net.Listen("tcp", "127.0.0.1:0") // the test accepts no connection
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // the test never accepts a connection, so an exporter gets no answer
 	e2e.Must(t, err)
 	defer hangs.Close()
 	e2e.Must(t, stack.Start(t.Context(), localstack.DealAPI, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+hangs.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY=1"))

@@ -76,8 +76,8 @@ func answersTo(c *e2e.Client, method, path, token string, body any) <-chan e2e.A
 	return got
 }
 
-// drainEndsWaits requires that a drain answers all waiting calls with the current deal and
-// closes their connections. A caller that hangs up no longer counts as waiting.
+// drainEndsWaits requires that a drain answers all waiting calls with the current state of the
+// deal, and closes the connections. If a caller hangs up, its call must no longer count as waiting.
 func drainEndsWaits(t *testing.T, stack *localstack.Stack) {
 	t.Helper()
 	c := e2e.NewClient(t, stack.BaseURL())

@@ -37,7 +37,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-var started context.Context // the context of the browser; nil if no test has started it
+var started context.Context // the context of the browser; nil if no test has started the browser
 
 func TestMain(m *testing.M) {
 	code := e2e.Main(m)
@@ -49,8 +49,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tab is a page in a browser session with its own storage. It fails the test if the page sends
-// a request to another origin, writes a warning or an error to the console, or throws.
+// tab is a page in a browser session with its own storage. The test fails if the page sends a
+// request to another origin, writes a warning or an error to the console, or throws an exception.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
@@ -99,7 +99,7 @@ func (p *tab) listen() {
 	}
 }
 
-// beside opens another tab of the same session.
+// beside opens another tab in the same browser session. The two tabs share their storage.
 func (p *tab) beside() *tab {
 	p.t.Helper()
 	ctx, stop := chromedp.NewContext(p.ctx)
@@ -141,7 +141,8 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	e2e.Must(p.t, chromedp.Do(p.ctx, steps...))
 }
 
-// eval runs an expression in the page and waits for its promise.
+// eval returns the value of a JavaScript expression in the page. If the value is a promise, eval
+// waits for the result of the promise.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
 	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
@@ -163,7 +164,7 @@ func (p *tab) open(path string, width int64, scheme string) {
 	p.do(chromedp.Navigate(p.origin + path))
 }
 
-// set sets a field's value at once, as pasting does.
+// set sets a field's value directly, without key presses.
 func (p *tab) set(field, value string) {
 	p.t.Helper()
 	eval[bool](p, "document.querySelector('"+field+"').value = "+e2e.JsonText(p.t, value)+", true")
@@ -174,7 +175,7 @@ func (p *tab) click(selector string) {
 	eval[bool](p, "document.querySelector('"+selector+"').click(), true")
 }
 
-// hand chooses a file with the given text in a file field.
+// hand puts a file with the given text into a file field, as if a person had chosen the file.
 func (p *tab) hand(field, text string) {
 	p.t.Helper()
 	eval[bool](p, `(() => {
@@ -229,7 +230,7 @@ func (p *tab) enter(selector, keys string) {
 
 var axe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile(e2e.Repo("e2e/testdata/axe-core/axe.min.js")) })
 
-// accessible fails the test if the current page violates WCAG A or AA, or needs sideways
+// accessible fails the test if the current page violates WCAG level A or AA, or needs horizontal
 // scrolling.
 func (p *tab) accessible(name string) {
 	p.t.Helper()

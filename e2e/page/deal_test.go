@@ -30,8 +30,9 @@ func (p *tab) take(d *e2e.Dealt, party int, width int64, scheme string) {
 	p.open("/d/"+d.ID+"#"+d.Tokens[party], width, scheme)
 }
 
-// Two people settle a split.v1 deal by keyboard only. One has a desktop's window width, the
-// other a phone's. The proof verifies, and no token stays in an address bar or a log.
+// Two people settle a split.v1 deal. They fill in the forms by keyboard. One window is as wide as a
+// desktop's, the other as a phone's. The proof verifies, and no token stays in an address bar or a
+// log.
 func TestPeopleSettleASplit(t *testing.T) {
 	c, ann := browser(t)
 	ben := newTab(t, c.Base)
@@ -196,7 +197,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 }
 
 // A person takes part in a draw with one button. The page warns that the beacon round is
-// published before the reveal deadline. It finds the same winner as the service.
+// published before the reveal deadline. The page computes the same winner as the service.
 func TestPersonDraws(t *testing.T) {
 	c, p := browser(t)
 	request := e2e.RandomBody(3, e2e.BeaconChain(t).RoundAt(time.Now().Unix())-10, time.Hour, 2*time.Hour)
@@ -290,8 +291,8 @@ func TestPageSealsOnce(t *testing.T) {
 		p.take(d, 0, 1280, "light")
 		p.reaches("seal")
 		p.set("#points-0", fmt.Sprint(10+i))
-		// fetch holds each tab's first commit until release is called. It then sends the commit
-		// and throws instead of returning the answer.
+		// The replaced fetch delays a tab's first commit until the test calls release. It then
+		// sends the commit, and throws instead of returning the answer.
 		eval[bool](p, `(() => {
 			const real = window.fetch;
 			let lost = false;
@@ -339,8 +340,9 @@ func TestPageSealsOnce(t *testing.T) {
 	one.until("nothing is kept", kept+" === 0")
 }
 
-// A browser without storage commits only after the person has saved a copy of the input. The
-// token stays in the address bar. The skip link does not reload the page.
+// A browser without storage commits only after the person has saved a copy of the input. The token
+// stays in the address bar, because the page cannot store it. The skip link (#main) does not reload
+// the page.
 func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 	c, p := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
@@ -377,8 +379,8 @@ func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 	}
 }
 
-// The page accepts a saved copy of an input that another browser sealed. It refuses a copy of
-// another input. Without a token, the page does not show the deal.
+// The page accepts a saved copy of the input that another browser sealed, and refuses a copy of a
+// different input. Without a token, the page does not show the deal.
 func TestPageTakesASavedCopy(t *testing.T) {
 	c, p := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 8*24*time.Hour))
@@ -486,8 +488,8 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 	}
 }
 
-// The deal declares a key for the seat, and the person signs with the file of its private key.
-// With the file of another key, the page sends nothing.
+// The deal declares a seat key, and the person signs with the file of that private key. If the
+// person chooses the file of another key, the page sends nothing.
 func TestPersonSignsWithASeatKey(t *testing.T) {
 	c, p := browser(t)
 	dir := t.TempDir()
@@ -503,8 +505,8 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	otherKey, other := made("other.pem")
 	request := e2e.SplitBody(time.Hour, 2*time.Hour)
 
-	// Before a party signs, the page shows the keys of the other parties. It does so for a
-	// party without a key too.
+	// Before a party seals, the page shows the declared keys of the other parties, even if the
+	// party has no key of its own.
 	request["party_labels"] = []string{"Ann", "Ben", "Cho"}
 	for phase, own := range map[string]any{"seal": nil, "keyed": key} {
 		request["party_keys"] = []any{nil, own, otherKey}
@@ -543,8 +545,9 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
-	// WebCrypto returns the larger s in about half of its signatures. The service refuses the
-	// larger s, so sign converts it. sign throws if its result does not verify.
+	// About half of WebCrypto's ECDSA signatures are high-S. The service refuses a high-S
+	// signature, so sign converts the signature to low-S. sign throws if the result does not
+	// verify.
 	if n := eval[int](p, `(async () => {
 		const {sign} = await import(document.querySelector('script[type=module]').src.replace('deal.js', 'p256.js'));
 		for (let i = 0; i < 16; i++) await sign(`+e2e.JsonText(t, own)+", "+e2e.JsonText(t, key)+`, new Uint8Array([i]));
@@ -554,8 +557,9 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	}
 }
 
-// A person seals with a new key. The page, the saved copy and the certificate show the key.
-// A second deal requires this key, and the page signs with the key from the saved copy.
+// A person seals with a new seat key. The page and the certificate show the public key, and the
+// saved copy contains the private key. A second deal requires this key, and the page signs with the
+// saved copy.
 func TestPersonProvesItsSeat(t *testing.T) {
 	c, p := browser(t)
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
@@ -583,7 +587,8 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	text, err := os.ReadFile(p.download("#save-sealed"))
 	e2e.Must(t, err)
 	ann := e2e.Seal(t, e2e.AnnsValues)
-	// The party that seals last never sees the phase sealed. The later phases must show the key too.
+	// A party that seals last never sees the phase "sealed", so the later phases must show the key
+	// too.
 	shows := func(phase string) {
 		p.reaches(phase)
 		p.until("the key is shown in the phase "+phase, "document.querySelector('#own-key code')?.textContent === "+e2e.JsonText(t, key)+" && document.querySelector('#save-sealed')")
@@ -646,9 +651,9 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	p.reaches("sealed")
 }
 
-// The first reads of the declaration fail. Later the form shows the declared keys and the
-// offer to sign, and keeps what was typed. After a reload, a person who chose to sign with a
-// key cannot seal without it.
+// At first the page cannot read the declaration. When it can, the form shows the declared keys and
+// the offer to sign, and keeps what was typed. The person chooses to sign with a key and reloads
+// the page. Until the page reads the declaration again, the person cannot seal.
 func TestFormWaitsForTheDeclaration(t *testing.T) {
 	c, p := browser(t)
 	_, err := chromedp.Call(p.ctx, cdpage.AddScriptToEvaluateOnNewDocument, cdpage.AddScriptToEvaluateOnNewDocumentParams{Source: `
@@ -685,7 +690,8 @@ func TestFormWaitsForTheDeclaration(t *testing.T) {
 	p.until("the key is shown", "document.querySelector('#own-key code')")
 }
 
-// A seat key's signature covers the public address. A page at another address names the public one.
+// A signature by a seat key covers the public address of the service. A page at another address
+// shows the public address.
 func TestPageNamesTheAddressThatKeysSignFor(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -713,7 +719,7 @@ func TestPageShowsEachPartysValues(t *testing.T) {
 		fragment string
 		width    int64
 		scheme   string
-	}{{"#" + d.Tokens[3], 1280, "light"}, {"", 320, "dark"}} { // without a fragment: the tab keeps the token
+	}{{"#" + d.Tokens[3], 1280, "light"}, {"", 320, "dark"}} { // the second look has no fragment, because the tab keeps the token
 		p.open("/d/"+d.ID+look.fragment, look.width, look.scheme)
 		p.reaches("done")
 		p.until("the proof is there", "document.querySelector('#verify-bundle')")

@@ -40,8 +40,8 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// newAgent returns the client of an agent that knows only the invitation link: its address,
-// deal and token.
+// newAgent returns what an agent learns from the link in its invitation: a client for the service's
+// address, and the deal and token as arguments. The second result counts the client's calls.
 func newAgent(t *testing.T, invited string) (*e2e.Client, *counting, e2e.Body) {
 	t.Helper()
 	link, err := url.Parse(regexp.MustCompile(`https?://\S+#it_\S+`).FindString(invited))
@@ -65,8 +65,8 @@ func with(base e2e.Body, more e2e.Body) e2e.Body {
 }
 
 // Two people in browsers, an agent over MCP and an agent over REST settle one split.v1 deal.
-// Each gets only its invitation. An agent needs at most four calls, and one more for each 45 s
-// of waiting.
+// Ann creates the deal, and the other three get only their invitations. An agent needs at most four
+// calls, besides the reads that wait up to 45 s for the other commits.
 func TestPeopleAndAgentsSettleASplit(t *testing.T) {
 	t.Parallel()
 	base := e2e.NewClient(t, e2e.BaseURL(t)).Base
@@ -79,7 +79,7 @@ func TestPeopleAndAgentsSettleASplit(t *testing.T) {
 	ann.until("the deal is made", "!document.querySelector('#made').hidden")
 	invitations := eval[[]string](ann, "[...document.querySelectorAll('#invitations textarea')].map((field) => field.value)")
 	if len(invitations) != 3 {
-		t.Fatalf("%d invitations, want 4", len(invitations))
+		t.Fatalf("%d invitations, want 3", len(invitations))
 	}
 	own := eval[string](ann, "document.querySelector('#own-link').value")
 

@@ -14,8 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The page's JavaScript modules give the same answers as the service and the
-// independent verifier. All subtests share one browser.
+// The page's JavaScript modules return the same results as the service and the independent
+// verifier. All subtests share one tab.
 func TestModules(t *testing.T) {
 	_, p := frontPage(t)
 	for _, module := range []struct {
@@ -35,8 +35,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// modules runs body as an async function in the page and returns its value. In body, load
-// imports modules by name.
+// modules runs body as an async JavaScript function in the page and returns what body returns. body
+// calls load to import modules by name.
 func modules[T any](t *testing.T, p *tab, body string) T {
 	t.Helper()
 	here := tab{t: t, ctx: p.ctx}
@@ -47,8 +47,8 @@ func modules[T any](t *testing.T, p *tab, body string) T {
 	})()`)
 }
 
-// verdictsOnBundles requires that each shared bundle case fails exactly the checks that the
-// case lists, and that the page shows the message of the case.
+// Each file of testdata/bundles has a bundle, the checks that must fail, and a message.
+// verdictsOnBundles requires that the page fails exactly these checks and shows the message.
 func verdictsOnBundles(t *testing.T, p *tab) {
 	files, err := filepath.Glob(e2e.Repo("e2e/testdata/bundles/*.json"))
 	e2e.Must(t, err)
@@ -86,7 +86,7 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		name, said, notes := filepath.Base(files[i]), strings.Join(v.Said, "\n"), strings.Join(v.Notes, ";")
 		want := c.Failed
 		if name == "beacon-signature.json" {
-			want = append(want, "beacon_signature") // not in the shared list: in Go only fairpactctl makes this check
+			want = append(want, "beacon_signature") // the file omits this check, because in Go only fairpactctl makes it
 		}
 		slices.Sort(want)
 		slices.Sort(v.Failed)
@@ -104,7 +104,7 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		t.Errorf("%d verdicts on %d cases, %d of them forgeries", len(found), len(files), forged)
 	}
 
-	// A policy is refused if a key is on the wrong kind of line, or occurs under two names.
+	// A witness policy is refused if a key is on a line of the wrong kind or has two names.
 	said := modules[[]string](t, p, `
 		const {parse, parsePolicy} = await load('jcs', 'notes');
 		const {policy} = parse(`+e2e.JsonText(t, texts[slices.Index(files, e2e.Repo("e2e/testdata/bundles/good.json"))])+`, 36);
@@ -166,8 +166,8 @@ func verdictsOnCertificates(t *testing.T, p *tab) {
 	}
 }
 
-// vectorsOfSeatKeys requires that the page agrees with the shared vectors of seat signatures:
-// the digests, the signed bytes, and the verdict on attested_by.
+// vectorsOfSeatKeys requires that the page computes the digests and the signed bytes of
+// testdata/attestations.json. Each signature must verify for its own party and for no other.
 func vectorsOfSeatKeys(t *testing.T, p *tab) {
 	text, err := os.ReadFile(e2e.Repo("e2e/testdata/attestations.json"))
 	e2e.Must(t, err)
@@ -208,8 +208,8 @@ func vectorsOfTheAlgorithms(t *testing.T, p *tab) {
 	}
 }
 
-// readsJSONStrictly requires that the page's JSON reader refuses texts that parsers read
-// differently, and that its canonical form is that of RFC 8785.
+// readsJSONStrictly requires that the page's JSON reader refuses invalid and ambiguous texts. The
+// page's canonical form must be the form of RFC 8785.
 func readsJSONStrictly(t *testing.T, p *tab) {
 	refused := []string{``, `{"a":1,"a":1}`, `{"a":1,}`, `[1.0]`, `[1e3]`, `[9007199254740992]`, `[01]`, `["\ud800"]`, `["\x"]`, "[\"\n\"]", `[1] 2`, `{a:1}`, `[nul]`, `"`, strings.Repeat("[", 33) + strings.Repeat("]", 33), "\ufeff[]", `[+1]`, "[\u00a01]"}
 	read := modules[[]string](t, p, `
@@ -311,7 +311,8 @@ func lookNowEndsEveryWait(t *testing.T, p *tab) {
 }
 
 // keysNeedNoStatus requires that originKeys returns the published keys even if the status
-// cannot be read. Without keys, a bundle forged under its own keys would look consistent.
+// cannot be read. Without published keys, a forged bundle that names its own keys would look
+// consistent.
 func keysNeedNoStatus(t *testing.T, p *tab) {
 	type key struct {
 		Pubkey      string

@@ -26,8 +26,7 @@ func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	return c, p
 }
 
-// declares replaces the service status in the page. development says whether the status
-// marks the signing key as a development key.
+// declares sets dev_ephemeral_key to development in the service status that the page reads.
 func (p *tab) declares(development bool) {
 	p.t.Helper()
 	eval[bool](p, `(() => {
@@ -40,8 +39,8 @@ func (p *tab) declares(development bool) {
 
 const developmentNote = "the deployment declares this key a development key"
 
-// The front page makes the calls of both parties of a real deal, by keyboard only. The page and
-// the independent verifier accept its certificate.
+// The front page makes the calls of both parties of a real deal. The test uses only the keyboard.
+// The page, fairpactctl and the independent verifier accept the deal's certificate.
 func TestPagePlaysADeal(t *testing.T) {
 	c, p := frontPage(t)
 	p.until("the page has read the status", "document.querySelector('#deployment span')")
@@ -61,7 +60,7 @@ func TestPagePlaysADeal(t *testing.T) {
 		t.Errorf("the page shows credentials, or no shortened ones: %s", story)
 	}
 	// Ann gets the car for 50 points, and Bob the boat for 50. Each also gets half of the piano,
-	// which is worth 20 points to both.
+	// which is worth 20 points to each of them.
 	if result := p.text("#try-outcome"); !strings.Contains(result, "Ann gets 60 % of what Ann values; Bob gets 60 %") {
 		t.Errorf("the result is %.400q, want 60 %% for Ann and for Bob", result)
 	}
@@ -111,7 +110,8 @@ func TestPagePlaysAPublishedExample(t *testing.T) {
 	}
 }
 
-// runs waits until the front page has sent the requests that it sends without a click.
+// runs waits until the front page shows the status and the log. After that, the page sends no
+// request without a click.
 func (p *tab) runs() {
 	p.t.Helper()
 	p.until("the page runs", "document.querySelector('#deployment span') && !document.querySelector('#log-checkpoint').textContent.startsWith('Reading')")
@@ -229,8 +229,8 @@ func TestPageVerifiesCertificates(t *testing.T) {
 	}
 }
 
-// signedBy signs the certificate with the key at a URI. It also signs a tree head of a log with
-// this certificate as the only leaf.
+// signedBy signs the certificate with the key at a URI. It also signs the tree head of a log whose
+// only leaf is this certificate.
 func signedBy(t *testing.T, uri string, cert e2e.Body) (certificate, head string) {
 	t.Helper()
 	key, err := signing.Open(t.Context(), uri)
@@ -250,8 +250,8 @@ func signedBy(t *testing.T, uri string, cert e2e.Body) (certificate, head string
 	return e2e.JsonText(t, cert), e2e.JsonText(t, e2e.Body{"tree_size": 1, "root_hash": root, "signature": sign(sha256.Sum256([]byte(`{"root_hash":"` + root + `","tree_size":1}`)))})
 }
 
-// A bundle of this deployment verifies in the form without other files, and the
-// report lists what it did not prove.
+// A bundle of this deployment verifies in the form without other files. The report lists what the
+// verification did not prove.
 func TestPageVerifiesABundle(t *testing.T) {
 	c, p := frontPage(t)
 	d := c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.AnnsValues, e2e.BobsValues)()
@@ -294,7 +294,7 @@ func TestPageVerifiesABundle(t *testing.T) {
 }
 
 // axe finds no violation of WCAG level A or AA on a narrow or a wide page, in either colour scheme.
-// No page needs sideways scrolling.
+// No page needs horizontal scrolling.
 func TestPageIsAccessible(t *testing.T) {
 	_, p := browser(t)
 	for _, look := range []struct {

@@ -12,7 +12,7 @@ import (
 )
 
 // An input, salt, token or key appears only in the answers that may show it. No log line, error,
-// deal view, trace or metric shows it. No table or Redis key has it in clear text.
+// deal view, trace or metric shows it. Neither Postgres nor Redis stores it in clear text.
 func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	l := newLeakTest(t)
@@ -24,7 +24,8 @@ func TestSecretsStaySecret(t *testing.T) {
 	split2 := []e2e.Body{{"valuations": e2e.Body{"car": 7}}, {"valuations": e2e.Body{"boat": 6}}}
 
 	label := "label " + strings.Repeat("x", 20)
-	// The outages come first: they empty Redis, which the search reads at the end.
+	// The outages come first, because they empty Redis. The search at the end must see what the
+	// later calls store in Redis.
 	l.faults(by(e2e.SplitBody(0, 0)), []e2e.Body{{"valuations": e2e.Body{"car": 5}}, {"valuations": e2e.Body{"boat": 5}}})
 
 	public := by(e2e.SplitBody(0, 0))
@@ -70,8 +71,9 @@ func TestSecretsStaySecret(t *testing.T) {
 	e2e.Invariants(t, l.stack)
 }
 
-// missedReveal makes a deal VOID, because party 1 does not reveal. It returns the input that party
-// 1 did not reveal. It also plants a valuation that no result shows.
+// missedReveal plays a deal that ends VOID because party 1 does not reveal. It returns the deal and
+// the input of party 1. It also plants the valuation of party 0, because a VOID deal has no result
+// that could show the number.
 func (l *leakTest) missedReveal(b e2e.Body) (*e2e.Dealt, e2e.Sealed) {
 	l.T.Helper()
 	for lead := 3 * time.Second; ; lead *= 2 {
@@ -135,7 +137,8 @@ func (l *leakTest) malformed(b e2e.Body) {
 		for _, to := range []struct{ path, token string }{
 			{"/v1/keys", ""}, {"/v1/deals", d.Key}, {d.Path("/commit"), d.Tokens[0]}, {d.Path("/reveal"), d.Tokens[0]}, {d.Path("/cancel"), d.Key}, {d.Path("/entropy"), d.Tokens[0]},
 		} {
-			// POST cancel accepts any JSON object and would end the deal, so skip such objects.
+			// POST cancel accepts any valid JSON object and would end the deal, so skip the bodies that
+			// may be valid objects.
 			if strings.HasSuffix(to.path, "/cancel") && strings.HasPrefix(form, `{"`) && !strings.HasPrefix(form, `{"%`) {
 				continue
 			}

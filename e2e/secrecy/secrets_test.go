@@ -1,5 +1,5 @@
-// Package secrecy plants secrets in a stack, and searches everything that the stack stores, logs,
-// sends and answers for them.
+// Package secrecy plants secrets in a stack. It then searches for these secrets in everything that
+// the stack stores, logs and sends.
 package secrecy
 
 import (
@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// The search finds every form of a secret, and no other secret.
+// The search finds every form of a secret. It does not report a similar secret that is not there.
 func TestMarkerIsFound(t *testing.T) {
 	m := e2e.Marker{Name: "token", Text: "it_" + base64.RawURLEncoding.EncodeToString([]byte("thirty-two bytes of a token, yes"))}
 	payload, _ := base64.RawURLEncoding.DecodeString(m.Text[3:])
@@ -50,7 +50,7 @@ func TestMarkerIsFound(t *testing.T) {
 	}
 }
 
-// leakTest is a stack with planted secrets, all its responses and its spans.
+// leakTest has a stack, the secrets planted in the stack, and the stack's responses and spans.
 type leakTest struct {
 	*e2e.Client
 	stack   *localstack.Stack
@@ -62,7 +62,9 @@ type leakTest struct {
 // planted is a secret, and the one kind of response that may show it.
 type planted struct {
 	e2e.Marker
-	may string // the start of the request that may show the secret, "GET /v1/…"; empty if none may
+	// may is the method and path of the request whose response may show the secret, such as
+	// "POST /v1/keys ". It is empty if no response may show the secret.
+	may string
 }
 
 type recorder struct {
@@ -97,7 +99,7 @@ func newLeakTest(t *testing.T) *leakTest {
 	return l
 }
 
-// plant adds a secret to the search and returns text. See planted.may for the argument may.
+// plant adds the secret text to the search, and returns text. See planted.may for the argument may.
 func (l *leakTest) plant(name, text, may string) string {
 	l.planted = append(l.planted, planted{e2e.Marker{Name: name, Text: text}, may})
 	return text
@@ -107,7 +109,7 @@ func (l *leakTest) mark(name string) string {
 	return l.plant(name, "MARKED"+rand.Text(), "")
 }
 
-// markHex plants random hex digits. The search includes the bytes that they encode.
+// markHex plants random hex digits. The search also looks for the bytes that these digits encode.
 func (l *leakTest) markHex(name string) string {
 	raw := make([]byte, 20)
 	_, _ = rand.Read(raw)
@@ -134,7 +136,7 @@ func (l *leakTest) create(b e2e.Body) *e2e.Dealt {
 }
 
 // seal adds markers to an input, as a member's name and as values, and plants the salt. If the deal
-// is open and not purged, GET /inputs may show them.
+// has mode open and keeps its inputs, GET /inputs may show the markers and the salt.
 func (l *leakTest) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
 	input["note"], input[l.mark("member's name")] = l.mark("member"), l.mark("member")
 	s := e2e.Seal(l.T, input)
@@ -193,7 +195,8 @@ func (l *leakTest) deploymentSecrets() {
 	}
 }
 
-// places returns every place to which a secret could have leaked, by name.
+// places returns the contents of every place to which a secret could have leaked. The keys of the
+// map are the names of the places.
 func (l *leakTest) places() map[string][]byte {
 	places := e2e.Dumped(l.T, l.stack)
 	places["traces"] = l.traces.Place()
@@ -220,8 +223,8 @@ func (l *leakTest) places() map[string][]byte {
 	return places
 }
 
-// search fails the test if a place shows a planted secret that it may not show. It also searches
-// the data files of Postgres, except for passwords.
+// search fails the test if a planted secret appears anywhere except in the responses that
+// planted.may names. It also searches the data files of Postgres for all secrets except passwords.
 func (l *leakTest) search() {
 	l.T.Helper()
 	places := l.places()
@@ -236,7 +239,7 @@ func (l *leakTest) search() {
 			}
 		}
 	}
-	// The files of Postgres also have the write-ahead log and deleted rows.
+	// The data files also contain the write-ahead log and deleted rows, which no table shows.
 	var patterns bytes.Buffer
 	for _, p := range l.planted {
 		if !strings.HasPrefix(p.Name, "password") {

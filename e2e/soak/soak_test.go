@@ -1,8 +1,9 @@
 //go:build soak
 
-// Package soak runs deals of every kind for the duration FAIRPACT_SOAK. It reports what grows:
-// memory, goroutines, connections, files and tables. The part curve of hack/bench measures how speed
-// depends on the size of the database. `make soak MINUTES=60` runs the test.
+// Package soak runs deals of every kind for the duration in FAIRPACT_SOAK. It logs memory,
+// goroutines, connections, open files and table sizes several times, so that growth shows.
+// `make soak MINUTES=60` runs the test. To measure how speed depends on the size of the database,
+// run the part `curve` of hack/bench.
 package soak
 
 import (
@@ -22,7 +23,7 @@ import (
 
 const (
 	players = 8
-	pace    = time.Second // the shortest time between two deals of one goroutine
+	pace    = time.Second // the shortest time between the starts of two deals in one goroutine
 	keeping = 50          // at the end, the test repeats the requests of one deal in 50
 )
 
@@ -154,7 +155,8 @@ func (u usages) String() string {
 	return b.String()
 }
 
-// latency returns the mean duration of each deal-api route since the measurement earlier.
+// latency returns the number and mean duration of each deal-api route's calls since the measurement
+// in earlier.
 func (u usages) latency(earlier usages) string {
 	var b strings.Builder
 	now, then := u[localstack.DealAPI].calls, earlier[localstack.DealAPI].calls
@@ -166,7 +168,7 @@ func (u usages) latency(earlier usages) string {
 	return b.String()
 }
 
-// sizes returns a line for each table. Bloat increases its bytes per row.
+// sizes returns a line for each table that has rows. Bloat shows as more bytes per row.
 func sizes(w e2e.Witness) string {
 	w.T.Helper()
 	w.Exec(0, "ANALYZE")

@@ -24,8 +24,9 @@ type bundle struct {
 }
 
 // fairpactctl and the independent verifier verify a bundle offline, with only the file and the
-// deployment's key. The service puts no input or salt into a bundle, because the initiator may
-// still have the party's invite token. fairpactctl adds the party's own input.
+// deployment's key. The service puts no input or salt into a party's bundle, because the initiator
+// may still have the party's invite token and fetch the bundle. fairpactctl adds the party's own
+// input.
 func TestBundleVerifiesOffline(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -34,7 +35,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 	for name, x := range map[string]struct {
 		request   e2e.Body
 		inputs    []e2e.Body
-		own, path bool // own: the bundle has the party's input; path: it has the input's Merkle path to input_root
+		own, path bool // own: the bundle has the party's input; path: the bundle has the input's Merkle path to input_root
 	}{
 		"sealed":    {e2e.SplitBody(time.Hour, 2*time.Hour), split, true, true},
 		"open":      {e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "open", "standard"), split, true, true},
@@ -135,8 +136,9 @@ func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed [
 	}
 }
 
-// fetched waits until a checkpoint covers the certificate. It returns a party's bundle and the notes
-// that fairpactctl prints. If sealed is given, the bundle contains the party's input.
+// fetched fetches a party's bundle with fairpactctl, which waits until a checkpoint covers the
+// certificate. It returns the bundle and the notes that fairpactctl prints. If sealed is not nil,
+// fairpactctl gets the party's input from the option --sealed.
 func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.Sealed) (text []byte, noted string) {
 	t.Helper()
 	ctl := e2e.NewCtl(t, c.Base)
@@ -159,7 +161,8 @@ func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.S
 }
 
 // bundleIs verifies a deal's bundle offline under a policy, with fairpactctl and with the
-// independent verifier. fairpactctl must exit with code. Both outputs must contain says.
+// independent verifier. The exit code of fairpactctl must be code. Both outputs must contain the
+// text says.
 func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int, says string) {
 	t.Helper()
 	offline := e2e.NewCtl(t, "http://127.0.0.1:1")
@@ -227,5 +230,5 @@ func TestLogIsAuditedFromOutside(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctl.Run(2, "log", "audit", c.Base, "--vkey", another.String()) // no verdict: another key signed the checkpoint
+	ctl.Run(2, "log", "audit", c.Base, "--vkey", another.String()) // no verdict: this key did not sign the checkpoint
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// verdicts verifies a bundle with fairpactctl and with the independent verifier, and
-// requires the same verdict of both. known lists the party keys that the reader trusts.
-// verdicts returns both outputs.
+// verdicts verifies a bundle with fairpactctl and with the independent verifier, and returns both
+// outputs. If accepted is true, both must accept the bundle, otherwise both must reject it. known
+// lists the seat keys that the verifiers require, each as "party=key".
 func verdicts(t *testing.T, ctl *e2e.Ctl, bundle []byte, accepted bool, known ...string) []string {
 	t.Helper()
 	code := 1
@@ -41,8 +41,9 @@ func says(t *testing.T, said []string, words ...string) {
 }
 
 // The initiator has all tokens and tries to commit in another party's name. If that party's seat
-// has a declared key, the service refuses the commit. Without a declared key, the verifiers report
-// what is not proven. A reader who knows the party's key then rejects the certificate.
+// has a declared key, the service refuses the commit. Without a declared key, the service accepts
+// the commit, and the verifiers report that the owner of the signing key is not proven. A verifier
+// that knows the party's real key rejects the certificate.
 func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))

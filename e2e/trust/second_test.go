@@ -9,8 +9,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// After a change of the deals' tables, or after a restore, the service can end a deal again. The log
-// refuses a second certificate. The operator adopts the first certificate from a party's copy.
+// After a change of the deals' tables, or after a restore, the service can end a deal a second
+// time. The log refuses a second certificate. With `fairpactctl certificate adopt`, the operator
+// restores the first certificate from a party's copy.
 func TestOneCertificateADeal(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -60,7 +61,7 @@ func TestOneCertificateADeal(t *testing.T) {
 }
 
 // secondCertificate makes a deal end a second time. The log must keep only the first certificate.
-// After `fairpactctl certificate adopt`, the service must serve that certificate again.
+// After `fairpactctl certificate adopt`, the service must serve the first certificate again.
 func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.Dealt, again func()) {
 	t.Helper()
 	w := e2e.Database(t, stack)

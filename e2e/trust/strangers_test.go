@@ -12,8 +12,8 @@ import (
 )
 
 // The independent verifier shares no code with the project and accepts every kind of certificate.
-// It checks the signature, and the proof against the signed head. With the parties' inputs, it also
-// checks the commitments, the input root and the result.
+// It checks the signature, and the proof against the signed tree head. With the parties' inputs, it
+// also checks the commitments, the input root and the result.
 func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -48,7 +48,7 @@ func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 			all = append(all, x)
 		})
 	}
-	// The deadlines have passed by now, or pass during this loop.
+	// The deadlines that parties miss have passed by now, or pass during this loop.
 	for _, x := range all {
 		text := x.Deal.Certified(e2e.Patience)
 		x.Recomputed(t, c, text)
@@ -116,7 +116,7 @@ func nonces(parties int) (all []e2e.Body) {
 func accepts(parties int) []e2e.Body { return slices.Repeat([]e2e.Body{{"accept": true}}, parties) }
 
 // shapley returns a creation body. A coalition is worth ten times the square of its size, and 7
-// more if it has the first party.
+// more if the coalition includes the first party.
 func shapley(parties int) e2e.Body {
 	b := e2e.ShapleyBody(time.Hour, 2*time.Hour)
 	names, values := seats(parties), e2e.Body{}
@@ -133,8 +133,8 @@ func shapley(parties int) e2e.Body {
 	return b
 }
 
-// The Python tests of the independent verifier show two things. It rejects every changed
-// certificate, proof, tree head and bundle. It computes the published vectors.
+// The Python tests of the independent verifier pass. They require that the verifier rejects every
+// changed certificate, proof, tree head and bundle, and computes the published vectors.
 func TestVerifierInPython(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("python3", "-B", "-m", "unittest", "discover", "-s", e2e.Repo("e2e/verifier")).CombinedOutput(); err != nil {

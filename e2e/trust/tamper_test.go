@@ -29,7 +29,7 @@ type tampering struct {
 }
 
 // verifiedOnce lists the tamperings of rows that a log-server has already verified and cached.
-// The log-server serves the signed values until it reads the rows again.
+// Until the log-server reads the rows again, it uses the cached rows and the certificate stays valid.
 var verifiedOnce = []string{"a leaf in its path", "a node at level 8"}
 
 // The tested certificate is leaf 0. Leaf 1 and the last leaf are other certificates. The leaves
@@ -75,8 +75,8 @@ func newestHead(assignment string) []string {
 	return []string{`UPDATE translog.tree_heads SET ` + assignment + ` WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`}
 }
 
-// SPEC 2.9: every replica makes each check of a verification from the stored rows. The expected
-// checks fail after a change. All checks pass again after the undo.
+// SPEC 2.9: every replica makes each check of a verification from the stored rows. After a change,
+// exactly the expected checks fail. After the undo, all checks pass again.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) {
@@ -132,7 +132,7 @@ func TestTampering(t *testing.T) {
 	e2e.Independently(t, doors[1], last.deal.Certified(0), true)
 }
 
-// restartLogs restarts both log-servers, so that they read their tiles again.
+// restartLogs restarts both log-servers, so that they read the rows of the log again.
 func restartLogs(t *testing.T, stack *localstack.Stack) {
 	t.Helper()
 	for _, name := range []string{localstack.LogServer, e2e.SecondLog} {
@@ -147,7 +147,7 @@ type vaulted struct {
 	certID string
 }
 
-// issued returns a new deal with its certificate, which must be valid.
+// issued returns a new deal and the ID of its certificate. The certificate must be valid.
 func issued(t *testing.T, c *e2e.Client) *vaulted {
 	t.Helper()
 	d := c.Create(e2e.SplitBody(3600e9, 7200e9))
@@ -159,7 +159,8 @@ func issued(t *testing.T, c *e2e.Client) *vaulted {
 	return &vaulted{d, certID}
 }
 
-// fill appends digests without a certificate to the log, with the deployment's key and secret.
+// fill appends digests that belong to no certificate to the log. It uses the deployment's key and
+// append secret.
 func fill(t *testing.T, stack *localstack.Stack, entries int) {
 	t.Helper()
 	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(stack.Dir(), "dev-key.pem"))

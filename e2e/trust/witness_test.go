@@ -12,9 +12,9 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A deal becomes CERTIFIED when both witnesses have cosigned a checkpoint that covers its
-// certificate. A witness that is down delays only CERTIFIED. Only log_proof may change in the
-// certificate. A VOID deal stays VOID.
+// A deal becomes CERTIFIED when both witnesses have cosigned a checkpoint that covers the deal's
+// certificate. The certificate stays the same, except for log_proof. While a witness is down, a deal
+// still gets its certificate, but stays COMPUTED. A VOID deal stays VOID.
 func TestWitnessesCertify(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
@@ -30,7 +30,7 @@ func TestWitnessesCertify(t *testing.T) {
 		t.Errorf("the certificate changed from\n%s\nto\n%s", payload, after)
 	}
 
-	// MCP shows the same state. The served checkpoint meets the published policy.
+	// MCP also shows CERTIFIED. The served checkpoint meets the published witness policy.
 	var shown struct{ State string }
 	c.Tool("get_deal", e2e.Body{"deal_id": first.ID, "invite_token": first.Tokens[1]}).Into(t, &shown)
 	if shown.State != "CERTIFIED" {
@@ -54,8 +54,8 @@ func TestWitnessesCertify(t *testing.T) {
 
 	bundleIs(t, c, first, text, 0, "OK   witnesses")
 
-	// With one witness down, the deal ends and has its certificate. The deal is not CERTIFIED, even
-	// after the other witness has cosigned a checkpoint that covers the deal's leaf.
+	// While witness 2 is down, the second deal still ends and gets its certificate. The deal does not
+	// become CERTIFIED, even after witness 1 has cosigned a checkpoint that covers the deal's leaf.
 	stack.Witness(2, false)
 	second, _ := play()
 	leaf := leafOf(t, second.Certified(e2e.Patience))
@@ -67,7 +67,7 @@ func TestWitnessesCertify(t *testing.T) {
 		t.Errorf("the deal is %s with one witness of two, want COMPUTED", state)
 	}
 	bundleIs(t, c, second, text, 1, "FAIL witnesses")
-	bundleIs(t, c, first, text, 0, "OK   witnesses") // the first deal has an older checkpoint with both cosignatures
+	bundleIs(t, c, first, text, 0, "OK   witnesses") // an older checkpoint with both cosignatures covers the first deal
 	stack.Witness(2, true)
 	e2e.Eventually(t, "CERTIFIED", 2*e2e.Patience, func() bool { return second.View().State == "CERTIFIED" })
 	bundleIs(t, c, second, text, 0, "OK   witnesses")
@@ -75,7 +75,8 @@ func TestWitnessesCertify(t *testing.T) {
 		t.Errorf("the first deal is %s again, want CERTIFIED", state)
 	}
 
-	// A VOID deal also has a leaf, and does not become CERTIFIED.
+	// A VOID deal also has a leaf in the log. The deal stays VOID after both witnesses have cosigned
+	// a checkpoint that covers the leaf.
 	rejected := e2e.Open(c, e2e.ShapleyBody(time.Hour, 2*time.Hour), 2, 1, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 	rejected.Deal.Reveal(1, rejected.Inputs[1])
 	leaf = leafOf(t, rejected.Deal.Certified(e2e.Patience))

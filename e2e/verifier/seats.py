@@ -21,7 +21,7 @@ def digest_in(properties):
     """Returns (digest, problem): the declaration's digest in a certificate's properties, and what is wrong; each may be None."""
     named = [p[len(PROPERTY):] for p in properties if p.startswith(PROPERTY)]
     if len(named) > 1:
-        return None, "two declarations are named"
+        return None, "the properties name two declarations"
     if named and not re.fullmatch("[0-9a-f]{64}", named[0]):
         return None, "declaration-sha256 is not 64 lower-case hex digits"
     return (named[0] if named else None), None

@@ -225,7 +225,7 @@ def check_beacon(report, result, chain):
         if not chain:
             report.notes.append("the beacon's signature was not checked: the key of its chain is not known here")
             return
-        name, key = "the chain of the bundle, whose key is not known here,", chain["public_key"]
+        name, key = "the chain of the bundle, checked with the key in the bundle,", chain["public_key"]
         period, genesis = chain.get("period"), chain.get("genesis_time")
         if type(period) is not int or not 1 <= period < 2**32:
             problem = "the beacon period %s is outside [1, 2^32-1]" % period

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// client sends HTTP requests one after another over one kept-alive connection. It is not
-// safe for concurrent use. The load generator shares the cores with the services, so
-// client uses much less CPU than net/http's client. It accepts gzip.
+// client sends HTTP requests one after another over one keep-alive connection, and accepts
+// gzip. It replaces http.Client, because http.Client needs much more CPU and the load
+// generator shares the cores with the services. A client is not safe for concurrent use.
 type client struct {
 	host    string // host:port
 	conn    net.Conn
@@ -29,7 +29,7 @@ const answerBound = 60 * time.Second
 func newClient(baseURL string) *client {
 	u, err := url.Parse(baseURL)
 	if err != nil {
-		panic(err) // cannot happen: baseURL is the address of a process of this stack
+		panic(err) // cannot happen: baseURL is the URL of a process that the benchmark started
 	}
 	return &client{host: u.Host}
 }

@@ -20,25 +20,26 @@ type statement struct {
 	ExecUS  float64 `json:"exec_us"` // microseconds per deal
 }
 
-// counts are the totals of pg_stat_statements and of the proxies since the last
-// reset.
+// counts are the totals of pg_stat_statements and of the roundTripCounters since the
+// last reset.
 type counts struct {
-	statements map[string]float64 // executions by service, without BEGIN, COMMIT and ROLLBACK
+	statements map[string]float64 // executions by service, without BEGIN, COMMIT and other transaction control
 	execMS     float64
 	roundTrips map[string]float64 // by service
 }
 
-// counting is a stack in which statements and round trips are counted. Postgres
-// has pg_stat_statements. Each service has a separate role and connects through
-// a roundTripCounter. No rates or latencies are measured in this stack.
+// counting is a stack that counts statements and round trips. Postgres loads
+// pg_stat_statements. Each service has a separate Postgres role and connects through
+// a separate roundTripCounter. Counting takes time, so this stack measures no rates and
+// no latencies.
 type counting struct {
 	*bench
 	proxies map[string]*roundTripCounter // by service
 }
 
-// startCounting restarts Postgres with pg_stat_statements, and each service with
-// its own role and proxy. Nothing undoes this, so it is the last part of a
-// run on this stack.
+// startCounting restarts Postgres with pg_stat_statements. It then restarts each
+// service with a Postgres role and a roundTripCounter of its own. Nothing undoes these
+// changes, so counting is the last measurement on a stack.
 func (b *bench) startCounting() (*counting, error) {
 	c := &counting{b, map[string]*roundTripCounter{}}
 	server, err := url.Parse(b.stack.DatabaseURL())
@@ -79,11 +80,13 @@ func (c *counting) close() {
 
 func role(service string) string { return "bench_" + strings.ReplaceAll(service, "-", "_") }
 
-// countDeals adds the statements and round trips per deal to the samples, and
-// returns the costliest statements. It first counts for the duration idle what the
-// services do without deals, and subtracts that.
+// countDeals plays deals, adds the statements and round trips per deal to the samples,
+// and returns the costliest statements. Before the deals, it counts what the services do
+// without deals for the duration idle. It subtracts this idle work from the samples, but
+// not from the returned statements.
 func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, error) {
-	// Open connections and prepare statements before anything is counted.
+	// These deals make the services open connections and prepare statements before the
+	// counting begins.
 	if _, err := c.playDeals(clients, time.Second); err != nil {
 		return nil, err
 	}
@@ -164,8 +167,8 @@ func (c *counting) counts() (*counts, error) {
 	return n, nil
 }
 
-// top returns the costliest statements in Postgres, with their cost divided by
-// the number of deals.
+// top returns the statements that took Postgres the most time since the last reset. It
+// divides their calls and their time by the number of deals.
 func (c *counting) top(deals float64) ([]statement, error) {
 	conn, err := pgx.Connect(c.ctx, c.stack.DatabaseURL())
 	if err != nil {
@@ -190,8 +193,8 @@ func (c *counting) top(deals float64) ([]statement, error) {
 
 const maxStatements = 20
 
-// costliest returns the maxStatements statements with the largest ExecUS, the largest
-// first, each on one line. It sorts the list.
+// costliest sorts list by descending ExecUS and returns the first maxStatements
+// statements. It puts the query of each returned statement on one line.
 func costliest(list []statement) []statement {
 	slices.SortFunc(list, func(a, b statement) int {
 		return cmp.Compare(b.ExecUS, a.ExecUS)

@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// cpuTimes is the CPU time used so far, by process.
+// cpuTimes maps the name of each process to its CPU time so far.
 type cpuTimes map[string]time.Duration
 
 const (
@@ -27,7 +27,7 @@ var measured = []string{postgres, localstack.DealAPI, localstack.LogServer, loca
 func (b *bench) cpu() (cpuTimes, error) {
 	times := cpuTimes{}
 	for name, pid := range b.pids() {
-		used, err := cpuTime(pid, name == postgres) // Postgres has a child for each connection
+		used, err := cpuTime(pid, name == postgres) // Postgres has a child process for each connection
 		if err != nil {
 			return nil, fmt.Errorf("CPU time of %s: %w", name, err)
 		}
@@ -38,9 +38,9 @@ func (b *bench) cpu() (cpuTimes, error) {
 	return times, err
 }
 
-// addCPU adds the CPU time of each process, and their sum without the load generator. The
-// unit is microseconds per deal or call of t. addCPU also adds the share of all cores that
-// other programs used, in percent.
+// addCPU adds to the samples the CPU time of each process, and the sum of all processes
+// except the load generator. The unit is microseconds per completed call of the do function
+// (t.n). addCPU also adds the share of all cores that other programs used, in percent.
 func (s samples) addCPU(name string, t *timed) {
 	var product, all time.Duration
 	for process, used := range t.after {
@@ -60,7 +60,7 @@ func (s samples) addCPU(name string, t *timed) {
 	s.add(name+".others_percent", max(0, 100*others.Seconds()/cores))
 }
 
-// machineTime returns the CPU time of all processes of the machine since boot.
+// machineTime returns the CPU time of the whole machine since boot, without idle time.
 func machineTime() (time.Duration, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -77,12 +77,12 @@ func perThing(used time.Duration, n int) float64 {
 	return float64(used.Microseconds()) / float64(max(n, 1))
 }
 
-// tick is the unit of cutime and cstime, the CPU times of ended children in
-// /proc/PID/stat: USER_HZ is 100 on Linux.
+// tick is the unit of cutime and cstime in /proc/PID/stat, the CPU times of ended
+// children. Linux reports them with USER_HZ = 100 ticks per second.
 const tick = 10 * time.Millisecond
 
-// cpuTime returns the CPU time of a process. withChildren adds that of its
-// running and ended children.
+// cpuTime returns the CPU time of a process. If withChildren is true, the CPU time of the
+// running and ended children is included.
 func cpuTime(pid int, withChildren bool) (time.Duration, error) {
 	stat, err := statOf(pid)
 	if err != nil || !withChildren {
@@ -109,8 +109,8 @@ func statOf(pid int) (procfs.ProcStat, error) {
 	return p.Stat()
 }
 
-// memoryMiB returns the resident memory of a process in MiB: now, and its peak
-// since resetPeak or else since its start.
+// memoryMiB returns the current and the peak resident memory of a process in MiB. The
+// peak is the maximum since the last resetPeak, or since the process started.
 func memoryMiB(pid int) (now, peak float64, err error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// curvePoints are the numbers of ended deals at which the curve is measured.
+// curvePoints are the points of the curve: numbers of ended deals in the database.
 var curvePoints = []int{1_000, 100_000, 1_000_000}
 
-// measureCurve measures what a deal costs in databases of different sizes, each
-// in a separate stack, and stores the samples in r.
+// measureCurve measures what a deal costs in databases of different sizes, and stores
+// the samples in r. Each size has a separate stack.
 func measureCurve(ctx context.Context, o options, r *results) error {
 	s := samples{}
 	for _, n := range curvePoints {
@@ -36,7 +36,7 @@ func measurePoint(ctx context.Context, o options, r *results, s samples, n int) 
 	if r.Parts[partCurve], err = b.provenance(o); err != nil {
 		return err
 	}
-	say("deals beside %d ended ones", n)
+	say("playing deals in a database with %d ended deals", n)
 	for range o.rounds {
 		t, err := b.playDeals(64, b.seconds)
 		if err != nil {

@@ -12,22 +12,23 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// worker is a client that plays deals. One API key creates all its deals.
+// worker is a client that plays deals. It creates all its deals with one API key.
 type worker struct {
 	*client
 	apiKey string
 }
 
-// endedDeal is a deal with a certificate. [bench.read] reads it with its token.
+// endedDeal is a deal with a certificate. token is the invite token of party 0, with
+// which [bench.read] reads the deal.
 type endedDeal struct{ dealID, certID, token string }
 
 const maxEnded = 5000
 
-// maxWorkers is the largest number of clients. Each needs one API key, and the
+// maxWorkers is the largest number of clients. Each client needs one API key, and the
 // product's default limit is 120 keys a minute for one address.
 const maxWorkers = 64
 
-// dealCalls names the calls of a deal, in their order.
+// dealCalls names the calls of a deal in the order in which a worker makes them.
 var dealCalls = []string{"create", "commit", "reveal", "last reveal", "certificate"}
 
 func (b *bench) makeWorkers() error {
@@ -45,8 +46,9 @@ func (b *bench) makeWorkers() error {
 	return nil
 }
 
-// playDeals plays two-party deals for the duration d, and keeps the newest
-// maxEnded of them in b.ended. Call verifyHeads afterwards.
+// playDeals plays two-party deals for the duration d. It adds them to b.ended, which
+// keeps at most maxEnded deals. playDeals does not verify the signed tree heads: call
+// verifyHeads afterwards.
 func (b *bench) playDeals(clients int, d time.Duration) (*timed, error) {
 	if err := b.makeWorkers(); err != nil {
 		return nil, err
@@ -67,8 +69,9 @@ func (b *bench) playDeals(clients int, d time.Duration) (*timed, error) {
 	return t, nil
 }
 
-// verifyHeads fetches and verifies the signed tree heads that the certificates
-// read so far need. Call it after a measurement, so that its time does not count.
+// verifyHeads fetches and verifies the signed tree head of each tree size in the
+// certificates fetched so far. Call verifyHeads after a measurement, so that its time
+// does not count.
 func (b *bench) verifyHeads() error { return b.heads.fetchAll(b.workers[0].client, b.keys) }
 
 type opening struct {
@@ -76,7 +79,8 @@ type opening struct {
 	Salt  string `json:"salt"`
 }
 
-// seal returns the opening of an input, its commitment, and its leaf under the input root.
+// seal returns an opening (the input and a random salt), the commitment to that opening,
+// and the party's leaf of the tree whose root is input_root.
 func seal(input any) (o opening, commitment string, leaf []byte, err error) {
 	canonical, err := canon.Marshal(input)
 	if err != nil {
@@ -156,8 +160,8 @@ func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal
 	return endedDeal{deal.DealID, certID, deal.InviteTokens[0].Token}, err
 }
 
-// fetchCertificate returns the certificate of a deal. It polls while the answer is 409:
-// the certificate is not published yet.
+// fetchCertificate returns the certificate of a deal. It polls while the answer is 409,
+// which means that the certificate is not published yet.
 func fetchCertificate(c *client, path, token string) ([]byte, error) {
 	for {
 		text, err := c.call(200, "GET", path+"/certificate", token, nil, nil)

@@ -9,9 +9,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// draw measures a random.v1 deal of the given number of parties with 64 clients.
-// pgbench then runs an INSERT for each commit and each reveal of the deal. Each INSERT
-// requires that the deal is open.
+// draw measures a random.v1 deal of the given number of parties with 64 clients. For
+// comparison, pgbench then runs one INSERT for each commit and each reveal of the deal.
+// As in the product, each INSERT requires that its deal is open (see guardedInserts).
 func (b *bench) draw(parties int) error {
 	if err := b.makeWorkers(); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (b *bench) draw(parties int) error {
 	var deal createdDeal
 	if _, err := lead.call(201, "POST", "/v1/deals", lead.apiKey, map[string]any{
 		"algorithm": "random.v1", "party_labels": labels,
-		// A published round, so that the draw does not wait.
+		// This round is already published, so the draw does not wait for it.
 		"algorithm_params": map[string]any{"beacon_round": b.stack.Chain().RoundAt(begin.Unix()) - 10},
 		"commit_deadline":  begin.Unix() + 1800, "reveal_deadline": begin.Unix() + 3600,
 	}, &deal); err != nil {

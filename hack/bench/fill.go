@@ -15,8 +15,8 @@ import (
 // This is the only file of the benchmark that depends on the product's tables.
 
 // fillTables has the statements that fill the product's tables from the temporary table
-// filler. A row of filler is an ended deal: a number from 0 on, a digest, and an id. The
-// values are as long as those of a two-party split.v1 deal.
+// filler. Each row of filler stands for one ended deal: number (the leaf index, from 0),
+// digest, and id. The inserted values are as long as those of a real two-party split.v1 deal.
 var fillTables = []string{
 	`INSERT INTO api_keys VALUES (sha256('filler'), 1)`,
 	`INSERT INTO deals
@@ -32,9 +32,9 @@ var fillTables = []string{
 	`INSERT INTO translog.leaves SELECT number, digest FROM filler`,
 }
 
-// fill puts n ended deals and their leaves into the database, which must be
-// empty. The certificates do not verify, but the log's tree is correct:
-// log-server refuses to start on a wrong one.
+// fill puts n ended deals and their leaves into the database, which must be empty. The
+// certificates do not verify. The log's tree is correct, because log-server refuses to
+// start on a wrong tree.
 func (b *bench) fill(n int) error {
 	say("filling the database with %d ended deals", n)
 	return b.restartServices(func() error {
@@ -96,8 +96,8 @@ func fillDeals(ctx context.Context, conn *pgx.Conn, digests [][]byte) error {
 	return nil
 }
 
-// fillTree writes the log's committed head and its stored nodes. Only nodes of the
-// levels 8, 16 and so on are stored.
+// fillTree writes the committed head of the log and the nodes that log-server stores:
+// those of the levels 8, 16 and so on.
 func fillTree(ctx context.Context, conn *pgx.Conn, digests [][]byte) error {
 	const tileHeight = 8
 	tree := (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)

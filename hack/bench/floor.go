@@ -21,7 +21,7 @@ type floor struct {
 	processes map[string]*child.Process
 }
 
-// floorName is the name of the floor's samples in report.json. "grp" means grouped
+// floorName begins the names of the floor's samples in report.json. "grp" means grouped
 // INSERTs.
 const floorName = "floor.grp"
 
@@ -31,7 +31,7 @@ const (
 )
 
 // startFloor builds the floor and starts its two processes. They use a separate
-// database of the same Postgres.
+// database on the product's Postgres server.
 func (b *bench) startFloor() error {
 	program := filepath.Join(b.dir, "floor")
 	build := exec.CommandContext(b.ctx, "go", "build", "-buildvcs=false", "-o", program, "./floor")
@@ -56,9 +56,9 @@ func (b *bench) startFloor() error {
 	return err
 }
 
-// start starts the program with its output in NAME.log and returns its URL. The
-// first line of the output is the address. start returns an error if the program prints
-// no address within 5 s.
+// start starts the program and returns the URL at which the program listens. The
+// program's output goes to NAME.log. The first line of the output is the address. start
+// returns an error if the program prints no address within 5 s.
 func (f *floor) start(dir, name, program string, args ...string) (string, error) {
 	path := filepath.Join(dir, name+".log")
 	out, err := os.Create(path)
@@ -141,7 +141,7 @@ func (b *bench) playFloor(clients int, d time.Duration) (*timed, error) {
 	})
 	if err != nil {
 		said, _ := localstack.Tail(filepath.Join(b.dir, floorDeals+".log"), 20)
-		err = fmt.Errorf("%w; the floor's log ends with:\n%s", err, said)
+		err = fmt.Errorf("%w; the output of the floor's deal service ends with:\n%s", err, said)
 	}
 	return t, err
 }

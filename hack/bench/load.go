@@ -18,16 +18,16 @@ type timed struct {
 
 func (t *timed) perSecond() float64 { return float64(t.n) / t.elapsed.Seconds() }
 
-// do is one unit of a client's work, such as a deal. It notes the duration of
-// each of its calls.
+// do is one unit of a client's work, such as a deal. It calls note with the name and the
+// duration of each measured call.
 type do func(client int, note func(call string, took time.Duration)) error
 
-// errDone ends a client early if its do function returns it.
+// errDone is returned by a do function that has no work left. The client then ends early.
 var errDone = errors.New("nothing is left to do")
 
-// load runs thing in a loop in each client until the duration d has passed. It
-// waits for the runs that have begun, and counts them and their time. load returns
-// the first error of a client, or an error if nothing was done.
+// load calls thing in a loop in each client until the duration d has passed. load then
+// waits for the calls that have begun, and counts these calls and their time. load returns
+// the first error of a client, or an error if no call was completed.
 func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	t := &timed{calls: map[string]latencies{}}
 	var err error
@@ -67,7 +67,7 @@ func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	}
 	t.after, err = b.cpu()
 	if t.n == 0 && err == nil {
-		err = fmt.Errorf("%d clients completed nothing in %s, want at least one operation", clients, t.elapsed)
+		err = fmt.Errorf("%d clients completed no operation in %s, want at least one", clients, t.elapsed)
 	}
 	return t, err
 }

@@ -17,11 +17,11 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// appendsPerSecond is how many signed digests are made for each second of a
-// measurement. If they run out, the measurement ends early.
+// appendsPerSecond is how many digests the benchmark signs in advance for each second of
+// a measurement. If all digests are appended before the end, the measurement ends early.
 const appendsPerSecond = 10_000
 
-// entry is a digest with its signature, in the form of log-server's append port.
+// entry is the JSON body of an append to log-server: a digest with its signature.
 type entry struct {
 	Entry     string `json:"entry"`
 	Signature string `json:"signature"`
@@ -29,7 +29,7 @@ type entry struct {
 
 // appendEntries appends signed digests to log-server from 64 clients, without
 // deal-api. If proof is true, each client also fetches and verifies the inclusion
-// proof.
+// proof of each entry.
 func (b *bench) appendEntries(proof bool, d time.Duration) (*timed, error) {
 	secret, err := os.ReadFile(b.stack.AppendSecretFile())
 	if err != nil {

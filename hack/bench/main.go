@@ -1,6 +1,6 @@
-// Command bench measures Fairpact. For comparison it also measures pgbench's
-// INSERT, a minimal deal service (the floor) and Tessera. It writes a report.
-// `make bench` runs it, and README.md explains the report.
+// Command bench measures Fairpact and writes a report. For comparison it also measures
+// an INSERT by pgbench, a minimal deal service (the floor) and the transparency log
+// Tessera. `make bench` runs the command. README.md explains the report.
 package main
 
 import (
@@ -25,15 +25,15 @@ type options struct {
 	rounds, seconds int
 	parts           []string
 	finished        int // ended deals in the database before the run
-	parties         int // parties of the draw
+	parties         int // number of parties in the part draw
 	out             string
 	binaries        string // the flag -bin; if empty, this checkout is built
-	bin             string // directory of the binaries
+	bin             string // directory of the measured binaries; temporary if the benchmark built them
 }
 
-// The parts of a run, in their order.
+// The parts of a run, in the order in which they run.
 const (
-	partRounds  = "rounds" // INSERT, floor, deals, log, reads: interleaved
+	partRounds  = "rounds" // measures INSERT, the floor, deals, the log and reads in turn
 	partDraw    = "draw"
 	partTessera = "tessera"
 	partCount   = "count"
@@ -62,10 +62,10 @@ func readFlags() (options, error) {
 	}
 	o := options{rounds: 5, seconds: 2, parties: 10_000}
 	quick := flag.Bool("quick", false, "one round, one second for each measurement, a small draw, no curve; the report goes to bin/bench-quick")
-	parts := flag.String("parts", "", "parts to measure, separated by commas, of "+strings.Join(allParts, ",")+"; the report keeps the earlier numbers of the others")
-	flag.IntVar(&o.finished, "finished", 0, "ended deals and leaves to fill the database with first")
+	parts := flag.String("parts", "", "comma-separated list of the parts to measure, some of "+strings.Join(allParts, ",")+"; the report keeps the earlier numbers of the other parts")
+	flag.IntVar(&o.finished, "finished", 0, "number of ended deals, each with a leaf, to put into the database before the run")
 	flag.StringVar(&o.binaries, "bin", "", "directory of built binaries to measure; empty: build this checkout")
-	flag.StringVar(&o.out, "out", "", "directory of the report; empty: hack/bench")
+	flag.StringVar(&o.out, "out", "", "directory of the report; empty: hack/bench, or bin/bench-quick with -quick")
 	flag.Parse()
 	o.parts = allParts
 	if *quick {
@@ -157,7 +157,7 @@ func measure(ctx context.Context, o options, r *results) (err error) {
 		case partRounds:
 			err = b.rounds(o.rounds)
 		case partDraw:
-			say("a draw of %d parties", o.parties)
+			say("measuring a draw of %d parties", o.parties)
 			err = b.draw(o.parties)
 		case partTessera:
 			err = b.tessera()
@@ -190,7 +190,7 @@ func (b *bench) count(r *results) error {
 	return nil
 }
 
-// idleTime is how long the statements of the idle services are counted.
+// idleTime is how long countDeals counts what the services do without deals.
 const idleTime = 3 * time.Second
 
 var began = time.Now()

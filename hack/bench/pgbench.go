@@ -17,18 +17,18 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers"
 )
 
-// pgbench runs single-row INSERTs on the Postgres server of the product.
+// pgbench runs single-row INSERTs with the tool pgbench, on the Postgres server of the product.
 type pgbench struct {
 	program string
 	url     *url.URL // of a separate database
-	insert  string   // path of a script
-	guarded string   // path of a script
+	insert  string   // path of the file with insertScript
+	guarded string   // path of the file with guardedScript
 }
 
 var (
-	insertScript = fmt.Sprintf("INSERT INTO inserted VALUES ('\\x%s');\n", strings.Repeat("2c26b46b68ffc68f", 8)) // 64 bytes
-	// guardedScript writes a different row in each transaction: transaction n of client c,
-	// both counted from 0, writes party 64n+c.
+	insertScript = fmt.Sprintf("INSERT INTO inserted VALUES ('\\x%s');\n", strings.Repeat("2c26b46b68ffc68f", 8)) // a row of 64 bytes
+	// guardedScript inserts a different row in each transaction. Transaction n of client c
+	// inserts party 64n+c. Both n and c start at 0.
 	guardedScript = `\set n :n + 1
 \set party :n * 64 + :client_id
 INSERT INTO guarded SELECT 1, :party::bigint, '\x2c26b46b68ffc68f'::bytea
@@ -58,8 +58,8 @@ func newPgbench(ctx context.Context, server *localservers.Postgres, dir string) 
 	return p, p.prepare(ctx)
 }
 
-// prepare creates the tables. The product is measured later on the same server, so
-// autovacuum is off: it would add to the product's CPU time.
+// prepare creates the tables. Autovacuum of the tables inserted and guarded is off: it could run
+// while the product is measured, and its CPU time would count as the product's.
 func (p *pgbench) prepare(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.url.String())
 	if err != nil {
@@ -74,14 +74,14 @@ func (p *pgbench) prepare(ctx context.Context) error {
 	return err
 }
 
-// inserts runs INSERTs of 64 bytes for d, rounded down to whole seconds. It returns
-// the rate and the mean latency in milliseconds.
+// inserts runs INSERTs of 64-byte rows for the duration d, rounded down to whole seconds, but
+// for at least 1 s. It returns the INSERTs per second and the mean latency in milliseconds.
 func (p *pgbench) inserts(ctx context.Context, clients int, d time.Duration) (perSecond, ms float64, err error) {
 	return p.run(ctx, clients, "-f", p.insert, "-T", strconv.Itoa(max(1, int(d.Seconds()))))
 }
 
-// guardedInserts inserts n rows, rounded up to a multiple of 64, from 64 clients,
-// and returns the rate. Each INSERT requires that its deal is open.
+// guardedInserts inserts n rows from 64 clients and returns the INSERTs per second. It rounds
+// n up to a multiple of 64. Each INSERT requires that the deal is open.
 func (p *pgbench) guardedInserts(ctx context.Context, n int) (perSecond float64, err error) {
 	conn, err := pgx.Connect(ctx, p.url.String())
 	if err != nil {
@@ -123,7 +123,7 @@ func (p *pgbench) run(ctx context.Context, clients int, args ...string) (perSeco
 	}
 	tps, latency := tpsLine.FindSubmatch(out), latencyLine.FindSubmatch(out)
 	if tps == nil || latency == nil {
-		return 0, 0, fmt.Errorf("pgbench printed no tps or latency:\n%s", out)
+		return 0, 0, fmt.Errorf("the output of pgbench lacks tps or latency:\n%s", out)
 	}
 	perSecond, _ = strconv.ParseFloat(string(tps[1]), 64)
 	ms, _ = strconv.ParseFloat(string(latency[1]), 64)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// bar is a row of the plot: its rounds as dots and their median as a bar.
+// bar is a row of the plot: a dot for each of the values, and a bar up to their median.
 type bar struct {
 	label  string
 	values []float64
@@ -24,7 +24,7 @@ const (
 	insertFill  = "#4b5563"
 )
 
-// plot returns an SVG of deals and INSERTs a second on a logarithmic scale.
+// plot returns an SVG that shows deals and INSERTs per second on a logarithmic scale.
 func plot(r *results) string {
 	bars := []bar{
 		{"pgbench INSERT, 64 clients", r.Samples["insert.64.per_second"], insertFill},
@@ -47,14 +47,14 @@ func plot(r *results) string {
 	for i, row := range bars {
 		drawBar(&b, row, 12+i*rowHeight)
 	}
-	fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#6b7280">deals and INSERTs a second (logarithmic); a dot is a round, a bar their median</text>`+"\n</svg>\n", labelWidth, axis+36)
+	fmt.Fprintf(&b, `<text x="%d" y="%d" fill="#6b7280">deals and INSERTs per second (logarithmic); a dot is one round, a bar is the median</text>`+"\n</svg>\n", labelWidth, axis+36)
 	return b.String()
 }
 
-// topPower is the largest power of ten that has a line on the scale.
+// topPower is the exponent of the last line on the scale, at 10^topPower.
 const topPower = 4
 
-// position returns the x coordinate of a value on the scale, which starts at 1.
+// position returns the x coordinate of a value. The logarithmic scale starts at 1.
 func position(value float64) float64 {
 	return labelWidth + scaleWidth*math.Log10(max(value, 1))/(topPower+0.3)
 }

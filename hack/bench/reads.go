@@ -16,8 +16,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// readKinds are the measured reads, each by 64 clients. The deals that they read have ended
-// in this run.
+// readKinds names the reads. Each kind is measured with 64 clients. Reads of a deal or a
+// certificate use the deals that ended in this run.
 var readKinds = []string{"verify", "certificate", "deal view", "tree head", "tree head of log-server"}
 
 func (b *bench) read(kind string, d time.Duration) (*timed, error) {
@@ -61,8 +61,9 @@ func (b *bench) read(kind string, d time.Duration) (*timed, error) {
 	})
 }
 
-// pairsOfVerifications returns how many pairs of P-256 signatures all cores
-// together verify in a second. GET /v1/verify needs one pair, so this is its limit.
+// pairsOfVerifications returns how many pairs of P-256 signatures all cores together verify
+// per second. The report calls this rate the limit of GET /v1/verify: a call without cached
+// results verifies two signatures, of the certificate and of the tree head.
 func pairsOfVerifications(d time.Duration) (float64, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -13,10 +13,10 @@ import (
 func report(r *results) string {
 	w := &writer{s: r.Samples}
 	w.line("# What a deal costs\n")
-	w.line("`make bench` writes this file. A value is the median of the rounds, with the least and the largest in brackets where they matter.")
-	w.line("A ratio is the median of the ratios within each round. [README.md](README.md) says how each value is measured.")
-	w.line("Load generator, services and Postgres share the cores, and the load generator verifies every certificate.\n")
-	w.line("![deals a second of the product and of the floor](report.svg)\n")
+	w.line("`make bench` writes this file. A value is the median of the rounds. Some cells also show the smallest and the largest value, in parentheses.")
+	w.line("A ratio `a : b` is computed in each round; the report shows the median. [README.md](README.md) says how each value is measured.")
+	w.line("The load generator, the services and Postgres share the cores. The load generator verifies every certificate.\n")
+	w.line("![deals per second of the product and of the floor](report.svg)\n")
 	w.provenance(r)
 	w.targets()
 	w.deals()
@@ -38,8 +38,8 @@ type writer struct {
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.text, format+"\n", args...) }
 
-// table writes a table, or nothing if it has no rows. The first column is text, the
-// others are numbers.
+// table writes a Markdown table, or nothing if there are no rows. The first column is aligned
+// left, all others right.
 func (w *writer) table(title string, head []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -55,7 +55,7 @@ func (w *writer) table(title string, head []string, rows [][]string) {
 
 func (w *writer) has(name string) bool { return len(w.s[name]) > 0 }
 
-// m formats the median, or a dash if there are no samples.
+// m formats the median of the samples with this name, or a dash if there are none.
 func (w *writer) m(name string) string {
 	if !w.has(name) {
 		return "–"
@@ -63,7 +63,7 @@ func (w *writer) m(name string) string {
 	return number(w.s.median(name))
 }
 
-// spread formats the median with the least and the largest value.
+// spread formats the median of the samples, followed by the smallest and the largest sample.
 func (w *writer) spread(name string) string {
 	if len(w.s[name]) < 2 {
 		return w.m(name)
@@ -89,7 +89,8 @@ func (w *writer) percentiles(name string) string {
 	return w.m(name+".p50_ms") + " / " + w.m(name+".p99_ms")
 }
 
-// number formats a value with three significant digits, or as an integer from 1,000 on.
+// number formats a value with three significant digits and at most four decimals. It rounds a
+// value of 1,000 or more to an integer.
 func number(v float64) string {
 	if v == 0 || math.Abs(v) >= 1000 {
 		return thousands(int64(math.Round(v)))
@@ -112,7 +113,7 @@ func (w *writer) provenance(r *results) {
 			rows = append(rows, []string{part, p.Commit, p.Time, strconv.Itoa(p.Rounds), strconv.Itoa(p.Seconds), thousands(int64(p.Finished))})
 		}
 	}
-	w.table("Runs", []string{"part", "commit", "UTC", "rounds", "seconds each", "ended deals before"}, rows)
+	w.table("Runs", []string{"part", "commit", "UTC", "rounds", "seconds per measurement", "ended deals before the run"}, rows)
 	for _, part := range allParts {
 		if p, found := r.Parts[part]; found {
 			w.line("%s. %s.\n", p.Machine, p.Postgres)
@@ -124,20 +125,20 @@ func (w *writer) provenance(r *results) {
 func (w *writer) targets() {
 	s := w.s
 	rows := [][]string{
-		{"deals/s at 64 clients : pgbench INSERT/s", w.ratio("deals.64.per_second", "insert.64.per_second"), "0.05; aim 0.08"},
-		{"CPU of services and Postgres a deal, 64 clients, ms", number(s.median("deals.64.cpu_us") / 1000), "2.5; aim 1.5"},
-		{"statements a deal, 64 clients / 1 client", w.m("count.64.statements") + " / " + w.m("count.1.statements"), "8 / 16"},
-		{"a deal alone, 1 client, p50 ms", w.m("deals.1.deal.p50_ms"), "about 6"},
-		{"a deal alone : latency of a single-client INSERT", w.ratio("deals.1.deal.p50_ms", "insert.1.ms"), "30"},
-		{"append to verified proof, 64 clients, a second", w.m("log.proof.per_second"), "2,500; aim 4,000"},
-		{"its p50 : that of Tessera's default", w.ratio("log.proof.append.p50_ms", tesseraName(tesseraIntervals[0])+".append.p50_ms"), "0.1"},
-		{"verifications : limit of two P-256 verifications on all cores", w.ratio("read.verify.per_second", "p256_pairs.per_second"), "0.5"},
-		{"certificates a second", w.m("read.certificate.per_second"), "6,000"},
-		{"deal views a second", w.m("read.deal view.per_second"), "10,000"},
+		{"deals per second : pgbench INSERTs per second, 64 clients", w.ratio("deals.64.per_second", "insert.64.per_second"), "0.05, ideally 0.08"},
+		{"CPU time per deal without the load generator, 64 clients, ms", number(s.median("deals.64.cpu_us") / 1000), "2.5, ideally 1.5"},
+		{"statements per deal, 64 clients / 1 client", w.m("count.64.statements") + " / " + w.m("count.1.statements"), "8 / 16"},
+		{"latency of a deal, 1 client, p50 ms", w.m("deals.1.deal.p50_ms"), "about 6"},
+		{"latency of a deal : latency of an INSERT, 1 client", w.ratio("deals.1.deal.p50_ms", "insert.1.ms"), "30"},
+		{"appends with verified proof per second, 64 clients", w.m("log.proof.per_second"), "2,500, ideally 4,000"},
+		{"p50 of an append with verified proof : p50 of Tessera at the default interval", w.ratio("log.proof.append.p50_ms", tesseraName(tesseraIntervals[0])+".append.p50_ms"), "0.1"},
+		{"verify reads per second : pairs of P-256 verifications per second", w.ratio("read.verify.per_second", "p256_pairs.per_second"), "0.5"},
+		{"certificate reads per second", w.m("read.certificate.per_second"), "6,000"},
+		{"deal view reads per second", w.m("read.deal view.per_second"), "10,000"},
 		{"time of the draw's calls : time of as many guarded INSERTs", w.ratio("guarded.per_second", "draw.per_second"), "4"},
 		{"deal-api's peak memory in the draw, MiB", w.m("draw.peak_mib"), "286 (300 MB)"},
 	}
-	w.table("Targets", []string{"what", "measured", "to reach"}, rows)
+	w.table("Targets", []string{"what", "measured", "target"}, rows)
 }
 
 func (w *writer) deals() {
@@ -153,7 +154,7 @@ func (w *writer) deals() {
 	for _, n := range clientCounts {
 		add("product", "deals."+strconv.Itoa(n), n)
 	}
-	w.table("Deals and INSERTs a second", []string{"what", "clients", "a second", ": INSERT/s", "p50 ms", "p99 ms"}, rows)
+	w.table("Deals and INSERTs per second", []string{"what", "clients", "per second", "ratio to INSERT, 64 clients", "p50 ms", "p99 ms"}, rows)
 }
 
 func (w *writer) cpu() {
@@ -170,7 +171,7 @@ func (w *writer) cpu() {
 		add("product, "+clients(n), "deals."+strconv.Itoa(n))
 	}
 	add("floor, 64 clients", floorName)
-	w.table("CPU microseconds a deal", append(append([]string{"what", "all but the load generator"}, processes...), "others' % of the cores"), rows)
+	w.table("CPU time per deal, µs", append(append([]string{"what", "sum without the load generator"}, processes...), "others, % of the cores"), rows)
 }
 
 func (w *writer) calls() {
@@ -201,18 +202,19 @@ func (w *writer) statements(r *results) {
 	rows = append(rows,
 		[]string{"time in statements, µs", w.m("count.1.exec_us"), w.m("count.64.exec_us")})
 	if w.has("count.64.statements") {
-		w.table("Statements and client round trips a deal", []string{"what", "1 client", "64 clients"}, rows)
+		w.table("Statements and client round trips per deal", []string{"what", "1 client", "64 clients"}, rows)
 	}
 	rows = nil
 	for _, top := range r.Statements["64"] {
 		rows = append(rows, []string{shorten(top.Query), top.Service, number(top.Calls), number(top.ExecUS)})
 	}
-	w.table("Costliest statements, 64 clients", []string{"statement", "service", "calls a deal", "µs a deal"}, rows)
+	w.table("Costliest statements, 64 clients", []string{"statement", "service", "calls per deal", "µs per deal"}, rows)
 }
 
 const maxShown = 110
 
-// shorten formats a statement as code for a table cell, cut after maxShown characters.
+// shorten cuts a statement after maxShown characters and formats it as inline code for a cell
+// of a Markdown table.
 func shorten(query string) string {
 	text := []rune(strings.ReplaceAll(query, "|", "\\|"))
 	if len(text) > maxShown {
@@ -227,22 +229,22 @@ func (w *writer) log() {
 		rows = append(rows, []string{what, w.spread(name + ".per_second"), w.m(name + ".append.p50_ms"), w.m(name + ".append.p99_ms"),
 			w.m(name + ".cpu_us." + localstack.LogServer), w.m(name + ".cpu_us." + postgres)})
 	}
-	add("append to signed head", "log.head")
-	add("append to verified proof", "log.proof")
+	add("append with signed head", "log.head")
+	add("append with verified proof", "log.proof")
 	for _, interval := range tesseraIntervals {
-		add(fmt.Sprintf("Tessera, POSIX driver, checkpoint each %s", interval), tesseraName(interval))
+		add(fmt.Sprintf("Tessera, POSIX driver, checkpoint every %s", interval), tesseraName(interval))
 	}
-	w.table("The log alone, 64 clients", []string{"what", "a second", "p50 ms", "p99 ms", "log-server µs", "Postgres µs"}, rows)
+	w.table("The log alone, 64 clients", []string{"what", "per second", "p50 ms", "p99 ms", "log-server µs", "Postgres µs"}, rows)
 }
 
 func (w *writer) reads() {
-	rows := [][]string{{"limit: two P-256 verifications on all cores", w.spread("p256_pairs.per_second"), "1", "–", "–"}}
+	rows := [][]string{{"limit: pairs of P-256 verifications on all cores", w.spread("p256_pairs.per_second"), "1", "–", "–"}}
 	for _, kind := range readKinds {
 		name := "read." + kind
 		rows = append(rows, []string{kind, w.spread(name + ".per_second"), w.ratio(name+".per_second", "p256_pairs.per_second"),
 			w.percentiles(name + ".call"), w.m(name + ".cpu_us")})
 	}
-	w.table("Reads, 64 clients", []string{"what", "a second", ": limit", "p50 / p99 ms", "CPU µs each"}, rows)
+	w.table("Reads, 64 clients", []string{"what", "per second", "ratio to limit", "p50 / p99 ms", "CPU µs per read"}, rows)
 }
 
 func (w *writer) draw() {
@@ -251,15 +253,15 @@ func (w *writer) draw() {
 	}
 	parties := w.s.median("draw.parties")
 	w.table(fmt.Sprintf("A draw of %s parties, 64 clients", number(parties)), []string{"what", "value"}, [][]string{
-		{number(2*parties) + " calls, s", w.m("draw.calls_s")},
-		{"calls a second", w.m("draw.per_second")},
-		{"guarded INSERTs a second by pgbench", w.m("guarded.per_second")},
+		{number(2*parties) + " commits and reveals, s", w.m("draw.calls_s")},
+		{"commits and reveals per second", w.m("draw.per_second")},
+		{"guarded INSERTs per second by pgbench", w.m("guarded.per_second")},
 		{"create, ms", w.m("draw.create_ms")},
 		{"commit, p50 / p99 ms", w.percentiles("draw.commit")},
 		{"reveal, p50 / p99 ms", w.percentiles("draw.reveal")},
 		{"entropy and certificate, ms", w.m("draw.ending_ms")},
-		{"all, s", w.m("draw.total_s")},
-		{"CPU µs a call", w.m("draw.cpu_us")},
+		{"whole deal, s", w.m("draw.total_s")},
+		{"CPU µs per call", w.m("draw.cpu_us")},
 		{"peak memory of deal-api, MiB", w.m("draw.peak_mib")},
 	})
 }
@@ -284,6 +286,6 @@ func (w *writer) curve() {
 		}
 		rows = append(rows, append(row, w.m(name+"count.64.statements"), w.m(name+"count.64.round_trips"), w.m(name+"count.64.exec_us")))
 	}
-	w.table("Cost of a deal beside ended deals and leaves, 64 clients", []string{"ended deals", "deals/s", "CPU µs", "Postgres", "deal-api",
+	w.table("Cost of a deal by number of ended deals and leaves, 64 clients", []string{"ended deals", "deals/s", "CPU µs", "Postgres", "deal-api",
 		"log-server", "statements", "round trips", "µs in statements"}, rows)
 }

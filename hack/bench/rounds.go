@@ -14,9 +14,9 @@ import (
 
 var clientCounts = []int{1, 8, 64}
 
-// rounds runs n rounds. Each round measures everything that is compared, so that
-// a slow phase of the machine affects all of it. It also adds the memory of the
-// processes before and after the rounds.
+// rounds runs n rounds. Each round measures everything that the report compares, so that a
+// slow phase of the machine affects all of these measurements. rounds also records the memory
+// at rest before the first round, and the peak memory after the last.
 func (b *bench) rounds(n int) error {
 	time.Sleep(time.Second)
 	if err := b.memory("rest"); err != nil {
@@ -75,7 +75,7 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 		return p, err
 	}
 	if o.binaries != "" {
-		p.Commit += ", binaries of " + o.binaries
+		p.Commit += ", binaries from " + o.binaries
 	}
 	p.Machine, err = machine()
 	if err != nil {

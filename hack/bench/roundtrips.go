@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// roundTripCounter forwards connections to Postgres and counts the client's
-// round trips. Every round trip ends with a Sync or is a simple Query.
+// roundTripCounter forwards connections to Postgres and counts the client's round trips. In
+// each round trip the client sends exactly one Sync or simple Query message.
 type roundTripCounter struct {
 	listener net.Listener
 	server   string // host:port
@@ -52,9 +52,9 @@ func (p *roundTripCounter) forward(client net.Conn) {
 	p.copyMessages(server, bufio.NewReader(client))
 }
 
-// copyMessages copies the client's messages to the server until an error, and counts Sync
-// and Query. In Postgres's frontend protocol 3, a message has a type byte, a length that
-// includes itself, and a body. The first message has no type byte.
+// copyMessages copies the client's messages to the server until an error, and counts the Sync
+// and Query messages. In version 3 of Postgres's protocol, a message is a type byte, a 4-byte
+// length and a body. The length counts its own 4 bytes too. The first message has no type byte.
 func (p *roundTripCounter) copyMessages(server net.Conn, client *bufio.Reader) {
 	out := bufio.NewWriter(server)
 	for first := true; ; first = false {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// samples holds the measured values by name, one for each round, such as
+// samples maps a name to the measured values, usually one for each round. An example is
 // "deals.64.per_second": [431, 428, 440].
 type samples map[string][]float64
 
@@ -26,8 +26,8 @@ func (s samples) median(name string) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// ratio returns the median of a/b over the rounds, or the quotient of the
-// medians if a and b have different numbers of rounds.
+// ratio returns the median of the quotients a/b of all rounds. If a and b have different
+// numbers of rounds, it returns the quotient of their medians.
 func (s samples) ratio(a, b string) float64 {
 	if len(s[a]) != len(s[b]) {
 		return s.median(a) / s.median(b)
@@ -48,8 +48,7 @@ func (s samples) max(name string) float64 {
 
 type latencies []time.Duration
 
-// milliseconds returns the p-th percentile, or 0 if there are no latencies. It
-// sorts them.
+// milliseconds returns the p-th percentile of l, or 0 if l is empty. It sorts l.
 func (l latencies) milliseconds(p int) float64 {
 	if len(l) == 0 {
 		return 0
@@ -63,15 +62,16 @@ func (s samples) addLatencies(name string, l latencies) {
 	s.add(name+".p99_ms", l.milliseconds(99))
 }
 
-// results has the measured values and their origin. A run writes it as report.json.
+// results is the content of report.json: the measured values, and which run measured each part.
 type results struct {
 	Parts   map[string]provenance `json:"parts"`
 	Samples samples               `json:"samples"`
-	// Statements are the costliest statements of a deal, by number of clients.
+	// Statements maps the number of clients to the costliest statements of a deal.
 	Statements map[string][]statement `json:"statements"`
 }
 
-// provenance is the commit, machine and options of the run that measured a part.
+// provenance is the commit, machine and options of the run that measured a part, such as
+// partDraw.
 type provenance struct {
 	Commit   string `json:"commit"`
 	Time     string `json:"time"`
@@ -106,8 +106,8 @@ func (r *results) write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// replace stores new samples over earlier ones of the same names. New samples of
-// the curve replace the whole earlier curve.
+// replace adds the samples s to r and overwrites earlier samples of the same names. If s has a
+// curve, replace first deletes the whole earlier curve, whose points may differ.
 func (r *results) replace(s samples) {
 	if _, found := s["curve.ended"]; found {
 		maps.DeleteFunc(r.Samples, func(name string, _ []float64) bool { return strings.HasPrefix(name, "curve.") })

@@ -14,8 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// bench is one stack under test: Postgres with its default settings and fsync,
-// Redis, and one process of each service.
+// bench is one stack under test: one process of each service, Redis, and Postgres. Postgres
+// runs with fsync, and no setting makes it faster than its defaults.
 type bench struct {
 	ctx     context.Context
 	seconds time.Duration // of one measurement
@@ -31,7 +31,7 @@ type bench struct {
 	floor   *floor
 }
 
-// services are the processes that use the product's database.
+// services are the processes that use the product's database, in the order of their start.
 var services = []string{localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker}
 
 func start(ctx context.Context, bin string, seconds time.Duration, s samples) (*bench, error) {
@@ -100,8 +100,8 @@ func (b *bench) pids() map[string]int {
 	return pids
 }
 
-// restartServices stops the services, calls between, and starts the services with
-// the environment that env returns for each.
+// restartServices stops the services, calls the function between, and starts the services
+// again. env returns the additional environment variables of a service.
 func (b *bench) restartServices(between func() error, env func(service string) []string) error {
 	for i := range services {
 		if err := b.stack.Stop(services[len(services)-1-i]); err != nil {
@@ -140,8 +140,8 @@ func (b *bench) exec(statements ...string) error {
 	return nil
 }
 
-// memory adds the memory of Redis and of each service in MiB, as
-// "memory.WHEN.NAME": the current memory for "rest", otherwise the peak.
+// memory adds a sample "memory.WHEN.NAME" for Redis and for each service, in MiB. If when is
+// "rest", the sample is the current resident memory, otherwise the peak.
 func (b *bench) memory(when string) error {
 	for _, name := range append([]string{redis}, services...) {
 		now, peak, err := memoryMiB(b.pids()[name])

@@ -15,19 +15,19 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// checkpointPoll is the time between two reads of the checkpoint by a waiting caller. It is
-// much shorter than the interval between two checkpoints.
+// checkpointPoll is the time between two reads of the checkpoint while callers wait. It is
+// much shorter than tesseraIntervals, so that it adds little to the latency.
 const checkpointPoll = 10 * time.Millisecond
 
-// tesseraIntervals are the checkpoint intervals at which Tessera is measured: its default,
-// and the shortest that its POSIX driver accepts.
+// tesseraIntervals are the checkpoint intervals at which Tessera is measured: the default, and
+// the shortest interval that the POSIX driver accepts.
 var tesseraIntervals = []time.Duration{tessera.DefaultCheckpointInterval, 100 * time.Millisecond}
 
-// tessera measures Tessera once at each of tesseraIntervals, for two intervals or
-// longer. A caller waits about one interval on any machine, so once is enough.
+// tessera measures Tessera once at each of tesseraIntervals, for at least two intervals. One
+// measurement is enough, because a caller waits about one interval on any machine.
 func (b *bench) tessera() error {
 	for _, interval := range tesseraIntervals {
-		say("Tessera with a checkpoint each %s", interval)
+		say("Tessera with a checkpoint every %s", interval)
 		t, err := b.appendTessera(interval, max(2*interval, b.seconds))
 		if err != nil {
 			return err
@@ -39,12 +39,12 @@ func (b *bench) tessera() error {
 
 func tesseraName(interval time.Duration) string { return "tessera." + interval.String() }
 
-// appendTessera appends to a log of Tessera from 64 callers in this process, without
-// HTTP. The log has the POSIX driver and default options except the interval. Each
-// caller waits until a published checkpoint covers its entry.
+// appendTessera appends to a Tessera log from 64 callers in this process, without HTTP. The log
+// uses the POSIX driver. All options have their defaults, except the interval and the signer.
+// Each caller waits until a published checkpoint covers the new entry.
 func (b *bench) appendTessera(interval, d time.Duration) (t *timed, err error) {
 	klog.LogToStderr(false)
-	klog.SetOutput(io.Discard) // Tessera logs every start and stop
+	klog.SetOutput(io.Discard) // otherwise Tessera logs every start and stop to stderr
 	dir, err := os.MkdirTemp(b.dir, "tessera-")
 	if err != nil {
 		return nil, err

@@ -14,9 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// verifyCertificate checks a certificate's signature, deal, outcome, input root and
-// inclusion path, and returns its id. It notes the tree root of the path in heads,
-// and [heads.fetchAll] later compares that root with the signed head.
+// verifyCertificate checks the signature, deal, outcome and input root of a certificate, and
+// returns the cert_id. It computes the tree root from the inclusion path and notes the root in
+// heads. [heads.fetchAll] later compares the root with the signed head.
 func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, inputRoot string) (certID string, err error) {
 	members, err := canon.ParseObject(text)
 	if err != nil {
@@ -42,7 +42,8 @@ func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, 
 	return certID, heads.note(size, root)
 }
 
-// rootOf computes the root hash of the tree from an entry and its inclusion path.
+// rootOf computes the root hash of the tree from an entry and its inclusion path. It also
+// returns the tree size.
 func rootOf(entry [32]byte, logProof map[string]any) (size int64, root string, err error) {
 	size, _ = logProof["tree_size"].(int64)
 	index, _ := logProof["leaf_index"].(int64)
@@ -61,7 +62,7 @@ func rootOf(entry [32]byte, logProof map[string]any) (size int64, root string, e
 	return size, hex.EncodeToString(hash), nil
 }
 
-// heads records the roots of inclusion paths and of signed heads, by tree size.
+// heads records the root of each tree size, from inclusion paths and from signed heads.
 type heads struct {
 	mu    sync.Mutex
 	roots map[int64]string
@@ -70,8 +71,8 @@ type heads struct {
 
 func newHeads() *heads { return &heads{roots: map[int64]string{}, good: map[int64]bool{}} }
 
-// note records the root of a tree size. It returns an error if another root was
-// noted for that size.
+// note records the root of a tree size. It returns an error if a different root is already
+// recorded for that size.
 func (h *heads) note(size int64, root string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,8 +83,8 @@ func (h *heads) note(size int64, root string) error {
 	return nil
 }
 
-// verifyHead notes the root of a signed head and verifies the signature. It
-// verifies only one signature for each tree size.
+// verifyHead notes the root of a signed head and verifies the signature. It skips the signature
+// if a head of the same size is already verified.
 func (h *heads) verifyHead(head translog.TreeHead, keys *signing.KeySet) error {
 	if err := h.note(head.TreeSize, head.RootHash); err != nil {
 		return err
@@ -103,7 +104,8 @@ func (h *heads) verifyHead(head translog.TreeHead, keys *signing.KeySet) error {
 	return nil
 }
 
-// fetchAll fetches and verifies the signed heads of all noted sizes, except verified ones.
+// fetchAll fetches and verifies the signed head of each noted size, unless a head of that size
+// is already verified.
 func (h *heads) fetchAll(c *client, keys *signing.KeySet) error {
 	var sizes []int64
 	h.mu.Lock()

@@ -18,7 +18,7 @@ var maxV1 = &Algorithm{
 	MaxInput:   1 << 10,
 	Properties: []string{"largest-bid"},
 	checkParams: func(_ []string, params map[string]any) ([]string, error) {
-		_, err := member[string](params, "algorithm_params", "thing", "what the bids are for, a string")
+		_, err := member[string](params, "algorithm_params", "thing", "a string that says what the bids are for")
 		return nil, err
 	},
 	checkInput: func(_ []string, _, input map[string]any) error {

@@ -10,7 +10,7 @@ const document = `{"id":"x","algorithm":{"name":"sealed-bid","params":{"reserve"
 "parties":{"p1":{"commit":null,"reveal":null},"p2":{"commit":null,"reveal":null}},"state":"open",
 "pad":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}`
 
-// The values of actions.kind.
+// The values of the column kind in the table actions.
 const (
 	committed = 1
 	revealed  = 2
@@ -18,10 +18,10 @@ const (
 
 const (
 	maxGroup   = 256
-	committers = 2 // workers of each group
+	committers = 2 // workers of each group in grouped
 )
 
-// grouped inserts rows with one statement for all calls that wait at the same moment.
+// grouped stores deals and actions. Concurrent calls share one INSERT.
 type grouped struct {
 	deals   *group[int64]
 	actions *group[action]
@@ -59,8 +59,8 @@ func (g *grouped) create(_ context.Context, deal int64) error { return g.deals.d
 
 func (g *grouped) commit(_ context.Context, c call) error { return g.actions.do(action{c, committed}) }
 
-// reveal stores a reveal. The reveal of party 2 is the last one, so it also makes
-// the certificate.
+// reveal stores a reveal. The benchmark reveals for party 2 last, so a reveal of party 2
+// also makes the certificate.
 func (g *grouped) reveal(ctx context.Context, c call) error {
 	if err := g.actions.do(action{c, revealed}); err != nil || c.Party != 2 {
 		return err

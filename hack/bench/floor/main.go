@@ -2,9 +2,9 @@
 // sealing, idempotency or verification. The benchmark runs it beside the product
 // to show what the machine can do. Do not copy its design.
 //
-// INSERTs that wait at the same moment share a statement, as do leaves of the log.
+// Concurrent calls share one INSERT, and concurrent appends to the log share one statement.
 //
-// The log is a second process of this program, with the flag -log. The log process also
+// The log runs in a second process of this program, with the flag -log. The log process also
 // creates the tables.
 package main
 
@@ -36,7 +36,7 @@ type call struct {
 
 func main() {
 	asLog := flag.Bool("log", false, "run the log, not the deal service")
-	database := flag.String("db", "", "URL of an empty database")
+	database := flag.String("db", "", "URL of the database, which must be empty when the log starts")
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
 	logURL := flag.String("log-url", "", "URL of the log, for the deal service")
 	flag.Parse()
