@@ -19,12 +19,13 @@ import (
 	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
 )
 
-const usage = `usage: clustertool beacon SEED ADDRESS   serve the development beacon of a seed
-       clustertool probe HOST:PORT...    print "open" or "closed" for each, by a TCP connection within two seconds
-       clustertool kill CONTAINER        SIGKILL to the processes of a container of this node, by its id, and print when;
-                                         needs root and the node's process ids
-       clustertool wait                  until SIGTERM
-       clustertool fail                  exit code 1`
+const usage = `usage: clustertool beacon SEED ADDRESS   serve the development beacon of SEED on ADDRESS
+       clustertool probe HOST:PORT...    print "open" for each address that accepts a TCP connection within 2 s,
+                                         and "closed" for each other address
+       clustertool kill CONTAINER        send SIGKILL to all processes of the container with the id CONTAINER,
+                                         and print the time; needs root and hostPID on the container's node
+       clustertool wait                  wait for SIGTERM
+       clustertool fail                  exit with code 1`
 
 func main() {
 	args := append(os.Args[1:], "", "", "")
@@ -58,8 +59,8 @@ func main() {
 	}
 }
 
-// probeAll probes all addresses at once and returns "open ADDRESS" or "closed ADDRESS" for
-// each, in their order.
+// probeAll probes all addresses concurrently. It returns "open ADDRESS" or "closed ADDRESS" for
+// each address, in the order of addresses.
 func probeAll(addresses []string) []string {
 	verdicts := make([]chan string, len(addresses))
 	for i, address := range addresses {
@@ -82,12 +83,12 @@ func probe(address string) string {
 	return "open"
 }
 
-// kill sends SIGKILL to all processes of a container, like a node that is out of memory.
-// It finds them by the container's id in the names of their control groups. It returns an
-// error if there are none.
+// kill sends SIGKILL to all processes of a container, as the kernel does when a node runs out
+// of memory. It finds the processes by the container's id, which is in the names of their
+// control groups. It returns an error if it finds no process.
 func kill(proc, container string) error {
 	if len(container) < 32 {
-		return fmt.Errorf("%q is not a container id: give all its digits", container)
+		return fmt.Errorf("container id %q is too short: pass all digits of the id", container)
 	}
 	groups, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "cgroup"))
 	if err != nil {
@@ -110,7 +111,7 @@ func kill(proc, container string) error {
 		killed++
 	}
 	if killed == 0 {
-		return fmt.Errorf("%[2]s has no process of container %[1]s", container, proc)
+		return fmt.Errorf("%[2]s has no process of container %[1]s: run clustertool with hostPID on the container's node", container, proc)
 	}
 	return nil
 }

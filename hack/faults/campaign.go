@@ -25,20 +25,20 @@ const players = 8
 // campaign is one run: players play deals while faults happen.
 type campaign struct {
 	seed  uint64
-	bound time.Duration // limit from the end of the last fault to the end of every deal
+	bound time.Duration // every deal must end within this time after the last fault
 	stack *stack
 	h     *history
 	c     *client
 	dir   string
-	past  int64  // a beacon round that is published
-	key   string // API key of all deals
+	past  int64  // a beacon round published before the campaign
+	key   string // the API key that creates all deals
 
 	mu    sync.Mutex
 	games []*game
 }
 
-// runCampaign plays deals and injects the faults of a seed for the duration length. It then
-// waits up to bound until every deal has ended. It returns the history, and writes the history
+// runCampaign plays deals and injects the faults of a seed until length has passed. It then
+// waits at most bound for the end of every deal. It returns the history, and writes the history
 // and the logs to dir.
 func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, bin, dir string) (events []*Event, err error) {
 	h, files := &history{}, filepath.Join(dir, "stack")
@@ -80,14 +80,13 @@ func (c *campaign) takeKey(ctx context.Context) error {
 	return err
 }
 
-// disturb begins deals and faults for the duration length, and returns when all of them have
-// ended. Deals may take up to c.bound longer. disturb returns an error if a fault cannot be
-// injected or ended.
+// disturb starts deals and faults until length has passed. It then waits for all faults to end,
+// and at most c.bound for the deals. It returns an error if a fault cannot be injected or ended.
 func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	began := time.Now()
 	playing, stop := context.WithTimeout(ctx, length+c.bound)
 	defer stop()
-	all, ctx := errgroup.WithContext(ctx) // the first error of a fault ends the run
+	all, ctx := errgroup.WithContext(ctx) // after the first error, no new deal or fault starts
 	for i := range players {
 		all.Go(func() error {
 			random := rand.New(rand.NewPCG(c.seed, uint64(i)+2))
@@ -110,7 +109,7 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 func (c *campaign) play(ctx context.Context, kind string) {
 	g, err := newGame(c.c, kind, c.past)
 	if err != nil {
-		panic(err) // cannot happen: the inputs of newGame are JSON
+		panic(err) // cannot happen: newGame can encode all its inputs as JSON
 	}
 	if g.play(ctx, c.key) {
 		c.mu.Lock()
@@ -119,9 +118,9 @@ func (c *campaign) play(ctx context.Context, kind string) {
 	}
 }
 
-// strike injects the n-th fault of the schedule and ends it after f.For. It then plays a
-// deal. The recovery ends with the certificate of this deal. strike adds the fault to the
-// history.
+// strike injects f, the n-th fault of the schedule, and ends the fault after f.For. It then plays
+// a deal to measure the recovery, which ends with the certificate of that deal. strike adds the
+// fault to the history.
 func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -167,7 +166,7 @@ func (c *campaign) heads() *client {
 }
 
 // settle starts every process that is down and waits for the end of every deal. It reads all
-// deals and tree heads once more, and then the consistency proofs.
+// deals and tree heads once more. Then it reads the consistency proofs between the tree heads.
 func (c *campaign) settle(ctx context.Context) {
 	for _, name := range processes {
 		c.stack.run(ctx, name)
@@ -197,7 +196,7 @@ func (c *campaign) settle(ctx context.Context) {
 	c.prove(ctx)
 }
 
-// prove reads the consistency proofs between successive heads of the history.
+// prove reads the consistency proof from each tree head in the history to the next larger one.
 func (c *campaign) prove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()

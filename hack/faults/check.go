@@ -51,7 +51,7 @@ func check(events []*Event) (found []Violation) {
 	return found
 }
 
-// outcomes checks that all answers show the same outcome and certificate of a deal.
+// outcomes checks that all answers about a deal show the same outcome and the same certificate.
 func outcomes(events []*Event) (found []Violation) {
 	seen := map[string]*Event{}
 	same := func(what string, value any, e *Event) {
@@ -93,7 +93,7 @@ func outcomes(events []*Event) (found []Violation) {
 	return found
 }
 
-// certified has the members of a certificate (SPEC 2.5) that are checked.
+// certified has the members of a certificate (SPEC 2.5) that outcomes and leaves check.
 type certified struct {
 	ID      string `json:"cert_id"`
 	Outcome string
@@ -105,7 +105,7 @@ type certified struct {
 }
 
 func (e *Event) certificate() (c certified) {
-	_ = json.Unmarshal(e.Body, &c) // an unreadable certificate stays empty, which differs from every readable one
+	_ = json.Unmarshal(e.Body, &c) // if Body is unreadable, c stays empty and differs from every readable certificate
 	return c
 }
 
@@ -136,8 +136,8 @@ func linearizable(plan *Plan, events []*Event) []Violation {
 	return nil
 }
 
-// stored returns the part of an answer that a replay must repeat. That part excludes the
-// deadlines: the MCP tool create_deal leaves them out if it cannot read the new deal.
+// stored returns the part of an answer that a replay must repeat. For a creation, it removes the
+// deadlines, because the MCP tool create_deal omits them if it cannot read the new deal.
 func stored(e *Event) []byte {
 	if e.Op != opCreate {
 		return e.Body
@@ -166,14 +166,14 @@ func replays(events []*Event) (found []Violation) {
 	return found
 }
 
-// heads checks that all tree heads are consistent. No head may be older than a head that
-// was answered before the request was sent.
+// heads checks that all tree heads are consistent. After a client has received a tree head, no
+// request that is sent later may return an older head.
 func heads(events []*Event) (found []Violation) {
 	roots := map[int64]*Event{}
-	var newest *Event // the largest head that was answered before e was sent
+	var newest *Event // the largest head that a client received before e.Call
 	answered := slices.DeleteFunc(slices.Clone(events), func(e *Event) bool { return e.Op != opHead || !e.acknowledged() })
 	byReturn := slices.SortedStableFunc(slices.Values(answered), func(a, b *Event) int { return cmp.Compare(a.Return, b.Return) })
-	for _, e := range answered { // in the order of their calls
+	for _, e := range answered { // in the order of Call, because check sorted the events
 		h := e.head()
 		if first := roots[h.Size]; first == nil {
 			roots[h.Size] = e
@@ -201,7 +201,7 @@ func heads(events []*Event) (found []Violation) {
 }
 
 func (e *Event) head() (h head) {
-	_ = json.Unmarshal(e.Body, &h) // an unreadable head keeps size 0, the smallest
+	_ = json.Unmarshal(e.Body, &h) // an unreadable head has size 0, so it counts as the oldest
 	return h
 }
 
@@ -228,7 +228,7 @@ func consistent(e *Event) error {
 	return proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(e.First.Size), uint64(e.Last.Size), raw[2:], raw[0], raw[1])
 }
 
-// leaves checks that no two deals share a leaf and that the final log has no more
+// leaves checks that no two deals share a leaf, and that the last tree head covers no more
 // leaves than there are certificates.
 func leaves(events []*Event) (found []Violation) {
 	at := map[int64]*Event{}
@@ -244,7 +244,7 @@ func leaves(events []*Event) (found []Violation) {
 		}
 	}
 	var last *Event
-	created := map[string]bool{} // by key: whether an attempt was answered
+	created := map[string]bool{} // by Idempotency-Key of a creation: whether an attempt was answered
 	for _, e := range events {
 		switch {
 		case e.Op == opHead && e.Final && e.acknowledged():
@@ -255,7 +255,7 @@ func leaves(events []*Event) (found []Violation) {
 	}
 	for _, answered := range created {
 		if !answered {
-			return found // the creation may have made a deal that is not in the history
+			return found // this creation may have added a deal and a leaf that are not in the history
 		}
 	}
 	if last != nil && last.head().Size > int64(len(at)) {

@@ -10,14 +10,14 @@ import (
 
 const second = int64(1e9)
 
-// twoParties returns a deal whose commit deadline is second 10 and whose reveal
-// deadline is second 20.
+// twoParties returns the plan of a deal of two parties. The commit deadline is at
+// unix time 10, and the reveal deadline is at unix time 20.
 func twoParties() *Plan {
 	return &Plan{CommitDeadline: 10, RevealDeadline: 20, Inputs: make([]e2e.Sealed, 2), Rejects: make([]bool, 2)}
 }
 
-// at returns an event of deal d that begins at a time in tenths of a second and is
-// answered at once with the body.
+// at returns an event of deal d: a request that is sent at unix time tenths/10, in seconds. The
+// answer arrives one nanosecond later, with the status and the body.
 func at(tenths int64, op string, party, status int, body string) *Event {
 	e := &Event{Op: op, Deal: "d", Party: party, Call: tenths * second / 10, Return: tenths*second/10 + 1, Status: status, Body: []byte(body)}
 	if op == opCommit || op == opReveal || op == opCreate {

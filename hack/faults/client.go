@@ -12,7 +12,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// client sends requests to both deal-apis (the doors).
+// client sends requests to its doors: the two deal-apis, and for tree heads also the two
+// log-servers.
 type client struct {
 	h     *history
 	doors []*e2e.Client
@@ -30,7 +31,7 @@ func newClient(h *history, s *stack) *client {
 	return c
 }
 
-// request is a request over REST or, if it has a tool, over MCP.
+// request is a REST request or, if tool is not empty, a call of an MCP tool.
 type request struct {
 	op, deal string
 	party    int
@@ -39,12 +40,12 @@ type request struct {
 	method, path, token string
 	body                e2e.Body
 
-	tool      string // "": over REST
+	tool      string // the MCP tool, or "" for a REST request
 	arguments e2e.Body
 }
 
-// timeouts are the time limits of attempts. Each attempt picks one at random. Most requests
-// end within 6 s. With a shorter limit the client often gives up before the answer.
+// timeouts are the time limits of attempts. try picks one at random for each attempt. Most
+// requests end within 6 s. The shorter limits make the client give up before some answers.
 var timeouts = []time.Duration{6 * time.Second, 6 * time.Second, 6 * time.Second, 1500 * time.Millisecond, 150 * time.Millisecond}
 
 // try sends a request once, to doors[door], and returns the attempt as an Event.
@@ -72,8 +73,8 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 		e.Note = err.Error()
 	} else {
 		e.Status, e.Code = a.Status, a.Code()
-		// After a 5xx the effect is unknown. A request that is refused with one of these two
-		// codes has no effect, so until sends it again.
+		// Return stays 0 if until must send the request again. A 5xx leaves the effect unknown.
+		// An attempt that is refused with one of these two codes has no effect.
 		if a.Status < 500 && e.Code != "IDEMPOTENCY_IN_PROGRESS" && e.Code != "RATE_LIMITED" {
 			e.Return = now()
 		}
@@ -84,7 +85,7 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 	return e
 }
 
-// call calls the MCP tool of r and converts the result to an answer of REST.
+// call calls the MCP tool r.tool and converts the result to a REST answer.
 func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, error) {
 	arguments := e2e.Body{}
 	for name, value := range r.arguments {
@@ -110,9 +111,9 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	return e2e.Answer{Status: failed.Status, Body: text}, err
 }
 
-// until sends a request to the doors in turn until it is answered. It records each attempt.
-// All attempts have the same Idempotency-Key. until returns nil if ctx ends first. If edit is
-// not nil, until calls it with a successful attempt before it records that attempt.
+// until sends r to the doors in turn until one returns a final answer. It returns the answered
+// attempt, or nil if ctx ends first. All attempts have the same Idempotency-Key. until adds each
+// attempt to the history. If edit is not nil, until calls it before adding a successful attempt.
 func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))
@@ -128,12 +129,14 @@ func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event
 	return nil
 }
 
-// get returns a GET request. A GET changes a deal only if a step is due, such as a deadline.
+// get returns a GET request. A GET changes a deal only if a step of the deal is due, such as its
+// end after a missed deadline.
 func get(op, deal, token, path string) request {
 	return request{op: op, deal: deal, method: http.MethodGet, path: path, token: token}
 }
 
-// overMCP turns r, with a probability of one half, into a call of the MCP tool.
+// overMCP returns r or, with a probability of one half, the same request as a call of the MCP
+// tool.
 func (r request) overMCP(tool string, arguments e2e.Body) request {
 	if rand.IntN(2) == 0 {
 		r.tool, r.arguments = tool, arguments
@@ -156,7 +159,7 @@ type state struct {
 }
 
 func (e *Event) state() (s state) {
-	_ = json.Unmarshal(e.Body, &s) // the zero state for any other answer
+	_ = json.Unmarshal(e.Body, &s) // s stays empty if Body does not show a deal
 	return s
 }
 

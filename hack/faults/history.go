@@ -23,32 +23,32 @@ const (
 	opCertificate = "certificate"
 	opHead        = "tree head"
 	opConsistency = "consistency"
-	opVerify      = "verify" // by the Python verifier
+	opVerify      = "verify" // a check of a certificate by the Python verifier
 	opUnfinished  = "unfinished"
 	opFault       = "fault"
 )
 
-// Event is an attempt of a request, a fault, or the result of a check (opVerify,
+// Event is a fault, one attempt at a request, or the result of a check (opVerify,
 // opUnfinished).
 type Event struct {
 	Op    string
 	Deal  string `json:",omitempty"`
 	Party int
-	Key   string `json:",omitempty"` // Idempotency-Key; attempts of one request share it
+	Key   string `json:",omitempty"` // Idempotency-Key: the same for all attempts at a request
 	Via   string `json:",omitempty"` // API (rest or mcp) and process, or the kind of a fault
 	Final bool   `json:",omitempty"` // requested after all faults had ended
 
 	Call   int64 // unix nanoseconds
-	Return int64 // 0: no answer, or an answer such as 503 that leaves the effect unknown
+	Return int64 // unix nanoseconds; 0: no answer, or an answer after which until retries, such as 503
 	Status int   `json:",omitempty"`
 	Code   string
 	Body   json.RawMessage `json:",omitempty"`
 	Note   string          `json:",omitempty"`
 
-	Recovered int64 `json:",omitempty"` // for a fault: when the next deal got its certificate
+	Recovered int64 `json:",omitempty"` // for a fault: when the deal that strike plays afterwards got its certificate
 
 	Plan        *Plan `json:",omitempty"` // set for an acknowledged create
-	First, Last *head `json:",omitempty"` // set for a consistency proof
+	First, Last *head `json:",omitempty"` // the two tree heads of a consistency proof
 }
 
 // head is a tree head (SPEC 2.7).
@@ -58,7 +58,7 @@ type head struct {
 	Signature string `json:"signature"`
 }
 
-// Plan has the facts of a deal that the checker needs.
+// Plan has the facts of a deal that the checks need.
 type Plan struct {
 	Kind                           string
 	Random                         bool
@@ -68,7 +68,7 @@ type Plan struct {
 	Rejects                        []bool // by party
 }
 
-// answered reports whether the effect of the request is known.
+// answered reports whether the attempt got a final answer, after which until does not retry.
 func (e *Event) answered() bool { return e.Return != 0 }
 
 // acknowledged reports whether the request succeeded.

@@ -12,14 +12,14 @@ type linkMode int
 
 const (
 	linkOpen  linkMode = iota
-	linkCut            // connections are closed, new ones at once
-	linkSlow           // each read is delayed
+	linkCut            // all connections are closed, and each new one at once
+	linkSlow           // each read is delayed by slowBy
 	linkStuck          // connections stay open and no byte is passed on
 )
 
 const slowBy = 100 * time.Millisecond
 
-// link is a TCP proxy between two processes. Faults disturb it. With several targets, each
+// link is a TCP proxy that faults can cut, slow down or block. With several targets, each
 // connection goes to the next target that accepts it, as in a Kubernetes Service.
 type link struct {
 	listener net.Listener
@@ -28,7 +28,7 @@ type link struct {
 
 	mu      sync.Mutex
 	targets []string // host:port
-	moves   int      // calls of retarget
+	moves   int      // number of calls of retarget
 	mode    linkMode
 	changed chan struct{} // closed when the mode changes
 	conns   map[net.Conn]bool
@@ -59,7 +59,8 @@ func (l *link) set(mode linkMode) {
 	}
 }
 
-// retarget closes all connections. Without targets, new ones are closed at once.
+// retarget replaces the targets and closes all connections. Without targets, the link closes new
+// connections at once.
 func (l *link) retarget(to ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -96,7 +97,7 @@ func (l *link) join(near net.Conn) {
 	}
 	defer far.Close()
 	l.mu.Lock()
-	if l.moves != moves { // retarget did not see this connection
+	if l.moves != moves { // retarget was called during dial and could not close far
 		l.mu.Unlock()
 		return
 	}
@@ -112,7 +113,8 @@ func (l *link) join(near net.Conn) {
 	delete(l.conns, far)
 }
 
-// dial connects to a target. moves is l.moves before.
+// dial connects to the next target that accepts. moves is the value of l.moves before dial
+// connects.
 func (l *link) dial() (far net.Conn, moves int, err error) {
 	l.mu.Lock()
 	targets, moves := l.targets, l.moves
@@ -142,8 +144,8 @@ func (l *link) carry(to, from net.Conn) {
 	}
 }
 
-// pass waits while the link is stuck, and for slowBy if it is slow. It reports false if the
-// link is cut.
+// pass waits while the link is stuck, and sleeps for slowBy if the link is slow. It returns
+// false if the link is cut.
 func (l *link) pass() bool {
 	for {
 		l.mu.Lock()

@@ -1,5 +1,5 @@
 // Command faults plays deals against two replicas of every process while a seeded schedule
-// injects faults, and checks what the clients saw. See README.md.
+// injects faults. It then checks what the clients saw. See README.md.
 package main
 
 import (
@@ -20,13 +20,13 @@ import (
 const settleBound = 90 * time.Second
 
 func main() {
-	seed := flag.Uint64("seed", 1, "seed of the schedule of faults and of the deals")
+	seed := flag.Uint64("seed", 1, "seed that fixes the schedule of faults and each player's deals")
 	minutes := flag.Float64("minutes", 2, "minutes during which deals are played and faults happen")
-	seeds := flag.Int("seeds", 1, "number of seeds to play, one after another, from -seed on")
+	seeds := flag.Int("seeds", 1, "number of campaigns to run, with consecutive seeds from -seed on")
 	written := flag.String("report", "", "write a summary in Markdown to this file")
-	bin := flag.String("bin", "", "directory of built binaries; empty: build this checkout")
+	bin := flag.String("bin", "", "directory of built binaries to test; empty: build this checkout")
 	out := flag.String("out", "", "directory of the history and the logs; empty: bin/faults")
-	plant := flag.String("plant", "", "directory of patches: plant each bug in a copy of HEAD and fail unless a violation is found")
+	plant := flag.String("plant", "", "directory of patches: for each, run campaigns on a patched copy of HEAD, and fail if no campaign finds a violation")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -57,7 +57,7 @@ func run(ctx context.Context, seed uint64, seeds int, length time.Duration, bin,
 	}
 	sum := summary{length: length, faults: map[string]int{}}
 	for seed := seed; len(sum.rows) < seeds; seed++ {
-		say("seed %d, %s; history and logs are in %s", seed, length, out)
+		say("seed %d, duration %s; the history and the logs are in %s", seed, length, out)
 		events, err := runCampaign(ctx, seed, length, settleBound, bin, out)
 		if err != nil {
 			return err

@@ -13,7 +13,7 @@ const maxParties = 8
 type dealState struct {
 	phase                        string // COMMITTING also covers OPEN
 	committed, revealed, flakers [maxParties]bool
-	commits, reveals             [maxParties]string // Idempotency-Keys of the requests that took effect
+	commits, reveals             [maxParties]string // by party: Idempotency-Key of the request that took effect
 	cancel                       string
 }
 
@@ -24,9 +24,9 @@ const (
 	stepDraw           = "draw"
 )
 
-// model returns the sequential specification of one deal (SPEC 3): the legal answers
-// to each call in each state. A request without an answer takes effect if it can. The
-// checker may place it last, where no view shows its effect.
+// model returns the sequential specification of one deal (SPEC 3): the legal answers to each
+// call in each state. A request without an answer takes effect if the state allows it. To
+// explain a request that had no effect, porcupine can place the request after all views.
 func model(plan *Plan) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return dealState{phase: "COMMITTING"} },
@@ -38,7 +38,7 @@ func model(plan *Plan) porcupine.Model {
 	}
 }
 
-// step applies the event and reports whether its answer is legal in this state.
+// step reports whether the answer in e is legal in state s, and applies the effect of e to s.
 func (s *dealState) step(plan *Plan, e *Event) bool {
 	over := ended(s.phase)
 	switch e.Op {
@@ -108,8 +108,8 @@ func answer(e *Event, success bool, codes map[string]bool) bool {
 	return !e.answered() || e.acknowledged() && success || !e.acknowledged() && codes[e.Code]
 }
 
-// before reports whether the request was sent before the deadline. Clients and
-// database share the machine's clock.
+// before reports whether the request was sent before the deadline. The two times are
+// comparable, because the clients and the database use the same machine's clock.
 func before(e *Event, deadline int64) bool { return e.Call < deadline*int64(time.Second) }
 
 func full(plan *Plan, acted [maxParties]bool) bool {
@@ -123,8 +123,8 @@ func (s *dealState) void(plan *Plan, acted [maxParties]bool) {
 	}
 }
 
-// shows reports whether a view shows this state. A view that was requested after a deadline
-// must not show a deal that still waits for the deadline.
+// shows reports whether the view e shows state s. A view that was requested after a deadline
+// must not show a deal that still waits for that deadline.
 func (s *dealState) shows(plan *Plan, e *Event) bool {
 	if !e.acknowledged() {
 		return false
@@ -149,9 +149,9 @@ func (s *dealState) shows(plan *Plan, e *Event) bool {
 
 const never = math.MaxInt64
 
-// operations converts a deal's events to operations for the checker and adds the two
-// deadlines and the draw. It keeps only the first unanswered attempt of a request. At most
-// one attempt takes effect, and the interval of the first contains those of the later ones.
+// operations converts a deal's events to operations for porcupine, and adds the two deadlines
+// and the draw. Of the unanswered attempts at a request, it keeps only the first. The first
+// stands for all of them, because its interval contains theirs and at most one takes effect.
 func operations(plan *Plan, events []*Event) (ops []porcupine.Operation) {
 	add := func(e *Event, until int64) {
 		ops = append(ops, porcupine.Operation{Input: e, Call: e.Call, Return: until})

@@ -14,16 +14,17 @@ import (
 
 const (
 	plantLength = 25 * time.Second
-	plantSettle = 15 * time.Second // a deal that takes longer is not counted as a violation here
+	plantSettle = 15 * time.Second // plantOne does not count a deal that takes longer as a violation
 	plantRounds = 4
 )
 
-// plantAll applies each patch to a copy of HEAD and runs campaigns until one finds a
-// violation. It returns an error that names the patches that no campaign finds.
+// plantAll applies each patch to a separate copy of HEAD. It runs up to plantRounds campaigns on
+// each copy, until one finds a violation. It returns an error that names the patches whose bugs
+// no campaign found.
 func plantAll(ctx context.Context, root, patches, out string, seed uint64) error {
 	all, err := filepath.Glob(filepath.Join(patches, "*.patch"))
 	if err != nil || len(all) == 0 {
-		return errors.Join(err, fmt.Errorf("%s has no file *.patch", patches))
+		return errors.Join(err, fmt.Errorf("%s has no *.patch file: set -plant to a directory of patches", patches))
 	}
 	var missed []string
 	for _, patch := range all {
@@ -39,7 +40,7 @@ func plantAll(ctx context.Context, root, patches, out string, seed uint64) error
 	if len(missed) > 0 {
 		return fmt.Errorf("no campaign found the planted bugs %s", strings.Join(missed, ", "))
 	}
-	say("%d planted bugs, all caught", len(all))
+	say("campaigns found all %d planted bugs", len(all))
 	return nil
 }
 

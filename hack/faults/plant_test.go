@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Each patch must apply, and the packages that it changes must compile. Otherwise only the
-// next campaign would show a broken patch.
+// Each patch must apply, and the packages that it changes must compile. Without this test, only
+// the next run of `make faults-planted` would show a broken patch.
 func TestPatchesApply(t *testing.T) {
 	root, err := localstack.Root()
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// game is one deal and its players.
+// game is one deal and what its parties do.
 type game struct {
 	c      *client
 	plan   Plan
 	body   e2e.Body
 	late   string // what the last party does only after the deadline: opCommit, opReveal or ""
-	absent string // what the last party leaves out: opCommit, opReveal or ""
-	cancel bool   // the initiator cancels while the other party commits
+	absent string // what the last party never does: opCommit, opReveal or ""
+	cancel bool   // the initiator cancels while the parties commit
 
 	id, key string
 	tokens  []string
@@ -30,7 +30,8 @@ type game struct {
 
 var gameKinds = []string{"split", "purge", "random", "shapley", "reject", "no commit", "no reveal", "late commit", "late reveal", "cancel"}
 
-// newGame prepares a deal of a kind. past is a beacon round that is published.
+// newGame prepares a deal. kind is one of gameKinds, and past is a beacon round that is
+// already published.
 func newGame(c *client, kind string, past int64) (*game, error) {
 	far, soon := time.Hour, 2*time.Second+mathrand.N(time.Second)
 	g := &game{c: c, body: e2e.SplitBody(far, 2*far)}
@@ -74,8 +75,9 @@ func newGame(c *client, kind string, past int64) (*game, error) {
 	return g, nil
 }
 
-// play creates the deal and plays it to its end, or until ctx ends. It reports whether
-// the deal was created.
+// play creates the deal and sends the requests of its parties. If no party is absent, play
+// then waits until the deal has its certificate or can never get one. play stops early if ctx
+// ends. It reports whether the deal was created.
 func (g *game) play(ctx context.Context, apiKey string) bool {
 	g.key = apiKey
 	create := request{op: opCreate, key: rand.Text(), method: http.MethodPost, path: "/v1/deals", token: apiKey, body: g.body}
@@ -127,8 +129,9 @@ func (g *game) acts(ctx context.Context) {
 	}
 }
 
-// everybody sends op for all parties at the same time. An absent party sends nothing, and a
-// late one sends after the deadline. everybody reports whether all requests were acknowledged.
+// everybody sends op for all parties concurrently. The last party sends nothing if g.absent is
+// op, and waits for the deadline if g.late is op. everybody reports whether each party sent a
+// request that was acknowledged.
 func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	var parties sync.WaitGroup
 	done := make([]bool, len(g.tokens))
@@ -158,9 +161,9 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	return true
 }
 
-// act sends a request until it is answered. After a success it may, at random, send the request
-// again, or another body under the same Idempotency-Key. It returns the first answer, or nil if
-// ctx ends.
+// act sends r, with retries, until the service answers. If r succeeds, act sends it once more
+// with a probability of 1/4. With the same probability, act sends another body under the same
+// Idempotency-Key if r is a commit over REST. act returns the first answer, or nil if ctx ends.
 func (g *game) act(ctx context.Context, r request, tool string) *Event {
 	r.deal, r.key, r.method, r.path = g.id, rand.Text(), http.MethodPost, "/v1/deals/"+g.id+r.path
 	if tool != "" {
@@ -213,9 +216,9 @@ func (g *game) certificate(ctx context.Context) *Event {
 	return g.c.until(ctx, r.overMCP("get_certificate", e2e.Body{"deal_id": g.id, "invite_token": g.tokens[0]}), nil)
 }
 
-// settle waits for the deal's end after all faults, and records opUnfinished if ctx ends
-// first. It reads the deal again, repeats each acknowledged request and has the Python
-// verifier check the certificate.
+// settle is called after all faults have ended. It waits for the end of the deal, and records
+// opUnfinished if ctx ends first. settle then reads the deal and its certificate again and
+// repeats each acknowledged request. Finally, the Python verifier checks the certificate.
 func (g *game) settle(ctx context.Context, c *client, dir string) {
 	g.c = c
 	for {
@@ -224,7 +227,7 @@ func (g *game) settle(ctx context.Context, c *client, dir string) {
 			break
 		}
 		if ctx.Err() != nil {
-			c.h.add(&Event{Op: opUnfinished, Deal: g.id, Call: now(), Return: now(), Final: true, Note: fmt.Sprintf("last seen: %+v", e)})
+			c.h.add(&Event{Op: opUnfinished, Deal: g.id, Call: now(), Return: now(), Final: true, Note: fmt.Sprintf("the last view: %+v", e)})
 			return
 		}
 		e2e.Pause(ctx, 200*time.Millisecond)
@@ -243,7 +246,8 @@ func (g *game) settle(ctx context.Context, c *client, dir string) {
 }
 
 // verified runs the Python verifier on a certificate. The returned event has status 200 if the
-// verifier accepts it. The verifier also recomputes the result if all parties have revealed.
+// verifier accepts the certificate. If all parties have revealed, the verifier also recomputes
+// the result.
 func (g *game) verified(certificate *Event, dir string) *Event {
 	e := &Event{Op: opVerify, Deal: g.id, Final: true, Call: now()}
 	var shown struct {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// report prints counts, recoveries, and at most 20 violations with the events that show them.
+// report prints the number of requests and deals, and the recovery times of each kind of fault.
+// It then prints at most 20 violations, with the events that show them.
 func report(w io.Writer, events []*Event, found []Violation) {
 	ends, faults := tally(events)
 	outcomes := map[string]int{}
@@ -19,7 +20,7 @@ func report(w io.Writer, events []*Event, found []Violation) {
 		outcomes[state]++
 	}
 	fmt.Fprintf(w, "\n%d requests, %d deals by outcome:%s\n\n", len(events), len(ends), counted(outcomes))
-	fmt.Fprintf(w, "%-16s %6s %14s %20s\n", "fault", "times", "recovery p95", "undisturbed p95")
+	fmt.Fprintf(w, "%-16s %6s %14s %20s\n", "fault", "count", "recovery p95", "undisturbed p95")
 	for _, kind := range slices.Sorted(maps.Keys(faults)) {
 		var all, undisturbed []time.Duration
 		for _, f := range faults[kind] {
@@ -49,7 +50,7 @@ func report(w io.Writer, events []*Event, found []Violation) {
 	fmt.Fprintf(w, "\n%d violations\n", len(found))
 }
 
-// tally returns how each deal ended, and the faults by kind.
+// tally returns the last seen state of each deal, by deal id, and the faults by kind.
 func tally(events []*Event) (ends map[string]string, faults map[string][]*Event) {
 	ends, faults = map[string]string{}, map[string][]*Event{}
 	for _, e := range events {
@@ -63,13 +64,13 @@ func tally(events []*Event) (ends map[string]string, faults map[string][]*Event)
 	return ends, faults
 }
 
-// p95 returns the 95th percentile and the number of values, or "-" if there is none.
+// p95 returns the 95th percentile and the number of values, or "-" if there are no values.
 func p95(all []time.Duration) string {
 	if len(all) == 0 {
 		return "-"
 	}
 	slices.Sort(all)
-	return fmt.Sprintf("%s of %d", all[(len(all)*95+99)/100-1].Round(10*time.Millisecond), len(all))
+	return fmt.Sprintf("%s (n=%d)", all[(len(all)*95+99)/100-1].Round(10*time.Millisecond), len(all))
 }
 
 func counted(counts map[string]int) (text string) {
@@ -94,7 +95,7 @@ func excerpt(e *Event) string {
 		time.Unix(0, e.Call).Format("15:04:05.000"), e.Op, e.Party, e.Key, e.Via, took, e.Status, e.Code, body, e.Note)
 }
 
-// summary has the results of the campaigns of several seeds.
+// summary collects the results of several campaigns, one for each seed.
 type summary struct {
 	length     time.Duration
 	rows       []string
@@ -120,10 +121,10 @@ func (s *summary) add(seed uint64, events []*Event, found []Violation) {
 
 func (s *summary) write(path string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Report of a campaign\n\n`make faults-report` wrote this on %s: %d seeds of %s each, %d deals, **%d violations**.\n\n",
+	fmt.Fprintf(&b, "# Report of the fault campaigns\n\n`make faults-report` wrote this on %s: %d campaigns of %s each, one for each seed, with %d deals and **%d violations**.\n\n",
 		time.Now().UTC().Format(time.DateOnly), len(s.rows), s.length, s.deals, s.violations)
 	b.WriteString("| seed | requests | deals | by outcome | faults | violations |\n|---|---|---|---|---|---|\n" + strings.Join(s.rows, "\n") + "\n\n")
-	b.WriteString("| fault | times |\n|---|---|\n")
+	b.WriteString("| fault | count |\n|---|---|\n")
 	for _, kind := range slices.Sorted(maps.Keys(s.faults)) {
 		fmt.Fprintf(&b, "| %s | %d |\n", kind, s.faults[kind])
 	}

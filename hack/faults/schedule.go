@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Fault is one fault: its kind and target, when it begins after the start of the
-// campaign, and how long it lasts.
+// Fault is a scheduled fault. At is the delay from the start of the campaign to the start of
+// the fault. For is the duration of the fault.
 type Fault struct {
 	Kind, Target string
 	At, For      time.Duration
@@ -19,7 +19,8 @@ func (f Fault) String() string {
 	return f.Kind + " " + f.Target
 }
 
-// Faults of one resource and target never overlap.
+// kind is a kind of fault. A fault of this kind lasts from shortest to shortest+spread. Two
+// scheduled faults with the same resource and target never overlap.
 type kind struct {
 	name, resource   string
 	targets          []string
@@ -44,8 +45,8 @@ const (
 	beaconHangs   = "beacon hangs"
 )
 
-// kinds returns every kind of fault. A pause lasts up to 6.3 s: longer than the lock of an
-// idempotent request and the timeout of a client.
+// kinds returns every kind of fault. A fault pauseProcess lasts up to 6.3 s, so that the lock of
+// an idempotent request and the timeout of a client can expire during the pause.
 func kinds() []kind {
 	ms := time.Millisecond
 	servers, links := []string{"postgres", "redis"}, linkNames()
@@ -68,7 +69,8 @@ func kinds() []kind {
 	}
 }
 
-// schedule returns the faults of a seed that begin within length, ordered by their start.
+// schedule returns the faults for a seed, ordered by their start. All of them start within
+// length.
 func schedule(seed uint64, length time.Duration) []Fault {
 	random := rand.New(rand.NewPCG(seed, 1))
 	busy := map[string]time.Duration{}

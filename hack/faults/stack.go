@@ -25,7 +25,7 @@ var (
 	doors     = []string{"deal-api", "deal-api-2"}
 )
 
-// linkNames returns the names of all links, "from>to".
+// linkNames returns the names of all links. A name has the form "from>to".
 func linkNames() (names []string) {
 	for _, door := range doors {
 		names = append(names, "client>"+door)
@@ -39,21 +39,21 @@ func linkNames() (names []string) {
 	return names
 }
 
-// stack has two replicas of every process. Their connections to each other, to Postgres and
-// to Redis go through links, and so do those of the clients. The key service is a fake cloud
-// KMS. The relay of the beacon can return wrong rounds.
+// stack runs two replicas of every process. Links carry the processes' connections to each
+// other, to Postgres and to Redis, and the clients' connections to deal-api. The key service
+// is a fake cloud KMS. The relay of the beacon can fail, hang or return a wrong round.
 type stack struct {
 	*localstack.Stack
 	links map[string]*link
-	env   map[string][]string // by process: the addresses of its links and its clock's offset
+	env   map[string][]string // environment variables from linked, by process name
 	kms   *kmstest.GCP
 	relay *relay
 
 	databases        sync.Mutex // held during a fault of Postgres
 	primary, standby *localservers.Postgres
 
-	clocks    *rand.Rand             // the source of the clock offset of each process
-	starting  map[string]*sync.Mutex // by process
+	clocks    *rand.Rand             // the random source of the clock offsets
+	starting  map[string]*sync.Mutex // by process name; run locks the mutex while it starts the process
 	onFailure func(localstack.Failure)
 }
 
@@ -94,7 +94,8 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure fun
 			return nil, err
 		}
 	}
-	// The addresses of all links are known now: restart each process with them.
+	// The links needed the ports of the running processes. Now that the links exist, restart
+	// each process with the addresses of its links.
 	for _, name := range processes {
 		s.starting[name] = &sync.Mutex{}
 		if s.env[name], err = s.linked(name); err != nil {
@@ -111,13 +112,13 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure fun
 	return s, nil
 }
 
-// targets returns the addresses behind a link.
+// targets returns the addresses to which a link forwards connections.
 func (s *stack) targets(link string) []string {
 	_, to, _ := strings.Cut(link, ">")
 	host := func(text string) string {
 		u, err := url.Parse(text)
 		if err != nil {
-			panic(err) // cannot happen: text is an address of this stack
+			panic(err) // cannot happen: text is a URL of this stack
 		}
 		return u.Host
 	}
@@ -134,8 +135,8 @@ func (s *stack) targets(link string) []string {
 	return []string{host(s.URL(to))}
 }
 
-// linked returns the environment of a process: the addresses of its links and a clock offset.
-// The first log-server also gets a fork guard.
+// linked returns environment variables for a process. They set the addresses of its links, the
+// relay of the beacon and a clock offset. The first log-server also gets a fork guard.
 func (s *stack) linked(name string) (env []string, err error) {
 	over := func(variable, text, to string) {
 		u, failed := url.Parse(text)
@@ -151,10 +152,11 @@ func (s *stack) linked(name string) (env []string, err error) {
 		over("FAIRPACT_LOG_READ_URL", s.LogReadURL("log-server"), "log read")
 		env = append(env, "FAIRPACT_BEACON_RELAYS="+s.relay.url)
 	} else if name == localstack.LogServer {
-		// A fork guard in a file serves one publisher, so only the first replica has one.
+		// A fork guard in a file works for only one log-server, so the second gets none.
 		env = append(env, "FAIRPACT_FORK_GUARD=file://"+s.guard())
 	}
-	// Each clock is off by at most 4 minutes, which is less than signing.Margin.
+	// Each process's clock differs from the machine's clock by at most 4 minutes, which is less
+	// than signing.Margin.
 	env = append(env, fmt.Sprintf("FAIRPACT_CLOCK_OFFSET=%ds", s.clocks.IntN(481)-240))
 	return env, err
 }
@@ -168,11 +170,11 @@ func (s *stack) follow(ctx context.Context) (err error) {
 	return s.primary.Synchronous(ctx, true)
 }
 
-// failOver kills the primary and promotes the standby. It first waits until the
-// standby has caught up: a restarted primary may show commits that its standby does
-// not have yet. Then it cuts the links, as when the machine crashes. If only the first
-// process of Postgres dies, its sessions stop waiting for the standby, and other sessions
-// may see a commit that the standby never gets.
+// failOver kills the primary and promotes the standby. It first waits until the standby has
+// caught up, because a restarted primary may show commits that the standby does not have yet.
+// failOver cuts the links before it kills the primary, as when a machine crashes. Without the
+// cut, clients could see commits that the standby never gets: when the postmaster dies, the
+// primary's sessions stop waiting for the standby.
 func (s *stack) failOver(ctx context.Context) error {
 	if err := s.primary.Followed(ctx); err != nil {
 		return err
@@ -187,8 +189,8 @@ func (s *stack) failOver(ctx context.Context) error {
 	return nil
 }
 
-// toPostgres sets the targets of all links to Postgres. Without targets, these links close
-// all connections.
+// toPostgres closes the connections of every link that leads to Postgres, and changes the
+// targets of these links. Without targets, the links close each new connection at once.
 func (s *stack) toPostgres(targets ...string) {
 	for name, l := range s.links {
 		if strings.HasSuffix(name, ">postgres") {
@@ -199,8 +201,9 @@ func (s *stack) toPostgres(targets ...string) {
 
 func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }
 
-// blockGuard makes writes of the fork guard fail, as on a full disk, or work again. It creates
-// a directory with the name of the guard's next file, because permissions do not stop root.
+// blockGuard makes writes of the fork guard fail, as on a full disk. If blocked is false, the
+// writes work again. A directory with the name of the guard's temporary file blocks the writes,
+// because file permissions do not stop root.
 func (s *stack) blockGuard(blocked bool) error {
 	beside := s.guard() + ".new"
 	if err := os.RemoveAll(beside); err != nil || !blocked {

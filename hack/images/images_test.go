@@ -73,7 +73,7 @@ func TestBuildsAreReproducible(t *testing.T) {
 		if strings.HasPrefix(c.Purl, "pkg:golang/std@") {
 			continue
 		}
-		// go:h1 is a hash of hashes, so it must not be listed as the hash of a file.
+		// go:h1 is a hash of file hashes, so it must not be listed in Hashes.
 		if len(c.Hashes) != 0 || len(c.Properties) != 1 || c.Properties[0].Name != "go:h1" || !strings.Contains(string(sums), " "+c.Properties[0].Value+"\n") {
 			t.Errorf("%s: hashes %v, properties %v; want no hashes, and the sum of go.sum as the property go:h1", c.Purl, c.Hashes, c.Properties)
 		}
@@ -81,8 +81,8 @@ func TestBuildsAreReproducible(t *testing.T) {
 }
 
 // The linker ignores -X for a variable that does not exist, so the test searches a binary
-// for the values. The program is small, because these flags compile all of its imports
-// a second time. The Dockerfile must have the same flags.
+// for the values. The test builds a small program, because the build flags of an image make Go
+// compile all imports again. The Dockerfile must have the same linker flags.
 func TestVersionAndRevisionAreLinked(t *testing.T) {
 	t.Parallel()
 	o := options{root: "../..", version: "v9.9.9-linked", revision: "5e4d5e4d5e4d5e4d5e4d", arch: runtime.GOARCH}

@@ -23,7 +23,7 @@ import (
 func (o options) assemble(binaries []string, bill []byte) (v1.Image, error) {
 	ca, err := os.ReadFile(o.ca)
 	if err != nil {
-		return nil, fmt.Errorf("read the CA certificates of the flag -ca: %w", err)
+		return nil, fmt.Errorf("read the CA certificates (flag -ca): %w", err)
 	}
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), Mode: 0o644} }
 	folder := &fstest.MapFile{Mode: fs.ModeDir | 0o755}
@@ -62,8 +62,8 @@ func (o options) assemble(binaries []string, bill []byte) (v1.Image, error) {
 	return mutate.AppendLayers(img, base, top)
 }
 
-// layer packs files into a layer, owned by root and without modification times, so that
-// equal files give equal bytes.
+// layer packs files into a layer of an image. The files belong to root and have no
+// modification time, so that equal files give equal bytes.
 func layer(files fstest.MapFS) (v1.Layer, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -1,8 +1,8 @@
-// Command images builds the container images of a deployment without Docker and
-// without a registry. An image has static binaries on an empty root, CA
-// certificates, a user and a bill of materials. It is written as a docker-archive,
-// for `docker load`, `kind load image-archive` and `ctr images import`. The same
-// commit, toolchain and CA certificates give the same bytes.
+// Command images builds Fairpact's container images. It needs neither Docker nor a
+// registry. An image has no base image. It contains static binaries, CA certificates, a
+// user and a bill of materials. The command writes each image as a docker-archive, for
+// `docker load`, `kind load image-archive` and `ctr images import`. The same commit,
+// toolchain, flags and CA certificates give the same bytes.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 // image is one image to build. Its first binary is the entrypoint.
 type image struct {
 	name     string
-	binaries []string // folders of the checkout, each a program
+	binaries []string // folders of main packages in the checkout
 	test     bool     // only for cluster tests
 }
 
@@ -47,13 +47,13 @@ func main() {
 func run() error {
 	var o options
 	flag.StringVar(&o.root, "root", ".", "the checkout")
-	flag.StringVar(&o.out, "out", "bin/images", "folder of the archives and their bills of materials")
-	flag.StringVar(&o.repository, "repository", "localhost/fairpact", "prefix of the names of the images")
-	flag.StringVar(&o.tag, "tag", "", "tag of the images, different for each build")
+	flag.StringVar(&o.out, "out", "bin/images", "folder for the archives and their bills of materials")
+	flag.StringVar(&o.repository, "repository", "localhost/fairpact", "prefix of the image names")
+	flag.StringVar(&o.tag, "tag", "", "tag of the images (required): use a new tag for each build")
 	flag.StringVar(&o.version, "version", "", "version that the binaries report (default: the tag)")
-	flag.StringVar(&o.revision, "revision", "", "the commit that is built, for the image's labels")
+	flag.StringVar(&o.revision, "revision", "", "commit of the source, for the image labels and the binaries")
 	flag.StringVar(&o.arch, "arch", runtime.GOARCH, "GOARCH of the images")
-	flag.StringVar(&o.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "bundle of CA certificates for the images; it changes their digests")
+	flag.StringVar(&o.ca, "ca", "/etc/ssl/certs/ca-certificates.crt", "file of CA certificates for the images; another file changes the image digests")
 	test := flag.Bool("test", false, "also build the image of the cluster tests")
 	flag.Parse()
 	if err := o.check(); err != nil {
@@ -78,12 +78,13 @@ func run() error {
 // Kubernetes does not replace pods when an existing tag names another image.
 func (o options) check() error {
 	if o.tag == "" || o.tag == "latest" {
-		return fmt.Errorf("-tag %q: give a tag that names this build, such as v1.2.3", o.tag)
+		return fmt.Errorf("-tag %q does not name one build: give a tag such as v1.2.3", o.tag)
 	}
 	return nil
 }
 
-// build writes NAME_TAG.tar and NAME_TAG.sbom.json, and prints the image's name and digest.
+// build writes the image to NAME_TAG.tar and its bill of materials to NAME_TAG.sbom.json. It
+// prints the image's name and digest, and the path of NAME_TAG.tar.
 func (o options) build(i image) error {
 	dir, err := os.MkdirTemp("", "fairpact-images-")
 	if err != nil {
@@ -136,8 +137,8 @@ func ldflags(version, revision string) string {
 func (o options) compile(folder, file string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags(o.version, o.revision), "-o", file, ".")
 	cmd.Dir = filepath.Join(o.root, folder)
-	// Go's defaults replace this machine's settings, so that the same source gives the
-	// same file.
+	// These variables override this machine's settings of Go, so that the same source gives
+	// the same file.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+o.arch, "GOFLAGS=-mod=readonly",
 		"GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off")
 	if out, err := cmd.CombinedOutput(); err != nil {

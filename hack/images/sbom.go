@@ -12,9 +12,9 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// billOfMaterials returns a CycloneDX document of the modules that the binaries
-// contain, from their build information. The property go:h1 of a module is its sum in
-// go.sum. The sum is not listed as a hash, because it is a hash of many files.
+// billOfMaterials returns a CycloneDX document that lists the modules in the binaries. Each
+// binary's build information names its modules. The property go:h1 of a module is the
+// module's sum in go.sum. The sum is not listed as a hash, because it covers many files.
 func billOfMaterials(image, version string, files []string) ([]byte, error) {
 	components := make(map[string]cdx.Component)
 	for _, file := range files {
@@ -46,8 +46,9 @@ func billOfMaterials(image, version string, files []string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// component describes a linked module, or its replacement if it has one. It returns false
-// for a module of this checkout, which is the product itself.
+// component describes a linked module, or the module that replaces it. component returns
+// false if the replacement is a folder of this checkout, because the product itself is not a
+// component.
 func component(module *debug.Module) (cdx.Component, bool) {
 	if module.Replace != nil {
 		module = module.Replace

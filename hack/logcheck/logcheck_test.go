@@ -1,5 +1,5 @@
-// Package logcheck writes a log with package translog of this checkout, and verifies it with
-// Tessera's unmodified fsck and client. `make log-check` runs it.
+// Package logcheck tests that Tessera's unmodified fsck and client accept a log that package
+// translog of this checkout wrote. `make log-check` runs the test.
 package logcheck
 
 import (

@@ -13,7 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// home is the directory .run of a checkout. It is locked while its stack runs.
+// home is the directory .run of a checkout. The lock on the directory allows only one running
+// stack for each checkout.
 type home struct {
 	dir  string
 	lock *os.File
@@ -35,11 +36,11 @@ func openHome(dir string) (*home, error) {
 		return nil, err
 	}
 	h := &home{dir, lock}
-	h.withdraw() // a killed run may have left its files
+	h.withdraw() // a killed stack leaves base-url and env behind
 	return h, nil
 }
 
-// where returns " at URL" for the stack that has the lock, or "" if it is starting.
+// where returns " at URL" for the running stack, or "" if that stack has no URL yet.
 func where(dir string) string {
 	url, err := os.ReadFile(filepath.Join(dir, "base-url"))
 	if err != nil {
@@ -48,16 +49,18 @@ func where(dir string) string {
 	return " at " + strings.TrimSpace(string(url))
 }
 
-// postgresDir returns the directory of the database: in the checkout or, for root, in /var/tmp.
-// If this process is root, Postgres runs as another user, who may be unable to enter the
-// checkout. postgresDir returns an error if others can write to the directory.
+// postgresDir returns the directory of the database. The directory is in the checkout, or in
+// /var/tmp if this process is root. Postgres then runs as another user, who may be unable to
+// enter the checkout. postgresDir returns an error if a user other than root owns the directory
+// in /var/tmp or can write to it.
 func (h *home) postgresDir() (string, error) {
 	if os.Geteuid() != 0 {
 		return filepath.Join(h.dir, "postgres"), nil
 	}
 	sum := sha256.Sum256([]byte(h.dir))
 	dir := filepath.Join("/var/tmp", "fairpact-run-"+hex.EncodeToString(sum[:6]))
-	// Another user can guess the name, so an existing directory is checked.
+	// Another user can guess the name and create the directory first. The check after Lstat
+	// refuses such a directory.
 	if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
@@ -66,16 +69,16 @@ func (h *home) postgresDir() (string, error) {
 		return "", err
 	}
 	if st := info.Sys().(*syscall.Stat_t); !info.IsDir() || st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("%s must be a directory that belongs to root and that only root can write: check its contents and remove it", dir)
+		return "", fmt.Errorf("%s is not a directory that is owned by root and writable only by root: check the contents, then remove it", dir)
 	}
-	if err := os.Chmod(dir, 0o711); err != nil { // Mkdir applies the umask
+	if err := os.Chmod(dir, 0o711); err != nil { // the umask may have removed permissions that Mkdir asked for
 		return "", err
 	}
 	return filepath.Join(dir, "postgres"), nil
 }
 
-// announce writes the address of the stack for other programs of this checkout:
-// base-url has only the URL, env has shell assignments.
+// announce writes two files for other programs of this checkout. base-url has only the URL of
+// the stack. env has shell assignments of this URL and of the URLs of Postgres and Redis.
 func (h *home) announce(s *localstack.Stack) error {
 	env := fmt.Sprintf("BASE_URL='%s'\nDATABASE_URL='%s'\nREDIS_URL='%s'\n", s.BaseURL(), s.DatabaseURL(), s.RedisURL())
 	return errors.Join(

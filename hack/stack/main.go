@@ -3,14 +3,18 @@
 //
 // Environment:
 //
-//	PORT           the public port on 127.0.0.1 (8080)
+//	PORT           the public port on 127.0.0.1 (default 8080)
 //	DATABASE_URL   a Postgres to use instead of a private one
 //	REDIS_URL      a Redis to use instead of a private one
-//	WITNESSES      number of small witnesses that cosign the log, so that deals become CERTIFIED (0)
+//	WITNESSES      the number of development witnesses that cosign the log (default 0). Deals
+//	               become CERTIFIED only if there are witnesses.
+//
+// The command passes these variables on to the binaries:
+//
 //	FAIRPACT_LOG_KEY, FAIRPACT_LOG_ORIGIN, FAIRPACT_LOG_RETIRED_KEYS, FAIRPACT_WITNESS_POLICY_FILE,
 //	FAIRPACT_LOG_LEVEL, FAIRPACT_SIGNING_KEY, FAIRPACT_KEY_SET_FILE,
-//	FAIRPACT_LEGACY_KEYS, FAIRPACT_BEACON_…, OTEL_…   passed on to the binaries
-//	AWS_…, GOOGLE_…, SOFTHSM2_CONF, HTTP_PROXY, HTTPS_PROXY, NO_PROXY   passed on too
+//	FAIRPACT_LEGACY_KEYS, FAIRPACT_BEACON_…, OTEL_…,
+//	AWS_…, GOOGLE_…, SOFTHSM2_CONF, HTTP_PROXY, HTTPS_PROXY, NO_PROXY
 package main
 
 import (
@@ -97,7 +101,7 @@ func run(reset bool) error {
 	fmt.Printf("  next, in another terminal:  make demo\n")
 	fmt.Printf("  or:                         curl %s/v1/status\n", s.BaseURL())
 	fmt.Printf("  the public log:             curl %s/checkpoint\n", s.BaseURL())
-	fmt.Printf("  a certificate to keep:      GET /v1/deals/{id}/bundle, one file that bin/fairpactctl verify checks offline\n")
+	fmt.Printf("  a certificate to keep:      GET /v1/deals/{id}/bundle; check the file offline with bin/fairpactctl verify FILE\n")
 	fmt.Printf("  logs: %s   stop: Ctrl-C\n", filepath.Join(home.dir, "log"))
 
 	failure := untilEnd(ctx, s)
@@ -122,7 +126,7 @@ func untilEnd(ctx context.Context, s *localstack.Stack) error {
 	}
 	ended := func(name, how, log string) error {
 		said, _ := localstack.Tail(log, 20)
-		return fmt.Errorf("%s ended by itself%s, so the stack stops; its log %s ends with:\n%s", name, how, log, said)
+		return fmt.Errorf("%s ended by itself%s, so the stack stops; the last lines of %s:\n%s", name, how, log, said)
 	}
 	select {
 	case <-ctx.Done():
@@ -148,8 +152,8 @@ func number(name string, standard, least, most int) (int, error) {
 	return n, nil
 }
 
-// passedOn returns the variables of environ that the binaries get: their own settings,
-// those of the key providers' clients, and the proxies.
+// passedOn returns the variables of environ that the binaries get. These are settings of
+// Fairpact, OpenTelemetry, the key providers' clients and the proxies.
 func passedOn(environ []string) (env []string) {
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
@@ -170,16 +174,17 @@ func passedOn(environ []string) (env []string) {
 
 func explain(err error, port int) error {
 	if taken := (*localstack.PortTakenError)(nil); errors.As(err, &taken) {
-		return fmt.Errorf("%w: choose another with PORT=%d make run", taken, port+1)
+		return fmt.Errorf("%w, for example PORT=%d make run", taken, port+1)
 	}
 	if missing := (*localservers.MissingError)(nil); errors.As(err, &missing) {
-		return fmt.Errorf("%w, or give the URL of a running one in DATABASE_URL or REDIS_URL", err)
+		return fmt.Errorf("%w, or set DATABASE_URL or REDIS_URL to the URL of a running server", err)
 	}
 	return err
 }
 
 // exitWithParent makes the kernel send SIGTERM to this process when its parent ends.
-// The request applies to the thread that makes it, so that thread must not end.
+// The kernel forgets this setting when the thread that called prctl ends, so the goroutine
+// locks its thread and never returns.
 func exitWithParent() {
 	asked := make(chan struct{})
 	go func() {

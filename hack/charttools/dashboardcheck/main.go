@@ -1,6 +1,6 @@
-// Command dashboardcheck checks a dashboard file against Grafana's schema. It fails on
-// an unknown or a missing member, also in the options of panels and in queries. Every
-// query must be for Prometheus.
+// Command dashboardcheck checks a dashboard file against Grafana's schema. It rejects unknown
+// and missing members, also in the options of panels and in queries. It also rejects rows, and
+// queries that are not for Prometheus.
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 		os.Exit(2)
 	}
 	if err := run(os.Args[1]); err != nil {
-		fmt.Fprintf(os.Stderr, "dashboardcheck: %s does not match Grafana's schema:\n%v\n", os.Args[1], err)
+		fmt.Fprintf(os.Stderr, "dashboardcheck: the check of %s failed:\n%v\n", os.Args[1], err)
 		os.Exit(1)
 	}
 }
@@ -41,10 +41,10 @@ func run(path string) error {
 	}
 	for i, p := range board.Panels {
 		if p.Panel == nil {
-			return fmt.Errorf("panels[%d] is a row: use panels only", i)
+			return fmt.Errorf("panels[%d] is a row: replace it with panels", i)
 		}
 		for j, target := range p.Panel.Targets {
-			// The schema accepts every query for a data source that it does not know.
+			// The schema accepts any query whose data source is unknown to the schema.
 			if _, ok := target.(*prometheus.Dataquery); !ok {
 				return fmt.Errorf("panels[%d].targets[%d] is a %T: use a Prometheus query", i, j, target)
 			}

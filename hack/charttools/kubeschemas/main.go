@@ -1,10 +1,10 @@
 // Command kubeschemas writes JSON schemas for kubeconform into a folder. The schemas of
-// built-in kinds come from the OpenAPI document of the Kubernetes version below. Those of
-// the chart's custom kinds come from their CustomResourceDefinitions. All sources are Go
-// modules. The schemas refuse unknown fields, which the API server would drop silently.
+// built-in kinds come from the OpenAPI document of Kubernetes. The schemas of the chart's
+// custom kinds come from their CustomResourceDefinitions. kubeschemas downloads these
+// sources as Go modules. The schemas refuse unknown fields, which the API server would drop silently.
 //
-// With -definitions it writes the CustomResourceDefinitions instead, to install them in a
-// cluster.
+// With -definitions, kubeschemas writes only the CustomResourceDefinitions. The cluster tests
+// install them.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// module is a Go module. sum is the hash of its contents, as in go.sum.
+// module is one version of a Go module. sum is the hash of the module's contents, as in go.sum.
 type module struct{ path, version, sum string }
 
 var (
@@ -57,7 +57,8 @@ func main() {
 	}
 }
 
-// writeDefinitions empties the folder and fills it with the definitions of the custom kinds.
+// writeDefinitions empties the folder and writes the CustomResourceDefinition of each custom
+// kind into it.
 func writeDefinitions(folder string) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
@@ -77,7 +78,7 @@ func writeDefinitions(folder string) error {
 	return nil
 }
 
-// write empties the folder and fills it with the schemas.
+// write empties the folder and writes the schemas of all built-in and custom kinds into it.
 func write(folder string) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
@@ -112,8 +113,8 @@ func read(m module, file string) ([]byte, error) {
 	return os.ReadFile(filepath.Join(got.Dir, file))
 }
 
-// builtIn writes the schema of every built-in kind. It returns all definitions, to which
-// the schemas of custom kinds refer.
+// builtIn writes the schema of every built-in kind. It also returns all definitions of the
+// OpenAPI document, because the schemas of custom kinds refer to them.
 func builtIn(folder string) (definitions schema, err error) {
 	text, err := read(kubernetes, "api/openapi-spec/swagger.json")
 	if err != nil {
@@ -124,13 +125,14 @@ func builtIn(folder string) (definitions schema, err error) {
 		return nil, err
 	}
 	definitions = document.Definitions
-	// The document says that these two are strings, but the API server also accepts numbers.
+	// The OpenAPI document declares these two types as strings. The API server also accepts numbers.
 	definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = schema{"type": []any{"string", "number"}}
 	definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = schema{"type": []any{"string", "integer"}}
 	seal(definitions)
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		kinds, _ := definitions[name].(schema)["x-kubernetes-group-version-kind"].([]any)
-		// A definition with several kinds, such as DeleteOptions, is part of a request, not an object.
+		// Skip definitions that are not objects. The type of a field has no kind. DeleteOptions,
+		// the body of a request, has several kinds.
 		if len(kinds) != 1 {
 			continue
 		}
@@ -179,8 +181,8 @@ func custom(folder string, m module, file string, definitions schema) error {
 	return nil
 }
 
-// seal makes a schema and its parts refuse unknown fields, except where the API server
-// keeps them.
+// seal forbids unknown fields in a schema and in the schemas inside it, except where the API
+// server keeps unknown fields.
 func seal(node any) {
 	switch node := node.(type) {
 	case schema:
@@ -200,7 +202,7 @@ func seal(node any) {
 	}
 }
 
-// save writes the schema of one kind, with the definitions to which it refers.
+// save writes the schema of one kind, with all definitions to which the schema refers.
 func save(folder, group, version, kind string, whole, definitions schema) error {
 	apiVersion := version
 	if group != "" {
@@ -219,7 +221,7 @@ func save(folder, group, version, kind string, whole, definitions schema) error 
 	if err != nil {
 		return err
 	}
-	// Core kinds have no group. kubeconform uses their version, v1, instead.
+	// Core kinds have no group. In their file names, kubeconform uses the version, v1, as the group.
 	if group == "" {
 		group = version
 	}
