@@ -142,7 +142,7 @@ class Policy:
             except (Refused, ValueError, IndexError) as e:
                 raise Refused("policy line %d: %s" % (number, e)) from None
         if self.quorum is None:
-            raise Refused("the policy has no quorum line: add quorum NAME, or quorum none")
+            raise Refused('the policy has no quorum line: add "quorum NAME" or "quorum none"')
 
     def line(self, fields):
         kind, name, rest = fields[0], fields[1], fields[2:]

@@ -4,8 +4,9 @@
 //
 // The package is pure: equal arguments give equal bytes on any machine, so anyone can
 // recompute a result. Arithmetic is exact. A fraction is a string in lowest terms
-// ("5/7", "-3/2", "1"), because many JSON readers round integers beyond 2^53. Params
-// and inputs consist of the types that canon.Parse returns.
+// ("5/7", "-3/2", "1"), because its numerator and denominator may exceed 2^53, and many
+// JSON readers round such integers. Params and inputs consist of the types that
+// canon.Parse returns.
 package algorithm
 
 import (
@@ -25,20 +26,20 @@ const (
 
 // ErrRejected is returned by Compute if a party rejected the deal. The deal is then VOID
 // and has no result.
-var ErrRejected = errors.New("a party rejected, so there is no result")
+var ErrRejected = errors.New("a party rejected the deal, so there is no result")
 
 // Algorithm is one published algorithm: its description and its rules.
 type Algorithm struct {
 	ID         string
 	Name       string
-	Purpose    string // what the algorithm decides, for invitations and the published texts
-	Ready      string // what a person must have ready, for invitations
+	Purpose    string // says in invitations and published texts what the algorithm decides
+	Ready      string // says in invitations what a person needs to take part
 	MinParties int
 	MaxParties int
 	MaxInput   int // bytes of a party input in its RFC 8785 form
 
-	// InputForm is a party input with placeholders for what depends on the params, for
-	// texts about a deal. If it is empty, Input.Example fits every deal.
+	// InputForm shows a party input in texts about a deal. Placeholders stand for the parts
+	// that depend on the params. If InputForm is empty, Input.Example fits every deal.
 	InputForm string
 
 	// NeedsBeacon reports whether the result depends on a beacon round. The deal names
@@ -54,7 +55,7 @@ type Algorithm struct {
 	uniqueLabels bool
 	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
 	checkInput   func(labels []string, params, input map[string]any) error
-	warnInput    func(params, input map[string]any) string // nil if no input is odd
+	warnInput    func(params, input map[string]any) string // nil if the algorithm has no input warnings
 	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
 	rejects      func(input map[string]any) bool                      // nil if no input can make the deal VOID
 	redraw       func(labels []string, result []byte) ([]byte, error) // nil if Redraw is not supported
@@ -118,8 +119,8 @@ func (a *Algorithm) Known(params map[string]any) map[string]any {
 	return known
 }
 
-// Rejects reports whether the input makes the deal VOID. Call it only with an input that
-// CheckInput accepts.
+// Rejects reports whether the input makes the deal VOID. Call Rejects only with an input
+// that CheckInput accepts.
 func (a *Algorithm) Rejects(input map[string]any) bool {
 	return a.rejects != nil && a.rejects(input)
 }
@@ -130,9 +131,10 @@ func (a *Algorithm) MayReject() bool { return a.rejects != nil }
 // Redraws reports whether Redraw can recompute a result without the inputs.
 func (a *Algorithm) Redraws() bool { return a.redraw != nil }
 
-// Redraw recomputes a result from the labels and the result itself. So a verifier without
-// the inputs can check a draw. Redraw returns the RFC 8785 bytes. It does not check that
-// the beacon signed the round. Call Redraw only if Redraws returns true.
+// Redraw recomputes a result from the labels, and from the beacon round and the nonce digest
+// in the given result. So a verifier without the inputs can check a draw. Redraw returns the
+// RFC 8785 bytes of the recomputed result. Redraw does not check that the beacon signed the
+// round. Call Redraw only if Redraws returns true.
 func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -142,15 +144,15 @@ func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 
 // Compute returns the RFC 8785 bytes of the deal's result. inputs are in the order of
 // the parties. b is the beacon round that the deal names; algorithms without a beacon
-// ignore b. Compute refuses invalid params and inputs. It accepts null valuations, because
-// earlier releases accepted them. An error about an input names the party. Compute returns
-// ErrRejected if a party rejected the deal.
+// ignore b. Compute refuses invalid params and inputs. Unlike CheckInput, Compute accepts
+// null valuations, because earlier releases accepted them. An error about an input names
+// the party. Compute returns ErrRejected if a party rejected the deal.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
 	}
 	if len(inputs) != len(labels) {
-		return nil, fmt.Errorf("%d inputs for %d parties: a result needs the input of each", len(inputs), len(labels))
+		return nil, fmt.Errorf("%d inputs for %d parties: give one input for each party", len(inputs), len(labels))
 	}
 	result, err := a.compute(labels, params, inputs, b)
 	if err != nil {

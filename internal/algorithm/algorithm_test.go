@@ -157,16 +157,16 @@ func TestWarnings(t *testing.T) {
 		want   []string
 	}{
 		{Split, abc, `{"items":["x"]}`, nil},
-		{Split, abc, `{"items":["x"],"z":1,"item":[]}`, []string{`split.v1 does not know and ignores "item", "z"`}},
+		{Split, abc, `{"items":["x"],"z":1,"item":[]}`, []string{`algorithm_params has unknown members, which split.v1 ignores: "item", "z"`}},
 		{Split, abc, `{"items":["x"],"1":1,"2":1,"3":1,"4":1,"5":1,"6":1,"7":1,"8":1,"9":1}`, []string{`"8" and 1 more`}},
-		{Random, abc, `{"beacon_round":7,"nonce":"00"}`, []string{`random.v1 does not know and ignores "nonce"`}},
+		{Random, abc, `{"beacon_round":7,"nonce":"00"}`, []string{`algorithm_params has unknown members, which random.v1 ignores: "nonce"`}},
 		{Shapley, abc, `{"coalition_values":{` + full + `}}`, nil},
-		{Shapley, abc, `{"coalition_values":{` + full + `},"x":null}`, []string{`ignores "x"`}},
-		{Shapley, abc, `{"coalition_values":{"a":1,"b":2,"a,b":4,"a,b,c":7}}`, []string{`3 coalition(s) left out count 0: "c", "a,c", "b,c"`}},
-		{Shapley, abc, `{"coalition_values":{"0":1,"1":2,"0,1":4,"0,1,2":7}}`, []string{`3 coalition(s) left out count 0: "2", "0,2", "1,2"`}},
+		{Shapley, abc, `{"coalition_values":{` + full + `},"x":null}`, []string{`ignores: "x"`}},
+		{Shapley, abc, `{"coalition_values":{"a":1,"b":2,"a,b":4,"a,b,c":7}}`, []string{`leaves out 3 coalition(s), which count 0: "c", "a,c", "b,c"`}},
+		{Shapley, abc, `{"coalition_values":{"0":1,"1":2,"0,1":4,"0,1,2":7}}`, []string{`leaves out 3 coalition(s), which count 0: "2", "0,2", "1,2"`}},
 		{Shapley, abc, `{"coalition_values":{"a":1,"b":2,"c":3,"a,b":4,"a,c":5,"b,c":6}}`, []string{`the coalition of all parties ("a,b,c") is left out`}},
-		{Shapley, abc, `{"coalition_values":{}}`, []string{"6 coalition(s) left out", `("a,b,c") is left out`}},
-		{Shapley, labelsN(8), `{"coalition_values":{}}`, []string{"254 coalition(s) left out count 0", "is left out and counts 0"}},
+		{Shapley, abc, `{"coalition_values":{}}`, []string{"leaves out 6 coalition(s)", `("a,b,c") is left out`}},
+		{Shapley, labelsN(8), `{"coalition_values":{}}`, []string{"leaves out 254 coalition(s), which count 0", "is left out and counts 0"}},
 		{Shapley, []string{"0", "1"}, `{"coalition_values":{"0":1,"1":2,"0,1":3}}`, nil},
 		{Shapley, []string{"1", "0"}, `{"coalition_values":{"0":1,"1":2,"0,1":3}}`, []string{`"1" is party 0, not party 1`}},
 	} {
@@ -205,7 +205,7 @@ func TestCheckInput(t *testing.T) {
 		{Split, `{"valuations":{"car":-4242}}`, `input.valuations: the value of item "car" must be an integer of 0 to 9007199254740991`},
 		{Split, `{"valuations":{"car":1,"boat":"SECRET"}}`, `the value of item "boat" must be an integer`},
 		{Split, `{"valuations":{"car":{"SECRET":4242}}}`, `must be an integer`},
-		{Split, `{"valuations":{"car":1,"SECRET":0,"x":1}}`, `input.valuations has 2 member(s) that are not items of this deal; its items are "car", "boat"`},
+		{Split, `{"valuations":{"car":1,"SECRET":0,"x":1}}`, `input.valuations has 2 member(s) that are not items of this deal; the items are "car", "boat"`},
 
 		{Random, `{"nonce":""}`, ""},
 		{Random, `{"nonce":"aBc"}`, ""},

@@ -27,7 +27,7 @@ func Lookup(id string) (*Algorithm, bool) {
 type CatalogueEntry struct {
 	ID              string            `json:"id"`
 	Name            string            `json:"name"`
-	Parties         string            `json:"parties"`          // "2 to 16"
+	Parties         string            `json:"parties"`          // such as "2 to 16"
 	AlgorithmParams map[string]string `json:"algorithm_params"` // from member name to description
 	PartyInput      map[string]string `json:"party_input"`      // from member name to description
 	TestVectors     []Vector          `json:"test_vectors"`
@@ -92,7 +92,7 @@ func described(all ...*Algorithm) []*Algorithm {
 		}
 		parts := struct{ Params, Input, Result *Schema }{&a.Params, &a.Input, &a.Result}
 		if err := json.Unmarshal(text, &parts); err != nil {
-			panic(fmt.Sprintf("schemas of %s: %v", a.ID, err))
+			panic(fmt.Sprintf("schemas/%s.json: %v", a.ID, err))
 		}
 	}
 	return all

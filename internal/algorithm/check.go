@@ -10,16 +10,16 @@ import (
 
 const (
 	maxLabelBytes = 200
-	maxListed     = 8 // the most names in an error or a warning
+	maxListed     = 8 // an error or a warning lists at most this many names
 )
 
-// CheckLabels checks the number of parties, and that each label has 1 to 200 bytes
-// without control characters. shapley.v1 builds coalition keys from labels, so its
-// labels must also be unique and without comma.
+// CheckLabels checks the number of labels and each label. A label must have 1 to 200 bytes
+// and no control characters. Labels for shapley.v1 must also be unique and must not contain
+// a comma, because shapley.v1 builds coalition keys from them.
 func CheckLabels(a *Algorithm, labels []string) error {
-	// SPEC 8 sets the number of parties.
+	// SPEC 8: each algorithm has a minimum and a maximum number of parties.
 	if n := len(labels); n < a.MinParties || n > a.MaxParties {
-		return fmt.Errorf("party_labels has %d items: %s takes %d to %d parties, one label each", n, a.ID, a.MinParties, a.MaxParties)
+		return fmt.Errorf("party_labels has %d items: %s takes %d to %d parties; give one label for each party", n, a.ID, a.MinParties, a.MaxParties)
 	}
 	first := make(map[string]int, len(labels))
 	for i, label := range labels {
@@ -27,18 +27,18 @@ func CheckLabels(a *Algorithm, labels []string) error {
 		case label == "":
 			return fmt.Errorf("party_labels[%d] is empty: give each party a name", i)
 		case len(label) > maxLabelBytes:
-			return fmt.Errorf("party_labels[%d] has %d bytes: a label has at most %d", i, len(label), maxLabelBytes)
+			return fmt.Errorf("party_labels[%d] has %d bytes: shorten the label to at most %d bytes", i, len(label), maxLabelBytes)
 		case strings.ContainsFunc(label, unicode.IsControl):
-			return fmt.Errorf("party_labels[%d] holds a control character: leave it out", i)
+			return fmt.Errorf("party_labels[%d] holds a control character: remove the character", i)
 		}
 		if !a.uniqueLabels {
 			continue
 		}
 		if strings.Contains(label, ",") {
-			return fmt.Errorf("party_labels[%d] holds a comma: remove it, because %s joins labels with commas into coalition keys", i, a.ID)
+			return fmt.Errorf("party_labels[%d] holds a comma: remove the comma, because %s separates the labels in a coalition key with commas", i, a.ID)
 		}
 		if j, twice := first[label]; twice {
-			return fmt.Errorf("party_labels[%d] is the same as party_labels[%d]: change one, because %s names coalitions by their labels", i, j, a.ID)
+			return fmt.Errorf("party_labels[%d] is the same as party_labels[%d]: change one label, because %s names the members of a coalition by label", i, j, a.ID)
 		}
 		first[label] = i
 	}
@@ -51,7 +51,7 @@ func unknownMembers(a *Algorithm, params map[string]any) []string {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("algorithm_params: %s does not know and ignores %s", a.ID, listed(unknown))}
+	return []string{fmt.Sprintf("algorithm_params has unknown members, which %s ignores: %s", a.ID, listed(unknown))}
 }
 
 func listed(names []string) string {
@@ -95,9 +95,9 @@ func kind(v any) string {
 	return "not JSON"
 }
 
-// member returns a required member of object as a T. where and want are texts for the
-// error: the name of the object, and what to send. SPEC 2.2: null is refused like a missing
-// member.
+// member returns the value of a required member of object. The value must be a T. Errors
+// quote two parameters: where is the name of object, and want is what to send. SPEC 2.2:
+// null is refused, because the member is required.
 func member[T any](object map[string]any, where, name, want string) (T, error) {
 	v, there := object[name]
 	typed, ok := v.(T)

@@ -10,22 +10,22 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// game holds the worth of each coalition (a set of parties).
+// game holds the worth of each coalition. A coalition is a set of parties.
 type game struct {
-	worth []int64  // by coalition, a bit mask: bit i is set if party i is a member
-	given []bool   // by coalition: whether the params state its worth
-	names []string // by party: its name in the keys, a label or an index
+	worth []int64  // worth[c] is the worth of coalition c; bit i of c is set if party i is a member
+	given []bool   // given[c] reports whether the params contain the worth of coalition c
+	names []string // names[i] is the name of party i in the keys, either its label or its index
 }
 
-// readGame reads algorithm_params.coalition_values. Its keys name parties by index or by
-// label, never both. readGame chooses the form in which fewer keys have an unknown name. If
-// the numbers are equal, it chooses labels.
+// readGame reads algorithm_params.coalition_values. Either all keys name parties by label, or
+// all keys name parties by index. readGame tries labels and indexes, and chooses the form in
+// which fewer keys contain an unknown name. If the numbers are equal, it chooses labels.
 func readGame(labels []string, params map[string]any) (*game, error) {
-	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object from coalition key to non-negative integer")
+	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object that maps coalition keys to non-negative integers")
 	if err != nil {
 		return nil, err
 	}
-	keys := slices.Sorted(maps.Keys(values)) // so that equal params give equal errors
+	keys := slices.Sorted(maps.Keys(values)) // sorted, so that equal params always return the same error
 	g := &game{worth: make([]int64, 1<<len(labels)), given: make([]bool, 1<<len(labels)), names: labels}
 	if indexes := indexNames(len(labels)); misfits(keys, indexes) < misfits(keys, labels) {
 		g.names = indexes
@@ -64,8 +64,8 @@ func misfits(keys, names []string) int {
 	return n
 }
 
-// members returns the coalition that a key names, as a bit mask. The names may have any
-// order. unknown reports whether the key contains a name that is not in g.names.
+// members returns the coalition that a key names, as a bit mask. The names in the key may
+// be in any order. unknown reports whether the key contains a name that is not in g.names.
 func (g *game) members(key string) (members int, unknown bool) {
 	for name := range strings.SplitSeq(key, ",") {
 		i := slices.Index(g.names, name)
@@ -90,12 +90,12 @@ func (g *game) key(members int) string {
 	return strings.Join(names, ",")
 }
 
-// keyError returns an error that says how to correct a key. If all names in the key are
-// parties, the error shows the right key. Blanks around names are a usual mistake, so keyError
-// ignores them.
+// keyError returns an error that says how to correct a key. If every name in the key is known,
+// the error shows the correct key. Blanks around a name are a common mistake, so keyError also
+// looks up the name without them.
 func (g *game) keyError(key string) error {
 	if key == "" {
-		return fmt.Errorf("algorithm_params.coalition_values has the empty key: the empty coalition is worth 0 and has no key, leave it out")
+		return fmt.Errorf("algorithm_params.coalition_values has an empty key: the empty coalition is worth 0 and needs no key; remove this key")
 	}
 	known, stranger := 0, ""
 	for name := range strings.SplitSeq(key, ",") {
@@ -109,7 +109,7 @@ func (g *game) keyError(key string) error {
 		known |= members
 	}
 	if known != 0 && stranger == "" {
-		return fmt.Errorf("algorithm_params.coalition_values: the key %s must be %q: its members sorted by their UTF-8 bytes, each once, joined by ',' without blanks",
+		return fmt.Errorf("algorithm_params.coalition_values: the key %s must be %q: sort the members by their UTF-8 bytes, name each member once, and join the names by ',' without blanks",
 			quoted(key), g.key(known))
 	}
 	return fmt.Errorf("algorithm_params.coalition_values: the key %s names %s, which is not a party; the key of all parties is %q, and the key of a smaller coalition names only its members",
@@ -125,7 +125,7 @@ func (g *game) warnings() []string {
 		}
 	}
 	if len(missing) > 0 {
-		warnings = append(warnings, fmt.Sprintf("algorithm_params.coalition_values: %d coalition(s) left out count 0: %s", len(missing), listed(missing)))
+		warnings = append(warnings, fmt.Sprintf("algorithm_params.coalition_values leaves out %d coalition(s), which count 0: %s", len(missing), listed(missing)))
 	}
 	if !g.given[all] {
 		warnings = append(warnings, fmt.Sprintf("algorithm_params.coalition_values: the coalition of all parties (%q) is left out and counts 0, so there is nothing to share", g.key(all)))
@@ -137,7 +137,8 @@ func (g *game) warnings() []string {
 }
 
 // ambiguity returns a warning if the keys are read as labels and a label equals the index
-// of another party. The author of the keys may have meant indexes.
+// of another party, because the author of the keys may have meant indexes. If no label is
+// ambiguous, ambiguity returns "".
 func (g *game) ambiguity() string {
 	n := len(g.names)
 	indexes := indexNames(n)

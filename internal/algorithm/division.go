@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// adjustedWinner divides between two parties (S. J. Brams and A. D. Taylor, Fair
-// Division, Cambridge 1996, chapter 4). It scales both valuations to a common total.
-// It orders the valued items by the ratio of party 0's scaled value to party 1's,
-// largest first. The ratio is infinite if party 1's value is 0. Items with equal
-// ratios stay in the order of the params. Party 0 takes items from the top until both
-// parties get the same part of their total. At most one valued item is split.
+// adjustedWinner divides the items between two parties by the method of S. J. Brams and
+// A. D. Taylor, Fair Division, Cambridge 1996, chapter 4. The method scales both valuations to
+// a common total. It orders the valued items by the ratio of party 0's scaled value to party
+// 1's, largest first. The ratio is infinite if party 1's value is 0. Items with equal
+// ratios stay in the order of the params. Party 0 takes items in this order until both
+// parties get the same part of their own totals. At most one valued item is split.
 func (d division) adjustedWinner() [][]*big.Rat {
 	shares := d.equalShares()
 	give := func(item int, part *big.Rat) { // part goes to party 0, the rest to party 1
@@ -37,20 +37,21 @@ func (d division) adjustedWinner() [][]*big.Rat {
 		return shares
 	}
 
-	// a and b are the values of parties 0 and 1, scaled to the common total t0·t1.
+	// a and b are the values of parties 0 and 1, scaled to the common total totals[0]·totals[1].
 	a, b := make([]*big.Int, d.items), make([]*big.Int, d.items)
 	for i := range d.items {
 		a[i] = new(big.Int).Mul(d.values[0][i], d.totals[1])
 		b[i] = new(big.Int).Mul(d.values[1][i], d.totals[0])
 	}
-	// Sort by a/b, largest first. The cross products also work if b is 0, because a is
-	// then above 0.
+	// Sort by a/b, largest first. Cross products can also compare items with b = 0: such an
+	// item has a > 0, because order has only valued items.
 	slices.SortStableFunc(order, func(i, j int) int {
 		return new(big.Int).Mul(a[j], b[i]).Cmp(new(big.Int).Mul(a[i], b[j]))
 	})
 
-	// If party 0 takes only the items before item i, party 1 gets gap more than party 0.
-	// Moving item i to party 0 reduces gap by a[i]+b[i].
+	// gap is the scaled value that party 1 gets minus the scaled value that party 0 gets, if
+	// party 0 takes all items before item i and no others. If party 0 also takes item i, gap
+	// falls by a[i]+b[i].
 	gap := new(big.Int).Mul(d.totals[0], d.totals[1])
 	for _, i := range order {
 		closes := new(big.Int).Add(a[i], b[i])
@@ -67,12 +68,12 @@ func (d division) adjustedWinner() [][]*big.Rat {
 	return shares
 }
 
-// proportional scales all valuations to a common total. It divides each item in
-// proportion to the parties' scaled values. Each of n parties gets at least 1/n of its
-// total (by the Cauchy-Schwarz inequality). A party with a total of 0 gets no valued item.
+// proportional divides each valued item in proportion to the parties' values, after it
+// scales all valuations to a common total. By the Cauchy-Schwarz inequality, each of n
+// parties gets at least 1/n of its own total. A party with a total of 0 gets no valued item.
 func (d division) proportional() [][]*big.Rat {
 	shares := d.equalShares()
-	common := big.NewInt(1) // the product of the totals above 0, to which all valuations are scaled
+	common := big.NewInt(1) // the common total: the product of all totals above 0
 	for _, t := range d.totals {
 		if t.Sign() > 0 {
 			common.Mul(common, t)

@@ -20,7 +20,7 @@ const (
 
 var randomV1 = &Algorithm{
 	ID:          Random,
-	Name:        "Verifiable random selection: XOR of the parties' nonces with a public randomness beacon, lowest SHA-256 wins",
+	Name:        "Verifiable random selection: XOR of the parties' nonces, combined with a public randomness beacon; lowest SHA-256 wins",
 	Purpose:     "who is drawn, with randomness that nobody controls",
 	Ready:       "nothing; you only press a button",
 	MinParties:  2,
@@ -44,7 +44,7 @@ type randomResult struct {
 	Winner      int     `json:"winner"`
 	Label       string  `json:"label"`
 	Ticket      string  `json:"ticket"`       // the lowest ticket, in 64 hex digits
-	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; the XOR itself could reveal a nonce
+	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; from the XOR itself, one of two parties could compute the other's nonce
 	Beacon      *Beacon `json:"beacon"`
 }
 
@@ -54,13 +54,13 @@ func readBeaconRound(params map[string]any) (int64, error) {
 		return 0, err
 	}
 	if round < 1 || round > canon.MaxInt {
-		return 0, fmt.Errorf("algorithm_params.beacon_round is %d: rounds are integers of 1 to %d", round, canon.MaxInt)
+		return 0, fmt.Errorf("algorithm_params.beacon_round is %d: give an integer of 1 to %d", round, canon.MaxInt)
 	}
 	return round, nil
 }
 
-// readNonce returns the nonce's bytes. It pads an odd number of digits with a 0 on the
-// left. Its errors MUST NOT contain any part of the nonce.
+// readNonce returns the bytes of the nonce. If the number of hex digits is odd, readNonce
+// adds a 0 on the left. Its errors MUST NOT contain any part of the nonce.
 func readNonce(input map[string]any) ([]byte, error) {
 	digits, err := member[string](input, "input", "nonce", "a string of hex digits")
 	if err != nil {
@@ -123,9 +123,9 @@ func redrawRandom(labels []string, result []byte) ([]byte, error) {
 		return nil, errors.New("the result does not have the form of random.v1")
 	}
 	if shown.Beacon == nil {
-		return nil, errors.New("the result has no member beacon")
+		return nil, errors.New("the result has no beacon")
 	}
-	// A drand signature in G1 has 48 bytes, and the randomness is its SHA-256.
+	// A drand signature in G1 has 48 bytes. The randomness is the SHA-256 of the signature.
 	raw, err := hex.DecodeString(shown.Beacon.Signature)
 	if err != nil || len(raw) != 48 {
 		return nil, errors.New("beacon.signature is not 96 lower-case hex digits")
@@ -190,7 +190,7 @@ func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) 
 		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet: random.v1 cannot draw without it", round)
 	}
 	if b.Round != round {
-		return chain, randomness, fmt.Errorf("the pinned beacon round is %d and the deal declared %d", b.Round, round)
+		return chain, randomness, fmt.Errorf("the pinned beacon round is %d, but the deal declared round %d", b.Round, round)
 	}
 	if chain, err = readHash("chain_hash", b.ChainHash); err != nil {
 		return chain, randomness, err

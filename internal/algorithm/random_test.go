@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Round 12040883 of drand quicknet.
+// quicknetRound is a real round of the drand network quicknet.
 var quicknetRound = Beacon{
 	ChainHash:  "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
 	Round:      12040883,
@@ -45,8 +45,8 @@ func hexNonce() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.StringMatching(`[0-9a-fA-F]{0,6}`), rapid.StringMatching(`[0-9a-f]{64}`), rapid.StringMatching(`0{0,5}[0-9A-F]{1,70}`))
 }
 
-// The test computes the seed and the tickets as the protocol's text defines them, without
-// drawSeed and drawTicket.
+// The test computes the seed and the tickets as section 4.2 of protocol.md defines them,
+// without drawSeed and drawTicket.
 func TestRandomDrawsTheLowestTicket(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -95,7 +95,7 @@ func TestRandomChecksTheBeacon(t *testing.T) {
 		err    string
 	}{
 		{"good", func(*Beacon) {}, ""},
-		{"other round", func(b *Beacon) { b.Round++ }, "the pinned beacon round is 12040884 and the deal declared 12040883"},
+		{"other round", func(b *Beacon) { b.Round++ }, "the pinned beacon round is 12040884, but the deal declared round 12040883"},
 		{"short chain hash", func(b *Beacon) { b.ChainHash = b.ChainHash[2:] }, "chain_hash is not 64 lower-case hex digits"},
 		{"upper-case randomness", func(b *Beacon) { b.Randomness = strings.ToUpper(b.Randomness) }, "randomness is not 64"},
 		{"long randomness", func(b *Beacon) { b.Randomness += "00" }, "randomness is not 64"},

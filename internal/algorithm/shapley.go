@@ -10,7 +10,7 @@ var shapleyV1 = &Algorithm{
 	ID:           Shapley,
 	Name:         "Shapley value shares: split by marginal contribution",
 	Purpose:      "who is owed how much of a joint gain",
-	Ready:        "your answer to the declared terms, which the page shows: accept or reject",
+	Ready:        "your decision to accept or reject the declared terms, which the page shows",
 	MinParties:   2,
 	MaxParties:   8,
 	uniqueLabels: true,
@@ -80,10 +80,10 @@ func computeShapley(labels []string, params map[string]any, inputs []map[string]
 // shapleyValues returns the Shapley value of each of n players as a numerator over n!
 // (L. S. Shapley, A Value for n-Person Games, 1953). The numerator is the sum of
 // |S|!·(n−1−|S|)!·(worth(S ∪ player) − worth(S)) over the coalitions S without the
-// player. The index of worth is the bit mask of a coalition.
+// player. worth[s] is the worth of the coalition with the bit mask s.
 func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *big.Int) {
 	factorial := func(k int) *big.Int { return new(big.Int).MulRange(1, int64(k)) }
-	weights := make([]*big.Int, n) // the factor |S|!·(n−1−|S|)!, by |S|
+	weights := make([]*big.Int, n) // weights[|S|] is the factor |S|!·(n−1−|S|)!
 	for s := range weights {
 		weights[s] = new(big.Int).Mul(factorial(s), factorial(n-1-s))
 	}
@@ -93,7 +93,7 @@ func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *bi
 			if s>>i&1 == 1 {
 				continue
 			}
-			// Both worths are from 0 to 2^53−1, so int64 holds their difference.
+			// Each worth is from 0 to 2^53−1, so the difference fits into an int64.
 			marginal := big.NewInt(worth[s|1<<i] - worth[s])
 			sum.Add(sum, marginal.Mul(marginal, weights[bits.OnesCount(uint(s))]))
 		}

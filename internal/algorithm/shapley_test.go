@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// divide computes the shares and the payouts, and checks that both add up to the total. The
-// index of worth is the bit mask of a coalition.
+// divide computes the shares and the payouts, and checks that the shares and the payouts each
+// add up to the total. worth[s] is the worth of the coalition with the bit mask s.
 func divide(t rapid.TB, n int, worth []int64) (shares []*big.Rat, payouts []int64) {
 	labels := labelsN(n)
 	g := game{names: labels}
@@ -54,8 +54,8 @@ func divide(t rapid.TB, n int, worth []int64) (shares []*big.Rat, payouts []int6
 	return shares, payouts
 }
 
-// byOrders computes the Shapley values by their definition: the mean of a player's
-// marginal contributions over all orders of arrival.
+// byOrders computes the Shapley values by their definition. The value of a player is the
+// mean of the player's marginal contributions over all orders in which players can arrive.
 func byOrders(worth []int64, n int) []*big.Rat {
 	sums, count := make([]*big.Rat, n), int64(0)
 	for i := range sums {

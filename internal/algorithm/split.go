@@ -17,7 +17,7 @@ const (
 var splitV1 = &Algorithm{
 	ID:         Split,
 	Name:       "Fair division: adjusted winner for 2 parties, proportional for more",
-	Purpose:    "who gets what, by how much each values each item",
+	Purpose:    "who gets what, based on how much each party values each item",
 	Ready:      "for each thing, how much you want it, in points",
 	MinParties: 2,
 	MaxParties: 16,
@@ -79,7 +79,7 @@ type splitShare struct {
 	Party    int         `json:"party"`
 	Label    string      `json:"label"`
 	Items    []splitItem `json:"items"`     // in the order of the params, without shares of 0
-	ValuePPB int64       `json:"value_ppb"` // value of its items to the party, in billionths of the party's total
+	ValuePPB int64       `json:"value_ppb"` // what these items are worth to the party, in billionths of the party's total
 }
 
 type splitItem struct {
@@ -105,11 +105,11 @@ func readItems(labels []string, params map[string]any) ([]string, error) {
 		item, ok := v.(string)
 		switch {
 		case !ok:
-			return nil, fmt.Errorf("algorithm_params.items[%d] is %s: an item identifier is a string", i, kind(v))
+			return nil, fmt.Errorf("algorithm_params.items[%d] is %s: give a string", i, kind(v))
 		case item == "":
 			return nil, fmt.Errorf("algorithm_params.items[%d] is empty: give each item a name", i)
 		case len(item) > maxItemBytes:
-			return nil, fmt.Errorf("algorithm_params.items[%d] has %d bytes: an item identifier has at most %d", i, len(item), maxItemBytes)
+			return nil, fmt.Errorf("algorithm_params.items[%d] has %d bytes: shorten the item identifier to at most %d bytes", i, len(item), maxItemBytes)
 		}
 		if j, twice := first[item]; twice {
 			return nil, fmt.Errorf("algorithm_params.items[%d] is the same as items[%d]: list each item once", i, j)
@@ -123,7 +123,7 @@ func readItems(labels []string, params map[string]any) ([]string, error) {
 // readValuations returns a party's values in the order of the items. Its errors may
 // contain items of the params, but MUST NOT contain any part of the input.
 func readValuations(items []string, input map[string]any) ([]int64, error) {
-	given, err := member[map[string]any](input, "input", "valuations", "an object from item identifier to non-negative integer")
+	given, err := member[map[string]any](input, "input", "valuations", "an object that maps item identifiers to non-negative integers")
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func readValuations(items []string, input map[string]any) ([]int64, error) {
 		values[i] = n
 	}
 	if unknown := len(given) - known; unknown > 0 {
-		return nil, fmt.Errorf("input.valuations has %d member(s) that are not items of this deal; its items are %s", unknown, listed(items))
+		return nil, fmt.Errorf("input.valuations has %d member(s) that are not items of this deal; the items are %s", unknown, listed(items))
 	}
 	return values, nil
 }
@@ -186,11 +186,11 @@ func computeSplit(labels []string, params map[string]any, inputs []map[string]an
 	return result, nil
 }
 
-// division has the valuations of a deal, values[party][item], and each party's total.
+// division holds the valuations of a deal.
 type division struct {
-	values [][]*big.Int
-	totals []*big.Int
-	items  int
+	values [][]*big.Int // values[party][item]
+	totals []*big.Int   // totals[party] is the sum of values[party]
+	items  int          // number of items
 }
 
 // valued reports whether any party values the item above 0.
@@ -198,8 +198,8 @@ func (d division) valued(item int) bool {
 	return slices.ContainsFunc(d.values, func(of []*big.Int) bool { return of[item].Sign() > 0 })
 }
 
-// equalShares returns 1/n of every item for each of the n parties. Both methods then
-// replace the shares of valued items.
+// equalShares returns 1/n of every item for each of the n parties. adjustedWinner and
+// proportional then replace the shares of valued items.
 func (d division) equalShares() [][]*big.Rat {
 	shares := make([][]*big.Rat, len(d.values))
 	for p := range shares {
@@ -210,8 +210,9 @@ func (d division) equalShares() [][]*big.Rat {
 	return shares
 }
 
-// valuePPB returns the sum of floor(10^18 × share × value ÷ total) over the items,
-// divided by 10^9 and rounded down. It is 0 if the total is 0.
+// valuePPB returns what a party's parts of the items are worth to that party, in billionths
+// of the party's total. It adds up floor(10^18 × part × value ÷ total) over the items,
+// divides the sum by 10^9 and rounds down. If the total is 0, valuePPB returns 0.
 func (d division) valuePPB(party int, parts []*big.Rat) int64 {
 	if d.totals[party].Sign() == 0 {
 		return 0

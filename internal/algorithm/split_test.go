@@ -120,8 +120,8 @@ func (d divided) checkWhole(t *rapid.T) {
 			}
 			continue
 		}
-		// value_ppb is rounded down twice: each item loses less than 10^-18 of the total, and
-		// the sum less than 10^-9.
+		// value_ppb is rounded down twice. For each item the rounding loses less than 10^-18 of
+		// the total, and for the sum less than 10^-9.
 		exact := new(big.Rat).Mul(d.partOf(p, p), big.NewRat(1_000_000_000, 1))
 		off := new(big.Rat).Sub(exact, new(big.Rat).SetInt64(d.ppb[p]))
 		if off.Sign() < 0 || off.Cmp(big.NewRat(1_000_001, 1_000_000)) >= 0 {
@@ -191,9 +191,10 @@ func TestAdjustedWinnerProperties(t *testing.T) {
 	})
 }
 
-// checkEfficient checks that a division is Pareto-efficient. With additive values and
-// divisible items this has two conditions. A party gets nothing of an item that only the
-// other party values. No exchange of small parts of two items helps both parties.
+// checkEfficient checks that a division is Pareto-efficient. Values are additive and items
+// are divisible, so two conditions are enough. First, a party gets nothing of an item that
+// only the other party values. Second, no exchange of small parts of two items helps both
+// parties.
 func checkEfficient(t *rapid.T, d divided) {
 	for i := range d.items {
 		for p := range 2 {
@@ -231,7 +232,8 @@ func TestProportionalProperties(t *testing.T) {
 					if d.totals[p].Sign() == 0 || d.totals[q].Sign() == 0 || !d.valued(i) {
 						continue
 					}
-					// share_p : share_q = value_p/total_p : value_q/total_q
+					// share_p : share_q must be value_p/total_p : value_q/total_q, so the cross
+					// products left and right must be equal.
 					left, right := new(big.Rat).SetInt64(d.values[q][i]), new(big.Rat).SetInt64(d.values[p][i])
 					left.Mul(left.Quo(left, d.totals[q]), d.shares[p][i])
 					right.Mul(right.Quo(right, d.totals[p]), d.shares[q][i])
@@ -244,7 +246,7 @@ func TestProportionalProperties(t *testing.T) {
 	})
 }
 
-// Earlier releases accepted a null valuation. A deal with such an input still computes.
+// Earlier releases accepted a null valuation, so Compute must still read it as 0.
 func TestSplitComputesStoredNullsAsZero(t *testing.T) {
 	t.Parallel()
 	a, _ := Lookup(Split)

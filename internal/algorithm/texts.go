@@ -9,7 +9,7 @@ import (
 	"sync"
 )
 
-// IDs returns the ids in the order of the catalogue.
+// IDs returns the ids of the algorithms in the order of the catalogue.
 func IDs() []string {
 	ids := make([]string, len(algorithms))
 	for i, a := range algorithms {
@@ -18,8 +18,8 @@ func IDs() []string {
 	return ids
 }
 
-// Fill replaces placeholders {{name}} in a text by the texts of the algorithms. Unknown
-// placeholders stay.
+// Fill replaces each placeholder {{name}} in text by texts()[name], a text about the
+// algorithms. Fill does not change unknown placeholders.
 func Fill(text string) string {
 	for name, words := range texts() {
 		text = strings.ReplaceAll(text, "{{"+name+"}}", words)
@@ -27,8 +27,9 @@ func Fill(text string) string {
 	return text
 }
 
-// FillJSON is Fill for the strings of a JSON document. It also replaces each string
-// "{{name}}" by values[name], encoded as JSON. An unknown placeholder is an error.
+// FillJSON replaces placeholders within the strings of a JSON document, as Fill does in a
+// text. If values contains name, FillJSON replaces each whole string "{{name}}" by
+// values[name], encoded as JSON. An unknown placeholder is an error.
 func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 	text := string(document)
 	for name, value := range values {
@@ -46,7 +47,7 @@ func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 		text = strings.ReplaceAll(text, "{{"+name+"}}", string(encoded[1:len(encoded)-1]))
 	}
 	if at := strings.Index(text, "{{"); at >= 0 || !json.Valid([]byte(text)) {
-		return nil, fmt.Errorf("the document is not JSON or has an unknown placeholder; it reads %.40q", text[max(at, 0):])
+		return nil, fmt.Errorf("the document is not JSON or has an unknown placeholder: %.40q", text[max(at, 0):])
 	}
 	return []byte(text), nil
 }

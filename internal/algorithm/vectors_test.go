@@ -54,7 +54,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// SPEC 2.10. e2e/api compares the catalogue with the OpenAPI document.
+// SPEC 2.10 defines the catalogue. The tests in e2e/api compare it with the OpenAPI document.
 func TestCatalogue(t *testing.T) {
 	t.Parallel()
 	for i, want := range []string{"split.v1: 2 to 16", "random.v1: 2 to 10000", "shapley.v1: 2 to 8"} {

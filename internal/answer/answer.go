@@ -19,13 +19,15 @@ var errorsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 }, []string{"code"})
 
 func init() {
-	for _, row := range problem.Table { // so that every series is 0 before its first error
+	// Each code gets a series at 0. Without it, increase() in Prometheus misses the first
+	// error of the code.
+	for _, row := range problem.Table {
 		errorsTotal.WithLabelValues(string(row.Code))
 	}
 }
 
 // Count counts an answered error in fairpact_errors_total. Error and Refuse call Count. Code
-// that writes an error in another way must call it too.
+// that writes an error in another way must call Count itself.
 func Count(e *problem.Error) { errorsTotal.WithLabelValues(string(e.Code)).Inc() }
 
 // Encode returns v as JSON without HTML escapes.
@@ -52,8 +54,8 @@ func JSON(w http.ResponseWriter, status int, body []byte) {
 }
 
 // Error writes the error's status and `{"error": "CODE: fix"}` (SPEC 7.1), and counts the
-// error. The text names calls by their REST paths. An err without a problem.Error becomes
-// INTERNAL.
+// error. The text names calls by their REST paths. If err wraps no problem.Error, the code
+// is INTERNAL.
 func Error(w http.ResponseWriter, err error) {
 	p := problem.From(err)
 	Count(p)
@@ -73,7 +75,8 @@ func body(p *problem.Error) []byte {
 	return append(text, '\n')
 }
 
-// REST returns the method and path of a call, or the name of the Idempotency-Key header.
+// REST returns the method and path of a call. For problem.IdempotencyKey, which is not a call,
+// it returns the name of the header.
 func REST(c problem.Call) string {
 	text := [...]string{
 		problem.CreateKey: "POST /v1/keys", problem.ListAlgorithms: "GET /v1/algorithms", problem.CreateDeal: "POST /v1/deals",

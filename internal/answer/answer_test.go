@@ -24,7 +24,7 @@ func TestErrorsAreWrittenInTheWordsOfREST(t *testing.T) {
 		{fmt.Errorf("a secret"), 500, `{"error":"INTERNAL: the service failed; nothing was lost: send the same request again with the same Idempotency-Key"}`, " "},
 	} {
 		w := httptest.NewRecorder()
-		w.Header().Set("Cache-Control", "public") // as set by a handler that then fails
+		w.Header().Set("Cache-Control", "public") // a handler set this header before it failed
 		answer.Error(w, row.err)
 		h := w.Header()
 		if w.Code != row.status || strings.TrimSpace(w.Body.String()) != row.body || h.Get("Retry-After")+" "+h.Get("WWW-Authenticate") != row.headers {
@@ -46,7 +46,7 @@ func TestEncodeKeepsTextAsItIs(t *testing.T) {
 	}
 }
 
-// Alerts need the series of a code before its first error.
+// Without a series at 0, increase() in Prometheus misses the first error of a code.
 func TestEveryCodeHasASeries(t *testing.T) {
 	families, err := prometheus.DefaultGatherer.Gather()
 	if err != nil {

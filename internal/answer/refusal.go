@@ -14,12 +14,11 @@ import (
 // requests. The headers of a handler's answer begin differently.
 var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// Listener accepts connections on which the errors of net/http have the JSON body of SPEC
-// 7.1. An example is the 400 for a request that net/http cannot parse.
+// Listener accepts connections on which the errors that net/http itself writes have the JSON
+// body of SPEC 7.1. An example is the 400 for a request that net/http cannot parse.
 type Listener struct{ net.Listener }
 
-// Accept returns the next connection. Errors of net/http are replaced only on TCP
-// connections.
+// Accept returns the next connection. Only TCP connections replace the errors of net/http.
 func (l Listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if tcp, ok := accepted.(*net.TCPConn); ok {
@@ -51,8 +50,8 @@ func Refuse(conn net.Conn, p *problem.Error) error {
 	return err
 }
 
-// refusal returns the error for an answer that net/http itself wrote. It returns nil for
-// a handler's answer.
+// refusal returns the error that replaces an answer of net/http itself. If a handler wrote
+// the answer, refusal returns nil.
 func refusal(answer []byte) *problem.Error {
 	if !bytes.HasPrefix(answer, []byte("HTTP/1.")) {
 		return nil
@@ -60,14 +59,14 @@ func refusal(answer []byte) *problem.Error {
 	line, _, _ := bytes.Cut(answer, []byte("\r\n"))
 	_, status, _ := strings.Cut(string(line), " ")
 	switch {
-	case status == "417 Expectation Failed" && len(line) < len(answer): // no handler answers with this status
+	case status == "417 Expectation Failed" && len(line) < len(answer): // always from net/http, because no handler answers with 417
 		return problem.New(problem.InvalidRequest, "the value of the Expect header is not supported; leave the header out, or send Expect: 100-continue")
 	case !bytes.HasPrefix(answer[len(line):], refusalHeaders):
 		return nil
 	case strings.HasPrefix(status, "431 "):
-		return problem.New(problem.HeadersTooLarge, "the path and headers are over the limit of this port; send fewer or shorter ones")
+		return problem.New(problem.HeadersTooLarge, "the path and headers together exceed the limit of this port; shorten the path, or send fewer or shorter headers")
 	case strings.HasPrefix(status, "501 "):
-		return problem.New(problem.InvalidRequest, "this Transfer-Encoding is not served; send the body with a Content-Length, or as Transfer-Encoding: chunked")
+		return problem.New(problem.InvalidRequest, "the value of the Transfer-Encoding header is not supported; send Content-Length or Transfer-Encoding: chunked")
 	}
 	what := "the request line or a header cannot be read"
 	if _, detail, ok := strings.Cut(status, ": "); ok {

@@ -63,7 +63,7 @@ type Parts struct {
 	Guard  *idempotency.Guard
 	Store  *store.Store
 	Redis  *ephemeral.Redis
-	Waits  *waiting.Hub // wakes calls that wait for a deal; ServeWaits runs it
+	Waits  *waiting.Hub // wakes waiting calls when their deal changes; ServeWaits runs it
 	Signer *signing.Ring
 	Keys   *signing.KeySet
 
@@ -73,15 +73,16 @@ type Parts struct {
 	endWatch context.CancelFunc
 }
 
-// Open checks the settings, connects to Postgres and returns the parts. binary is the name
-// of the calling program.
+// Open checks the settings, connects to Postgres and returns the parts. Redis may be down.
+// binary is the name of the calling binary, such as deal-api. It becomes part of the
+// application_name in Postgres.
 func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (*Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	chain, err := beacon.Quicknet(), error(nil)
 	if c.BeaconChainHash != "" {
 		if chain, err = beacon.ParseChain(c.BeaconChainHash, c.BeaconPublicKey, c.BeaconPeriod, c.BeaconGenesis); err != nil {
-			return nil, fmt.Errorf("FAIRPACT_BEACON_CHAIN_HASH, _PUBLIC_KEY, _PERIOD, _GENESIS: %w", err)
+			return nil, fmt.Errorf("FAIRPACT_BEACON_*: %w", err)
 		}
 	}
 	if err := beacon.CheckRelays(c.BeaconRelays); err != nil {
@@ -138,7 +139,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	go p.watch.Run(watching, func(ctx context.Context) error {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		_ = serversecret.Check(asking, p.Store, secrets) // follows a change of the secret; Ready reports errors
+		_ = serversecret.Check(asking, p.Store, secrets) // switches to the server secret now in force; Ready reports errors
 		_, err := log.TreeHead(ctx)
 		return err
 	}, logger)
@@ -150,8 +151,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	return p, nil
 }
 
-// ServeWaits wakes calls when the deal that they wait for changes, until stop is called.
-// waiting.Hub.Bound explains connections.
+// ServeWaits runs Waits in the background until stop is called. Waits wakes a waiting call
+// when the deal of that call changes. waiting.Hub.Bound explains connections.
 func (p *Parts) ServeWaits(connections int) (stop func()) {
 	p.Waits.Bound(connections)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -164,10 +165,12 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 	}
 }
 
-// Ready returns an error if this process lacks a signing key of the log or a server secret.
-// It also returns an error if the database's schema is too old, or if the clocks of the
-// database and this machine differ too much. In an outage of the database the error wraps
-// database.ErrNoAnswer.
+// Ready returns an error in any of these cases:
+//   - log-server signs with a key that this process does not accept;
+//   - the database does not answer; the error then wraps database.ErrNoAnswer;
+//   - the database's schema is too old;
+//   - this process lacks a server secret;
+//   - the clocks of the database and this process differ too much.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.watch.Ready(); err != nil {
 		return err
@@ -185,7 +188,7 @@ func (p *Parts) Ready(ctx context.Context) error {
 	return err
 }
 
-// Close ends all connections.
+// Close stops the key watch and closes all connections.
 func (p *Parts) Close() {
 	p.endWatch()
 	p.Store.Close()
@@ -207,10 +210,10 @@ func checkOrigin(address string) error {
 		return fmt.Errorf("%q is not an origin: write https://HOST or https://HOST:PORT, in lower case, with nothing after it", address)
 	}
 	if _, notIP := netip.ParseAddr(u.Hostname()); notIP != nil && !hostForm.MatchString(u.Hostname()) || !attestation.ValidOrigin(address) {
-		return fmt.Errorf("%q does not name a host in at most 255 ASCII letters, digits, dots and hyphens: write an international name in its xn-- form", address)
+		return fmt.Errorf("the host of %q is invalid: use at most 255 ASCII letters, digits, dots and hyphens, and the xn-- form of an international name", address)
 	}
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0 || strconv.FormatUint(n, 10) != u.Port()) {
-		return fmt.Errorf("the port of %q is not 1 to 65535, or has leading zeros: correct it", address)
+		return fmt.Errorf("the port of %q is invalid: write a number from 1 to 65535 without leading zeros", address)
 	}
 	if port := u.Port(); strings.HasSuffix(u.Host, ":") || u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
 		return fmt.Errorf("%q has an empty port or the default port of its scheme: leave the port out", address)

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// A malformed address must fail at the start. Otherwise it would fail only at the first
-// certificate.
+// Open must refuse a malformed address of the log. Otherwise the error would appear only with
+// the first certificate.
 func TestAddressesOfTheLogAreChecked(t *testing.T) {
 	t.Parallel()
 	const good, bad = "http://log:8091", "http://log:port"
 	for name, c := range map[string]Config{
 		"FAIRPACT_LOG_READ_URL":       {LogReadURL: bad, LogAppendURL: good},
 		"FAIRPACT_LOG_APPEND_URL":     {LogReadURL: good, LogAppendURL: bad},
-		"FAIRPACT_SERVER_SECRET_FILE": {LogReadURL: good, LogAppendURL: good}, // both addresses are good, so the next check fails
+		"FAIRPACT_SERVER_SECRET_FILE": {LogReadURL: good, LogAppendURL: good}, // both addresses are valid, so Open fails later, at the missing secret file
 	} {
 		c.BeaconRelays, c.EntropyWindow, c.DatabaseConns = []string{"https://relay.test"}, time.Hour, 4
 		if _, err := c.Open(t.Context(), "deal-api", slog.New(slog.DiscardHandler)); err == nil || !strings.HasPrefix(err.Error(), name) {

@@ -1,6 +1,7 @@
-// Package attestation defines how a party signs its own commitment with a seat key: the
-// declaration of a deal and its digest, the signed bytes, and the text of attested_by. Its
-// functions depend only on their arguments.
+// Package attestation defines how a party signs its commitment with a seat key, which is a
+// key of the party's own. The package defines the declaration of a deal, the digest of the
+// declaration, the signed bytes, and the text of attested_by. All functions depend only on
+// their arguments.
 package attestation
 
 import (
@@ -18,11 +19,11 @@ import (
 // seconds.
 type Declaration struct {
 	Algorithm      string
-	Params         map[string]any // values of package canon, as declared, including unknown members
+	Params         map[string]any // as declared, including unknown members; values as canon.Parse returns them
 	BeaconChain    *string        // chain hash; nil if the algorithm uses no beacon
 	CommitDeadline int64
 	Mode           string
-	PartyKeys      []*string // by party; nil element: the party has no declared key; nil slice: no party has one
+	PartyKeys      []*string // one per party, nil if that party has no declared key; a nil slice if no party has one
 	PartyLabels    []string
 	Retention      string
 	RevealDeadline int64
@@ -60,16 +61,16 @@ var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // Property returns the text that names the declaration in a certificate's properties.
 func Property(digest string) string { return property + digest }
 
-// DigestIn returns the declaration's digest from a certificate's properties. It returns
-// "" if there is none, as in certificates of earlier releases. Two digests or a malformed
-// one are an error.
+// DigestIn returns the declaration's digest from a certificate's properties. It returns ""
+// if they contain no digest: certificates of earlier releases have none. Two digests are an
+// error, and so is a malformed digest.
 func DigestIn(properties []string) (digest string, err error) {
 	for _, p := range properties {
 		named, ok := strings.CutPrefix(p, property)
 		switch {
 		case !ok:
 		case digest != "":
-			return "", errors.New("two declarations are named")
+			return "", errors.New("the properties name two declarations")
 		case !digestForm.MatchString(named):
 			return "", errors.New("declaration-sha256 is not 64 lower-case hex digits")
 		default:
@@ -82,8 +83,8 @@ func DigestIn(properties []string) (digest string, err error) {
 // domain separates seat signatures from all other signatures by the same key.
 const domain = "fairpact seat v1"
 
-// Seat holds what a seat key signs: the deal, the party, its commitment and the
-// declaration's digest.
+// Seat holds what a seat key signs in addition to the origin: the deal, the party, the
+// party's commitment and the declaration's digest.
 type Seat struct {
 	DealID      string
 	Party       int
@@ -147,8 +148,9 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify calls holds to check a.Signature over the message of s. holds MUST be as strict as
-// the check of a certificate's signature.
+// Verify checks a.Signature over the message of s with the caller's function holds, which
+// returns an error for an invalid signature. This function MUST be as strict as the check of
+// a certificate's signature.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }

@@ -1,6 +1,6 @@
-// Package beacon reads rounds of a drand randomness beacon. It does not trust the
-// relays: it accepts a round only if its BLS signature verifies under the chain's
-// pinned public key, and computes the randomness from that signature.
+// Package beacon fetches rounds of a drand randomness beacon from relays, which it does
+// not trust. It accepts a round only if the round's BLS signature verifies under the
+// chain's pinned public key. It computes the randomness from that signature.
 //
 // The scheme is drand's bls-unchained-g1-rfc9380: signature in G1 (48 bytes),
 // public key in G2 (96 bytes), message SHA-256(round as u64 big-endian).
@@ -31,8 +31,8 @@ const DST = "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
 const MaxRound = 1<<53 - 1
 
 // ErrBadRound is returned for a round outside [1, MaxRound]. Round 0 is refused because
-// a relay takes it as "latest".
-var ErrBadRound = errors.New("the beacon round is not from 1 to 2^53-1")
+// a relay answers it with the newest round.
+var ErrBadRound = errors.New("the beacon round is outside [1, 2^53-1]")
 
 // ErrBadSignature is returned when a signature is not the chain's signature of the
 // round.
@@ -48,7 +48,7 @@ type Chain struct {
 	key bls.G2Affine // PublicKey as a point of G2, checked by ParseChain
 }
 
-// Quicknet returns drand's unchained mainnet, the default chain.
+// Quicknet returns drand's public chain quicknet, which is the default.
 func Quicknet() Chain {
 	chain, err := ParseChain(
 		"52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
@@ -63,8 +63,9 @@ func Quicknet() Chain {
 }
 
 // ParseChain reads a chain from configuration: hash and public key in lower-case hex,
-// period in seconds, genesis in unix seconds. It does not check that hash and key belong
-// together. The operator MUST do so (see InfoHash).
+// period in seconds, genesis in unix seconds. It cannot check the hash against the other
+// values, because the hash also covers drand's group hash. The operator MUST check it (see
+// InfoHash).
 func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	if _, err := canon.ParseHash(hash); err != nil {
 		return Chain{}, fmt.Errorf("the beacon chain hash %.80q has %w", hash, err)
@@ -74,10 +75,10 @@ func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 		return Chain{}, fmt.Errorf("the beacon public key has %w", err)
 	}
 	if period < 1 || period > math.MaxUint32 {
-		return Chain{}, fmt.Errorf("the beacon period %d is outside [1, 2^32-1]: write seconds", period)
+		return Chain{}, fmt.Errorf("the beacon period %d is outside [1, 2^32-1]: write the period in seconds", period)
 	}
 	if genesis < 0 {
-		return Chain{}, fmt.Errorf("the beacon genesis %d is before 1970: write unix seconds", genesis)
+		return Chain{}, fmt.Errorf("the beacon genesis %d is before 1970: write the genesis in unix seconds", genesis)
 	}
 	c := Chain{Hash: hash, PublicKey: raw, Period: period, Genesis: genesis}
 	if _, err := c.key.SetBytes(raw); err != nil {
@@ -89,8 +90,9 @@ func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	return c, nil
 }
 
-// RoundTime returns when a round is published, in unix seconds, or math.MaxInt64 if the
-// time is later than that. For rounds below 1 it returns the time of round 1.
+// RoundTime returns the time at which a round is published, in unix seconds. A time that
+// does not fit in an int64 becomes math.MaxInt64. For rounds below 1 RoundTime returns the
+// time of round 1.
 func (c Chain) RoundTime(round int64) int64 {
 	if round <= 1 {
 		return c.Genesis
@@ -101,8 +103,8 @@ func (c Chain) RoundTime(round int64) int64 {
 	return c.Genesis + (round-1)*c.Period
 }
 
-// RoundAt returns the newest round that is published at a time in unix seconds, or 0
-// before the genesis.
+// RoundAt returns the newest round that is published at the given time in unix seconds.
+// Before the genesis it returns 0.
 func (c Chain) RoundAt(unix int64) int64 {
 	if unix < c.Genesis {
 		return 0
@@ -119,7 +121,7 @@ func (c Chain) Fill(text string) string {
 // Verify checks the signature of a round and returns the round's randomness,
 // SHA-256(signature). It accepts exactly one byte string as the signature of a round,
 // because a second one would give the round a second randomness. The error wraps
-// ErrBadRound or ErrBadSignature.
+// ErrBadRound if the round is out of range, and ErrBadSignature if the signature is invalid.
 func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err error) {
 	if round < 1 || round > MaxRound {
 		return randomness, fmt.Errorf("%w: %d", ErrBadRound, round)
@@ -133,7 +135,8 @@ func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err e
 	if err != nil {
 		return randomness, fmt.Errorf("hash round %d to the curve: %w", round, err)
 	}
-	// e(signature, g2) = e(hashed, key), as one product that must be 1.
+	// A signature is valid if e(signature, g2) = e(hashed, key). PairingCheck takes this
+	// as a product: e(-signature, g2) · e(hashed, key) = 1.
 	_, _, _, g2 := bls.Generators()
 	point.Neg(&point)
 	ok, err := bls.PairingCheck([]bls.G1Affine{point, hashed}, []bls.G2Affine{g2, c.key})
@@ -154,8 +157,8 @@ func Message(round int64) [32]byte {
 }
 
 // parseSignature reads a compressed point of G1. SetBytes checks that the point is in the
-// subgroup: otherwise a round could have a second valid signature. SetBytes ignores
-// trailing bytes and accepts infinity, so parseSignature refuses both.
+// subgroup. Without this check a round could have a second valid signature. SetBytes
+// ignores trailing bytes and accepts infinity, so parseSignature refuses both.
 func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 	if len(signature) != bls.SizeOfG1AffineCompressed {
 		return point, fmt.Errorf("it has %d bytes instead of %d", len(signature), bls.SizeOfG1AffineCompressed)
@@ -173,8 +176,8 @@ func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 }
 
 // InfoHash returns drand's chain hash: SHA-256(period u32be ‖ genesis i64be ‖ public
-// key ‖ group hash ‖ beacon id). A relay lists these values at /{chain}/info. An id of
-// "default" is left out (drand v2, common/chain, Info.Hash).
+// key ‖ group hash ‖ beacon id). A relay lists these values at /{chain}/info. The
+// beacon id is left out if it is "default" (drand v2, common/chain, Info.Hash).
 func InfoHash(period, genesis int64, publicKey, groupHash []byte, beaconID string) [32]byte {
 	var b []byte
 	b = binary.BigEndian.AppendUint32(b, uint32(period))

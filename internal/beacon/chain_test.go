@@ -111,7 +111,7 @@ func offSubgroup(t *testing.T) bls.G1Affine {
 		var p bls.G1Affine
 		var y2, b fp.Element
 		p.X.SetUint64(i)
-		b.SetUint64(4) // y² = x³ + 4
+		b.SetUint64(4) // the curve is y² = x³ + 4
 		y2.Square(&p.X).Mul(&y2, &p.X).Add(&y2, &b)
 		if p.Y.Sqrt(&y2) != nil && p.IsOnCurve() && !p.IsInSubGroup() {
 			return p
@@ -124,8 +124,9 @@ func offSubgroup(t *testing.T) bls.G1Affine {
 // The forged signature differs from the real one by a point whose order divides the
 // cofactor. The pairing accepts the forgery, so only the subgroup check refuses it.
 func TestSecondSignatureByCofactorIsRefused(t *testing.T) {
-	// The point r·P has an order that divides the cofactor. The library multiplies
-	// correctly only inside the subgroup, so the test doubles and adds instead.
+	// torsion becomes r·p. Its order divides the cofactor, because r is the order of the
+	// subgroup. The library multiplies correctly only inside the subgroup, so the test
+	// doubles and adds instead.
 	var base, torsion bls.G1Jac
 	p := offSubgroup(t)
 	base.FromAffine(&p)

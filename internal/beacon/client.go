@@ -16,13 +16,13 @@ import (
 )
 
 var (
-	// ErrNotYet is returned when the round is not published yet: every relay says so,
-	// or at least one does and the round is not due by the local clock.
+	// ErrNotYet is returned when every relay says that the round is not published yet.
+	// If the round is not due by the local clock, one such relay is enough.
 	ErrNotYet = errors.New("the beacon round is not out yet")
 
-	// ErrUnavailable is returned when no relay returned a round that verifies, unless
-	// ErrNotYet applies. The error names the host and the failure of each relay.
-	ErrUnavailable = errors.New("no beacon relay returned a valid round")
+	// ErrUnavailable is returned when every relay failed and ErrNotYet does not apply.
+	// The error names the host and the failure of each relay.
+	ErrUnavailable = errors.New("no beacon relay returned a valid answer")
 )
 
 const (
@@ -49,7 +49,8 @@ type Client struct {
 }
 
 // NewClient returns a client of a chain. The relays are base addresses, such as
-// https://api.drand.sh, and are asked in this order. CheckRelays MUST accept them.
+// https://api.drand.sh, and are asked in this order. The caller MUST check them with
+// CheckRelays.
 func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 	known, _ := lru.New[int64, Round](cachedRounds) // fails only for a size below 1
 	c := &Client{chain: chain, http: hc, now: crash.Now, known: known}
@@ -97,9 +98,9 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	}
 }
 
-// race asks the first relay, the next one after each hedgeDelay, and all remaining
-// relays once one has failed. It returns the first round that verifies and cancels the
-// other requests.
+// race asks the first relay, and one more relay after each hedgeDelay. Once a relay has
+// failed, race asks all remaining relays. It returns the first round that verifies and
+// cancels the other requests.
 func (c *Client) race(ctx context.Context, round int64) (Round, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -154,14 +155,14 @@ func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 		if errors.Is(err, errNotOut) {
 			notOut++
 		}
-		// The text is cut, because it may quote what the relay sent.
+		// An error may quote a long text from the relay, so at most 200 characters are kept.
 		reasons[i] = fmt.Sprintf("%s: %.200s", c.relays[i].host, err.Error())
 	}
-	// If the relays disagree, the clock decides. One dead relay must not make an
-	// early request look like a broken beacon. One relay that always says "not yet"
-	// must not hide that the others are broken.
+	// If only some relays say "not yet", the local clock decides. Before the round is
+	// due, a dead relay must not make the beacon look broken. From then on, a relay that
+	// always says "not yet" must not hide that the others are broken.
 	if notOut == len(failures) || notOut > 0 && notDue {
 		return fmt.Errorf("%w: round %d is due at unix time %d", ErrNotYet, round, c.chain.RoundTime(round))
 	}
-	return fmt.Errorf("%w for %d: %s", ErrUnavailable, round, strings.Join(reasons, "; "))
+	return fmt.Errorf("%w for round %d: %s", ErrUnavailable, round, strings.Join(reasons, "; "))
 }

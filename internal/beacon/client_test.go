@@ -134,7 +134,8 @@ func checkRound(t *testing.T, got beacon.Round, err error) {
 	}
 }
 
-// The error names each relay by its host only, because path and user may be secrets.
+// The error names each relay only by its host, because the rest of the address may contain
+// a secret.
 func TestRelaysThatFail(t *testing.T) {
 	for name, bad := range map[string]struct {
 		relay http.Handler
@@ -304,7 +305,7 @@ func TestRequestsOfTheRace(t *testing.T) {
 					if !errors.Is(err, beacon.ErrUnavailable) {
 						t.Errorf("Fetch: %v, want ErrUnavailable", err)
 					}
-					// The timeout of the last relay ends last, because that relay was asked last.
+					// Fetch fails when the relay that was asked last times out.
 					c.took += c.asked[len(c.asked)-1]
 				}
 				if took != c.took {

@@ -2,8 +2,8 @@ package beacon
 
 import "time"
 
-// The tests are outside this package because they import devbeacon, which imports this
-// package.
+// client_test.go uses these values. It is outside this package, because it imports
+// devbeacon, which imports this package.
 const (
 	RelayTimeout = relayTimeout
 	HedgeDelay   = hedgeDelay

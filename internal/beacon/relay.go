@@ -13,12 +13,11 @@ import (
 	"strings"
 )
 
-// maxBody is the longest answer that a relay may send, in bytes. A round takes 250.
+// maxBody is the longest answer that a relay may send, in bytes. A round takes about 210.
 const maxBody = 8 << 10
 
-// errNotOut is returned when a relay says that the round is not published. Errors put the
-// relay's host name before its text.
-var errNotOut = errors.New("says the round is not out yet")
+// errNotOut is returned when a relay says that the round is not published yet.
+var errNotOut = errors.New("the relay says that the round is not out yet")
 
 // relay is a server that serves a chain's rounds. It can withhold a round but cannot
 // forge one.
@@ -35,7 +34,8 @@ func newRelay(base string) relay {
 	return r
 }
 
-// CheckRelays returns an error if the list is empty or an address is invalid.
+// CheckRelays returns an error if the list is empty or an address is invalid. The error
+// does not contain the address, which may contain a secret.
 func CheckRelays(relays []string) error {
 	if len(relays) == 0 {
 		return errors.New("no beacon relay is configured: name at least one, such as https://api.drand.sh")
@@ -43,20 +43,20 @@ func CheckRelays(relays []string) error {
 	for i, base := range relays {
 		u, err := url.Parse(base)
 		if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
-			return fmt.Errorf("beacon relay %d is not an http or https address without query and fragment, such as https://api.drand.sh", i)
+			return fmt.Errorf("the beacon relay at index %d is invalid: write an http or https address without query and fragment, such as https://api.drand.sh", i)
 		}
 	}
 	return nil
 }
 
 // round asks for one round and verifies the answer. notDue means that the round is not due
-// by the local clock. Older drand relays then answer 404. If the round is due, 404 means
-// that the relay does not serve the chain.
+// by the local clock. For a round that is not due, older drand relays answer 404 instead of
+// 425. For a round that is due, 404 means that the relay does not serve the chain.
 func (r relay) round(ctx context.Context, hc *http.Client, chain Chain, round int64, notDue bool) (Round, error) {
 	address := r.base + "/" + chain.Hash + "/public/" + strconv.FormatInt(round, 10)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return Round{}, errors.New("its address is not a URL")
+		return Round{}, errors.New("the relay's address is not a URL")
 	}
 	request.Header.Set("Accept", "application/json")
 	response, err := hc.Do(request)
@@ -75,7 +75,7 @@ func (r relay) round(ctx context.Context, hc *http.Client, chain Chain, round in
 		return Round{}, transportError(err)
 	}
 	if len(body) > maxBody {
-		return Round{}, fmt.Errorf("its answer is over %d bytes", maxBody)
+		return Round{}, fmt.Errorf("the answer is over %d bytes", maxBody)
 	}
 	return parseRound(body, chain, round)
 }
@@ -92,8 +92,8 @@ func transportError(err error) error {
 }
 
 // parseRound verifies the signature in a relay's answer and computes the randomness from
-// it. drand's newer interface sends no randomness. If the answer contains randomness, it
-// MUST match.
+// the signature. drand's newer interface sends no randomness. If the answer contains
+// randomness, that value MUST equal the computed one.
 func parseRound(body []byte, chain Chain, round int64) (Round, error) {
 	var answer struct {
 		Round      int64   `json:"round"`
@@ -101,14 +101,14 @@ func parseRound(body []byte, chain Chain, round int64) (Round, error) {
 		Signature  string  `json:"signature"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return Round{}, errors.New("its answer is not the JSON of a round")
+		return Round{}, errors.New("the answer is not the JSON of a round")
 	}
 	if answer.Round != round {
-		return Round{}, fmt.Errorf("it answered round %d instead of %d", answer.Round, round)
+		return Round{}, fmt.Errorf("the answer is round %d instead of %d", answer.Round, round)
 	}
 	signature, err := hex.DecodeString(answer.Signature)
 	if err != nil {
-		return Round{}, errors.New("its signature is not hex")
+		return Round{}, errors.New("the signature is not hex")
 	}
 	digest, err := chain.Verify(round, signature)
 	if err != nil {
@@ -116,7 +116,7 @@ func parseRound(body []byte, chain Chain, round int64) (Round, error) {
 	}
 	randomness := hex.EncodeToString(digest[:])
 	if answer.Randomness != nil && !strings.EqualFold(*answer.Randomness, randomness) {
-		return Round{}, errors.New("its randomness is not the SHA-256 of its signature")
+		return Round{}, errors.New("the randomness is not the SHA-256 of the signature")
 	}
 	return Round{Round: round, Randomness: randomness, Signature: hex.EncodeToString(signature)}, nil
 }

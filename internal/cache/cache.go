@@ -1,5 +1,5 @@
-// Package cache caches immutable values up to a limit in bytes, and evicts the least
-// recently used values. The caller says how many bytes a value has.
+// Package cache caches immutable values. When their total size exceeds a limit in bytes,
+// the cache evicts the least recently used values. The caller passes the size of each value.
 package cache
 
 import (
@@ -40,9 +40,9 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add removes the old value of key and caches the new one. bytes is the size of the new
-// value. Add does not cache a value that would take more than an eighth of the limit,
-// because that value would evict too many others.
+// Add replaces the value of key. bytes is the size of the new value. If the new value takes
+// more than an eighth of the limit, Add only removes the old value: the new one would evict
+// too many others.
 func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()

@@ -16,7 +16,7 @@ func (c *Cache[K, V]) bytes() int {
 	return c.used
 }
 
-// A cached value of 0 bytes takes memory too, for its entry.
+// An entry takes memory even if its value has 0 bytes.
 func TestEmptyValuesAreBounded(t *testing.T) {
 	const values = 200_000
 	heap := func() int64 {

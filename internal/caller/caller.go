@@ -1,5 +1,6 @@
-// Package caller limits the rate of each caller. It counts new API keys per network, and
-// the units that new deals cost per API key. REST and MCP share the counts.
+// Package caller limits the rate of each caller. It counts the new API keys of each
+// network. For each API key it counts the units of new deals (escrow.Declared.Units). REST
+// and MCP share the counts.
 package caller
 
 import (
@@ -14,8 +15,9 @@ import (
 
 // Limiter counts uses by name.
 type Limiter interface {
-	// Allow reports whether n more uses under name stay within perMinute uses a minute, and
-	// counts them if they do. If not, the caller may try again after retryAfterSeconds.
+	// Allow counts n uses of name if a limit of perMinute uses a minute allows them.
+	// Otherwise it counts nothing and returns false, and the caller may try again after
+	// retryAfterSeconds.
 	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 
@@ -27,9 +29,9 @@ type Policy struct {
 	Limiter        Limiter        // may be nil if both limits are 0
 }
 
-// Address returns the client's IP address. Behind trusted proxies this is the right-most
-// hop in X-Forwarded-For that is not a trusted proxy. A client can forge every hop to the
-// left of that one.
+// Address returns the client's IP address. If a trusted proxy sent the request, the client
+// is the right-most hop in X-Forwarded-For that is not a trusted proxy. Address ignores all
+// hops further left, because a client can forge them.
 func (p *Policy) Address(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -47,25 +49,25 @@ func (p *Policy) Address(r *http.Request) string {
 	return address.String()
 }
 
-// MayTakeKey returns RATE_LIMITED if the network of an address has used up its API keys
-// of this minute.
+// MayTakeKey counts a new API key for the network of an address. It returns RATE_LIMITED
+// if the network has reached the limit KeysPerMinute.
 func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	wait, ok := p.allow(ctx, "keys:"+Network(address), p.KeysPerMinute, 1)
 	if ok {
 		return nil
 	}
-	return problem.New(problem.RateLimited, "your address has used up its %d API keys of this minute; wait %d s, or keep the key that you have: one key serves any number of deals", p.KeysPerMinute, wait).After(int64(wait))
+	return problem.New(problem.RateLimited, "your network has reached the limit of %d new API keys a minute: wait %d s, or use a key that you have (one key serves any number of deals)", p.KeysPerMinute, wait).After(int64(wait))
 }
 
-// MayCreateDeal returns RATE_LIMITED if an API key has too few units left this minute. key
-// is the hash of the API key. The limit is per key and not per address, because many honest
-// agents may share an address.
+// MayCreateDeal counts the units of a new deal for an API key. It returns RATE_LIMITED if
+// the API key has too few units left this minute. key is the hash of the API key. The limit
+// is per key and not per address, because many honest agents may share an address.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
 	wait, ok := p.allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
 	if ok {
 		return nil
 	}
-	return problem.New(problem.RateLimited, "this API key has too few left of its %d units a minute: this deal costs %d (one, and one for each 100 parties and each 10 KiB of params); wait %d s",
+	return problem.New(problem.RateLimited, "this API key has too few of its %d units a minute left for this deal, which costs %d (1, plus 1 for each 100 parties and 1 for each 10 KiB of labels, seat keys and params): wait %d s",
 		p.UnitsPerMinute, units, wait).After(int64(wait))
 }
 

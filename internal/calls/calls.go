@@ -1,7 +1,7 @@
-// Package calls runs the calls that create a key or a deal, commit, reveal or cancel. It
-// reads the body, checks the caller's limits, and runs the use case once for each
-// idempotency key. REST and MCP share these functions so that they check and replay in the
-// same order.
+// Package calls runs the calls that create a key or a deal, commit, reveal or cancel. For
+// each call it reads the body, checks the caller's limits, and runs the use case at most
+// once for each idempotency key. REST and MCP share these functions, so both take these
+// steps in the same order.
 package calls
 
 import (
@@ -22,12 +22,12 @@ type Calls struct {
 	Callers *caller.Policy
 }
 
-// Request is one call over REST or MCP before its body is read.
+// Request is a call over REST or MCP. Its body is not read until Body is called.
 type Request struct {
 	Body   func() (map[string]any, error)
 	Once   func(body map[string]any) (idempotency.Request, error)
-	Copies int                                                     // how many copies of the answer are in memory while it is sent
-	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // returns the answer to a commitment; its next step names REST calls or MCP tools
+	Copies int                                                     // number of copies of the answer in memory while the answer is sent
+	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // returns the answer to a commitment; the answer names the next REST call or MCP tool
 }
 
 func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, once idempotency.Request, err error) {
@@ -44,8 +44,8 @@ func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, on
 
 func anyObject(body map[string]any) (map[string]any, error) { return body, nil }
 
-// CreateKey issues an API key to a network address. It returns RATE_LIMITED if the
-// address's network has used up its API keys of this minute.
+// CreateKey issues an API key to the caller at address. It returns RATE_LIMITED if the
+// network of the address has reached the limit of new keys a minute.
 func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escrow.NewKey, error) {
 	if err := c.Callers.MayTakeKey(ctx, address); err != nil {
 		return escrow.NewKey{}, err
@@ -71,8 +71,8 @@ func (c *Calls) CreateDeal(ctx context.Context, p escrow.Principal, r Request) (
 		return declared, none, err
 	}
 	once.Status = http.StatusCreated
-	// The tokens in the answer are shown once, so memory for the answer is reserved before
-	// the deal is created.
+	// Only this answer shows the tokens, and a refusal after the creation would lose them. So
+	// limits.Answer reserves the memory for the answer before the deal is created.
 	if err := limits.Answer(ctx, r.Copies*declared.AnswerBytes()); err != nil {
 		return declared, none, err
 	}

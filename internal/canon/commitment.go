@@ -31,10 +31,11 @@ func ParseCommitment(s string) (digest [32]byte, err error) {
 	return digest, nil
 }
 
-// Open reports whether input and salt open the commitment, and returns the salt bytes
-// that do. It tries the salt's UTF-8 bytes first. If the salt is an even number of hex
-// digits, it then tries the bytes that the digits encode. input MUST be the RFC 8785
-// bytes of an object: the closing brace separates the input from the salt in the hash.
+// Open reports whether input and salt open the commitment. If they do, saltBytes are the
+// salt bytes that the hash covers. Open tries the salt's UTF-8 bytes first. If the salt is
+// an even number of hex digits, Open then tries the bytes that the digits encode. input MUST
+// be the RFC 8785 bytes of an object: in the hash the closing brace separates the input from
+// the salt.
 func Open(commitment string, input []byte, salt string) (saltBytes []byte, ok bool) {
 	literal := []byte(salt)
 	if Commitment(input, literal) == commitment {

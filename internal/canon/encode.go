@@ -13,16 +13,16 @@ import (
 	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
-// Encode returns the RFC 8785 bytes of a tree. It panics if v is not a tree, or has
-// an integer beyond ±MaxInt or a string that is not valid UTF-8. Those are
-// programming errors.
+// Encode returns the RFC 8785 bytes of a tree (see the package comment). It panics on
+// programming errors: v is not a tree, an integer is beyond ±MaxInt, or a string is not
+// valid UTF-8.
 func Encode(v any) []byte {
 	return appendValue(nil, v)
 }
 
-// Marshal returns the RFC 8785 bytes of a Go value by its json tags and the rules of
-// encoding/json (a nil slice is null). It is as strict as Parse: a float with a
-// fraction, an integer beyond ±MaxInt or invalid UTF-8 is an error.
+// Marshal returns the RFC 8785 bytes of a Go value. It follows the json tags and the rules
+// of encoding/json: for example, a nil slice is null. It is as strict as Parse: a float
+// with a fraction, an integer beyond ±MaxInt or invalid UTF-8 is an error.
 func Marshal(v any) ([]byte, error) {
 	data, err := json.Marshal(v, jsonv1.DefaultOptionsV1(),
 		jsontext.AllowInvalidUTF8(false), jsontext.AllowDuplicateNames(false))
@@ -61,7 +61,7 @@ func appendValue(b []byte, v any) []byte {
 	case map[string]any:
 		return appendObject(b, v)
 	}
-	panic(fmt.Sprintf("canon: %T is not part of a tree", v))
+	panic(fmt.Sprintf("canon: type %T is not allowed in a tree", v))
 }
 
 func appendObject(b []byte, object map[string]any) []byte {
@@ -79,7 +79,7 @@ func appendObject(b []byte, object map[string]any) []byte {
 
 // compareUTF16 compares two valid UTF-8 strings by their UTF-16 code units. Characters
 // beyond U+FFFF come before U+E000 to U+FFFF, because their first code unit is 0xD800 to
-// 0xDBFF. In all other cases the order is that of the bytes.
+// 0xDBFF. In all other cases the order is the same as the order of the UTF-8 bytes.
 func compareUTF16(x, y string) int {
 	for x != "" && y != "" {
 		rx, nx := utf8.DecodeRuneInString(x)
@@ -92,8 +92,9 @@ func compareUTF16(x, y string) int {
 	return cmp.Compare(len(x), len(y))
 }
 
-// firstUnit returns r, or 0xD800 if r is beyond U+FFFF. In UTF-16 such a character begins
-// with a surrogate, so no other character has this unit.
+// firstUnit returns r, or 0xD800 if r is beyond U+FFFF. The real first unit of such an r is
+// a surrogate from 0xD800 to 0xDBFF. No other character begins with a unit in this range, so
+// 0xD800 can stand for the whole range.
 func firstUnit(r rune) rune {
 	if r > 0xFFFF {
 		return 0xD800

@@ -19,7 +19,8 @@ func canonical(t *testing.T, in string) string {
 	return string(Encode(tree))
 }
 
-// The examples of RFC 8785, without the numbers that have a fraction or an exponent.
+// The rows 3.2.2 and 3.2.3 are the examples of these sections of RFC 8785. Row 3.2.2 leaves
+// out the example's numbers, which have a fraction or an exponent.
 func TestEncodeRFC8785(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ section, in, want string }{
@@ -121,7 +122,7 @@ func tree(depth int) *rapid.Generator[any] {
 func TestEncodeAgreesWithAnotherImplementation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		// jcs accepts only an object or an array at the top.
+		// jcs accepts only an object or an array at the top level.
 		own := Encode([]any{tree(4).Draw(t, "tree")})
 		theirs, err := jcs.Transform(own)
 		if err != nil || !bytes.Equal(own, theirs) {

@@ -38,19 +38,23 @@ const (
 	reasonBOM       = "the text begins with a byte order mark; leave it out"
 	reasonSurrogate = "a \\u escape is half of a surrogate pair"
 	reasonEscape    = "a string holds an unknown or unfinished escape"
-	reasonControl   = "a control character is not allowed here; escape it in a string"
+	reasonControl   = "a control character is not allowed here; inside a string write it as an escape"
 	reasonObject    = "the value must be a JSON object"
 )
 
-// Parse reads one JSON value (RFC 8259) that is also I-JSON (RFC 7493). The text
-// MUST be valid UTF-8 without a byte order mark, lone surrogates, equal member
-// names in one object (after unescaping) or anything after the value. It has at
-// most MaxDepth levels. Numbers MUST be integers within ±MaxInt without fraction
-// or exponent; -0 is read as 0. MaxValues bounds the memory that a small text can
-// take. Parse does not normalise Unicode. The error is a *SyntaxError.
+// Parse reads one JSON value (RFC 8259) that is also I-JSON (RFC 7493). It refuses a text
+// that is not valid UTF-8, and a text with one of these:
+//
+//   - a byte order mark at the start, or anything but white space after the value
+//   - a string with a lone surrogate
+//   - an object with two equal member names, compared after unescaping
+//   - a number with a fraction or an exponent, or an integer beyond ±MaxInt
+//   - more than MaxDepth levels or more than MaxValues values
+//
+// Parse reads -0 as 0 and does not normalise Unicode. The error is a *SyntaxError.
 func Parse(data []byte) (any, error) { return ParseWithin(data, 0) }
 
-// ParseWithin is Parse for a text that may have up to MaxDepth+levels levels.
+// ParseWithin is like Parse, but allows MaxDepth+levels levels.
 func ParseWithin(data []byte, levels int) (any, error) {
 	p := parser{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data)), depth: MaxDepth + levels}
 	v, err := p.value()
@@ -64,7 +68,7 @@ func ParseWithin(data []byte, levels int) (any, error) {
 	return v, nil
 }
 
-// ParseObject is Parse for a text that MUST be an object.
+// ParseObject is like Parse, but refuses a value that is not an object.
 func ParseObject(data []byte) (map[string]any, error) {
 	v, err := Parse(data)
 	if err != nil {
@@ -80,7 +84,7 @@ func ParseObject(data []byte) (map[string]any, error) {
 type parser struct {
 	data  []byte
 	dec   *jsontext.Decoder
-	depth int // the most levels allowed
+	depth int // maximum number of levels
 	read  int // number of values so far
 }
 
@@ -181,7 +185,7 @@ func (p *parser) syntax(err error) *SyntaxError {
 	return e
 }
 
-// reasonAt returns what is wrong with the first character of rest, where the
+// reasonAt returns what is wrong with the first character of rest. rest begins where the
 // tokenizer stopped.
 func reasonAt(rest []byte) string {
 	r, size := utf8.DecodeRune(rest)

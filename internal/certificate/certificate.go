@@ -1,5 +1,6 @@
-// Package certificate defines outcome certificates: their members, the signed bytes,
-// the log entry, and the input root with its proofs. It is pure.
+// Package certificate defines outcome certificates: their members, the signed bytes, the
+// log entry, the input root, and the inclusion proofs. It also defines the tree head of the
+// log. The package is pure: no I/O, clock, randomness or logger.
 package certificate
 
 import (
@@ -22,7 +23,7 @@ import (
 // Version is the version of the certificate format (SPEC 9.3).
 const Version = "1"
 
-// Computed and Void are the outcomes of a deal (SPEC 2.5).
+// Computed and Void are the outcomes that a certificate can have (SPEC 2.5).
 const (
 	Computed = "COMPUTED"
 	Void     = "VOID"
@@ -67,8 +68,9 @@ const (
 	Rejected     = "void:rejected"
 )
 
-// Timing contains the deal's times in unix seconds. The time of a phase that did not
-// close is null.
+// Timing contains the deal's times in unix seconds. Commits close when the last party has
+// committed, and reveals close when the last party has revealed. A time is null if the deal
+// ended before it.
 type Timing struct {
 	CreatedAt       int64  `json:"created_at"`
 	CommitsClosedAt *int64 `json:"commits_closed_at"`
@@ -77,22 +79,22 @@ type Timing struct {
 }
 
 // LogProof is an inclusion proof against a published tree head. InclusionPath lists the
-// nodes from the leaf to the root (RFC 6962 2.1.1), each as 64 lower-case hex digits.
+// sibling nodes from the leaf up (RFC 6962 2.1.1), each as 64 lower-case hex digits.
 type LogProof struct {
 	TreeSize      int64    `json:"tree_size"`
 	LeafIndex     int64    `json:"leaf_index"`
 	InclusionPath []string `json:"inclusion_path"`
 }
 
-// Certificate is a payload with its signature and its proof.
+// Certificate is a payload with its signature and its inclusion proof in the log.
 type Certificate struct {
 	Payload
 	LogProof  LogProof `json:"log_proof"`
 	Signature string   `json:"signature"`
 }
 
-// SigningBytes returns the RFC 8785 form of the payload (SPEC 2.5). Its SHA-256 hash is
-// the log entry and the digest that is signed.
+// SigningBytes returns the RFC 8785 form of the payload (SPEC 2.5). The SHA-256 hash of
+// these bytes is both the signed digest and the log entry.
 func (p Payload) SigningBytes() ([]byte, error) { return canon.Marshal(p) }
 
 // Parse reads a payload from its signing bytes.
@@ -108,8 +110,9 @@ func Parse(signingBytes []byte) (Payload, error) {
 // public log shows only the entry.
 func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
 
-// Tag returns the tag of a deal's log entry. The log accepts one entry for each tag. A
-// reader who does not know the deal's id learns nothing about the deal from the tag.
+// Tag returns the tag of a deal's log entry. The log accepts at most one entry for each
+// tag, and so at most one certificate of a deal. A reader who does not know the deal's id
+// learns nothing about the deal from the tag.
 func Tag(dealID string) [32]byte { return sha256.Sum256([]byte("fairpact deal\x00" + dealID)) }
 
 // Facts determine the properties of a certificate.
@@ -121,7 +124,7 @@ type Facts struct {
 	Declaration string // digest of the declaration, from attestation.Digest
 }
 
-// Properties returns the flags in the member properties of a certificate with these facts.
+// Properties returns the value of `properties` in a certificate with these facts.
 func Properties(f Facts) (flags []string) {
 	if f.Revealed {
 		flags = append(flags, "inputs-committed-before-reveal")
@@ -141,11 +144,11 @@ func Properties(f Facts) (flags []string) {
 }
 
 // InputRoot returns `sha256:` and the RFC 6962 root over the leaves in party order. A
-// leaf is the canonical input followed by the salt bytes.
+// leaf is a party's canonical input followed by the salt bytes.
 func InputRoot(leaves [][]byte) string {
 	tree := (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)
 	for _, leaf := range leaves {
-		// Append returns only errors of its node visitor, which is nil.
+		// Append returns an error only for a corrupted range.
 		_ = tree.Append(rfc6962.DefaultHasher.HashLeaf(leaf), nil)
 	}
 	root, _ := tree.GetRootHash(nil)
@@ -156,7 +159,7 @@ func InputRoot(leaves [][]byte) string {
 }
 
 // InputPath returns the inclusion path of a party's leaf under InputRoot (RFC 6962
-// 2.1.1): the nodes from the leaf to the root, each as 64 lower-case hex digits.
+// 2.1.1): the sibling nodes from the leaf up, each as 64 lower-case hex digits.
 func InputPath(leaves [][]byte, party int) []string {
 	level := make([][]byte, len(leaves))
 	for i, leaf := range leaves {
@@ -187,8 +190,8 @@ func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot strin
 
 var rootForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// InputRootWellFormed reports whether input_root is well-formed (SPEC 2.9). In a VOID
-// certificate it may also be null.
+// InputRootWellFormed reports whether input_root is `sha256:` and 64 lower-case hex digits
+// (SPEC 2.9). In a VOID certificate, null is well-formed too.
 func (p Payload) InputRootWellFormed() bool {
 	if p.InputRoot == nil {
 		return p.Outcome == Void

@@ -55,7 +55,7 @@ func auditPath(m int, leaves [][]byte) []string {
 	}
 }
 
-// The Certificate Transparency project publishes these roots of its reference leaves.
+// The leaves and the roots are test vectors of the Certificate Transparency project.
 func TestInputRootOfPublishedLeaves(t *testing.T) {
 	var leaves [][]byte
 	for _, text := range []string{"", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"} {

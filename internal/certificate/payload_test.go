@@ -42,8 +42,8 @@ func signingBytes(t testing.TB, p Payload) []byte {
 	return b
 }
 
-// These bytes were written by hand from SPEC 2.5 and RFC 8785. They MUST NOT change,
-// because published signatures cover such bytes.
+// The wanted bytes were written by hand from SPEC 2.5 and RFC 8785. They MUST NOT change,
+// because a change would invalidate published signatures.
 func TestSigningBytesNeverChange(t *testing.T) {
 	for _, row := range []struct {
 		payload Payload
@@ -78,8 +78,8 @@ func TestSigningBytesNeverChange(t *testing.T) {
 	}
 }
 
-// SPEC 2.5: a holder removes log_proof and signature, canonicalises and gets the
-// signed bytes.
+// SPEC 2.5: the signed bytes are the canonical form of the certificate without log_proof
+// and signature.
 func TestCertificateContainsWhatIsSigned(t *testing.T) {
 	for _, p := range []Payload{computed(), void()} {
 		text, err := json.Marshal(Certificate{Payload: p, LogProof: LogProof{TreeSize: 1, InclusionPath: []string{}}, Signature: "es256:00"})
@@ -119,7 +119,7 @@ func TestProperties(t *testing.T) {
 	}
 }
 
-// SPEC 2.9: the root is well-formed, or null for a VOID deal.
+// SPEC 2.9: input_root is well-formed, or null in a VOID certificate.
 func TestInputRootWellFormed(t *testing.T) {
 	digits := hex.EncodeToString(make([]byte, 32))
 	for i, row := range []struct {
@@ -130,7 +130,7 @@ func TestInputRootWellFormed(t *testing.T) {
 		{nil, Void, true},
 		{nil, Computed, false},
 		{ptr("sha256:" + digits), Computed, true},
-		{ptr("sha256:" + digits), Void, true}, // all parties revealed, and one rejected
+		{ptr("sha256:" + digits), Void, true}, // all parties revealed, and the last one rejected
 		{ptr(""), Void, false},
 		{ptr(digits), Computed, false},
 		{ptr("sha256:" + digits[2:]), Computed, false},

@@ -15,8 +15,9 @@ type TreeHead struct {
 // Message returns the signed bytes: the RFC 8785 form of {tree_size, root_hash} (SPEC
 // 2.7).
 func (h TreeHead) Message() []byte {
-	// encoding/json writes the canonical bytes here, because the members are sorted by
-	// name. canon.Encode would panic on a size beyond 2^53, which a damaged file may have.
+	// encoding/json writes the canonical bytes here, because the struct lists its members
+	// in the order of their names. canon.Encode would panic on a size beyond 2^53−1, which a
+	// damaged file may have.
 	message, err := json.Marshal(struct {
 		RootHash string `json:"root_hash"`
 		TreeSize int64  `json:"tree_size"`
@@ -28,5 +29,6 @@ func (h TreeHead) Message() []byte {
 }
 
 // Digest returns the SHA-256 hash of Message. The deployment key signs this digest. The
-// log refuses it as an entry: otherwise a head's signature would also be an entry's.
+// log refuses this digest as an entry, because the head's signature would also be a valid
+// signature of that entry.
 func (h TreeHead) Digest() [32]byte { return sha256.Sum256(h.Message()) }

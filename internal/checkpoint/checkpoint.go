@@ -34,18 +34,19 @@ type Checkpoint struct {
 	Root   [32]byte
 }
 
-// Text returns the body of the note, the part that is signed. It has no extension lines.
+// Text returns the body of the note, which is the signed part. The body has no extension
+// lines.
 func (c Checkpoint) Text() string {
 	return string(log.Checkpoint{Origin: c.Origin, Size: uint64(c.Size), Hash: c.Root[:]}.Marshal())
 }
 
-// Digest returns the SHA-256 hash of the text. The deployment key signs this digest. The
-// log MUST refuse it as an entry: otherwise a checkpoint's signature would also be an
-// entry's.
+// Digest returns the SHA-256 hash of Text. The deployment key signs this digest. The log
+// MUST refuse this digest as an entry, because the checkpoint's signature would also be a
+// valid signature of that entry.
 func (c Checkpoint) Digest() [32]byte { return sha256.Sum256([]byte(c.Text())) }
 
-// MaxNote is the most bytes of a signed checkpoint. 32 ML-DSA-44 cosignatures fit in
-// it.
+// MaxNote is the maximum size of a signed checkpoint in bytes. A checkpoint with 32
+// ML-DSA-44 cosignatures is smaller.
 const MaxNote = 256 << 10
 
 // Parse reads the body of a note. It refuses extension lines, because this log writes
@@ -63,16 +64,16 @@ func Parse(text string) (Checkpoint, error) {
 		return Checkpoint{}, errors.New("invalid checkpoint: its root is not 32 bytes, or its size is over 2^63-1")
 	}
 	c := Checkpoint{Origin: read.Origin, Size: int64(read.Size), Root: [32]byte(read.Hash)}
-	if c.Text() != text { // such as leading zeros, or line feeds inside the base64
+	if c.Text() != text { // for example, the size has a leading zero, or the base64 a carriage return
 		return Checkpoint{}, errors.New("invalid checkpoint: its lines are not in the canonical form")
 	}
 	return c, nil
 }
 
-// Open verifies a signed checkpoint under the keys of its log and reads it. At least one
-// log key whose name is the origin must have signed. An invalid signature by any of the
-// given keys is an error. Open ignores lines of other keys. signed lists the keys that
-// signed the note.
+// Open verifies and reads a signed checkpoint. At least one key of logs whose name is the
+// origin must have signed it. An invalid signature by a key of logs or cosigners is an
+// error. Open ignores signature lines of other keys. signed lists the given keys that signed
+// the checkpoint.
 func Open(signedNote []byte, logs, cosigners []Key) (c Checkpoint, signed []Key, err error) {
 	if len(signedNote) > MaxNote {
 		return c, nil, fmt.Errorf("the checkpoint is over %d bytes", MaxNote)
@@ -130,7 +131,7 @@ func CheckOrigin(origin string) error {
 	case strings.Contains(origin, "://") || strings.HasPrefix(origin, "/") || strings.HasSuffix(origin, "/"):
 		return fmt.Errorf("the origin %q has a scheme, or begins or ends with a slash: leave these out, as in example.com/log", origin)
 	case !utf8.ValidString(origin) || strings.Contains(origin, "+") || strings.ContainsFunc(origin, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
-		return fmt.Errorf("the origin %q has a space, a plus or a control character: use the log's public URL without scheme, such as example.com/log", origin)
+		return fmt.Errorf("the origin %q has a space, a plus, a control character or invalid UTF-8: use the log's public URL without scheme, such as example.com/log", origin)
 	}
 	return nil
 }

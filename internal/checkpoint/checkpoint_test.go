@@ -64,7 +64,7 @@ func (k logKeys) sign(t *testing.T, c Checkpoint) string {
 	return c.Text() + "\n" + k.first.Line(ed25519.Sign(k.ed, []byte(c.Text()))) + k.other.Line(der)
 }
 
-// witness cosigns with an independent implementation, transparency-dev/formats.
+// witness cosigns with transparency-dev/formats, because package checkpoint does not sign.
 type witness struct {
 	*formats.Signer
 	key Key
@@ -175,8 +175,7 @@ func TestOpenNeedsAValidLogSignature(t *testing.T) {
 	}
 }
 
-// policyOf returns a policy that demands two of the first three witnesses, and the
-// fourth.
+// policyOf returns a policy that demands the fourth witness and two of the first three.
 func policyOf(t *testing.T, keys logKeys, ws ...witness) *Policy {
 	t.Helper()
 	text := fmt.Sprintf("# comment\nlog %s https://log.example/one\n\n", keys.first)

@@ -21,10 +21,10 @@ import (
 
 // Signature types of c2sp.org/signed-note.
 const (
-	TypeEd25519     = 0x01 // by a log's Ed25519 key; each checkpoint of a public log MUST have such a signature
-	TypeECDSA       = 0x02 // by a log's P-256 key, over the SHA-256 hash of the text
-	TypeCosignature = 0x04 // by a witness, Ed25519 with a timestamp
-	TypeMLDSA       = 0x06 // by a witness, ML-DSA-44 with a timestamp
+	TypeEd25519     = 0x01 // Ed25519 signature of a log; each checkpoint of a public log MUST have one
+	TypeECDSA       = 0x02 // P-256 signature of a log, over the SHA-256 hash of the text
+	TypeCosignature = 0x04 // Ed25519 cosignature of a witness, with a timestamp
+	TypeMLDSA       = 0x06 // ML-DSA-44 cosignature of a witness, with a timestamp
 )
 
 // Key is a verifier key (vkey). It implements note.Verifier.
@@ -32,16 +32,17 @@ type Key struct {
 	note.Verifier
 	vkey   string
 	kind   byte
-	public string // the raw key, to find one key under two names
+	public string // bytes of the public key, to detect the same key under another name
 }
 
-// ParseKey reads a vkey. It refuses a vkey whose key ID does not match the key.
+// ParseKey reads a vkey, the text form NAME+KEYID+BASE64 of a verifier key. It refuses a
+// vkey whose key ID does not match the key.
 func ParseKey(vkey string) (Key, error) {
 	name, rest, _ := strings.Cut(vkey, "+")
 	id, material, _ := strings.Cut(rest, "+")
 	raw, err := base64.StdEncoding.DecodeString(material)
 	if err != nil || len(raw) < 2 || len(id) != 8 || name == "" || encode64(raw) != material {
-		return Key{}, fmt.Errorf("%.80q is not a verifier key: write NAME+8 HEX DIGITS+BASE64", vkey)
+		return Key{}, fmt.Errorf("%.80q is not a verifier key: write NAME+KEYID+BASE64, where KEYID is 8 hex digits", vkey)
 	}
 	key := Key{vkey: vkey, kind: raw[0], public: string(raw[1:])}
 	switch raw[0] {
@@ -55,10 +56,10 @@ func ParseKey(vkey string) (Key, error) {
 		err = fmt.Errorf("signature type 0x%02x is not supported", raw[0])
 	}
 	if err == nil && !isKeyName(name) {
-		err = errors.New("its name has a space or a control character")
+		err = errors.New("the key name has a space or a control character, or is not UTF-8")
 	}
 	if err == nil && fmt.Sprintf("%08x", key.KeyHash()) != id {
-		err = fmt.Errorf("its key ID is %s, but the key has %08x", id, key.KeyHash())
+		err = fmt.Errorf("the key ID %s does not match the key, whose ID is %08x", id, key.KeyHash())
 	}
 	if err != nil {
 		return Key{}, fmt.Errorf("verifier key %.80q: %w", vkey, err)
@@ -75,11 +76,11 @@ func Ed25519Key(name string, public ed25519.PublicKey) (Key, error) {
 	return ParseKey(vkey)
 }
 
-// ECDSAKey returns the verifier key for a log's P-256 signatures (type 0x02). Its key ID
+// ECDSAKey returns the verifier key for a log's P-256 signatures (type 0x02). The key ID
 // is the first 4 bytes of the SHA-256 hash of the public key in DER.
 func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	if public.Curve != elliptic.P256() {
-		return Key{}, fmt.Errorf("the key is of curve %s, not P-256", public.Curve.Params().Name)
+		return Key{}, fmt.Errorf("the key is on curve %s: use a P-256 key", public.Curve.Params().Name)
 	}
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -89,15 +90,16 @@ func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	return ParseKey(name + "+" + hex.EncodeToString(id[:4]) + "+" + encode64(append([]byte{TypeECDSA}, der...)))
 }
 
-// isKeyName reports whether signed-note allows the name of a key. CheckOrigin is
-// stricter for this log's own name.
+// isKeyName reports whether c2sp.org/signed-note allows name as a key name. CheckOrigin has
+// stricter rules, for the origin of a log.
 func isKeyName(name string) bool {
 	return name != "" && utf8.ValidString(name) && !strings.Contains(name, "+") &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || unicode.IsSpace(r) })
 }
 
-// Verify implements note.Verifier. It refuses a cosignature with the timestamp 0,
-// because tlog-cosignature demands a time for a checkpoint.
+// Verify implements note.Verifier. It refuses a cosignature with timestamp 0. Such a
+// cosignature omits the claim that the tree is the largest one that the witness has seen
+// (c2sp.org/tlog-cosignature).
 func (k Key) Verify(text, signature []byte) bool {
 	if k.kind == TypeCosignature || k.kind == TypeMLDSA {
 		if len(signature) < 8 || binary.BigEndian.Uint64(signature) == 0 {
@@ -116,14 +118,14 @@ func (k Key) Type() byte { return k.kind }
 // ID returns a short identifier of the key: its name, a plus sign and its key ID in hex.
 func (k Key) ID() string { return fmt.Sprintf("%s+%08x", k.Name(), k.KeyHash()) }
 
-// Line returns the signature line for a note that this key signed. signature does not
-// include the key ID.
+// Line returns the line of a signed note for a signature by this key. The parameter
+// signature does not include the key ID; Line adds it.
 func (k Key) Line(signature []byte) string {
 	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
 }
 
-// Signed reports whether the line names this key. It returns an error for a malformed
-// line, and for an invalid signature of text by this key.
+// Signed reports whether the line names this key. It returns an error if the line
+// is malformed, or if it names this key but the signature over text is invalid.
 func (k Key) Signed(text, line string) (mine bool, err error) {
 	name, signature, err := readLine(line)
 	if err != nil || name != k.Name() || binary.BigEndian.Uint32(signature) != k.KeyHash() {
@@ -135,16 +137,16 @@ func (k Key) Signed(text, line string) (mine bool, err error) {
 	return true, nil
 }
 
-// IsSignatureLine reports whether a signed note may contain the line. It verifies no
-// signature.
+// IsSignatureLine reports whether the line has the form of a signature line in a signed
+// note. It does not verify the signature.
 func IsSignatureLine(line string) bool {
 	_, _, err := readLine(line)
 	return err == nil && strings.HasSuffix(line, "\n")
 }
 
-// readLine splits a signature line into the name, and the key ID followed by the
-// signature. It refuses base64 that is not canonical, because some verifiers refuse the
-// whole note for such a line.
+// readLine returns the key name and the decoded base64 of a signature line. The decoded bytes
+// are the key ID (4 bytes) and then the signature. It refuses base64 that is not canonical,
+// because some verifiers refuse a whole note that contains such a line.
 func readLine(line string) (name string, signature []byte, err error) {
 	body, dash := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— ")
 	name, text, space := strings.Cut(body, " ")

@@ -16,11 +16,11 @@ var ErrQuorum = errors.New("the quorum of witnesses is not met")
 type Policy struct {
 	Logs      []Key
 	Witnesses []Witness
-	quorum    *group // nil if no cosignature is demanded
+	quorum    *group // nil for "quorum none"
 }
 
-// Witness is a witness line of a policy. Name is used only inside the policy. URL is
-// the submission prefix and may be empty.
+// Witness is a witness line of a policy. Name is the policy's name for the witness; the name
+// in Key may differ. URL is the submission prefix of c2sp.org/tlog-witness and may be empty.
 type Witness struct {
 	Name string
 	Key  Key
@@ -30,14 +30,14 @@ type Witness struct {
 // group is a group line of a policy, or a witness if it has no members.
 type group struct {
 	name    string
-	needs   int // number of members that must be met
+	needs   int // how many members must be met; a witness is met if it cosigned
 	members []*group
 }
 
-// MaxPolicy is the most bytes of a policy file. An ML-DSA-44 key takes 1.8 kB.
+// MaxPolicy is the maximum size of a policy file in bytes. An ML-DSA-44 key takes 1.8 kB.
 const MaxPolicy = 256 << 10
 
-// ParsePolicy reads a policy file. Its errors name the line.
+// ParsePolicy reads a policy file. An error about a line has the line number.
 func ParsePolicy(text []byte) (*Policy, error) {
 	if len(text) > MaxPolicy {
 		return nil, fmt.Errorf("the policy is over %d bytes", MaxPolicy)
@@ -49,7 +49,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 		}
 	}
 	if !r.decided {
-		return nil, errors.New("the policy has no quorum line: add quorum NAME, or quorum none")
+		return nil, errors.New("the policy has no quorum line: add \"quorum NAME\" or \"quorum none\"")
 	}
 	return r.policy, nil
 }
@@ -57,7 +57,7 @@ func ParsePolicy(text []byte) (*Policy, error) {
 type policyReader struct {
 	policy  *Policy
 	named   map[string]*group
-	member  map[string]bool // the names that a group lists
+	member  map[string]bool // names that are already in a group
 	decided bool
 }
 
@@ -72,7 +72,7 @@ func (r *policyReader) line(line string) error {
 		return nil
 	}
 	switch keyword, n := fields[0], len(fields); {
-	case keyword == "log" && (n == 2 || n == 3): // the URL is not used
+	case keyword == "log" && (n == 2 || n == 3): // ignores the URL in fields[2]
 		return r.log(fields[1])
 	case keyword == "witness" && (n == 3 || n == 4):
 		return r.witness(fields[1], fields[2], strings.Join(fields[3:], ""))
@@ -81,7 +81,7 @@ func (r *policyReader) line(line string) error {
 	case keyword == "quorum" && n == 2:
 		return r.quorum(fields[1])
 	}
-	return fmt.Errorf("%.40q is not a line of a policy: write log VKEY [URL], witness NAME VKEY [URL], group NAME all|any|K MEMBER…, or quorum NAME", line)
+	return fmt.Errorf("malformed line %.40q: write log VKEY [URL], witness NAME VKEY [URL], group NAME all|any|K MEMBER…, or quorum NAME|none", line)
 }
 
 func (r *policyReader) log(vkey string) error {
@@ -90,7 +90,7 @@ func (r *policyReader) log(vkey string) error {
 		return err
 	}
 	if key.kind != TypeEd25519 && key.kind != TypeECDSA {
-		return fmt.Errorf("a log's key is of type 0x01 or 0x02, not 0x%02x", key.kind)
+		return fmt.Errorf("the log's key has type 0x%02x: give a key of type 0x01 (Ed25519) or 0x02 (P-256)", key.kind)
 	}
 	for _, other := range r.policy.Logs {
 		if other.public == key.public {
@@ -107,7 +107,7 @@ func (r *policyReader) witness(name, vkey, url string) error {
 		return err
 	}
 	if key.kind != TypeCosignature && key.kind != TypeMLDSA {
-		return fmt.Errorf("a witness's key is of type 0x04 or 0x06, not 0x%02x", key.kind)
+		return fmt.Errorf("the witness's key has type 0x%02x: give a key of type 0x04 (Ed25519) or 0x06 (ML-DSA-44)", key.kind)
 	}
 	for _, w := range r.policy.Witnesses {
 		if w.Key.public == key.public {
@@ -151,7 +151,7 @@ func (r *policyReader) group(name, threshold string, members []string) error {
 
 func (r *policyReader) define(g *group) error {
 	if g.name == "none" || r.named[g.name] != nil {
-		return fmt.Errorf("the name %q is already taken: use another one", g.name)
+		return fmt.Errorf("the name %q is reserved or already used: use another one", g.name)
 	}
 	r.named[g.name] = g
 	return nil
@@ -171,8 +171,8 @@ func (r *policyReader) quorum(name string) error {
 	return nil
 }
 
-// Demands reports whether the policy demands any cosignature. It is false for "quorum
-// none".
+// Demands reports whether the policy demands any cosignature. It returns false for
+// "quorum none".
 func (p *Policy) Demands() bool { return p.quorum != nil }
 
 // Met reports whether the witnesses with these names meet the quorum.
@@ -205,8 +205,8 @@ func (g *group) String() string {
 }
 
 // Verify checks that a log of the policy signed the checkpoint and that the quorum
-// cosigned it. witnesses lists the names of the witnesses that cosigned it, even if the
-// error is ErrQuorum.
+// cosigned it. witnesses lists the names of the witnesses that cosigned the checkpoint,
+// even if the error is ErrQuorum.
 func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, err error) {
 	cosigners := make([]Key, len(p.Witnesses))
 	for i, w := range p.Witnesses {

@@ -24,8 +24,8 @@ func (p Proof) Marshal() []byte {
 	return tlogproof.TLogProof{Index: uint64(p.Index), Hashes: p.Path, Checkpoint: p.Note}.Marshal()
 }
 
-// ParseProof reads a .tlog-proof file without verifying it; see Policy.Verify and
-// VerifyInclusion.
+// ParseProof reads a .tlog-proof file but does not verify it. To verify it, call
+// Policy.Verify and VerifyInclusion.
 func ParseProof(text []byte) (Proof, error) {
 	var read tlogproof.TLogProof
 	if len(text) > 2*MaxNote {
@@ -35,7 +35,7 @@ func ParseProof(text []byte) (Proof, error) {
 		return Proof{}, err
 	}
 	switch {
-	case !bytes.Equal(read.Marshal(), text): // such as leading zeros, or no line feed at the end
+	case !bytes.Equal(read.Marshal(), text): // for example leading zeros, or a missing line feed at the end
 		return Proof{}, errors.New("the tlog-proof is not in the canonical form")
 	case read.ExtraData != nil:
 		return Proof{}, errors.New("the tlog-proof has an extra line, which proofs of this log never have")
@@ -53,7 +53,7 @@ func (p Proof) VerifyInclusion(entry []byte, c Checkpoint) error {
 	}
 	hasher := rfc6962.DefaultHasher
 	if err := proof.VerifyInclusion(hasher, uint64(p.Index), uint64(c.Size), hasher.HashLeaf(entry), asSlices(p.Path), c.Root[:]); err != nil {
-		return fmt.Errorf("the path does not lead from the entry at leaf %d to the root of size %d", p.Index, c.Size)
+		return fmt.Errorf("the path does not lead from the entry at leaf %d to the root of the tree of size %d", p.Index, c.Size)
 	}
 	return nil
 }

@@ -7,15 +7,16 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// TileHeight and TileWidth are those of c2sp.org/tlog-tiles. In this package a tlog.Tile
-// has H = TileHeight. L = -1 means an entry bundle.
+// TileHeight and TileWidth are the height and width of a tile in c2sp.org/tlog-tiles. In
+// this package, every tlog.Tile has H = TileHeight. An entry bundle is a tlog.Tile with
+// L = -1.
 const (
 	TileHeight = 8
 	TileWidth  = 1 << TileHeight
 )
 
-// A path of package tlog contains the tile height. It has "data" where tlog-tiles has
-// "entries".
+// The first line has the path prefixes of package tlog, the second those of tlog-tiles.
+// Package tlog adds the tile height, 8, and writes "data" instead of "entries".
 const (
 	tlogTile, tlogEntries = "tile/8/", "tile/8/data/"
 	tilePath, entriesPath = "tile/", "tile/entries/"
@@ -47,8 +48,8 @@ func ParseTilePath(path string) (tlog.Tile, error) {
 	return t, nil
 }
 
-// EntryBundle writes entries in the format of tlog-tiles: the length of each entry, as
-// two big-endian bytes, and then the entry.
+// EntryBundle returns entries in the format of tlog-tiles. Before each entry is its length,
+// as two big-endian bytes.
 func EntryBundle(entries [][]byte) []byte {
 	var out []byte
 	for _, entry := range entries {

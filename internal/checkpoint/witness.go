@@ -15,16 +15,16 @@ type AddCheckpoint struct {
 	Note  []byte
 }
 
-// AddCheckpointPath and SizeType are the path and the media type of tlog-witness.
+// AddCheckpointPath and SizeType are defined by c2sp.org/tlog-witness.
 const (
 	AddCheckpointPath = "/add-checkpoint"
-	SizeType          = "text/x.tlog.size" // type of a 409 answer; its body is the witness's tree size
+	SizeType          = "text/x.tlog.size" // media type of a 409 answer; the body is the last tree size that the witness cosigned
 )
 
-// maxProof is the most hashes that tlog-witness allows in a consistency proof.
+// maxProof is the maximum number of hashes that tlog-witness allows in a consistency proof.
 const maxProof = 63
 
-// Marshal writes the request.
+// Marshal returns the body of the request.
 func (a AddCheckpoint) Marshal() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "old %d\n", a.Old)
@@ -36,7 +36,8 @@ func (a AddCheckpoint) Marshal() []byte {
 	return []byte(b.String())
 }
 
-// ParseAddCheckpoint reads a request without verifying it.
+// ParseAddCheckpoint reads the body of a request. It verifies neither the proof nor the
+// signatures.
 func ParseAddCheckpoint(body []byte) (a AddCheckpoint, err error) {
 	head, signedNote, ok := strings.Cut(string(body), "\n\n")
 	if !ok || len(body) > 2*MaxNote {
@@ -70,9 +71,9 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// Cosignatures returns the signature lines in a witness's answer, by Key.ID. It ignores
-// lines by other keys than the given ones. A line by a given key that does not verify over
-// text is an error.
+// Cosignatures returns the signature lines of the given keys in a witness's answer. The map
+// is indexed by Key.ID. Cosignatures ignores all other lines. It returns an error if a signature
+// of a given key over text is invalid.
 func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err error) {
 	if !strings.HasSuffix(answer, "\n") {
 		return nil, errors.New("the answer does not end with a line feed")
@@ -89,7 +90,7 @@ func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err
 				return nil, err
 			}
 			if mine {
-				lines[key.ID()] = key.Line(signature[4:]) // the canonical form of the line
+				lines[key.ID()] = key.Line(signature[4:])
 			}
 		}
 	}

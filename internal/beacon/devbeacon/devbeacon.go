@@ -1,7 +1,7 @@
-// Package devbeacon is a beacon for local stacks and tests. It has drand's scheme,
-// HTTP interface, genesis and period, and a key that it derives from a seed. Anyone
-// who has the seed can compute every round in advance, so use it only for
-// development.
+// Package devbeacon is a beacon for local stacks and tests. The beacon has drand
+// quicknet's scheme, HTTP interface, genesis and period, and a key that it derives from a
+// seed. Anyone who has the seed can compute every round in advance, so use this beacon
+// only for development.
 package devbeacon
 
 import (
@@ -21,11 +21,11 @@ import (
 
 const beaconID = "fairpact-development"
 
-// Server answers GET /{chain}/public/{round} as a drand relay does: a round that is
-// published, or status 425 for a later one.
+// Server answers GET /{chain}/public/{round} as a drand relay does: with the round if it
+// is published, or with status 425 if it is not.
 type Server struct {
-	// Now is the clock that decides which rounds are published. It MUST NOT change
-	// after the first request.
+	// Now is the clock that decides which rounds are published. Callers MUST NOT replace
+	// Now after the first request.
 	Now func() time.Time
 
 	chain  beacon.Chain
@@ -56,7 +56,7 @@ func New(seed []byte) *Server {
 	return s
 }
 
-// Chain returns the beacon's chain. The caller MUST NOT change its key.
+// Chain returns the beacon's chain. The caller MUST NOT modify the bytes of PublicKey.
 func (s *Server) Chain() beacon.Chain { return s.chain }
 
 // Sign returns the 48-byte signature of a round, even before the round is published.
@@ -80,7 +80,7 @@ func (s *Server) public(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.PathValue("chain") != s.chain.Hash:
 		http.Error(w, "unknown chain", http.StatusNotFound)
-	case err != nil || round < 1 || round > beacon.MaxRound || strconv.FormatInt(round, 10) != text: // +1 or 01
+	case err != nil || round < 1 || round > beacon.MaxRound || strconv.FormatInt(round, 10) != text: // the last condition refuses +1 and 01
 		http.Error(w, "no such round", http.StatusNotFound)
 	case round > s.chain.RoundAt(s.Now().Unix()):
 		w.Header().Set("Cache-Control", "no-store")

@@ -68,8 +68,8 @@ func TestRoundsVerifyOnlyUnderTheirChain(t *testing.T) {
 	})
 }
 
-// Some points have a second encoding: x plus the field's modulus, if the sum fits. It
-// would be a second signature of the round.
+// If x plus the field's modulus fits in 381 bits, the point with this x has a second
+// encoding. That encoding would be a second signature of the round.
 func TestUnreducedSignatureIsRefused(t *testing.T) {
 	s := devbeacon.New([]byte("seed"))
 	for number := int64(1); number < 200; number++ {
@@ -99,7 +99,7 @@ func TestSameSeedSameChain(t *testing.T) {
 	if a.Chain().Hash == c.Chain().Hash || bytes.Equal(a.Chain().PublicKey, c.Chain().PublicKey) || a.Chain().Hash == beacon.Quicknet().Hash {
 		t.Error("two seeds have the same chain hash or key, want different ones")
 	}
-	// Deals pin the hash, so it must never change.
+	// Deals store the chain hash, so the hash of a seed must never change.
 	if want := "628a4e7a368b46e6d92ad9a9119c70d5d31508666b92e462305a0424d8b576d7"; a.Chain().Hash != want {
 		t.Errorf("the chain of this seed is %s, want %s", a.Chain().Hash, want)
 	}
@@ -108,7 +108,7 @@ func TestSameSeedSameChain(t *testing.T) {
 	}
 }
 
-// The newest published round is 1000.
+// By the server's clock, round 1000 is the newest published round.
 func TestAnswers(t *testing.T) {
 	s := at(3 * 999)
 	hash := s.Chain().Hash

@@ -1,7 +1,7 @@
-// Package devwitness is a small witness (c2sp.org/tlog-witness) for the local stack
-// and for tests. It cosigns with Ed25519 and makes every check that the standard
-// demands. Its key is in a file beside the log that it watches, so its cosignatures prove
-// nothing in production.
+// Package devwitness is a small witness (c2sp.org/tlog-witness) for the local stack and for
+// tests. It cosigns with Ed25519 and makes every check that the standard demands. The
+// witness's key is in a file beside the log. So the log's operator can sign with this key,
+// and the cosignatures would prove nothing in production.
 package devwitness
 
 import (
@@ -75,12 +75,12 @@ func Open(dir, name string, log checkpoint.Key) (*Witness, error) {
 	return w, err
 }
 
-// keyOf returns the verifier key of a private key. skey has the text form of sumdb/note.
+// keyOf returns the verifier key of skey, a private key in the text form of sumdb/note.
 func keyOf(skey string) (checkpoint.Key, error) {
 	fields := strings.SplitN(skey, "+", 5) // PRIVATE+KEY+name+id+base64(type ‖ seed)
 	seed, err := base64.StdEncoding.DecodeString(fields[len(fields)-1])
 	if err != nil || len(fields) != 5 || len(seed) != 1+ed25519.SeedSize {
-		return checkpoint.Key{}, errors.New("the witness's key file has no private key of sumdb/note: delete the file to make a new key")
+		return checkpoint.Key{}, errors.New("the witness's key file contains no private key in the format of sumdb/note: delete the file to make a new key")
 	}
 	vkey, err := note.NewEd25519VerifierKey(fields[2], ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey))
 	if err == nil {
@@ -115,9 +115,10 @@ func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(out, text+"\n")
 }
 
-// add checks a request in the order of the standard and stores the checkpoint on disk. It
-// returns status 200 with the cosignature line, 409 with the size that the witness has, or
-// another status with an error text. The lock makes the check and the update atomic.
+// add checks a request in the order that tlog-witness demands and stores the checkpoint on
+// disk. It returns status 200 with the cosignature line, 409 with the size of the newest
+// cosigned checkpoint, or another status with an error text. w.mu makes the check of the old
+// size and the update atomic.
 func (w *Witness) add(body []byte) (status int, text string) {
 	request, err := checkpoint.ParseAddCheckpoint(body)
 	if err != nil {
@@ -135,7 +136,7 @@ func (w *Witness) add(body []byte) (status int, text string) {
 		return http.StatusForbidden, err.Error()
 	}
 	if request.Old > next.Size {
-		return http.StatusBadRequest, fmt.Sprintf("old size %d is above the checkpoint's %d", request.Old, next.Size)
+		return http.StatusBadRequest, fmt.Sprintf("old size %d is larger than the checkpoint's size %d", request.Old, next.Size)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -143,7 +144,7 @@ func (w *Witness) add(body []byte) (status int, text string) {
 		return http.StatusConflict, fmt.Sprint(w.newest.Size)
 	}
 	if next.Size == 0 && next.Root != empty {
-		return http.StatusUnprocessableEntity, "not the root of the empty tree"
+		return http.StatusUnprocessableEntity, "the checkpoint has size 0 but not the root of the empty tree"
 	}
 	if err := checkpoint.VerifyConsistency(w.newest, next, request.Proof); err != nil {
 		return http.StatusUnprocessableEntity, err.Error()

@@ -17,7 +17,7 @@ export const digestOf = async (declaration) => toHex(await sha256(encode(declara
 /** Returns [digest, problem]: the declaration's digest in the properties, and what is wrong with it. Each may be null. */
 export function digestIn(properties) {
   const named = properties.filter((p) => p.startsWith(PROPERTY)).map((p) => p.slice(PROPERTY.length));
-  if (named.length > 1) return [null, 'two declarations are named'];
+  if (named.length > 1) return [null, 'the properties name two declarations'];
   if (named.length === 1 && !/^[0-9a-f]{64}$/.test(named[0])) return [null, 'declaration-sha256 is not 64 lower-case hex digits'];
   return [named[0] ?? null, null];
 }

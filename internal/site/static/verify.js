@@ -93,7 +93,7 @@ async function addBeacon(add, notes, beacon, chain) {
       notes.push('the beacon’s signature was not checked: the key of its chain is not known here');
       return;
     }
-    [name, key] = ['the chain of the bundle, whose key is not known here,', chain.public_key];
+    [name, key] = ['the chain of the bundle, checked with the key in the bundle,', chain.public_key];
     if (!(Number.isSafeInteger(chain.period) && chain.period >= 1 && chain.period < 2 ** 32)) problem = `the beacon period ${shown(chain.period)} is outside [1, 2^32-1]`;
     else if (!(Number.isSafeInteger(chain.genesis_time) && chain.genesis_time >= 0)) problem = `the beacon genesis ${shown(chain.genesis_time)} is no unix time`;
   } else if (chain && chain.public_key !== key) {
