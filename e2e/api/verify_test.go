@@ -82,7 +82,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 		"another label, true id":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["parties"].([]any)[1].(map[string]any)["label"] = "eve" })}, "differs", "stored", "forged or damaged: it is not"},
 		"the other's bytes, true id":   {e2e.Body{"certificate": document(other, func(b e2e.Body) { b["cert_id"] = id })}, "differs", "merkle_inclusion", "forged or damaged: it is not"},
 		"the other's signature":        {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["signature"] = document(other, nil)["signature"] })}, "differs", "signature", "forged or damaged: it is not"},
-		"the other's proof":            {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"] = document(other, nil)["log_proof"] })}, "same", "merkle_inclusion", "its log_proof is altered or damaged"},
+		"the other's proof":            {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"] = document(other, nil)["log_proof"] })}, "same", "merkle_inclusion", "the document's log_proof is altered or damaged"},
 		"a tree that is not published": {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"].(map[string]any)["tree_size"] = 1 << 50 })}, "same", "tree_size", "the log has no tree of size 1125899906842624"},
 		"a size that no log has":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"].(map[string]any)["tree_size"] = 1<<53 - 1 })}, "same", "tree_size", "the log has no tree of size 9007199254740991"},
 		"a missing member":             {e2e.Body{"certificate": document(cert, func(b e2e.Body) { delete(b, "void_flakers") })}, "differs", "shape", "forged or damaged: it is not"},

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The cases are those of the Python verifier's tests. fairpactctl verify must have the same
-// verdict and the same failed checks. FAIRPACT_URL is empty, so it fetches nothing.
+// The cases are those of the Python verifier's tests. fairpactctl verify must return the same
+// verdict and the same failed checks. FAIRPACT_URL is empty, so the command fetches nothing.
 func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
 	text, err := exec.Command("python3", "../../e2e/verifier/cases.py").Output()
 	if err != nil {
@@ -60,7 +60,7 @@ func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
 		if string(x.Inputs) != "null" {
 			args = append(args, "--inputs", file("inputs.json", x.Inputs))
 			if x.Inputs[0] != '[' {
-				code = ExitUsage // verify.py exits with the same code
+				code = ExitUsage // inputs that are not an array are a usage error, as in verify.py
 			}
 		}
 		if string(x.Params) != "null" {

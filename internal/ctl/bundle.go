@@ -15,8 +15,8 @@ import (
 )
 
 // bundle writes the bundle, its log proof, or both to files. It waits up to 5 s for a
-// checkpoint that covers the certificate. The log signs such a checkpoint within a
-// second or two.
+// checkpoint that covers the certificate, because the log signs at most one checkpoint a
+// second.
 func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call) error {
 	var mine *sealed
 	if c.Sealed != "" {
@@ -73,16 +73,16 @@ func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call)
 				return err
 			}
 		case bundle.LogProof == "" && status.Origin != nil:
-			t.note("missing in the bundle: the proof under a checkpoint, because none covers the certificate yet; fetch the bundle again in a few seconds")
+			t.note("missing in the bundle: log_proof, because no checkpoint covers the certificate yet; fetch the bundle again in a few seconds")
 		case bundle.LogProof == "":
-			t.note("missing in the bundle: the proof under a checkpoint, because the log publishes none")
+			t.note("missing in the bundle: log_proof, because the log publishes no checkpoints")
 		}
 	}
 	switch {
 	case c.LogProof == "":
 		return nil
 	case bundle.LogProof == "":
-		return refusal{errors.New("no checkpoint covers the certificate: try again in a few seconds, unless the log publishes no checkpoints (GET /v1/log/status)")}
+		return refusal{errors.New("no checkpoint covers the certificate yet: try again in a few seconds; if origin is null in GET /v1/log/status, the log publishes no checkpoints")}
 	}
 	return os.WriteFile(c.LogProof, []byte(bundle.LogProof), 0o644) // #nosec G306 -- public evidence
 }
@@ -108,7 +108,7 @@ func noteQuorum(ctx context.Context, t *terminal, call *call, logProof string) e
 		return fmt.Errorf("cannot parse log_proof of the bundle: %w", err)
 	}
 	if _, _, err := policy.Verify(proof.Note); err != nil {
-		t.note("missing in the bundle: a quorum of witnesses (%v); fetch the bundle again when the deal is CERTIFIED, or after a minute if it is VOID", err)
+		t.note("missing in the bundle: a quorum of witnesses (%v); fetch the bundle again when the deal is CERTIFIED, or in a minute if the deal is VOID", err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 		t.note("missing in the bundle: your input, because you did not reveal it or the deal has purged all inputs")
 		return text, nil
 	case mine == nil:
-		t.note("missing in the bundle: your input and salt; put them in with --sealed FILE")
+		t.note("missing in the bundle: your input and salt; add them with --sealed FILE")
 		return text, nil
 	}
 	var place struct{ Party int }
@@ -141,14 +141,14 @@ func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 		err = json.Unmarshal(bundle["certificate"], &cert)
 	}
 	if err != nil || place.Party < 0 || place.Party >= len(cert.Parties) {
-		return nil, fmt.Errorf("own_input.party of the bundle is %d, which is not one of the %d parties of its certificate", place.Party, len(cert.Parties))
+		return nil, fmt.Errorf("own_input.party of the bundle is %d, which is not the index of one of the %d parties of the certificate", place.Party, len(cert.Parties))
 	}
 	opens := false
 	if of := cert.Parties[place.Party].Commitment; of != nil {
 		_, opens = canon.Open(*of, mine.canonical, mine.salt)
 	}
 	if !opens {
-		return nil, refusal{fmt.Errorf("the sealed file does not open the commitment of party %d: give the file that this party committed with in this deal", place.Party)}
+		return nil, refusal{fmt.Errorf("the sealed file does not open the commitment of party %d: give the sealed file of the input that this party committed in this deal", place.Party)}
 	}
 	own["input"] = mine.canonical
 	if own["salt"], err = json.Marshal(mine.salt); err == nil {

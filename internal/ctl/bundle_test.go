@@ -16,8 +16,8 @@ import (
 )
 
 // All verifiers share the cases in e2e/testdata/bundles. A case names the checks that must
-// fail. fairpactctl verify also checks the beacon's signature. FAIRPACT_URL is empty, so the
-// command fetches nothing.
+// fail, except beacon_signature, which package verification does not check. FAIRPACT_URL is
+// empty, so the command fetches nothing.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")
 	files, err := filepath.Glob("../../e2e/testdata/bundles/*.json")
@@ -81,7 +81,7 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 	}
 }
 
-// withInput puts a party's input and salt into its bundle only if they open the party's
+// withInput adds an input and a salt to a party's bundle only if they open the party's
 // commitment.
 func TestInputIsPutIntoABundle(t *testing.T) {
 	t.Parallel()
@@ -136,8 +136,8 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 	}
 }
 
-// The check fails for a beacon value that the chain did not sign. It uses the pinned key for
-// quicknet and the bundle's key for any other chain.
+// checkBeacon adds a failed check for a beacon value that the chain did not sign. It uses the
+// pinned key for quicknet, and the key in the bundle for any other chain.
 func TestBeaconSignature(t *testing.T) {
 	t.Parallel()
 	const round, genuine = 12040883, "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394"
@@ -150,7 +150,7 @@ func TestBeaconSignature(t *testing.T) {
 		hash      string
 		round     int64
 		signature string
-		bundle    map[string]any // the chain in the bundle
+		bundle    map[string]any // member beacon of the bundle, nil if it has none
 		want      string         // "" if the signature is not checked
 	}{
 		"quicknet":                         {quicknet.Hash, round, genuine, nil, "OK"},

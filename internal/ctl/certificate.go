@@ -35,10 +35,12 @@ type certificateAdoptCommand struct {
 
 func (certificateAdoptCommand) Help() string {
 	return `The log accepts one certificate of each deal. If the deal's rows were changed, or restored from a backup, after the
-certificate was issued, deal-api makes a second certificate, which the log refuses (alert FairpactSecondCertificate). Ask a
-party of the deal for its copy of the certificate, and run this command. It verifies the copy as verify does, except for the
-inclusion proof: this log must have the certificate at its leaf and no other certificate of the deal. Then it replaces the
-deal's end and certificate. Running it again does nothing.
+certificate was issued, deal-api makes a second certificate. The log refuses it (alert FairpactSecondCertificate). Ask a
+party of the deal for its copy of the certificate, and run this command.
+
+The command verifies the copy as fairpactctl verify does, but without the inclusion proof. Instead, it requires that the log
+in the database has the certificate at the leaf_index of the copy, and no other certificate of the deal. Then it replaces the
+deal's state, result and certificate in the database. Running the command again does nothing.
 
 Examples:
 
@@ -70,7 +72,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 			return err
 		}
 		if len(without) > 0 {
-			return refusal{fmt.Errorf("the log of this database has another certificate of deal %s, or another entry at leaf %d: ask another party for its copy", dealID, leaf.Index)}
+			return refusal{fmt.Errorf("the log in this database has another certificate of deal %s, or another entry at leaf %d: ask another party for its copy of the certificate", dealID, leaf.Index)}
 		}
 		return escrow.Adopt(ctx, s, secret, payload, members["signature"].(string), leaf.Index)
 	})
@@ -78,7 +80,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return t.show(map[string]any{"deal_id": dealID, "cert_id": members["cert_id"], "leaf_index": leaf.Index},
-		"deal %s has its certificate %s at leaf %d again", dealID, members["cert_id"], leaf.Index)
+		"deal %s has certificate %s, which is at leaf %d of the log", dealID, members["cert_id"], leaf.Index)
 }
 
 // leafOf returns a verified certificate's members, its leaf in the log and its signed payload.
@@ -110,9 +112,9 @@ func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpoo
 // certificate of 10,000 parties takes a megabyte.
 const tagPage = 100
 
-// tagLeaves tags the leaves that an earlier release logged without a tag (package translog).
-// It computes the tag from the certificate in the database of deals, which log-server
-// cannot read. It prints a note for each leaf that stays without a tag.
+// tagLeaves adds the tags of leaves that an earlier release logged without one (see package
+// translog). It computes each tag from the certificate in the database of deals, which
+// log-server cannot read. It prints a note for each certificate whose leaf cannot get the tag.
 func tagLeaves(ctx context.Context, t *terminal, s *store.Store, log *pgxpool.Pool) error {
 	untagged, err := translog.Untagged(ctx, log)
 	if err != nil {
@@ -134,7 +136,7 @@ func tagLeaves(ctx context.Context, t *terminal, s *store.Store, log *pgxpool.Po
 			return err
 		}
 		for _, leaf := range without {
-			t.note("leaf %d has no tag: its certificate was changed, or is a second certificate of its deal", leaf)
+			t.note("leaf %d gets no tag: the certificate in the database was changed, or the log has another certificate of the deal", leaf)
 		}
 	}
 	return nil

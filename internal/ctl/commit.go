@@ -21,9 +21,9 @@ type commitCommand struct {
 }
 
 func (commitCommand) Help() string {
-	return `The commitment is sha256: and the SHA-256 of the input's RFC 8785 form followed by the salt. Only integers are allowed in an input.
+	return `The commitment is the text sha256: and a SHA-256 hash in hex. The hash covers the input in RFC 8785 form and then the salt. Numbers in the input must be integers.
 
-Keep the salt: without it the input cannot be revealed. Without a salt, whoever sees the commitment can guess a guessable input.
+Keep the salt: without it you cannot reveal the input. If the salt is empty, whoever sees the commitment can guess the input and check the guess.
 
 Examples:
 
@@ -32,8 +32,8 @@ Examples:
     fairpactctl commit mine.json --salt 8f14e45fceea167a5a36dedd4bea2543 --json`
 }
 
-// sealedFile is the content of a party's file with its input and salt. It is also the body
-// of the reveal request.
+// sealedFile is the content of a sealed file: the input and the salt of a party. The body of
+// a reveal request is the same.
 type sealedFile struct {
 	Input json.RawMessage `json:"input"`
 	Salt  string          `json:"salt"`
@@ -81,7 +81,7 @@ func (c commitCommand) Run(t *terminal) error {
 	t.line("commitment %s", made.Commitment)
 	t.line("salt       %s", made.Salt)
 	if salt == "" {
-		t.note("no salt: whoever sees this commitment can guess a guessable input")
+		t.note("no salt: whoever sees this commitment can guess the input and check the guess")
 	}
 	return nil
 }

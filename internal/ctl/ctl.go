@@ -22,12 +22,12 @@ const (
 	ExitOK     = 0 // done; every check passed
 	ExitFailed = 1 // a check failed, or the service refused
 	ExitUsage  = 2 // wrong usage, an unreadable file, or an unreachable service
-	ExitForged = 3 // a log is forked or contradicts its signed checkpoints, or its tables disagree
+	ExitForged = 3 // a log is forked, contradicts its signed checkpoints or has tables that disagree
 )
 
 const about = `The command line of Fairpact: make commitments, play deals, verify certificates offline.
 
-Exit code: 0 done, 1 a check failed or the service refused, 2 wrong usage, an unreadable file or an unreachable service, 3 a log is forked or contradicts its signed checkpoints.`
+Exit code: 0 done; 1 a check failed or the service refused; 2 wrong usage, an unreadable file or an unreachable service; 3 a log is forked, contradicts its signed checkpoints or has tables that disagree.`
 
 type commands struct {
 	JSON    bool             `help:"Write one JSON value to standard output, for machines."`
@@ -61,7 +61,7 @@ type terminal struct {
 var errFailed = errors.New("a check failed")
 
 // errForged is returned when a command has printed that a log contradicts its signed
-// checkpoints, or that its tables disagree (ExitForged).
+// checkpoints, or that the log's tables disagree (ExitForged).
 var errForged = errors.New("the log contradicts its signed checkpoints")
 
 // refusal is an error for which Main returns ExitFailed instead of ExitUsage: the usage was
@@ -78,7 +78,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		kong.Exit(func(n int) { exited, code = true, n; panic(exitPanic{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
-		panic(err) // cannot happen, unless the struct tags of commands are wrong
+		panic(err) // happens only if the struct tags of commands are wrong
 	}
 	err = func() (err error) {
 		defer func() { // --help and --version panic with exitPanic to stop parsing

@@ -116,8 +116,8 @@ func TestExitCodesOfUsage(t *testing.T) {
 	}
 }
 
-// `log key --out` prints the verifier key of the new key. `log key --of` prints the same for the
-// new file. The command never overwrites a file.
+// `log key --out` makes a log key and prints its verifier key. `log key --of` prints the same
+// verifier key for the new file. `log key` never overwrites a file.
 func TestLogKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log.pem")
 	made := run(t, "", "log", "key", "--origin", "log.example/one", "--out", file)
@@ -181,8 +181,8 @@ func TestProgressLine(t *testing.T) {
 	v.Parties = make([]struct{ Committed, Revealed bool }, 2)
 	v.Parties[0].Committed = true
 	for _, row := range []struct{ state, want string }{
-		{"COMMITTING", "COMMITTING  1/2 committed  0/2 revealed  1m30s to commit"},
-		{"REVEALING", "REVEALING  1/2 committed  0/2 revealed  3m20s to reveal"},
+		{"COMMITTING", "COMMITTING  1/2 committed  0/2 revealed  1m30s left to commit"},
+		{"REVEALING", "REVEALING  1/2 committed  0/2 revealed  3m20s left to reveal"},
 		{"COMPUTED", "COMPUTED  1/2 committed  0/2 revealed  certificate pending"},
 		{"CANCELLED", "CANCELLED  1/2 committed  0/2 revealed"},
 	} {

@@ -49,7 +49,7 @@ type place struct {
 	Deal    string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal_id, if you have no state file."`
 }
 
-// party holds the flags of a command that a party may call.
+// party holds the flags of a command that accepts an invite token.
 type party struct {
 	place
 	Party     *int   `placeholder:"N" help:"Party whose invite token of the state file to use; 0 is the initiator. Not needed if the file holds one token."`
@@ -57,7 +57,7 @@ type party struct {
 	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; - reads standard input."`
 }
 
-// initiator holds the flags of a command that the initiator may call with its API key.
+// initiator holds the flags of a command that accepts the initiator's API key.
 type initiator struct {
 	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, if you have no state file or no invite token."`
 	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
@@ -82,7 +82,7 @@ func (p place) load(t *terminal) (s state, err error) {
 	}
 	s.BaseURL, s.DealID = cmp.Or(p.BaseURL, s.BaseURL), cmp.Or(p.Deal, s.DealID)
 	if s.BaseURL == "" || s.DealID == "" {
-		return s, fmt.Errorf("the deal is not known (base_url %q, deal %q): give --state, or --base-url and --deal", s.BaseURL, s.DealID)
+		return s, fmt.Errorf("the base URL or the deal id is missing (base_url %q, deal %q): give --state, or --base-url and --deal", s.BaseURL, s.DealID)
 	}
 	return s, nil
 }
@@ -119,8 +119,8 @@ func (s state) call(token string) (*call, error) {
 	return &call{client, s.DealID, token}, nil
 }
 
-// token returns the invite token of a party. If party is nil, it returns the only token in
-// the state file, and fails if there is not exactly one.
+// token returns the invite token of a party. If party is nil, token returns the only token
+// in the state file, and an error if the file holds none or several.
 func (s state) token(party *int) (string, error) {
 	switch {
 	case party != nil:
@@ -129,7 +129,7 @@ func (s state) token(party *int) (string, error) {
 	case len(s.Invites) == 0:
 		return "", errors.New("no invite token: give --state, --token-file or FAIRPACT_TOKEN")
 	case len(s.Invites) > 1:
-		return "", fmt.Errorf("the state file holds %d invite tokens: say which with --party", len(s.Invites))
+		return "", fmt.Errorf("the state file holds %d invite tokens: choose one with --party", len(s.Invites))
 	}
 	return s.Invites[0].Token, nil
 }
@@ -204,7 +204,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	})
 	switch {
 	case err != nil && made.DealID != "":
-		return fmt.Errorf("deal %s was created, but its tokens could not be written to %s and are lost; create another deal: %w", made.DealID, c.Out, err)
+		return fmt.Errorf("deal %s was created, but its tokens could not be written to %s (%w) and are lost: create another deal", made.DealID, c.Out, err)
 	case err != nil:
 		return err
 	}
@@ -221,7 +221,8 @@ func (s state) file() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// created is the output of deal create: the answer of the service without its tokens.
+// created is the output of deal create: the service's answer without the invite tokens, and
+// the name of the state file.
 type created struct {
 	DealID    string `json:"deal_id"`
 	State     string `json:"state"`
@@ -295,7 +296,7 @@ func (c inviteCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	if c.Text {
 		if c.Party == 0 {
-			return errors.New("party 0 is the initiator, and an invitation comes from the initiator: give the number of another party, or --out instead of --text")
+			return errors.New("party 0 is the initiator, who sends the invitations: give another --party, or --out instead of --text")
 		}
 		text, err := s.invitation(ctx, i)
 		if err != nil {
@@ -315,8 +316,8 @@ func (c inviteCommand) Run(ctx context.Context, t *terminal) error {
 	return t.show(map[string]string{"state_file": c.Out}, "%s is for party %d, %s", c.Out, i.Party, i.Label)
 }
 
-// invitation returns the text for a party. It reads the deal and the public address from
-// the service, because s.BaseURL may work only for this client.
+// invitation returns the text of the invitation for a party. Its links use the origin that
+// the service declares, because s.BaseURL may work only for this client.
 func (s state) invitation(ctx context.Context, i invite) (string, error) {
 	call, err := s.call(i.Token)
 	if err != nil {
@@ -334,24 +335,24 @@ func (s state) invitation(ctx context.Context, i invite) (string, error) {
 		RevealDeadline int64 `json:"reveal_deadline"`
 	}
 	if err := json.Unmarshal(body, &view); err != nil {
-		return "", fmt.Errorf("the service's answer to GET %s is unreadable: %w", call.path(""), err)
+		return "", fmt.Errorf("cannot parse the service's answer to GET %s: %w", call.path(""), err)
 	}
 	if len(view.Parties) == 0 {
-		return "", fmt.Errorf("the service's answer to GET %s is unreadable: it has no parties", call.path(""))
+		return "", fmt.Errorf("the service's answer to GET %s has no parties", call.path(""))
 	}
 	if view.State != "OPEN" && view.State != "COMMITTING" {
-		return "", refusal{fmt.Errorf("deal %s is %s, and a party can join only before all have committed and before the commit deadline: create another deal", s.DealID, view.State)}
+		return "", refusal{fmt.Errorf("deal %s is %s, and a party can join only in OPEN or COMMITTING: create another deal", s.DealID, view.State)}
 	}
 	alg, known := algorithm.Lookup(view.Algorithm)
 	if !known {
-		return "", fmt.Errorf("this fairpactctl does not know the algorithm %s: use the fairpactctl of the service's release, or give --out", view.Algorithm)
+		return "", fmt.Errorf("this fairpactctl does not know the algorithm %s: use the fairpactctl of the service's release, or give --out instead of --text", view.Algorithm)
 	}
 	if body, err = call.client.Get(ctx, call.path("/declaration"), call.token); err != nil {
 		return "", err
 	}
 	var declared struct{ Origin string }
 	if err := json.Unmarshal(body, &declared); err != nil {
-		return "", fmt.Errorf("the service's answer to GET %s is unreadable: %w", call.path("/declaration"), err)
+		return "", fmt.Errorf("cannot parse the service's answer to GET %s: %w", call.path("/declaration"), err)
 	}
 	return invitation.Text(cmp.Or(declared.Origin, call.client.BaseURL()), invitation.Seat{
 		DealID: s.DealID, Algorithm: alg, From: view.Parties[0].Label, Party: i.Party, Label: i.Label, Token: i.Token,

@@ -11,7 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/restclient"
 )
 
-// exchangeWidth is the length in characters up to which exchange does not break a line.
+// exchangeWidth is the line length in characters above which layout breaks an object or
+// array into several lines.
 const exchangeWidth = 112
 
 var (
@@ -22,7 +23,7 @@ var (
 	longText = regexp.MustCompile(`"([^"\\]{60,72}) [^"\\]{12,}"`)
 )
 
-// exchange prints a request and its answer to standard error.
+// exchange prints a request and the service's answer on standard error.
 func (t *terminal) exchange(e restclient.Exchange) {
 	request := "> " + e.Method + " " + e.Path
 	if e.Token != "" {
@@ -34,8 +35,8 @@ func (t *terminal) exchange(e restclient.Exchange) {
 	fmt.Fprintf(t.err, "%s\n< %d %s\n\n", request, e.Status, shortened(e.Answer, "  "))
 }
 
-// shortened returns JSON for people. Opaque and long strings are cut, and JSON that fits
-// on one line stays on one line.
+// shortened formats JSON for people. It cuts the strings that opaque and longText match, and
+// breaks JSON that does not fit on one line.
 func shortened(text []byte, indent string) string {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {
@@ -45,8 +46,8 @@ func shortened(text []byte, indent string) string {
 	return layout(longText.ReplaceAll(short, []byte(`"$1 …"`)), indent)
 }
 
-// layout puts each member of an object or array on a line of its own if the whole is
-// longer than exchangeWidth. Members keep their order.
+// layout breaks an object or array that does not fit on one line (exchangeWidth). Each member
+// then starts a new line. The members keep their order.
 func layout(text []byte, indent string) string {
 	if utf8.RuneCount(text) <= exchangeWidth-2*len(indent) || (text[0] != '{' && text[0] != '[') {
 		return printable(string(text))

@@ -57,8 +57,9 @@ func (t *terminal) object(path string) (map[string]any, error) {
 	return o, nil
 }
 
-// inputLevels is the number of levels that an array of {input, salt} puts around an input.
-// The file may be nested that much deeper than an input.
+// inputLevels is the number of JSON levels around an input in a file with an array of
+// {input, salt}: the array and the object. The depth limit of the file is inputLevels higher
+// than that of an input.
 const inputLevels = 2
 
 // inputs reads a file with an array of {input, salt}.
@@ -84,9 +85,9 @@ func keep(path string, content []byte) error {
 }
 
 // keepMade writes what produce returns to a new file that only its owner may read. It
-// creates the file before it calls produce, so that produce obtains no secret that cannot be
-// saved. If produce fails, it removes the file. It refuses an existing file, which may hold
-// the only copy of a secret.
+// creates the file first: produce obtains a secret, which would be lost without a file. If
+// produce fails, keepMade removes the file. It refuses an existing file, which may hold the
+// only copy of a secret.
 func keepMade(path string, produce func() ([]byte, error)) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -104,7 +105,8 @@ func keepMade(path string, produce func() ([]byte, error)) error {
 	return fill(file, content)
 }
 
-// replace writes a file atomically, by a rename in its folder.
+// replace writes a file atomically: it writes a temporary file in the same folder and
+// renames it to path.
 func replace(path string, content []byte, mode os.FileMode) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

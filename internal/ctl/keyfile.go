@@ -8,8 +8,8 @@ import (
 )
 
 // keyFilesCommand copies private keys in an init container. A group can read the files in a
-// Secret volume, but a file:// key is refused unless only its owner can read it. The images
-// have no shell that could copy the files.
+// Secret volume, but signing.Open accepts a file:// key only if nobody except the owner can
+// read it. The images have no shell that could copy the files.
 type keyFilesCommand struct {
 	From string `arg:"" help:"Folder of a Secret volume."`
 	To   string `arg:"" help:"Folder in an in-memory volume, for the copies that only their owner can read."`

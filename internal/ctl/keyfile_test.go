@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Only the owner can read the copies of files that a group can read in the Secret volume.
-// The command may run twice, as an init container does.
+// In the Secret volume a group can read the files. Only the owner can read the copies. The
+// command may run twice, because an init container may restart.
 func TestKeyFiles(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	volume := filepath.Join(from, "..data")

@@ -22,13 +22,12 @@ type keysCommands struct {
 // published is the answer of GET /v1/pubkeys.
 type published []verification.Trusted
 
-// readPublished parses the answer of GET /v1/pubkeys by the rules of
-// verification.ReadKeys. It refuses the answer of GET /v1/status, although those rules
-// accept it.
+// readPublished parses the answer of GET /v1/pubkeys. Unlike verification.ReadKeys it
+// refuses an answer of GET /v1/status, which does not state what each key may sign.
 func readPublished(document any) (published, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem == "" && keys[0].State == "" {
-		problem = "is a status: give the answer of GET /v1/pubkeys"
+		problem = "is an answer of GET /v1/status: check what answers GET /v1/pubkeys at --base-url"
 	}
 	if problem != "" {
 		return nil, errors.New("the published key set " + problem)
@@ -81,7 +80,7 @@ type keysShowCommand struct {
 }
 
 func (keysShowCommand) Help() string {
-	return `A current key signs now or within minutes. A next key signs later. A retired key signs no more, and its signatures stay valid. A retired key with a tree size is closed: its signatures are invalid from that leaf index on.
+	return `A current key signs now or within minutes. A next key signs later. A retired key has stopped signing or stops within minutes, and its signatures stay valid. A retired key with a tree size is closed: its signatures are valid only at leaf indexes below the tree size.
 
 Examples:
 
@@ -147,7 +146,7 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 		t.line("custody of the current key: %s", shown.Custody)
 	}
 	if shown.Ephemeral {
-		t.line("this is a development key: its certificates prove nothing")
+		t.line("the current key is a development key: its certificates prove nothing")
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func TestKeysThroughARotation(t *testing.T) {
 	step(2, "--to", "rotate", "--file", file)
 	step(0, "roll "+file+" out to all processes before ", "rotate", "--file", file, "--to", second.uri, "--in", "11m", "--out", file)
 	step(0, `"uri":"`+second.uri+`"}`, "rotate", "--file", file, "--to", second.uri, "--pubkey", b, "--in", "48h", "--out", file)
-	step(1, "postpone that key", "rotate", "--file", file, "--to", third.uri, "--out", file)
+	step(1, "only one key can wait", "rotate", "--file", file, "--to", third.uri, "--out", file)
 	step(0, "next", "show", "--file", file)
 	step(0, `"uri": "`+second.uri+`"`, "show", "--file", file, "--json")
 	step(2, "--base-url or --tree-size", "rotate", "--file", file, "--to", third.uri, "--now", "--out", file)
@@ -114,15 +114,15 @@ func headOf(t *testing.T, by keyed, size int) string {
 	return fmt.Sprintf(`{"tree_size":%d,"root_hash":"%x","signature":"%s"}`, size, root, signature)
 }
 
-// deployed returns the URL of a deployment whose log has two leaves. Its replicas answer
-// /v1/pubkeys with the documents in turn.
+// deployed returns the URL of a deployment whose log has two leaves. Successive requests for
+// /v1/pubkeys get the documents in turn, as from different replicas.
 func deployed(t *testing.T, current string, by keyed, documents ...string) string {
 	t.Helper()
 	return serving(t, current, map[string]string{"": headOf(t, by, 2), "tree_size=1": headOf(t, by, 1)}, documents...)
 }
 
-// serving returns the URL of a deployment with these tree heads. The keys of heads are
-// request queries: "" for the newest head, "tree_size=N" for an older one.
+// serving returns the URL of a deployment with these tree heads. The map heads is indexed by
+// the query of the request: "" for the newest head, "tree_size=N" for an older one.
 func serving(t *testing.T, current string, heads map[string]string, documents ...string) string {
 	t.Helper()
 	two := rfc6962.DefaultHasher.HashLeaf([]byte("two"))
@@ -153,8 +153,8 @@ func serving(t *testing.T, current string, heads map[string]string, documents ..
 	return server.URL
 }
 
-// keys check does not accept the head of the empty tree as an earlier one, because any tree
-// continues it. It asks for another head, or for --tree-head none.
+// keys check refuses the head of the empty tree as the earlier head, because any tree
+// continues the empty tree. The error asks for another head or for --tree-head none.
 func TestKeysCheck(t *testing.T) {
 	t.Parallel()
 	first, second := newKeyed(t), newKeyed(t)
@@ -163,8 +163,8 @@ func TestKeysCheck(t *testing.T) {
 	after := func(more string) string {
 		return `{"keys":[{"pubkey":"` + b + `","state":"current"},{"pubkey":"` + a + `","retired_at":5,"state":"retired"` + more + `}]}`
 	}
-	// grown returns the URL of a deployment that serves a newest head of this size and
-	// heads of the older sizes.
+	// grown returns the URL of a deployment whose newest head is of this size. The deployment
+	// also serves heads of the older sizes.
 	grown := func(size int, older ...int) string {
 		heads := map[string]string{"": headOf(t, first, size)}
 		for _, size := range older {
@@ -198,7 +198,7 @@ func TestKeysCheck(t *testing.T) {
 		{"a strange head", deployed(t, a, newKeyed(t), before), nil, 1, []string{"FAIL tree_head"}},
 		{"the log answers an earlier head", grown(2, 0, 1), nil, 0, []string{"OK   consistency", "the tree of size 2 continues the tree of size 1, whose head the log itself returned"}},
 		{"the log answers only that of the empty tree", grown(2, 0), nil, 1,
-			[]string{"FAIL consistency", "found no earlier head of the log to compare the tree of size 2 with: give a head that you kept with --tree-head FILE"}},
+			[]string{"FAIL consistency", "found no earlier head of the log to compare the tree of size 2 with: give --tree-head FILE with a head that you kept"}},
 		{"the log has one leaf", grown(1, 0), nil, 1, []string{"FAIL consistency", "no earlier head of the log to compare the tree of size 1 with"}},
 		{"the log is empty", grown(0, 0), nil, 1, []string{"FAIL consistency", "no earlier head of the log to compare the tree of size 0 with"}},
 		{"nobody has an earlier head", grown(2, 0), []string{"--tree-head", "none"}, 0, []string{"OK   consistency", "not checked, because of --tree-head none"}},
@@ -224,9 +224,9 @@ func TestKeysCheck(t *testing.T) {
 	}
 }
 
-// keys close requires that every process has the key set, and that no certificate of the
-// key is pending or becomes invalid. keys check fails if a closed key signed
-// something beyond its tree_size.
+// keys close refuses if a process lacks the key set, or if a certificate of the key is
+// pending or would become invalid. keys check fails if a closed key signed a certificate or a
+// tree head beyond the key's tree_size.
 func TestClosingIsChecked(t *testing.T) {
 	t.Parallel()
 	first, second := newKeyed(t), newKeyed(t)
@@ -278,7 +278,7 @@ func TestClosingIsChecked(t *testing.T) {
 	if err := stale.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	change(good, "SET session_replication_role = replica") // no foreign keys: the certificates have no deals
+	change(good, "SET session_replication_role = replica") // disables foreign keys, because the certificates have no deals
 	sign := func(by keyed, leaf any, id string) {
 		payload := []byte("certificate " + id)
 		signature, err := by.Sign(t.Context(), sha256.Sum256(payload))
@@ -331,8 +331,8 @@ func TestClosingIsChecked(t *testing.T) {
 	}
 }
 
-// FAIRPACT_KEY_SET_FILE is often called keys.json too. If a user gives it to verify, the
-// error says which document to give.
+// Users often name two files keys.json: FAIRPACT_KEY_SET_FILE and the answer of GET
+// /v1/pubkeys. If verify --keys gets the first, the error asks for the second.
 func TestVerifyRefusesTheKeySetFileOfTheProcesses(t *testing.T) {
 	t.Parallel()
 	key := newKeyed(t)

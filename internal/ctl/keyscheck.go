@@ -27,7 +27,7 @@ type keysCheckCommand struct {
 }
 
 func (keysCheckCommand) Help() string {
-	return `Each check is one line, OK or FAIL. The last line shows the next step of a rotation. During a roll-out the processes differ: check again when it is finished.
+	return `Each check is one line, OK or FAIL. The last line shows the next step of a rotation. During a roll-out the processes have different key sets: check again after the roll-out.
 
 Examples:
 
@@ -62,10 +62,10 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		return unreadable(err)
 	}
 	if keys == nil { // the answers differ
-		return t.keysReport(report, "the replicas differ: wait until the roll-out is done and check again; if it is done, find the replica with another key set")
+		return t.keysReport(report, "the replicas publish different key sets: wait until the roll-out is done and check again; if they still differ, find the replica with another key set")
 	}
 	if c.DatabaseURL != "" && file != nil {
-		report.Add(checked("closed_keys", c.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond its tree size"))
+		report.Add(checked("closed_keys", c.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond the key's tree size"))
 	}
 	head, err := newestHead(ctx, client, trusted(keys))
 	report.Add(checked("tree_head", err, "the newest tree head, of size %d, is signed by the %s key %s", head.size, head.by.State, head.by.Label))
@@ -75,8 +75,9 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	return t.keysReport(report, next(file, keys, report.Valid))
 }
 
-// published fetches the key set and the status c.Times times, to reach several replicas, and
-// adds its checks to report. It returns nil without an error if the answers differ.
+// published fetches /v1/pubkeys and /v1/status c.Times times, to reach several replicas. It
+// adds the checks of their answers to report. If the answers of /v1/pubkeys differ, it
+// returns neither keys nor an error.
 func (c keysCheckCommand) published(ctx context.Context, client *restclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
 	var first string
 	var keys published
@@ -110,13 +111,13 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 	if differs != nil {
 		return nil, nil
 	}
-	report.Add(checked("status_agrees", misfits, "pubkey and legacy_pubkeys of /v1/status are the current and the retired keys of /v1/pubkeys"))
+	report.Add(checked("status_agrees", misfits, "/v1/status and /v1/pubkeys name the same current key and the same number of retired keys"))
 	if file != nil {
 		var other error
 		if given := string(file.Published()); given != first {
 			other = fmt.Errorf("/v1/pubkeys answers %s, but the file requires %s", first, given)
 		}
-		report.Add(checked("file_agrees", other, "the published key set is that of %s", c.File))
+		report.Add(checked("file_agrees", other, "the published key set matches %s", c.File))
 	}
 	return keys, nil
 }
@@ -149,9 +150,9 @@ func checkedHead(document any, keys []verification.Key) (signedHead, error) {
 // noHead is the value of --tree-head for a new log without an earlier head.
 const noHead = "none"
 
-// grown checks that the newest tree is consistent with an earlier one. The empty tree is
-// consistent with any tree and proves nothing: a user without another head gives
-// --tree-head none, which skips the check.
+// grown checks that the newest tree continues an earlier one. It does not use the empty tree
+// as the earlier one: any tree continues the empty tree, so the check would prove nothing. A
+// user without another head gives --tree-head none, which skips the check.
 func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys published) verification.Check {
 	if c.TreeHead == noHead {
 		return checked("consistency", nil, "not checked, because of --tree-head none; keep today's tree head for the next check")
@@ -167,12 +168,12 @@ func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restcl
 	return checked("consistency", err, "the tree of size %d continues the tree of size %d%s", newest.size, earlier.size, source)
 }
 
-// nearby is the number of sizes tried to find an earlier head. Heads of a busy log are tens
-// of leaves apart.
+// nearby is the number of consecutive tree sizes at which to look for an earlier head. The
+// heads of a busy log are tens of leaves apart.
 const nearby = 64
 
-// earlier returns the head in the file of --tree-head. Without the flag it returns a head of
-// the log with size/2 leaves or slightly more.
+// earlier returns the head in the file of --tree-head. Without the flag, it asks the log for
+// a head of size/2 leaves or slightly more.
 func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *restclient.Client, size int64, keys published) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)
@@ -197,14 +198,14 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 		}
 		return checkedHead(document, trusted(keys))
 	}
-	return signedHead{}, fmt.Errorf("found no earlier head of the log to compare the tree of size %d with: give a head that you kept with --tree-head FILE, or --tree-head none if the log is new and nobody kept one", size)
+	return signedHead{}, fmt.Errorf("found no earlier head of the log to compare the tree of size %d with: give --tree-head FILE with a head that you kept, or --tree-head none if the log is new and nobody kept a head", size)
 }
 
-// consistent fetches the proof that the second tree continues the first (RFC 9162 2.1.4).
-// It returns an error if the proof does not verify.
+// consistent fetches and verifies the proof that the second tree continues the first
+// (RFC 9162 2.1.4).
 func consistent(ctx context.Context, client *restclient.Client, first, second signedHead) error {
 	if first.size > second.size {
-		return fmt.Errorf("the earlier tree head has size %d, but the log's newest has only size %d: the log was set back", first.size, second.size)
+		return fmt.Errorf("the earlier tree head has size %d, but the log's newest head has only size %d: the log was set back", first.size, second.size)
 	}
 	body, err := client.Get(ctx, fmt.Sprintf("/v1/log/consistency?first=%d&second=%d", first.size, second.size), "")
 	if err != nil {
@@ -214,12 +215,12 @@ func consistent(ctx context.Context, client *restclient.Client, first, second si
 		Path []string `json:"consistency_path"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("cannot parse the consistency proof from %d to %d: %w", first.size, second.size, err)
+		return fmt.Errorf("cannot parse the consistency proof from size %d to %d: %w", first.size, second.size, err)
 	}
 	path := make([][]byte, len(answer.Path))
 	for i, node := range answer.Path {
 		if path[i], err = hex.DecodeString(node); err != nil {
-			return fmt.Errorf("node %d of the consistency proof from %d to %d is not hex: %w", i, first.size, second.size, err)
+			return fmt.Errorf("node %d of the consistency proof from size %d to %d is not hex: %w", i, first.size, second.size, err)
 		}
 	}
 	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(first.size), uint64(second.size), path, first.root, second.root); err != nil {
@@ -245,13 +246,14 @@ func next(file *signing.KeySet, keys published, agreed bool) string {
 		case k.State == signing.StateNext:
 			return fmt.Sprintf("nothing: %s will sign later; give --file to see from when", k.PublicKey)
 		case k.State == signing.StateRetired && !k.Closed():
-			// A key is published as retired one signing.Margin before it stops signing.
+			// A key is published as retired before RetiredAt. A process whose clock is behind
+			// may sign with the key until one signing.Margin after RetiredAt.
 			if k.RetiredAt != nil {
 				if open := time.Unix(*k.RetiredAt, 0).Add(signing.Margin()); time.Now().Before(open) {
 					return fmt.Sprintf("wait: %s may sign until %s; then run this check again and close the key", k.PublicKey, open.UTC().Format(time.RFC3339))
 				}
 			}
-			return fmt.Sprintf("%s is retired and open: close it with fairpactctl keys close %s, and roll the file out", k.PublicKey, k.PublicKey)
+			return fmt.Sprintf("%s is retired but not closed: close it with fairpactctl keys close %s, and roll the file out", k.PublicKey, k.PublicKey)
 		}
 	}
 	return "nothing: one key signs and every retired one is closed. To rotate, begin with fairpactctl keys rotate"

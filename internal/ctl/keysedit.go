@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// edited holds the flags for the output of a command that changes a key set.
+// edited holds the flag for the output of a command that writes a key set.
 type edited struct {
 	Out string `placeholder:"FILE" help:"File to replace atomically with the new key set; it may be the --file. Default: standard output."`
 }
@@ -25,25 +25,25 @@ func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
 		return fmt.Errorf("the change would make the key set unusable: %w", err)
 	}
 	if e.Out != "" {
-		return replace(e.Out, text, 0o644) // it holds only public keys
+		return replace(e.Out, text, 0o644) // a key set holds no secret
 	}
 	_, err = t.out.Write(text)
 	return err
 }
 
-// labelOf returns the given label if it is a public key. For "" it reads the public key from
-// the KMS, HSM or file of the URI.
+// labelOf returns the given label if it is an es256 public key. If label is "", labelOf reads
+// the public key from the KMS, HSM or file that uri names.
 func labelOf(ctx context.Context, uri, label string) (string, error) {
 	if label == "" {
 		return signing.PublicKeyOf(ctx, uri)
 	}
 	if _, err := signing.NewKeySet(label, nil); err != nil {
-		return "", fmt.Errorf("--pubkey %.80q is not a public key: %w", label, err)
+		return "", fmt.Errorf("--pubkey %.80q is not an es256 public key: %w", label, err)
 	}
 	return label, nil
 }
 
-const pubkeyHelp = "The key's label, es256:HEX. Default: read from its KMS, HSM or file, which needs the permission to read the public key."
+const pubkeyHelp = "The key's label, es256:HEX. Default: fairpactctl reads the public key from the KMS, HSM or file of the key, and needs the permission to do so."
 
 type keysInitCommand struct {
 	edited
@@ -53,7 +53,7 @@ type keysInitCommand struct {
 }
 
 func (keysInitCommand) Help() string {
-	return `Set FAIRPACT_KEY_SET_FILE of all three binaries to the file, instead of FAIRPACT_SIGNING_KEY. The file holds no secret.
+	return `In deal-api, log-server and deadline-worker, set FAIRPACT_KEY_SET_FILE to the path of the file, and remove FAIRPACT_SIGNING_KEY. The file holds no secret.
 
 Examples:
 
@@ -112,7 +112,7 @@ func (c keysRotateCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	if c.TreeSize == nil {
 		if c.BaseURL == "" {
-			return errors.New("--now closes the old key, and the tree size to close it at is unknown: give --base-url or --tree-size")
+			return errors.New("--now closes the old key at a tree size, and none is known: give --base-url or --tree-size")
 		}
 		head, err := newestHeadOf(ctx, c.BaseURL, keys)
 		if err != nil {
@@ -153,14 +153,14 @@ type keysCloseCommand struct {
 }
 
 func (keysCloseCommand) Help() string {
-	return `After this, a signature of the key verifies neither at a later leaf nor for a larger tree. The command refuses while a process has another key set, while a certificate of the key waits for the log, and if a certificate would become invalid. Roll the file out afterwards.
+	return `A closed key's signatures are valid only for leaf indexes below the tree size, and for tree heads up to that size. The command refuses while a process has another key set, and while a certificate of the key waits for the log. Without --disown it also refuses if a certificate or a tree head would become invalid. Afterwards, roll the new file out.
 
-A closed key cannot be opened again or closed elsewhere.
+A closed key cannot be opened again, or closed at another tree size.
 
 Examples:
 
     fairpactctl keys close es256:02… --file keys.json --base-url https://fairpact.example --database-url postgres://… --out keys.json
-    fairpactctl keys close es256:02… --file keys.json --base-url https://fairpact.example --tree-size 4711 --disown --out keys.json`
+    fairpactctl keys close es256:02… --file keys.json --base-url https://fairpact.example --database-url postgres://… --tree-size 4711 --disown --out keys.json`
 }
 
 func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
@@ -172,7 +172,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if c.DatabaseURL == "" {
-		return errors.New("--database-url is missing: give it, because only the database shows which certificates of the key wait for the log or have later leaves")
+		return errors.New("--database-url is missing, and only the database shows which certificates the key signed: give --database-url")
 	}
 	head, err := newestHeadOf(ctx, c.BaseURL, set)
 	if err != nil {
@@ -182,7 +182,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		c.TreeSize = &head.size
 	}
 	if *c.TreeSize > head.size {
-		return refusal{fmt.Errorf("--tree-size %d is above the size of the log, so the key could still sign leaves: give at most %d, or leave it out", *c.TreeSize, head.size)}
+		return refusal{fmt.Errorf("--tree-size %d is above the size of the log, so the key could still sign leaves: give at most %d, or leave --tree-size out", *c.TreeSize, head.size)}
 	}
 	closed, err := set.Close(c.Pubkey, *c.TreeSize, c.Disown, time.Now().Unix())
 	if err != nil {
@@ -200,7 +200,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		return refusal{fmt.Errorf("%d certificates of the key wait for the log: run the command again when they are logged", pending)}
 	}
 	if err := c.beyond(ctx, closed); err != nil {
-		return refusal{fmt.Errorf("%w; leave --tree-size out, or add --disown if the key is stolen and these certificates may become invalid", err)}
+		return refusal{fmt.Errorf("%w; leave --tree-size out, or add --disown if the key is stolen and certificates may become invalid", err)}
 	}
 	return c.write(t, closed, nil)
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// running holds the flags with which keys and secret commands find the processes of a
-// deployment.
+// running holds the flags that say where to find the running processes of a deployment. The
+// commands keys and secret have these flags.
 type running struct {
 	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the command checks the key sets of the processes connected to it, and its certificates and tree heads."`
 	logDatabase
@@ -30,7 +30,8 @@ type running struct {
 
 func (r running) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
 
-// processes lists the running processes, from the database's sessions and the admin ports.
+// processes lists the running processes. It finds them in the sessions of the databases and
+// at the admin ports of --replica.
 func (r running) processes(ctx context.Context) (found []keywatch.Process, err error) {
 	seen := map[string]bool{}
 	for _, url := range []string{r.DatabaseURL, r.LogDatabaseURL} {
@@ -47,7 +48,7 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 			return nil, err
 		}
 		for _, name := range names {
-			if p, ok := keywatch.Parse(name); ok && !seen[name] { // skip duplicates: the deals and the log may share a server
+			if p, ok := keywatch.Parse(name); ok && !seen[name] { // skip duplicates: both URLs may name the same database
 				found = append(found, p)
 			}
 			seen[name] = true
@@ -69,8 +70,8 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 	return found, nil
 }
 
-// haveKeySet checks that all processes have the key set with this digest or, if digest is
-// "", the same key set. A non-nil err fails the check.
+// haveKeySet checks that all processes have the key set with this digest. If digest is "",
+// it checks that all have the same key set. The check fails if err is not nil.
 func haveKeySet(processes []keywatch.Process, err error, digest string) verification.Check {
 	if digest == "" && len(processes) > 0 {
 		digest = processes[0].KeySet
@@ -85,12 +86,12 @@ func haveSecrets(processes []keywatch.Process, err error, digest string) verific
 	return agree(processes, err, "set of server secrets", digest, func(p keywatch.Process) string { return p.Secrets })
 }
 
-// agree checks that every process has the given digest. It reads a process's digest with
-// of(p). The string what, such as "key set", names the digest in texts. A non-nil err fails
-// the check.
+// agree checks that of(p) is the given digest for every process p. The argument `what` is
+// the word for the set in the texts of the check, such as "key set". The check fails if err
+// is not nil.
 func agree(processes []keywatch.Process, err error, what, digest string, of func(keywatch.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
-		err = errors.New("no process of this release is connected to the database: correct --database-url, unless all processes are of an earlier release")
+		err = errors.New("no process of this release is connected to the database: correct --database-url, or upgrade the processes if all are of an earlier release")
 	}
 	kinds := map[string]int{}
 	var lacking []string
@@ -114,8 +115,8 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 // so a key takes at most 5 s.
 const mostHeads = 50_000
 
-// beyond returns an error if a closed key signed a tree head above the key's TreeSize, or a
-// certificate at a leaf outside it. It skips disowned keys. See signing.Key.
+// beyond returns an error if a closed key signed a tree head larger than the key's TreeSize,
+// or a certificate whose leaf index is TreeSize or more. It skips disowned keys (signing.Key).
 func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {
@@ -135,7 +136,7 @@ func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 		if leafIndex == nil || key.MayHold(*leafIndex) || key.Disowned {
 			return nil
 		}
-		return fmt.Errorf("%s is closed at tree size %d but signed the certificate at leaf %d, which is therefore invalid", key.PublicKey, *key.TreeSize, *leafIndex)
+		return fmt.Errorf("%s is closed at tree size %d but signed the certificate at leaf %d, which makes the certificate invalid", key.PublicKey, *key.TreeSize, *leafIndex)
 	})
 }
 
@@ -150,10 +151,10 @@ func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.K
 	return n, err
 }
 
-// signedFrom visits each signed certificate at leafIndex or above, and each without a leaf.
-// visit gets the key that signed the certificate, and the leaf index or nil. signedFrom
-// skips signatures by unknown keys. It returns the first error of visit, and then makes no
-// further visit.
+// signedFrom calls visit for each signed certificate at leafIndex or above, and for each that
+// has no leaf yet. It passes the key that signed the certificate, and the leaf index or nil.
+// It skips a certificate if no accepted key of the set signed it. After the first error of
+// visit, it makes no further call and returns that error.
 func signedFrom(ctx context.Context, databaseURL string, set *signing.KeySet, leafIndex int64, visit func(signing.Key, *int64) error) error {
 	s, err := store.Open(ctx, databaseURL, 2)
 	if err != nil {

@@ -22,9 +22,9 @@ type logCommands struct {
 	Watch  logWatchCommand  `cmd:"" help:"Prove that a log only grows, from one checkpoint to the next."`
 }
 
-const logVerdicts = `Exit code: 0 the log matches its signed checkpoints; 1 it does, but fewer witnesses cosigned its checkpoint than --policy
-requires; 2 not known, because something is unreadable, unreachable, or a checkpoint that this log did not sign; 3 the log
-contradicts its signed checkpoints or is forked, and the output shows where.`
+const logVerdicts = `Exit code: 0 the log matches its signed checkpoints; 1 the log matches, but its checkpoint lacks the quorum of witnesses
+that --policy requires; 2 the verdict is not known, because something is unreadable or unreachable, or a checkpoint is not
+signed by this log; 3 the log contradicts its signed checkpoints or is forked, and the output shows where.`
 
 // logTrust holds the flags that name the keys and witnesses that an auditor trusts.
 type logTrust struct {
@@ -40,7 +40,7 @@ func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
 		}
 		policy, err := checkpoint.ParsePolicy(text)
 		if err == nil && len(policy.Logs) == 0 {
-			err = errors.New("the policy has no log line: add log VKEY")
+			err = errors.New("the policy names no log: add a line \"log VKEY\"")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", l.Policy, err)
@@ -68,9 +68,9 @@ func (l logTrust) open(t *terminal, place string) (*checkpoint.Policy, *logaudit
 	return policy, from, err
 }
 
-// logReport is the output of a log command.
+// logReport is the --json output of log audit, log mirror and log watch.
 type logReport struct {
-	Verdict   string             `json:"verdict"` // good, contradiction or quorum
+	Verdict   string             `json:"verdict"` // good, quorum (too few witnesses cosigned) or contradiction
 	Origin    string             `json:"origin,omitempty"`
 	TreeSize  int64              `json:"tree_size"`
 	RootHash  string             `json:"root_hash,omitempty"`
@@ -79,8 +79,9 @@ type logReport struct {
 	Notes     []string           `json:"notes,omitempty"` // the signed checkpoints that contradict each other or the log
 }
 
-// judged prints a verdict on a log and returns the error that sets the exit code, nil for a
-// good log. If err is not a Contradiction, judged prints nothing and returns err.
+// judged prints the verdict on a log. It returns the error that sets the exit code, or nil
+// for a good log. If err is an error other than a Contradiction, there is no verdict: judged
+// prints nothing and returns err.
 func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err error) error {
 	found, contradiction := errors.AsType[*logaudit.Contradiction](err)
 	if err != nil && !contradiction {
@@ -168,8 +169,8 @@ func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
 	return t.judged(head, policy, logaudit.Audit(ctx, from, head))
 }
 
-// seen reads a checkpoint from a file, or from the .tlog-proof in the file. It fails if the
-// log did not sign the checkpoint.
+// seen reads a signed checkpoint from a file. The file may also be a .tlog-proof, which
+// contains a checkpoint. seen fails if the log did not sign the checkpoint.
 func (t *terminal) seen(name string, policy *checkpoint.Policy) (logaudit.Head, error) {
 	signed, err := t.read(name)
 	if err != nil {
@@ -192,7 +193,7 @@ type logMirrorCommand struct {
 }
 
 func (logMirrorCommand) Help() string {
-	return `Fetches the tiles and entries that the folder lacks. Each is verified before it is written, and the checkpoint is written last. Run the command again to continue, or to follow the log.
+	return `Fetches the tiles and entries that the folder lacks. The command verifies each file before writing it, and writes the checkpoint last. Run the command again to continue after an interruption, or to copy what the log has added.
 
 ` + logVerdicts + `
 
@@ -214,15 +215,15 @@ func (c logMirrorCommand) Run(ctx context.Context, t *terminal) error {
 type logWatchCommand struct {
 	logTrust
 	URL   string        `arg:"" help:"URL of the log."`
-	State string        `required:"" placeholder:"FILE" help:"File with the newest verified checkpoint, created if it does not exist. Exchange it with others who watch the log: their log must have grown from it too."`
+	State string        `required:"" placeholder:"FILE" help:"File with the newest verified checkpoint, created if it does not exist. Exchange the file with others who watch the log: the log that they see must have grown from your checkpoint too."`
 	Every time.Duration `default:"1m" help:"Time between two checks."`
 	Once  bool          `help:"Check once and exit, for cron."`
 }
 
 func (logWatchCommand) Help() string {
-	return `Keeps the log's checkpoint and proves, from tiles, that the next checkpoint extends it. If it does not, the command prints both signed checkpoints, which prove to anybody that the log is forked or became shorter, and leaves the state file unchanged.
+	return `Keeps the log's newest checkpoint in the state file, and proves from the log's tiles that each new checkpoint extends it. If the log is forked or became shorter, the command prints both signed checkpoints, which prove this to anybody, and leaves the state file unchanged.
 
-` + logVerdicts + ` Without --once the command ends only with 3.
+` + logVerdicts + ` Without --once the command checks again after 0, 1 and 2, and ends only with 3.
 
 Examples:
 
@@ -258,7 +259,7 @@ func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		switch {
 		case err != nil:
-			t.note("not known: %v", err)
+			t.note("cannot check the log: %v", err)
 		case head.Quorum != nil:
 			t.note("%d leaves; %v", head.Size, head.Quorum)
 		default:

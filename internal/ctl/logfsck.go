@@ -18,9 +18,9 @@ type logFsckCommand struct {
 }
 
 func (logFsckCommand) Help() string {
-	return `Computes the tree from the leaves, and compares every stored node, published head and checkpoint with it, in one snapshot. Each tag must name a leaf, and no leaf has two tags. Not checked: leaves without a tag, the cosignatures of witnesses, and which checkpoint counts as witnessed. The command only reads, and the log may be in use.
+	return `Computes the tree from the leaves, and compares every stored node, published head and checkpoint with it, in one snapshot. A tag says of which deal a leaf is. Each tag must name an existing leaf, and no leaf may have two tags. Not checked: leaves without a tag, the cosignatures of witnesses, and which checkpoint counts as witnessed. The command only reads, and the log may be in use.
 
-Exit code: 0 the tables agree, 2 not known, 3 they do not agree, and each wrong row is named.
+Exit code: 0 the tables agree; 2 the verdict is not known, because something is unreadable or unreachable; 3 the tables do not agree, and the output names each wrong row.
 
 Examples:
 
@@ -78,7 +78,7 @@ func (c logFsckCommand) Run(ctx context.Context, t *terminal) error {
 			unchecked = append(unchecked, "the signatures of tree heads (--keys)")
 		}
 		if o.Checkpoints == nil {
-			unchecked = append(unchecked, "those of checkpoints (--vkey)")
+			unchecked = append(unchecked, "the signatures of checkpoints (--vkey)")
 		}
 		if len(unchecked) > 0 {
 			t.line("not checked: %s", strings.Join(unchecked, ", "))

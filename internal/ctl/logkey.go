@@ -14,7 +14,7 @@ import (
 type logKeyCommand struct {
 	Origin string `required:"" placeholder:"NAME" env:"FAIRPACT_LOG_ORIGIN" help:"Name of the log, its FAIRPACT_LOG_ORIGIN: the public URL without scheme, such as fairpact.example.com."`
 	Out    string `placeholder:"FILE" help:"Make a key and write it to this new file, PEM (PKCS#8)."`
-	Of     string `placeholder:"URI" help:"Show an existing key instead, a URI as in FAIRPACT_LOG_KEY."`
+	Of     string `placeholder:"URI" help:"Show the verifier key of this existing key instead; a URI as in FAIRPACT_LOG_KEY."`
 }
 
 func (logKeyCommand) Help() string {

@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// sealed is the content of a sealed file. members is the parsed input, and canonical is its
-// RFC 8785 form.
+// sealed is the content of a sealed file, which fairpactctl commit --out writes. members is
+// the parsed input, and canonical is its RFC 8785 form.
 type sealed struct {
 	members   map[string]any
 	canonical []byte
@@ -32,7 +32,7 @@ func (t *terminal) sealed(path string) (s sealed, err error) {
 	input, ok := file["input"].(map[string]any)
 	salt, text := file["salt"].(string)
 	if !ok || !text || len(file) != 2 {
-		return s, fmt.Errorf("%s: not a sealed file, {\"input\": {…}, \"salt\": \"…\"}: make one with fairpactctl commit INPUT --out FILE", path)
+		return s, fmt.Errorf("%s is not a sealed file of the form {\"input\": {…}, \"salt\": \"…\"}: make one with fairpactctl commit INPUT --out FILE", path)
 	}
 	return sealed{input, canon.Encode(input), salt}, nil
 }
@@ -40,14 +40,14 @@ func (t *terminal) sealed(path string) (s sealed, err error) {
 type sendCommitCommand struct {
 	Sealed string `arg:"" help:"Sealed file of fairpactctl commit --out."`
 	Key    string `placeholder:"FILE" help:"Sign the commitment with the seat key in this file (see key new)."`
-	Origin string `placeholder:"URL" help:"With --key: the public URL of the deployment, if you reach it at another one."`
+	Origin string `placeholder:"URL" help:"With --key: the public URL of the deployment, if it differs from the URL that you use."`
 	party
 }
 
 func (sendCommitCommand) Help() string {
-	return `Sends only the commitment. It first checks the input here against the rules of the deal's algorithm, because a committed input cannot be changed.
+	return `Sends only the commitment, not the input. Before that, the command checks the input on this machine against the rules of the deal's algorithm, because a committed input cannot be changed.
 
-With --key your seat key signs the commitment and the deal's declaration. The initiator also has your invite token, but not your key.
+With --key your seat key signs the commitment and the deal's declaration. The signature proves that you committed: the initiator also has your invite token, but not your key.
 
 Examples:
 
@@ -118,7 +118,7 @@ func (c *call) fits(ctx context.Context, input map[string]any) error {
 func fits(algorithmID string, params map[string]any, labels []string, input map[string]any) error {
 	a, known := algorithm.Lookup(algorithmID)
 	if !known {
-		return nil // an algorithm of a newer service, which checks the input itself
+		return nil // a newer service has this algorithm, and checks the input at the reveal
 	}
 	if err := a.CheckInput(labels, params, input); err != nil {
 		return refusal{fmt.Errorf("the commitment was not sent, because the reveal of this input would be refused: %w", err)}
@@ -132,7 +132,7 @@ type revealCommand struct {
 }
 
 func (revealCommand) Help() string {
-	return `Possible when all parties have committed. With the last reveal the service computes the result and issues the certificate.
+	return `Parties can reveal once all have committed. After the last reveal the service computes the result and issues the certificate. A random.v1 deal first needs its draw: see deal entropy.
 
 Examples:
 
@@ -206,7 +206,7 @@ func (c statusCommand) Run(ctx context.Context, t *terminal) error {
 type entropyCommand struct{ reader }
 
 func (entropyCommand) Help() string {
-	return `The service fetches the declared beacon round and draws. Without this command, it draws a minute after the round is due.
+	return `The service fetches the declared beacon round and draws. Without this command, the service draws by itself a minute after all have revealed and the round is published.
 
 Examples:
 
@@ -263,7 +263,7 @@ type certificateCommand struct {
 }
 
 func (certificateCommand) Help() string {
-	return `A bundle holds all that verify needs offline. So do certificate, tree head and key set together. If the deal becomes CERTIFIED later, fetch the bundle again: it then has the cosignatures of the witnesses. The command prints what the bundle lacks.
+	return `A bundle holds all that verify needs offline. Instead of a bundle, you can fetch the certificate, the tree head and the key set as three files. If the deal becomes CERTIFIED later, fetch the bundle again: the new bundle has the cosignatures of the witnesses. The command prints what the bundle lacks.
 
 The service never returns your input. With --sealed this command checks your input and salt against your commitment and puts them into the bundle, and verify then checks them too. Such a bundle is as private as your input.
 
@@ -279,8 +279,8 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Sealed != "" && c.Bundle == "" {
 		return errors.New("--sealed puts the input into a bundle: give --bundle FILE too")
 	}
-	// A certificate needs an invite token. The initiator, whose state file holds all tokens,
-	// uses that of party 0.
+	// The service returns a certificate only for an invite token. The initiator's state file
+	// holds all tokens, so the initiator uses the token of party 0.
 	if c.Party == nil && c.Token == "" && c.TokenFile == "" {
 		if s, err := c.load(t); err == nil && len(s.Invites) > 1 {
 			c.Party = &s.Invites[0].Party

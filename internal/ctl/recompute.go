@@ -16,9 +16,9 @@ type recomputeCommand struct {
 }
 
 func (recomputeCommand) Help() string {
-	return `Opens the commitments, recomputes input_root and the result, and compares all three with the certificate. The last line is the result in RFC 8785 form. The command does not check signature and log proof: use verify.
+	return `Opens the commitments, recomputes input_root and the result, and compares all three with the certificate. The last line is the result in RFC 8785 form. The command does not check the signature and the log proof: use fairpactctl verify for these.
 
-An input that was never revealed is null in the array. The command then computes no result.
+For an input that was never revealed, put null into the array of --inputs. The command then computes no result.
 
 Examples:
 
@@ -60,7 +60,7 @@ func (r recomputeCommand) Run(t *terminal) error {
 }
 
 // result returns the result of the given inputs, even if they do not open the certificate's
-// commitments. It returns null if the inputs have no result.
+// commitments. It returns null if no result can be computed.
 func result(cert map[string]any, inputs []any, params map[string]any) json.RawMessage {
 	none := json.RawMessage("null")
 	payload, err := certificate.Parse(canon.Encode(cert))

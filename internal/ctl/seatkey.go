@@ -44,7 +44,8 @@ func (c newKeyCommand) Run(t *terminal) error {
 	return nil
 }
 
-// seatKeys parses flags N=KEY, at most one for each party, into the key of each party.
+// seatKeys parses flags of the form N=KEY, and returns the keys by party. It refuses a
+// second key for a party.
 func seatKeys(given []string) (map[int]string, error) {
 	keys := map[int]string{}
 	for _, one := range given {
@@ -67,8 +68,8 @@ func seatKeys(given []string) (map[int]string, error) {
 	return keys, nil
 }
 
-// partyKeys returns the member party_keys of a creation request from flags N=KEY, nil if
-// there are none.
+// partyKeys returns the member party_keys of a creation request from flags of the form
+// N=KEY, or nil if given is empty.
 func partyKeys(given []string, parties int) ([]*string, error) {
 	named, err := seatKeys(given)
 	if err != nil || len(named) == 0 {
@@ -77,7 +78,7 @@ func partyKeys(given []string, parties int) ([]*string, error) {
 	keys := make([]*string, parties)
 	for party, key := range named {
 		if party >= parties {
-			return nil, fmt.Errorf("--party-key %d=…: the deal has the parties 0 to %d", party, parties-1)
+			return nil, fmt.Errorf("--party-key names party %d: give one of the parties 0 to %d", party, parties-1)
 		}
 		keys[party] = &key
 	}
@@ -96,8 +97,8 @@ type declared struct {
 	digest    string
 }
 
-// declaration fetches the deal's declaration and computes its digest here, so that the party
-// signs the declaration that it has read.
+// declaration fetches the deal's declaration. It computes the digest itself, so that the
+// party signs exactly the declaration that was fetched.
 func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	body, err := c.client.Get(ctx, c.path("/declaration"), c.token)
 	if err != nil {
@@ -128,15 +129,15 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	return d, nil
 }
 
-// sign returns the body of a commit request, signed with the seat key in the file. It
-// refuses a key other than the one declared for the party.
+// sign returns the body of a commit request, signed with the seat key in the file at path.
+// If the deal declares a key for the party, sign refuses any other key.
 func (d declared) sign(path, commitment string) (map[string]string, error) {
 	key, err := signing.ReadSeatKey(path)
 	if err != nil {
 		return nil, err
 	}
 	if d.key != nil && d.key != key.Label {
-		return nil, refusal{fmt.Errorf("the deal declares another key for party %d: %v, but %s holds %s: give the declared key", d.party, d.key, path, key.Label)}
+		return nil, refusal{fmt.Errorf("for party %d the deal declares the key %v, but %s holds %s: give the file of the declared key", d.party, d.key, path, key.Label)}
 	}
 	seat := attestation.Seat{DealID: d.dealID, Party: d.party, Commitment: commitment, Declaration: d.digest}
 	signature, err := key.Sign(seat.Message(d.origin))

@@ -30,9 +30,9 @@ type secretFile struct {
 type secretAddCommand struct{ secretFile }
 
 func (secretAddCommand) Help() string {
-	return `Writes the secrets to standard output. Redirect it to a file that only you can read, not to a terminal. Do not pipe it into
-kubectl: if this command fails, kubectl applies an empty Secret. Nothing changes yet. Roll the file out to all processes, then
-run fairpactctl secret rotate.
+	return `Writes a new secret, and then the secrets of the file, to standard output. Redirect the output to a file that only you can
+read, not to a terminal. Do not pipe the output into kubectl: if this command fails, kubectl applies an empty Secret. Nothing
+is encrypted with the new secret yet. Roll the new file out to all processes, then run fairpactctl secret rotate.
 
 Examples:
 
@@ -61,8 +61,8 @@ type secretRotateCommand struct {
 
 func (secretRotateCommand) Help() string {
 	return `Puts the first secret of the file in force: from then on, new data is encrypted under it. The command refuses while a process
-has another set of secrets than the file. deadline-worker then encrypts the stored data again. fairpactctl secret check shows
-when the former secret may be removed.
+has another set of secrets than the file. After the rotation, deadline-worker encrypts the stored inputs again, under this
+secret. fairpactctl secret check shows when the former secret may be removed.
 
 Examples:
 
@@ -76,7 +76,7 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 			return refusal{fmt.Errorf("%s, the first secret of the file, is in force already: put a new secret in front with fairpactctl secret add, and roll the file out", newest.ID())}
 		}
 		if lacks := lacking(own, now); lacks != nil {
-			return refusal{fmt.Errorf("the file lacks the secrets %v, which the database needs: add each as a line", lacks)}
+			return refusal{fmt.Errorf("the file lacks the secrets with the fingerprints %v, which the database needs: add each of these secrets on its own line", lacks)}
 		}
 		processes, err := r.processes(ctx)
 		if check := haveSecrets(processes, err, own.Digest()); !check.OK {
@@ -109,8 +109,8 @@ Examples:
     kubectl -n fairpact exec deployment/fairpact-deal-api -- /fairpactctl secret check`
 }
 
-// mostCounted bounds how many inputs and replays secret check counts, so that the count
-// stays fast.
+// mostCounted is the largest number of inputs, and of replays, that the command secret check
+// counts. The bound keeps the command fast.
 const mostCounted = 100_000
 
 // secretReport is the output of secret check --json.
@@ -143,13 +143,13 @@ func (c secretCheckCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		var missing error
 		if lacks := lacking(own, now); lacks != nil {
-			missing = fmt.Errorf("the file lacks the secrets %v, which the database needs; it holds %v", lacks, r.Held)
+			missing = fmt.Errorf("the file lacks the secrets %v, which the database needs; the file holds %v", lacks, r.Held)
 		}
 		r.Add(checked("file", missing, "the file holds %v; %s is in force; former secrets still needed: %v", r.Held, r.InForce, r.Former))
 		processes, err := c.processes(ctx)
 		r.Add(haveSecrets(processes, err, own.Digest()))
 		r.Next = nextOfSecrets(r)
-		left := fmt.Sprintf("left under former secrets: %s inputs, %s replays at most (the last expires by %s); %d certificates are pending",
+		left := fmt.Sprintf("still encrypted under former secrets: %s inputs, and perhaps %s replays (the last expires by %s); %d certificates are pending",
 			upTo(r.Inputs), upTo(r.Replays), instant(new(now.Since+escrow.ReplayTime)), pending)
 		return t.report(r.Report, r, left, "next: "+r.Next)
 	})
@@ -177,11 +177,11 @@ func nextOfSecrets(r secretReport) string {
 	return "nothing: one secret is in force, and no data needs another. To rotate, begin with fairpactctl secret add"
 }
 
-// withSecrets calls do with the deals' database, the secrets in the file and the database's
-// state of the secret rotation.
+// withSecrets calls do with the deals' database, the secrets in the file, and the progress
+// of the secret rotation that the database records.
 func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.Store, *sealing.Secrets, store.Rotation) error) error {
 	if databaseURL == "" {
-		return errors.New("--database-url is missing: give it, because the database names the secret in force")
+		return errors.New("--database-url is missing, and only the database says which secret is in force: give --database-url")
 	}
 	own, err := sealing.Load(file)
 	if err != nil {
@@ -194,7 +194,7 @@ func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.S
 	defer s.Close()
 	now, err := s.Rotation(ctx, escrow.ReplayTime, mostCounted)
 	if errors.Is(err, store.ErrNotFound) {
-		return refusal{errors.New("the database has no server secret yet: start a deal-api on it first")}
+		return refusal{errors.New("the database records no server secret yet: start a deal-api with this database first")}
 	}
 	if err != nil {
 		return err
@@ -220,10 +220,11 @@ type secretAdoptCommand struct {
 }
 
 func (secretAdoptCommand) Help() string {
-	return `A process does not start if it lacks the server secret under which the database is encrypted. Put the former secret back if
-you have it. If it is lost, stop all processes and run this command, which adopts the first secret of the file. Inputs that
-were encrypted under the former secret stay unreadable, and Idempotency-Keys of the last day are forgotten. API keys and
-invite tokens remain valid. The command refuses if a deal that has not ended holds an input, or if a certificate is pending.
+	return `A process does not start without the server secret under which the database is encrypted. If you still have that secret, put
+it back into the file. If that secret is lost, stop all processes and run this command, which puts the first secret of the
+file in force. Inputs that were encrypted under the lost secret stay unreadable, and Idempotency-Keys of the last day are
+forgotten. API keys and invite tokens remain valid. Without --lose-deals, the command refuses if a deal that has not ended
+holds an input, or if a certificate is pending.
 
 Examples:
 
@@ -245,7 +246,7 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if deals+certificates > 0 && !a.LoseDeals {
-		return refusal{fmt.Errorf("%d of the deals and %d of the pending certificates need the former secret: put it back until they have ended, or give --lose-deals", deals, certificates)}
+		return refusal{fmt.Errorf("%d unfinished deals and %d pending certificates need the former secret: put that secret back until these are finished, or give --lose-deals to lose them", deals, certificates)}
 	}
 	state, err := s.ServerSecret(ctx)
 	if err == nil && own.Find(state.Fingerprint) != nil {

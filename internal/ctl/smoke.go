@@ -29,7 +29,7 @@ type smokeCommand struct {
 }
 
 func (smokeCommand) Help() string {
-	return `Runs a deal with the first published test vector of the algorithm, for all its parties, from the API key to the certificate. It verifies the certificate as fairpactctl verify does, with the deployment's own keys, and recomputes its result. The finished deal stays in the deployment. A draw waits about half a minute for its beacon round.
+	return `Gets an API key, creates a deal with the first published test vector of the algorithm, commits and reveals for all parties, and fetches the certificate. The command then verifies the certificate as fairpactctl verify does, with the deployment's own keys, and recomputes the result. The finished deal stays in the deployment. A draw waits about half a minute for its beacon round.
 
 Examples:
 
@@ -73,11 +73,10 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	params := example.Input.AlgorithmParams
 	deal := createCommand{Algorithm: a.ID, Label: example.Input.PartyLabels, CommitIn: 10 * time.Minute, RevealIn: 20 * time.Minute, Mode: "sealed", Retention: "standard"}
 	var chain beacon.Chain // only genesis and period are set
-	var round int64        // of the beacon; 0 if the algorithm needs none
+	var round int64        // the beacon round; 0 if the algorithm needs no beacon
 	if a.NeedsBeacon {
-		// The beacon publishes the round after the reveal deadline, so that no party knows
-		// the random value when it reveals. The deadlines are short, because the draw waits
-		// for the round.
+		// The round is published after the reveal deadline, so that no party knows the random
+		// value when revealing. The deadlines are short, because the draw waits for the round.
 		var err error
 		if chain, err = c.chain(ctx); err != nil {
 			return cause(ctx, err)
@@ -106,7 +105,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	first := &call{client, s.DealID, s.Invites[0].Token}
 	if a.NeedsBeacon {
 		due := time.Until(time.Unix(chain.RoundTime(round), 0))
-		t.note("beacon round %d is published after the reveal deadline, in %d s", round, max(0, int(due.Seconds())))
+		t.note("beacon round %d will be published in %d s, after the reveal deadline", round, max(0, int(due.Seconds())))
 		select {
 		case <-ctx.Done():
 		case <-time.After(due):

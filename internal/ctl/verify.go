@@ -29,15 +29,15 @@ type verifyCommand struct {
 	Party       []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
 	Params      string   `placeholder:"FILE" help:"Recompute the result with these algorithm_params of the deal. Needs --inputs."`
 
-	parsed any // the parsed Certificate; nil if it was not read yet
+	parsed any // the parsed content of the file Certificate; nil if the file was not read yet
 }
 
 func (verifyCommand) Help() string {
-	return `Each check is one line, OK or FAIL. What was not checked is listed below. To verify a bundle, the command fetches nothing. To verify a certificate alone, it fetches nothing if you give --tree-head and one of --pubkey, --keys and --status.
+	return `Each check is one line, OK or FAIL. The lines "not proven" below them say what was not checked. To verify a bundle, the command fetches nothing. To verify a certificate alone, it fetches nothing if you give --tree-head and one of --pubkey, --keys and --status.
 
-The key set states at which tree size a key retired. The check key_in_force fails if a retired key signed beyond that size, as a thief of the key would. A status or --pubkey does not state the size.
+The key set states at which tree size a key retired. The check key_in_force fails if a retired key signed beyond that size, as a thief of the key would. A status or --pubkey does not state this size, so all signatures of the key count.
 
-A key that is fetched from the deployment proves only that the deployment agrees with itself: an auditor pins the key with --pubkey. Rounds of drand quicknet are checked against its pinned key.
+A key that is fetched from the deployment proves only that the deployment agrees with itself: an auditor pins the key with --pubkey. Beacon rounds of drand quicknet are checked under the key of drand quicknet, which is built in.
 
 Examples:
 
@@ -91,7 +91,7 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 // bundle verifies a bundle from files only.
 func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 	if v.TreeHead+v.Inputs+v.Params != "" {
-		return errors.New("a bundle has its own tree head and input: leave out --tree-head, --inputs and --params, or verify only the certificate in the bundle")
+		return errors.New("--tree-head, --inputs and --params do not apply to a bundle: leave them out, or save the member certificate of the bundle to a file and verify that file")
 	}
 	trust := verification.Trust{Open: trusted}
 	if v.Policy != "" {
@@ -269,8 +269,8 @@ func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, err
 	return older, err
 }
 
-// unreadable converts a refusal of the service to a plain error, for ExitUsage: evidence
-// that cannot be fetched is not a failed check.
+// unreadable converts a refusal of the service to a plain error, so that Main returns
+// ExitUsage instead of ExitFailed. Evidence that cannot be fetched is not a failed check.
 func unreadable(err error) error {
 	if refused, ok := errors.AsType[*restclient.Refused](err); ok {
 		return errors.New(refused.Error())
@@ -280,7 +280,8 @@ func unreadable(err error) error {
 
 // checkBeacon adds a check of the beacon's signature to the report. For drand quicknet it
 // uses the pinned key. For another chain it uses the key in given, the bundle's member
-// beacon. It adds nothing if the certificate has no draw or the key is not known.
+// beacon. It adds nothing if the certificate or bundle is malformed, if the certificate has
+// no draw, or if the key is not known.
 func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	for _, check := range report.Checks {
 		if (check.Name == verification.Shape || check.Name == verification.BundleShape) && !check.OK {
@@ -316,7 +317,7 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 		period, _ := given["period"].(int64)
 		genesis, _ := given["genesis_time"].(int64)
 		chain, err = beacon.ParseChain(c.Result.Beacon.ChainHash, key, period, genesis)
-		name = "the chain of the bundle, whose key is not known here,"
+		name = "the chain of the bundle, checked with the key in the bundle,"
 	}
 	if err == nil {
 		var raw []byte
@@ -327,8 +328,8 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	report.Add(checked("beacon_signature", err, "%s signed round %d", name, c.Result.Beacon.Round))
 }
 
-// report prints the checks and then more lines, or only value with --json. It returns
-// errFailed if a check failed.
+// report prints the checks, and then the lines in more. With --json it prints only value. It
+// returns errFailed if a check failed.
 func (t *terminal) report(r verification.Report, value any, more ...string) error {
 	if t.json {
 		if err := t.value(value); err != nil {

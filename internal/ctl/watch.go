@@ -13,12 +13,12 @@ import (
 
 type watchCommand struct {
 	reader
-	Every   time.Duration `default:"1s" help:"Pause between two requests if the deal has not changed. Each request also waits for a change at the service."`
+	Every   time.Duration `default:"1s" help:"Pause between two requests if the deal has not changed. The service also delays each answer until the deal changes, for up to 45 s."`
 	Timeout time.Duration `help:"Give up after this time; 0: never."`
 }
 
 func (watchCommand) Help() string {
-	return `Writes progress to standard error and the ended deal to standard output. Exit code: 0 the deal has ended in any state, 1 --timeout passed before.
+	return `Writes progress to standard error. Stops when the deal has ended and its certificate is published, and then writes the deal to standard output. An EXPIRED or CANCELLED deal has no certificate. Exit code: 0 the deal has ended, in any state; 1 --timeout has passed, or the service refused.
 
 Examples:
 
@@ -45,7 +45,7 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("the deal has not ended within %s", c.Timeout)})
+		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("the deal has not ended within %s, or its certificate is not published yet: watch again, or give a longer --timeout", c.Timeout)})
 		defer cancel()
 	}
 	p := progress{t: t, live: isTerminal(t.err)}
@@ -65,7 +65,9 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		if last = now; !unchanged {
 			continue
 		}
-		select { // a stopping service or an older release does not wait for a change, so pause here
+		// A service that is stopping, or of an older release, answers at once even if the deal has
+		// not changed. The pause limits the rate of requests.
+		select {
 		case <-ctx.Done():
 			p.end()
 			return cause(ctx, ctx.Err())
@@ -85,8 +87,8 @@ type look struct {
 	err  error
 }
 
-// follow asks the service to wait until the deal differs from last, and returns the new
-// answer. Meanwhile it shows the remaining time.
+// follow asks the service to wait until the deal differs from last, for at most longestWait,
+// and returns the answer. On a terminal, follow updates the remaining time once a second.
 func (c *call) follow(ctx context.Context, last look, p *progress) look {
 	looked := make(chan look, 1)
 	go func() {
@@ -110,8 +112,8 @@ func (c *call) follow(ctx context.Context, last look, p *progress) look {
 	}
 }
 
-// cause returns the cause of ctx if ctx has ended and err does not contain that cause.
-// Otherwise it returns err.
+// cause returns the cause of ctx once ctx has ended, because err may say no more than
+// "context deadline exceeded". It returns err while ctx is active, or if err wraps the cause.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		return context.Cause(ctx)
@@ -119,7 +121,8 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// ended reports whether the deal is final, including its certificate.
+// ended reports whether the deal has ended and its certificate is published. An EXPIRED or
+// CANCELLED deal has no certificate.
 func (v view) ended() bool {
 	switch v.State {
 	case "COMPUTED", "CERTIFIED", "VOID":
@@ -145,9 +148,9 @@ func (v view) line(now time.Time) string {
 	}
 	switch {
 	case v.State == "OPEN" || v.State == "COMMITTING":
-		parts = append(parts, left(v.CommitDeadline)+" to commit")
+		parts = append(parts, left(v.CommitDeadline)+" left to commit")
 	case v.State == "REVEALING" && revealed < len(v.Parties):
-		parts = append(parts, left(v.RevealDeadline)+" to reveal")
+		parts = append(parts, left(v.RevealDeadline)+" left to reveal")
 	case v.State == "REVEALING":
 		parts = append(parts, "waiting for the beacon")
 	case slices.Contains([]string{"COMPUTED", "VOID"}, v.State) && v.CertificateID == nil:

@@ -1,5 +1,5 @@
-// Package database connects the escrow and the log to Postgres: it opens a pool with
-// the session settings that both need, and migrates a schema.
+// Package database connects the escrow and the log to Postgres. It opens a connection pool
+// with the session settings that the escrow and the log need, and migrates their schemas.
 package database
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib" // goose runs over database/sql
+	"github.com/jackc/pgx/v5/stdlib" // goose needs database/sql
 	"github.com/pressly/goose/v3"
 
 	"github.com/fairpact/fairpact/internal/telemetry"
@@ -37,12 +37,12 @@ var (
 // for a lock keeps its connection, and other statements need connections meanwhile.
 const MinConns = 4
 
-// Open connects a pool of at most maxConns connections (0: as the URL says). It returns
-// an error if the database cannot be reached before ctx ends. No error shows the URL,
-// which may hold a password.
+// Open opens a pool of at most maxConns connections. If maxConns is 0, pool_max_conns in the
+// URL or else the default of pgx applies. Open returns an error if the database cannot be
+// reached before ctx ends. No error shows the URL, which may hold a password.
 //
 // The settings in sql/session_settings.sql override the server's defaults:
-//   - a commit is durable before others see it;
+//   - a commit is durable before other sessions see it;
 //   - a transaction is READ COMMITTED;
 //   - a process that vanishes loses its locks after 10 seconds;
 //   - reads use indexes.
@@ -75,7 +75,7 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...Op
 // Option changes the configuration of a pool.
 type Option func(*pgxpool.Config)
 
-// ReadOnly is an Option: the server refuses every write of the pool (SQLSTATE 25006).
+// ReadOnly is an Option that makes the server refuse every write of the pool (SQLSTATE 25006).
 func ReadOnly(config *pgxpool.Config) {
 	settings := config.AfterConnect
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
@@ -90,8 +90,9 @@ func ReadOnly(config *pgxpool.Config) {
 // ErrNoAnswer is returned, together with its cause, in an outage (see Outage).
 var ErrNoAnswer = errors.New("the database does not answer")
 
-// Outage reports whether a statement failed because the database is out of reach or
-// cannot run it now. Every error that does not come from Postgres counts as an outage.
+// Outage reports whether a statement failed because the database is out of reach, or
+// because it cannot run the statement now. Every error that does not come from Postgres
+// counts as an outage.
 func Outage(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
@@ -107,8 +108,8 @@ func Outage(err error) bool {
 var server atomic.Pointer[string]
 
 // Server returns a text that identifies the database server of the newest connection. The
-// text differs after a restart, and on another server or database. It is empty before the
-// first connection.
+// text changes when that server restarts, and is different for another server or database.
+// It is empty before the first connection.
 func Server() string {
 	if name := server.Load(); name != nil {
 		return *name
@@ -116,9 +117,9 @@ func Server() string {
 	return ""
 }
 
-// Close ends the connections of a pool that is no longer used. It returns after 250 ms at
-// the latest, because pgx waits up to 15 seconds for a server that does not answer. The
-// process then ends, and its connections with it.
+// Close closes a pool just before the process ends. It returns after at most 250 ms, because
+// pgx waits up to 15 seconds for a server that does not answer. The end of the process
+// closes the connections that are still open.
 func Close(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
 	go func() {
@@ -131,8 +132,8 @@ func Close(pool *pgxpool.Pool) {
 	}
 }
 
-// Application is the application name of this process's connections, unless the
-// URL has one. Set it before Open.
+// Application is the application_name of this process's connections, unless the URL sets
+// one. Set Application before a call of Open.
 var Application string
 
 // Config returns the configuration of a pool for Open, or an error for an unusable URL.
@@ -165,7 +166,7 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 }
 
 // unusable replaces an error of pgx about a URL, because the text of pgx may contain the
-// password. Only the cause of a TLS error is kept: that text cannot contain the password.
+// password. It keeps the cause of a TLS error, whose text cannot contain the password.
 func unusable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil && strings.HasSuffix(err.Error(), ": failed to configure TLS ("+cause.Error()+")") {
 		return fmt.Errorf("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
@@ -174,19 +175,20 @@ func unusable(err error) error {
 }
 
 // breakUnreplicated makes a commit fail if its wait for the synchronous standby was
-// cancelled. Postgres only sends a warning then. The transaction is committed on this
-// server, and a failover may lose it. breakUnreplicated closes the connection before the
-// result is read, so that the outcome counts as unknown.
+// cancelled. Postgres reports such a commit as a success, with a warning: the transaction is
+// committed on the primary, but a failover may lose it. breakUnreplicated closes the
+// connection before pgx reads the result. So the caller gets an error, and treats the
+// outcome as unknown.
 //
-// The name of the Postgres routine identifies the warning: its text may be translated, and
-// all warnings have the same SQLSTATE.
+// breakUnreplicated recognises the warning by the Postgres routine that sent it. The text
+// may be translated, and all warnings have the same SQLSTATE.
 func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.Routine != "SyncRepWaitForLSN" {
 		return
 	}
 	slog.Error("commit not replicated, outcome unknown", "err", notice.Message)
 	_ = conn.Conn().Close()
-	for { // drops the bytes already received: they contain the result
+	for { // discard the bytes already received, because they contain the result
 		if _, err := conn.Frontend().Receive(); err != nil {
 			return
 		}
@@ -211,8 +213,8 @@ func NewSchema(name string, embedded embed.FS) Schema {
 	return Schema{Name: name, Migrations: files}
 }
 
-// Migrate runs the migrations that the schema lacks. It may run again, and in several
-// processes at once: an advisory lock admits one at a time, and the others wait.
+// Migrate runs the migrations that the schema lacks. A second run changes nothing. Several
+// processes may call Migrate at once: an advisory lock lets them run one after the other.
 func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	config, err := Config(databaseURL)
 	if err != nil {
@@ -224,14 +226,15 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}))
 	defer db.Close()
 
-	// The migration lock belongs to this session and ends with it.
+	// The migration lock belongs to the session of conn. Postgres releases the lock when that
+	// session ends.
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("reach the database: %w", err)
 	}
 	defer conn.Close()
 	if err := waitForLock(ctx, conn); err != nil {
-		return fmt.Errorf("lock the migrations: %w", err)
+		return fmt.Errorf("wait for the migration lock: %w", err)
 	}
 	if _, err := conn.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+s.quoted()); err != nil {
 		return fmt.Errorf("create the schema %s: %w", s.Name, err)
@@ -253,9 +256,9 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}
 }
 
-// waitForLock polls for the migration lock. A statement that waited for the lock would hold
-// a snapshot. CREATE INDEX CONCURRENTLY in the process with the lock waits for all
-// snapshots, so both would wait for ever.
+// waitForLock polls for the migration lock, because a statement that waits for the lock keeps
+// a snapshot. The process that has the lock may run CREATE INDEX CONCURRENTLY, which waits
+// until older snapshots are gone. The two processes would deadlock.
 func waitForLock(ctx context.Context, conn *sql.Conn) error {
 	for {
 		var mine bool
@@ -274,7 +277,7 @@ const (
 	lockPause = 100 * time.Millisecond
 	lockTries = 60 // a migration fails after this many tries to lock a table
 
-	lockTimeout = "55P03" // SQLSTATE
+	lockTimeout = "55P03" // SQLSTATE lock_not_available: lock_timeout has passed
 )
 
 // Version returns the number of the newest migration that this binary contains.
@@ -297,7 +300,7 @@ func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int64
 	err := pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+s.quoted()+".goose_db_version WHERE is_applied").Scan(&version)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "42P01" || pg.Code == "3F000") {
-		return fmt.Errorf("the database has no schema %s of Fairpact: run `fairpactctl migrate`", s.Name)
+		return fmt.Errorf("the database has no Fairpact schema %s: run `fairpactctl migrate`", s.Name)
 	}
 	if err != nil {
 		return noAnswer(err)

@@ -58,8 +58,8 @@ func TestSessionSettings(t *testing.T) {
 	}
 }
 
-// Transactions are READ COMMITTED whatever the server's default: after one statement has
-// locked a deal, the next must see what the last holder of the lock committed.
+// Transactions are READ COMMITTED whatever the server's default. After one statement has
+// locked a deal, the next statement must see what the previous holder of the lock committed.
 func TestIsolation(t *testing.T) {
 	url := servertest.Postgres(t)
 	set(t, url, "default_transaction_isolation = ''repeatable read''")
@@ -72,8 +72,8 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// Timeouts of the database end neither a slow migration nor the idle session that holds the
-// migration lock.
+// Migrate works although the database sets short timeouts. A timeout could end a slow
+// migration, or the session that has the migration lock and is idle meanwhile.
 func TestMigrationsHaveNoTimeouts(t *testing.T) {
 	url := servertest.Postgres(t)
 	for _, setting := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"} {
@@ -91,8 +91,8 @@ func TestMigrationsHaveNoTimeouts(t *testing.T) {
 	both.Wait()
 }
 
-// A migration that cannot lock a table gives up soon, because other statements queue
-// behind its lock request. It tries again until the table is free.
+// While a migration waits for the lock of a table, other statements queue behind it. So each
+// try of the migration ends soon, and Migrate tries again until the table is free.
 func TestMigrationsRetryALock(t *testing.T) {
 	url := servertest.Postgres(t)
 	pool := open(t, url)
@@ -105,7 +105,7 @@ func TestMigrationsRetryALock(t *testing.T) {
 	schema := database.Schema{Name: "waits", Migrations: fstest.MapFS{"00001_waits.sql": {Data: []byte("-- +goose Up\nSET LOCAL lock_timeout = '10ms';\nALTER TABLE public.busy ADD COLUMN m int;\n")}}}
 	migrated := make(chan error, 1)
 	go func() { migrated <- schema.Migrate(t.Context(), url) }()
-	for failed := 0; failed < 2; { // counts failed tries of the migration
+	for failed := 0; failed < 2; { // each failed try of the migration rolls back a transaction
 		select {
 		case err := <-migrated:
 			t.Fatalf("the migration ended while the table was locked: %v; want it to try again", err)

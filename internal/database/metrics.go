@@ -49,7 +49,7 @@ func watch(pool *pgxpool.Pool) {
 type poolStats struct{}
 
 var (
-	connections = prometheus.NewDesc("fairpact_database_connections", "Connections of the pool to Postgres by state: idle, acquired, and max, the pool's limit.", []string{"state"}, nil)
+	connections = prometheus.NewDesc("fairpact_database_connections", "Connections of the pool to Postgres by state: idle or acquired. The state max is the limit of the pool.", []string{"state"}, nil)
 	waited      = prometheus.NewDesc("fairpact_database_acquire_wait_seconds_total", "Seconds that calls waited for a connection because none was idle.", nil, nil)
 )
 

@@ -14,16 +14,17 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// additive lists the forms of statement that a migration may use, unless it is the first of
-// its schema. During an upgrade or a rollback the previous release runs on the same
-// database. These statements do not disturb it. Add a form only if it keeps the rules of
-// MIGRATIONS.md.
+// additive lists the forms of statement that a later migration may use. The first migration
+// of a schema may use any statement. During an upgrade or a rollback the previous release
+// runs on the same database, and the listed statements do not disturb that release. Add a
+// form only if MIGRATIONS.md allows it.
 var additive = []*regexp.Regexp{
 	regexp.MustCompile(`^CREATE TABLE [^\s(]+ \(.*\)$`),
 	regexp.MustCompile(`^CREATE INDEX CONCURRENTLY `),
-	regexp.MustCompile(`^DROP INDEX CONCURRENTLY IF EXISTS `), // an interrupted migration leaves an invalid index
-	// A new column, which old writers leave null or at its default. Postgres stores a literal
-	// default once. Any other default may rewrite each row under a lock.
+	regexp.MustCompile(`^DROP INDEX CONCURRENTLY IF EXISTS `), // drops the invalid index that an interrupted migration left
+	// Adds a column that is null or has a literal default, because the previous release does not
+	// write the column. Postgres stores a literal default once. Any other default may rewrite
+	// each row under a lock.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN \w+ (TEXT|INT|BIGINT|BYTEA|BOOLEAN)(\[\])?( NOT NULL DEFAULT (''|[0-9]+|TRUE|FALSE))?$`),
 	regexp.MustCompile(`^SET LOCAL LOCK_TIMEOUT = ''$`),
 	// Drops a foreign key on which no release relies.
@@ -39,8 +40,9 @@ var (
 	onTable    = regexp.MustCompile(`^(?:CREATE (?:(?:UNIQUE )?INDEX|TRIGGER) .*?\bON|INSERT INTO) (?:ONLY )?([^\s(]+)`)
 )
 
-// disturbing returns a migration's statements that match no form in additive. It leaves out
-// statements on tables that the migration itself creates.
+// disturbing returns the statements of a migration that match no form in additive, that refer
+// to an older table, or that Postgres refuses. It accepts the indexes, triggers and rows of
+// a table that the migration itself creates.
 func disturbing(migration string) (bad []string) {
 	alone := strings.HasPrefix(migration, "-- +goose NO TRANSACTION\n")
 	up, _, _ := strings.Cut(migration, "-- +goose Down")
@@ -52,7 +54,7 @@ func disturbing(migration string) (bad []string) {
 			made[table[1]] = true
 		}
 		if on := onTable.FindStringSubmatch(statement); statement == "" || on != nil && made[on[1]] {
-			continue // this migration creates the table, so no release uses it yet
+			continue // this migration creates the table, so no release uses the table yet
 		}
 		known := slices.ContainsFunc(additive, func(form *regexp.Regexp) bool { return form.MatchString(statement) })
 		if strings.HasPrefix(statement, "CREATE INDEX CONCURRENTLY ") && !alone {
@@ -68,8 +70,9 @@ func disturbing(migration string) (bad []string) {
 	return bad
 }
 
-// A binary works on its own schema and on a newer one, and says what to do about an
-// older or a missing one. Migrate of an older release leaves a newer schema as it is.
+// A binary works with a schema of its own version or a newer version. If the schema is older
+// or missing, the error says what to do. Migrate of an older release does not change a newer
+// schema.
 func TestOneVersionBackAndForward(t *testing.T) {
 	url := servertest.Postgres(t)
 	files := fstest.MapFS{"00001_a.sql": {Data: []byte("-- +goose Up\nCREATE TABLE versions.a ();")}}
@@ -78,7 +81,7 @@ func TestOneVersionBackAndForward(t *testing.T) {
 	current := database.Schema{Name: "versions", Migrations: files}
 	pool := open(t, url)
 
-	const none = "the database has no schema versions of Fairpact: run `fairpactctl migrate`"
+	const none = "the database has no Fairpact schema versions: run `fairpactctl migrate`"
 	if err := old.Current(t.Context(), pool); err == nil || err.Error() != none {
 		t.Errorf("Current without a schema: got error %v, want %s", err, none)
 	}
@@ -138,12 +141,12 @@ func TestDisturbingStatementsAreFound(t *testing.T) {
 		`ALTER TABLE deals ADD COLUMN owner bytea REFERENCES api_keys (key_hash);`:                 1,
 		`ALTER TABLE deals ADD COLUMN a text, DROP COLUMN mode;`:                                   1,
 		`ALTER TABLE deals ADD COLUMN n bigint NOT NULL DEFAULT nextval('s');`:                     1, // rewrites each row
-		`CREATE INDEX deals_note ON deals (note);`:                                                 1, // blocks writes while it is built
+		`CREATE INDEX deals_note ON deals (note);`:                                                 1, // blocks writes to deals while Postgres builds the index
 		"-- +goose Up\nCREATE INDEX CONCURRENTLY deals_note ON deals (note);":                      1,
-		`CREATE TABLE notes (deal_id text REFERENCES deals (deal_id));`:                            1, // blocks writes while it is added
-		`CREATE TABLE later PARTITION OF deals FOR VALUES IN ('x');`:                               1, // a read of deals also reads its new partition
+		`CREATE TABLE notes (deal_id text REFERENCES deals (deal_id));`:                            1, // blocks writes to deals while Postgres adds the foreign key
+		`CREATE TABLE later PARTITION OF deals FOR VALUES IN ('x');`:                               1, // a read of deals also reads the new partition
 		`CREATE TABLE later (a text) INHERITS(deals);`:                                             1,
-		`CREATE TABLE IF NOT EXISTS deals (a text); INSERT INTO deals (a) VALUES ('x');`:           2, // the table may exist
+		`CREATE TABLE IF NOT EXISTS deals (a text); INSERT INTO deals (a) VALUES ('x');`:           2, // the table may exist already
 		`CREATE TABLE s.a (b text); CREATE TRIGGER t BEFORE UPDATE ON deals EXECUTE FUNCTION f();`: 1,
 		"-- +goose StatementBegin\nDO $$ BEGIN EXECUTE 'DROP TABLE deals'; END $$;":                2,
 	} {

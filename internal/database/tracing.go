@@ -10,11 +10,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// tracer records a span for each statement that runs inside a span. It omits the
-// parameters, which are inputs and hashes. Of an error it shows only the SQLSTATE.
+// tracer records a span for each statement that runs inside another span. The span omits the
+// parameters, because they contain inputs and hashes. For a failed statement, the span shows
+// the SQLSTATE but not the message.
 type tracer struct{ *otelpgx.Tracer }
 
-// failure replaces an error in a span. Postgres messages quote values, and connection
+// failure replaces an error in a span, because Postgres messages quote values and connection
 // errors name the user.
 type failure struct{ pg *pgconn.PgError } // nil: the error does not come from Postgres
 

@@ -17,8 +17,8 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// The span of a failed statement has the SQLSTATE and not the message. Postgres messages
-// quote values, users and databases.
+// The span of a failed statement has the SQLSTATE but not the message, because messages quote
+// values, users and databases.
 func TestSpansOfFailures(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider := sdk.NewTracerProvider(sdk.WithSpanProcessor(spans))

@@ -1,6 +1,6 @@
 // Package deadline is the controller of deadline-worker. When a deadline of a deal passes,
-// it calls Attend in package escrow, which processes that deadline. It also finishes deals
-// and certificates that a crash left unfinished.
+// the controller calls Attend in package escrow, which processes that deadline. The
+// controller also finishes deals and certificates that a crash left unfinished.
 //
 // Any API call for an overdue deal processes the deadline too, so no caller depends on the
 // worker. Two workers at once are harmless, because the database lets only one of them take
@@ -32,8 +32,8 @@ import (
 
 const (
 	relistEvery   = 500 * time.Millisecond
-	horizon       = 3 * time.Second // how far ahead a relist looks, so that several relists see each deadline
-	completeEvery = 4               // only one relist in 4 calls Complete, which looks at every active deal
+	horizon       = 3 * time.Second // a relist lists deadlines up to this far ahead, so several relists list each deadline
+	completeEvery = 4               // only one relist in 4 calls Complete, which reads every active deal
 	sweepEvery    = time.Minute
 	resealEvery   = 10 * time.Second
 	resealPause   = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
@@ -62,13 +62,13 @@ type Controller struct {
 	listed   atomic.Bool // whether a relist has succeeded since the start
 }
 
-// New returns a Controller. SetupWithManager starts it.
+// New returns a Controller. SetupWithManager adds it to a manager, which starts it.
 func New(deals Deals, logger *slog.Logger) *Controller {
 	return &Controller{deals: deals, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
-// Ready returns an error until a relist has succeeded. A standby lists nothing while it
-// waits for the Lease, so do not call Ready there.
+// Ready returns an error until a relist has succeeded. Call Ready only on the leader: a
+// standby waits for the Lease and lists nothing.
 func (c *Controller) Ready() error {
 	if !c.listed.Load() {
 		return errors.New("no listing of due deals has succeeded yet")
@@ -76,8 +76,8 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// SetupWithManager adds the controller and its loops to a manager. The controller processes
-// at most workers deals at once.
+// SetupWithManager adds the controller and its loops to a manager. The parameter workers is
+// the maximum number of deals that the controller processes at once.
 func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure, c.reseal} {
 		if err := mgr.Add(loop); err != nil {
@@ -92,7 +92,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		}).
 		WithLogConstructor(func(deal *string) logr.Logger {
-			if deal != nil { // c.failures has logged each failure; controller-runtime would log it again
+			if deal != nil { // Reconcile logs failures through c.failures; controller-runtime would log each one again
 				return logr.Discard()
 			}
 			return mgr.GetLogger().WithValues("controller", "deal")
@@ -101,8 +101,8 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 }
 
 // Reconcile calls Attend for one deal, and queues the deal again after the delay that
-// Attend returns. If a deal is added twice, the queue keeps the smaller delay. So a call
-// may come too early, and Attend reads the deadline itself.
+// Attend returns. If a deal is added twice, the queue keeps the smaller delay. So Reconcile
+// may run too early. This is harmless, because Attend reads the deadline itself.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(running, attendTimeout)
 	defer cancel()
@@ -124,8 +124,8 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// feed adds due deals to the queue until ctx ends. It keeps no state: each relist reads
-// from the database what is due.
+// feed starts a goroutine that adds due deals to the queue until ctx ends. The goroutine
+// keeps no state: each relist reads from the database which deals are due.
 func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
 	go func() {
 		tick := time.NewTicker(relistEvery)
@@ -175,8 +175,8 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	return nil
 }
 
-// reseal encrypts stored inputs again after a rotation of the server secret, until
-// ctx ends.
+// reseal runs until ctx ends. After a rotation of the server secret it encrypts the stored
+// inputs again.
 func (c *Controller) reseal(ctx context.Context) error {
 	for {
 		pause := resealEvery
@@ -197,7 +197,7 @@ func (c *Controller) reseal(ctx context.Context) error {
 	}
 }
 
-// sweep deletes expired idempotency records, until ctx ends.
+// sweep deletes expired idempotency records every sweepEvery until ctx ends.
 func (c *Controller) sweep(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

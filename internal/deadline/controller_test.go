@@ -42,8 +42,8 @@ func TestDealsAreAttendedAtTheMillisecondOfTheirDeadline(t *testing.T) {
 	})
 }
 
-// The controller queues a deal again if the delay from Attend is within the horizon. It
-// leaves a deal with a longer delay to the relists.
+// The controller queues a deal again if Attend returns a delay within the horizon. If the
+// delay is longer, the controller leaves the deal to the relists.
 func TestADealIsAttendedAgain(t *testing.T) {
 	bubble(t, map[string]time.Duration{"a": 0}, func(d *deals) {
 		d.attend = func(context.Context, string) (time.Duration, error, bool) {
@@ -65,8 +65,8 @@ func TestADealIsAttendedAgain(t *testing.T) {
 	})
 }
 
-// The pauses after failures double, although each relist lists the deal. A success resets
-// them. The log has about one line a minute.
+// The pause doubles after each failure, although each relist lists the deal. A success resets
+// the pause. The failures add about one line a minute to the log.
 func TestFailuresBackOff(t *testing.T) {
 	const failures = 11
 	fail := func(d *deals, first int) {
@@ -142,8 +142,8 @@ func TestOtherDealsAreAttendedInTime(t *testing.T) {
 	})
 }
 
-// The first relist that succeeds adds every deal that became due before, and makes the
-// worker ready.
+// When the database answers again, relists add every deal that became due meanwhile. The
+// first relist that succeeds makes the worker ready.
 func TestListingsFailAtFirst(t *testing.T) {
 	bubble(t, map[string]time.Duration{"a": time.Second}, func(d *deals) {
 		d.listing, d.complete["b"] = errors.New("no database"), true

@@ -27,12 +27,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// The tests run in a bubble of package synctest. Its clock is fake, so the times in these
-// tests are exact on any machine. A goroutine that outlives its controller fails the test.
+// The tests run in a bubble of package synctest. The clock of a bubble is fake, so the times
+// in these tests are exact on any machine. A goroutine that outlives the controller fails the
+// test.
 
 type attendance struct {
 	deal string
-	at   time.Duration // since the start
+	at   time.Duration // since deals.began
 }
 
 // deals is a fake escrow. Its Attend ends a deal whose deadline has passed.
@@ -40,7 +41,7 @@ type deals struct {
 	began time.Time
 
 	mu       sync.Mutex
-	due      map[string]time.Duration // deadline of each deal, since the start
+	due      map[string]time.Duration // time from began to the deadline of each deal
 	complete map[string]bool
 	ended    map[string]int
 	calls    []attendance
@@ -50,7 +51,10 @@ type deals struct {
 	reseals  []time.Duration
 	toReseal int // number of batches that Reseal has yet to reseal
 	log      slog.Handler
-	attend   func(ctx context.Context, deal string) (again time.Duration, err error, final bool) // if set, Attend calls it first, and returns its results if final is true
+
+	// attend may be nil. Otherwise Attend begins with a call of attend, and if final is true,
+	// returns again and err.
+	attend func(ctx context.Context, deal string) (again time.Duration, err error, final bool)
 }
 
 func newDeals(due map[string]time.Duration) *deals {
@@ -151,8 +155,8 @@ func (d *deals) endings(deal string) int {
 	return d.ended[deal]
 }
 
-// bubble runs a test with a controller. prepare, if not nil, changes the deals before the
-// start.
+// bubble runs a test with a controller in a synctest bubble. prepare may be nil. Otherwise it
+// changes the deals before the controller starts.
 func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), test func(*testing.T, *deals, *Controller)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,7 +170,8 @@ func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), te
 	})
 }
 
-// start starts a controller as deadline-worker does without leader election.
+// start starts a controller in a manager that is set up like that of a deadline-worker
+// without leader election.
 func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 	t.Helper()
 	anyName := true

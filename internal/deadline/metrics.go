@@ -15,7 +15,8 @@ import (
 const measureEvery = 5 * time.Second
 
 // Only the leading worker sets these gauges. relist sets lastRelist. measure sets the others
-// every measureEvery: a query at each scrape would delay the scrape while the database hangs.
+// every measureEvery, because a query at each scrape would delay the scrape while the
+// database hangs.
 var (
 	running = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_deals", Help: "Deals that have not ended, by phase; COMMITTING includes those shown as OPEN.",
@@ -24,16 +25,16 @@ var (
 		Name: "fairpact_deals_oldest_age_seconds", Help: "Time since the oldest deal of the phase was created; 0 if there is none.",
 	}, []string{"state"})
 	overdue = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest step that is not processed became due: a deadline, or a draw, which may wait for its beacon; 0 if there is none.",
+		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest unprocessed step became due: a deadline or a draw. A draw may wait for its beacon. 0 if no step is due.",
 	}, []string{"step"})
 	pending = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_certificates_pending", Help: "Certificates of ended deals that are not published yet.",
+		Name: "fairpact_certificates_pending", Help: "Pending certificates: the deal has ended, and its certificate is not published yet.",
 	})
 	pendingAge = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "fairpact_certificates_pending_oldest_age_seconds", Help: "Time since the oldest pending certificate was written; 0 if there is none.",
 	})
 	lastRelist = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_deadline_last_relist_timestamp_seconds", Help: "Unix time of the last listing of due deals that succeeded; 0 before the first one and on a standby.",
+		Name: "fairpact_deadline_last_relist_timestamp_seconds", Help: "Unix time of the last successful listing of due deals; 0 before the first success and on a standby.",
 	})
 )
 

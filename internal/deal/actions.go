@@ -13,19 +13,21 @@ type Party struct {
 	Revealed  bool
 }
 
-// The rules below apply to a deal whose Next is None or Draw: the service takes every other
-// due step first. now is the current unix time. Every refusal has status 409 in
-// problem.Table; nil allows the action.
+// The service takes every due step except Draw before it calls the methods below. Commit and
+// Reveal still check the deadlines, so that an overdue deal never accepts a commit or reveal.
+// now is the current unix time. A method returns nil if it allows the action. Every refusal
+// has status 409 in problem.Table.
 
 // Commit returns the reason why p cannot commit at now, or nil.
-// SPEC 3: the first commit moves OPEN to COMMITTING, the last one COMMITTING to REVEALING.
+// SPEC 3: the first commit moves the deal from OPEN to COMMITTING, the last commit moves it
+// from COMMITTING to REVEALING.
 func (d Deal) Commit(p Party, now int64) *problem.Error {
 	switch {
 	case d.Ended():
 		return d.ended(p)
 	case p.Committed || d.Phase == Revealing: // in REVEALING all have committed
-		return problem.New(problem.AlreadyCommitted, "party %d has committed and a commitment cannot be changed; wait for the others, then call %s. "+
-			"If you did not commit, or the commitment in %s is not yours, somebody used this invite token (the creator of the deal has all of them): do not reveal. Let the deal miss its deadline (the initiator can cancel it only while no other party has committed), and create a new deal whose party_keys name your key",
+		return problem.New(problem.AlreadyCommitted, "party %d has committed, and a commitment cannot be changed; wait for the others, then call %s. "+
+			"If you did not commit, or the commitment in %s is not yours, somebody used this invite token; the initiator has all tokens of the deal. In that case do not reveal: let the deal miss its deadline, and create a new deal whose party_keys name your key. The initiator can cancel a deal only while no other party has committed",
 			p.Index, d.call(problem.Reveal), d.call(problem.ReadDeal))
 	case now >= d.CommitDeadline:
 		return problem.New(problem.DeadlinePassed, "commit_deadline %d has passed (now %d); create a new deal with %s", d.CommitDeadline, now, d.call(problem.CreateDeal))
@@ -43,7 +45,7 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	case d.Phase == Committing && !p.Committed:
 		return problem.New(problem.CommitsMissing, "party %d has not committed; call %s before commit_deadline %d", p.Index, d.call(problem.Commit), d.CommitDeadline)
 	case d.Phase == Committing:
-		return problem.New(problem.CommitsMissing, "%d of %d parties have committed; follow %s until its state is REVEALING, then reveal", d.Commits, d.Parties, d.call(problem.ReadDeal))
+		return problem.New(problem.CommitsMissing, "%d of %d parties have committed; call %s until the state is REVEALING, then reveal", d.Commits, d.Parties, d.call(problem.ReadDeal))
 	case now >= d.RevealDeadline:
 		return problem.New(problem.DeadlinePassed, "reveal_deadline %d has passed (now %d); create a new deal with %s", d.RevealDeadline, now, d.call(problem.CreateDeal))
 	}

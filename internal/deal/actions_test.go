@@ -123,8 +123,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Every refusal has status 409 and names the next call (SPEC 1.6, 7.1). It names no REST
-// path, because MCP shows the same text.
+// Every refusal has status 409 and names the next call (SPEC 1.6, 7.1). The text contains no
+// REST path, because MCP shows the same text.
 func TestRefusalsNameTheNextCall(t *testing.T) {
 	next := regexp.MustCompile(" d_1|create a new deal|let the deal run|call again")
 	for _, d := range []Deal{

@@ -6,19 +6,20 @@
 //	COMMITTING   a party is missing at commit_deadline          VoidCommits  VOID
 //	REVEALING    a party is missing at reveal_deadline          VoidReveals  VOID
 //	REVEALING    all have revealed, not random.v1               Compute      COMPUTED
-//	REVEALING    the same, but an input cannot be decrypted,    Expire       EXPIRED
-//	             at reveal_deadline
-//	REVEALING    all have revealed, random.v1, at the draw time Draw         COMPUTED
-//	REVEALING    the same, after the entropy window             Expire       EXPIRED
+//	REVEALING    all have revealed, not random.v1, but an input Expire       EXPIRED
+//	             cannot be decrypted at reveal_deadline
+//	REVEALING    all have revealed, random.v1, at DrawAt        Draw         COMPUTED
+//	REVEALING    all have revealed, random.v1, at ExpiresAt     Expire       EXPIRED
 //
 // In every other case the step is None. With VoidCommits and VoidReveals the missing
-// parties become the flakers of the deal.
+// parties become the flakers of the deal. A draw fetches the beacon round of a random.v1
+// deal and computes the result.
 //
 // Two changes of phase are not steps, because a party's call makes them: a shapley.v1
 // rejection (REVEALING -> VOID) and a cancel (COMMITTING -> CANCELLED).
 //
-// Next looks for missing parties before it looks at the clock. A deal that is complete,
-// but was not advanced because a process died, is therefore never voided.
+// Next looks for missing parties before it looks at the clock. So a deadline never voids a
+// deal in which all parties have acted, even if a process died before it took the step.
 package deal
 
 import "math"
@@ -43,8 +44,8 @@ const (
 // States lists all states that a view can show.
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
-// DrawDelay is how many seconds the parties have for a draw before the worker draws. The
-// delay begins at the last reveal or the beacon round's time, whichever is later.
+// DrawDelay is how many seconds the worker waits before it draws, so that a party can draw
+// first. The delay begins at the last reveal or the beacon round's time, whichever is later.
 const DrawDelay = 60
 
 // Deal holds the facts that the rules need. Times are unix seconds.
@@ -58,16 +59,17 @@ type Deal struct {
 	RevealDeadline int64
 	LastReveal     int64 // when the newest reveal was accepted; 0 if there is none
 
-	Random        bool  // random.v1: waits for its beacon round after the reveals
+	Random        bool  // random.v1: the deal waits for a beacon round after the reveals
 	RoundTime     int64 // when the beacon round is due; random.v1 only
-	EntropyWindow int64 // seconds from the later of RevealDeadline and RoundTime to ExpiresAt
+	EntropyWindow int64 // seconds from max(RevealDeadline, RoundTime) to ExpiresAt
 
 	InputLost   bool  // a revealed input cannot be decrypted, so no result can be computed
-	VoidFlakers []int // ascending; VOID only
+	VoidFlakers []int // party indexes, ascending; VOID only
 }
 
-// Step is a change that the clock or the last party makes due. The service takes every due
-// step except Draw before any other action on the deal.
+// Step is a change that the clock, or the last party's commit or reveal, makes due. The
+// service takes a due step before it accepts any other action on the deal. Draw is the
+// exception: an entropy call or the worker takes it.
 type Step int
 
 // The steps. The table in the package comment says when each is due.
@@ -128,7 +130,8 @@ func (d Deal) Next(now int64) Step {
 }
 
 // DueAt returns the first time at which the clock makes a step due. It returns false if
-// no step waits for the clock. It does not take InputLost into account.
+// no step waits for the clock. It ignores InputLost, because the service notices a lost
+// input only when it computes the result.
 func (d Deal) DueAt() (int64, bool) {
 	switch {
 	case d.Phase == Committing && d.Commits < d.Parties:
@@ -141,9 +144,10 @@ func (d Deal) DueAt() (int64, bool) {
 	return 0, false
 }
 
-// LookAt returns the time by which a caller should read the deal again even if no
-// party acts: the deal's next deadline, the time from which the deal can be drawn, or
-// the time of the worker's draw. It returns false if DueAt does.
+// LookAt returns the time by which a caller should read the deal again even if no party
+// acts. While a random.v1 deal with all reveals waits for its beacon round, this is
+// RoundTime, because a party can draw from then on. Otherwise LookAt returns the same as
+// DueAt.
 func (d Deal) LookAt(now int64) (int64, bool) {
 	if d.Random && d.AllRevealed() && now < d.RoundTime {
 		return d.RoundTime, true

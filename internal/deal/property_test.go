@@ -45,7 +45,7 @@ func (d Deal) complete() bool {
 	return d.Phase == Committing && d.Commits == d.Parties || d.Phase == Revealing && d.Reveals == d.Parties
 }
 
-// holds fails t if d breaks a rule that holds for every deal at every time.
+// holds fails the test if d breaks a rule that is true of every deal at every time.
 func holds(t *rapid.T, d Deal, now, later int64) {
 	step := d.Next(now)
 	if d.complete() && (step == VoidCommits || step == VoidReveals) {
@@ -57,8 +57,8 @@ func holds(t *rapid.T, d Deal, now, later int64) {
 	if d.Ended() && step != None {
 		t.Fatalf("an ended deal has step %d at %d, want none: %+v", step, now, d)
 	}
-	// A due step stays due until it is taken. Only a draw changes: to Expire, at the end of
-	// the entropy window.
+	// A due step stays due until it is taken. The exception is Draw, which becomes Expire at
+	// the end of the entropy window.
 	after := d.Next(max(now, later))
 	if step != None && after != step && (step != Draw || after != Expire) {
 		t.Fatalf("step %d, due at %d, became step %d at %d, want it unchanged: %+v", step, now, after, later, d)
@@ -74,7 +74,7 @@ func holds(t *rapid.T, d Deal, now, later int64) {
 	case at > math.MinInt64 && d.Next(at-1) != None:
 		t.Fatalf("DueAt = %d, but step %d is due a second earlier: %+v", at, d.Next(at-1), d)
 	}
-	// Once a missed deadline makes a step due, no commitment and no reveal is accepted.
+	// While VoidCommits or VoidReveals is due, every commit and every reveal is refused.
 	if step == VoidCommits || step == VoidReveals {
 		for _, p := range []Party{{}, {Committed: true}, {Committed: true, Revealed: true}} {
 			if d.Commit(p, now) == nil || d.Reveal(p, now) == nil {

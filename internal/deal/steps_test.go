@@ -40,7 +40,7 @@ func lost(d Deal) Deal {
 
 var endedPhases = []State{Computed, Certified, Void, Expired, Cancelled}
 
-// SPEC 3: the transitions that the clock or the last party causes.
+// SPEC 3: the clock, or the last party's commit or reveal, makes each of these steps due.
 func TestNext(t *testing.T) {
 	for _, row := range []struct {
 		what string

@@ -14,14 +14,14 @@ import (
 const (
 	maxChanges   = 4096
 	maxAnnounced = 256
-	betweenTwo   = 10 * time.Millisecond // pause after a message; under load the next message then holds more deals
+	betweenTwo   = 10 * time.Millisecond // pause after a message, so that one message announces more deals under load
 	// listenTimeout is how long a listener waits for a message before it sends a
-	// ping. The listener waits as long again for the answer to the ping.
+	// ping. The listener then waits up to listenTimeout again for the answer.
 	listenTimeout = 3 * time.Second
 )
 
-// changes returns the channel of the announcements. Its name includes the database number,
-// because a server's databases share its channels.
+// changes returns the name of the channel for announcements. The name includes the database
+// number, because all databases of a Redis server share the server's channels.
 func (r *Redis) changes() string {
 	database := 0 // a cluster has only database 0
 	if one, ok := r.client.(*redis.Client); ok {
@@ -30,7 +30,7 @@ func (r *Redis) changes() string {
 	return fmt.Sprintf("fairpact:changes:%d", database)
 }
 
-// Announce queues an announcement that a deal has changed. It does not block. The
+// Announce queues an announcement that a deal has changed, and does not block. The
 // announcement is dropped if the queue is full, or if Redis does not answer.
 func (r *Redis) Announce(dealID string) {
 	select {
@@ -41,7 +41,7 @@ func (r *Redis) Announce(dealID string) {
 }
 
 // announce sends queued announcements until ctx ends and the queue is empty. A message
-// is the name of this process and up to maxAnnounced ids of deals.
+// contains the name of this process and at most maxAnnounced deal ids.
 func (r *Redis) announce(ctx context.Context) {
 	for {
 		words := []string{r.name}
@@ -87,9 +87,9 @@ func (r *Redis) publish(ctx context.Context, message string) error {
 	return err
 }
 
-// Listen calls heard with the deals that other processes announce, until ctx ends. It
-// calls connected(true) after it subscribes, and connected(false) when the
-// subscription breaks. Then it subscribes again.
+// Listen calls heard(dealIDs...) for each message of another process, until ctx ends. It
+// calls connected(true) after it subscribes, and connected(false) when the subscription
+// breaks. After a pause it then subscribes again.
 func (r *Redis) Listen(ctx context.Context, heard func(dealIDs ...string), connected func(bool)) {
 	for ctx.Err() == nil {
 		r.listen(ctx, heard, connected)

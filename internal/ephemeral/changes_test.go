@@ -86,7 +86,7 @@ func TestListenerReconnects(t *testing.T) {
 	}
 	eventually(t, "the listener is connected again", l.is(true))
 	eventually(t, "it hears again", func() bool {
-		speaker.Announce("d_1") // the speaker may drop the announcement, because it skips Redis after a failure
+		speaker.Announce("d_1") // on each try, because after a failure the speaker drops announcements for a while
 		return l.heard("d_1")()
 	})
 	thaw := freeze(t, server)

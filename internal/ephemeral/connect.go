@@ -13,12 +13,13 @@ import (
 // these forms:
 //
 //	redis://[USER:PASSWORD@]HOST:PORT/DB                            one server
-//	redis://[USER:PASSWORD@]HOST:PORT/DB?master_name=NAME&addr=…    Sentinels; username= and password= are those of Redis
+//	redis://[USER:PASSWORD@]HOST:PORT/DB?master_name=NAME&addr=…    Sentinels
 //	redis://[USER:PASSWORD@]HOST:PORT?cluster=true&addr=…           a cluster
 //
 // rediss:// is the same over TLS. addr=HOST:PORT names another Sentinel or node and
-// may be repeated. The URL can replace commandTimeout with dial_timeout, read_timeout,
-// write_timeout and pool_timeout.
+// may be repeated. In a URL of Sentinels, USER and PASSWORD are for the Sentinels, and the
+// parameters username and password are for Redis. The parameters dial_timeout,
+// read_timeout, write_timeout and pool_timeout replace commandTimeout.
 func connect(text string) (client redis.UniversalClient, timeout time.Duration, err error) {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package ephemeral keeps best-effort locks, rate limits and announcements in Redis.
-// A caller continues without Redis: then each lock is free, each process counts its own
-// rate limits, and announcements are lost. Each step of a call (connect, send, read) has a
+// While Redis is down, callers continue: every lock is free, each process counts its own
+// rate limits, and announcements are lost. Connecting, sending and reading each have a
 // short timeout.
 package ephemeral
 
@@ -30,7 +30,7 @@ const (
 // concurrent use.
 type Redis struct {
 	// client is not a redis.UniversalClient, because that type refers to redis.Client.
-	// A package that can reach redis.Client takes about 2 s longer to compile.
+	// Every package that imports this one would then take about 2 s longer to compile.
 	client    redis.Cmdable
 	subscribe func(ctx context.Context, channel string) subscription
 	close     func() error
@@ -38,7 +38,7 @@ type Redis struct {
 	limiter *redis_rate.Limiter
 	local   *lru.Cache[string, *rate.Limiter] // by name; used while Redis is down
 	timeout time.Duration                     // of one command
-	// downUntil is a unix time in nanoseconds. Lock, Allow and publish skip Redis before it.
+	// downUntil is a unix time in nanoseconds. Lock, Allow and publish skip Redis until then.
 	downUntil atomic.Int64
 
 	name          string
@@ -53,12 +53,12 @@ type subscription interface {
 	Close() error
 }
 
-// Open returns a client for a URL of a form that connect lists. It fails only if the
-// URL is malformed. Redis may be down.
+// Open returns a client for a URL in one of the forms that connect lists. It fails only if
+// the URL is malformed, not if Redis is down.
 func Open(url string) (*Redis, error) {
 	client, timeout, err := connect(url)
 	if err != nil {
-		return nil, errors.New("REDIS_URL is not a redis:// or rediss:// URL of one server, of Sentinels (?master_name=NAME) or of a cluster (?cluster=true); its text is not shown because it may contain a password")
+		return nil, errors.New("REDIS_URL is malformed (not shown, because it may contain a password): set the redis:// or rediss:// URL of one server, of Sentinels (?master_name=NAME) or of a cluster (?cluster=true)")
 	}
 	local, err := lru.New[string, *rate.Limiter](maxLocal)
 	if err != nil {
@@ -82,7 +82,7 @@ func LogTo(logger *slog.Logger) { redis.SetLogger(messages{logger}) }
 type messages struct{ logger *slog.Logger }
 
 func (m messages) Printf(ctx context.Context, format string, args ...any) {
-	m.logger.WarnContext(ctx, "Redis client failed", "err", fmt.Sprintf(format, args...))
+	m.logger.WarnContext(ctx, "message from the Redis client", "err", fmt.Sprintf(format, args...))
 }
 
 // Close sends the queued announcements and ends all connections.
@@ -101,8 +101,8 @@ func (r *Redis) Ping(ctx context.Context) error {
 
 func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
 
-// noteFailure reports whether err is a failure. After a failure it sets downUntil, unless
-// ctx has ended: then the caller gave up, and Redis may be up.
+// noteFailure reports whether err is a failure, and sets downUntil if it is. If ctx has
+// ended, noteFailure leaves downUntil unchanged: the caller gave up, and Redis may be up.
 func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return false
@@ -117,7 +117,7 @@ func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 var release = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
 
 // Lock takes a lock for at most ttl. If free is true, the caller MUST call unlock. While
-// Redis is down, free is true: the lock only saves work.
+// Redis is down, free is always true. This is safe, because locks only prevent repeated work.
 func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unlock func(), free bool) {
 	if !r.up() {
 		return func() {}, true
@@ -138,9 +138,9 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 	}, true
 }
 
-// Allow counts n uses of name against a limit per minute (GCRA). All processes share
-// the limit; while Redis is down, each process has its own. An n above the limit counts
-// as the limit. If ok is false, the caller may try again after retryAfterSeconds.
+// Allow counts n uses of name against the limit perMinute (GCRA). All processes share the
+// limit in Redis. While Redis is down, each process counts alone. If n exceeds perMinute,
+// it counts as perMinute. If ok is false, the caller may try again after retryAfterSeconds.
 func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
 	n = min(n, perMinute)
 	if r.up() {

@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// openSlow opens a client with long timeouts, so that a slow machine fails no test.
+// openSlow opens a client with long timeouts, so that the tests pass on a slow machine.
 func openSlow(t *testing.T, url string) *Redis {
 	t.Helper()
 	return open(t, url+servertest.PatientRedis)

@@ -15,10 +15,10 @@ var (
 		Name: "fairpact_redis_up", Help: "1 while Redis answers, checked every 5 s.",
 	})
 	failures = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_redis_errors_total", Help: "Redis commands that failed; no call fails because of them.",
+		Name: "fairpact_redis_errors_total", Help: "Redis commands that failed; no API call fails because of them.",
 	})
 	dropped = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_announcements_dropped_total", Help: "Changes of deals that were not announced to other processes; calls that wait there are answered some seconds late.",
+		Name: "fairpact_announcements_dropped_total", Help: "Deal changes that were not announced to other processes; a call that waits for such a change in another process is answered some seconds late.",
 	})
 )
 

@@ -44,8 +44,8 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 	}
 }
 
-// waitUntilBack waits until the client uses Redis again. Without Redis, a second Lock of
-// a name would succeed.
+// waitUntilBack waits until the client uses Redis again. It tries a second Lock
+// of the same name, which would succeed without Redis.
 func waitUntilBack(t *testing.T, r *Redis) {
 	t.Helper()
 	ctx := bounded(t)
@@ -147,8 +147,8 @@ func freeze(t *testing.T, server *localservers.Redis) (thaw func()) {
 	return thaw
 }
 
-// checkShared checks that two clients of one Redis share locks and limits. Random
-// names reach all nodes of a cluster.
+// checkShared checks that two clients of one Redis share locks and limits. The names are
+// random, so that they reach all nodes of a cluster.
 func checkShared(t *testing.T, url string) {
 	t.Helper()
 	url += "&" + strings.TrimPrefix(servertest.PatientRedis, "?")

@@ -77,7 +77,7 @@ func TestCreationsInFlightAreCounted(t *testing.T) {
 	for range most {
 		(<-answers).ok(t)
 	}
-	// A creation that has finished is not counted twice.
+	// A finished creation counts once: after one cancellation, exactly one new deal fits.
 	h.exec(t, "UPDATE deals SET phase = 'CANCELLED' WHERE deal_id = (SELECT min(deal_id) FROM deals)")
 	later := h.bounding(most)
 	owner = of(later.Authenticate(t.Context(), key)).ok(t)

@@ -12,8 +12,8 @@ import (
 )
 
 // advance takes the steps that are due and returns the deal after them. It tries to issue a
-// new certificate within issueBound; if that fails, the worker retries. A deal with an
-// input that cannot be decrypted stays as it is until its deadline.
+// new certificate within issueBound; if that fails, the worker retries. If an input cannot
+// be decrypted, advance returns the deal unchanged until the deal expires.
 func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*store.Snapshot, error) {
 	now, err := s.takeSteps(ctx, a.deal, want)
 	if errors.Is(err, store.ErrNotFound) {
@@ -42,7 +42,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 		switch {
 		case step == deal.Advance, rules.Random && rules.AllRevealed() && now.RevealsClosedAt == nil:
 			err = s.store.CatchUp(ctx, d.DealID)
-		case step == deal.None || step == deal.Draw: // a party or the worker draws, see Entropy and Attend
+		case step == deal.None || step == deal.Draw: // Entropy draws for a party, and Attend for the worker
 			return now, nil
 		case step == deal.Expire:
 			ended, err = s.drawOrExpire(ctx, d)
@@ -63,7 +63,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("a step is still due after 8 tries: deal %s", d.DealID)
+	return nil, fmt.Errorf("deal %s: a step is still due after 8 tries", d.DealID)
 }
 
 // drawOrExpire ends a random.v1 deal after its entropy window. It first tries the draw,
@@ -85,6 +85,6 @@ func (s *Service) expireLost(ctx context.Context, d *Deal) (*store.Snapshot, err
 	if err := serversecret.Refresh(ctx, s.store, s.secrets); err != nil {
 		return nil, err // this process may lack a new secret that decrypts the input
 	}
-	s.logger.ErrorContext(ctx, "deal expires with an input that does not open")
+	s.logger.ErrorContext(ctx, "deal expires because an input cannot be decrypted")
 	return s.endDeal(ctx, d, deal.Expire, nil)
 }

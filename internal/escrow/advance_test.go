@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// meets maps each kind of call on a deal to a function that makes it on a new replica. The
-// replica has empty caches, so the call itself must take the steps that are due.
+// meets maps each kind of call on a deal to a function that makes the call on a new replica.
+// The replica has empty caches, so the call itself must take the steps that are due.
 var meets = map[string]func(*testing.T, *game) error{
 	"view": func(t *testing.T, g *game) error {
 		svc := g.replica()
@@ -40,8 +40,8 @@ var meets = map[string]func(*testing.T, *game) error{
 }
 
 // abandoned returns a deal in which all parties acted but nobody took the next step, as
-// after a crash. All have revealed if revealed is true, else all have only committed. Only
-// older releases can leave a deal COMMITTING after the last commit.
+// after a crash. If revealed is true, all have revealed. Otherwise all have committed and
+// the deal is still COMMITTING, which happens only with an older release.
 func abandoned(t *testing.T, h *house, revealed bool) *game {
 	t.Helper()
 	g := h.split(t, nil)
@@ -111,8 +111,8 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 				if (name == "reveal" || name == "a wrong reveal") && row.reveal != "" && !problem.Is(err, row.reveal) {
 					t.Errorf("%s: got error %v, want %s", name, err, row.reveal)
 				}
-				// A call fails only if the deal's new phase forbids it, never because a step
-				// was due.
+				// A call fails only if the algorithm or the deal's new phase forbids it, never
+				// because a step was due.
 				want := map[string]problem.Code{"entropy": problem.WrongAlgorithm, "cancel": problem.CannotCancel}[name]
 				if row.phase == "REVEALING" && name == "certificate" {
 					want = problem.CertNotReady
@@ -169,7 +169,7 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 	open := h.split(t, nil).later(t, 3000)
 	attend(open, column(open, "commit_deadline", 0))
 	attend(h.split(t, nil).later(t, -86400), func(now int64) int64 { return now + 3600 })
-	drawn := h.random(t, nil).revealed(t).later(t, roundOut) // the parties can draw, the worker does not draw yet
+	drawn := h.random(t, nil).revealed(t).later(t, roundOut) // the parties can draw, but the worker still waits
 	attend(drawn, column(drawn, "round_time", deal.DrawDelay))
 	if drawn.phase(t) != "REVEALING" || h.well.fetched() != 0 {
 		t.Errorf("before the worker's draw the deal is %s after %d fetches, want REVEALING after 0", drawn.phase(t), h.well.fetched())

@@ -88,7 +88,7 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 }
 
 func unknownCredential() error {
-	return problem.New(problem.InvalidCredential, "this credential is unknown; pass an API key (fp_…) from %s or an invite token (it_…) from %s, unchanged",
+	return problem.New(problem.InvalidCredential, "this credential is unknown; pass an API key (fp_…) or an invite token (it_…) exactly as %s or %s returned it",
 		problem.Call{Op: problem.CreateKey}, problem.Call{Op: problem.CreateDeal})
 }
 
@@ -148,7 +148,7 @@ func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, act
 	case p.isParty():
 		return Access{d, p.seat.party, p, action}, nil
 	case action == AsParty:
-		return Access{}, problem.New(problem.Forbidden, "pass an invite token of this deal, not an API key; the initiator is party 0 and uses that party's token")
+		return Access{}, problem.New(problem.Forbidden, "this call needs an invite token, not an API key; pass your invite token of this deal (the initiator passes the token of party 0)")
 	case !bytes.Equal(p.keyHash, d.OwnerHash) && action == CancelDeal:
 		return Access{}, problem.New(problem.Forbidden, "this API key did not create this deal; pass the initiator's key")
 	case !bytes.Equal(p.keyHash, d.OwnerHash):

@@ -9,26 +9,28 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Bundle is a certificate with what an offline verification needs. Parts that do not exist
-// are nil.
+// Bundle is a certificate together with the data that an offline verification needs. Data
+// that does not exist is nil.
 type Bundle struct {
 	Issued
 	TLogProof   []byte        // a .tlog-proof file
 	Keys        []byte        // the answer of GET /v1/pubkeys
-	Declaration []byte        // nil if the certificate has no declaration digest (earlier releases)
+	Declaration []byte        // nil for a certificate of an earlier release, which has no declaration digest
 	Chain       *beacon.Chain // the beacon chain of a random.v1 result
-	Own         *OwnInput     // about the caller; nil if the caller did not reveal or its input is purged
+	// Own is about the caller's input. It is nil if the caller did not reveal, or if the path
+	// needs inputs that retention purge has deleted.
+	Own *OwnInput
 }
 
 // OwnInput proves that a party's input is in input_root. It contains neither the input nor
-// the salt: the initiator had all invite tokens, so the caller may not be the party.
+// the salt, because the caller may be the initiator, who got all invite tokens.
 type OwnInput struct {
 	Party int      `json:"party"`
 	Path  []string `json:"input_path,omitzero"` // nil if there is no input_root, because not all have revealed
 }
 
-// Bundle returns a deal's bundle for one of its parties. Its errors include those of
-// Certificate.
+// Bundle returns the bundle of a deal for the party that calls. It can return every error
+// of Certificate.
 func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	issued, err := s.Certificate(ctx, a)
 	if err != nil {
@@ -42,7 +44,7 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	if chain := s.beacon.Chain(); issued.Outcome == certificate.Computed && a.deal.RoundTime != nil && a.deal.ChainHash != nil && *a.deal.ChainHash == chain.Hash {
 		b.Chain = &chain
 	}
-	// Limit this work even for a small declaration: the inputs may be large.
+	// Wait for a turn even if the declaration is small: ownInput may read large inputs.
 	if err := limits.Turn(ctx); err != nil {
 		return Bundle{}, err
 	}

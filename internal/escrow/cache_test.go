@@ -92,8 +92,8 @@ func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: d
 	}
 }
 
-// A restored database is older than the caches. A restore restarts the server, so the
-// process empties its caches within a second.
+// A restored database is older than the caches. The process notices a restart of the
+// database server and empties its caches within a second.
 func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database.Server is process-wide, and other tests use other servers
 	server := servertest.StartPostgres(t)
 	h := newHouseOn(t, server.AdminURL())
@@ -113,7 +113,8 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	owner := of(svc.Authenticate(t.Context(), back.key)).ok(t)
 	backAccess := back.access(t, svc, back.key, escrow.Read)
 
-	// The restored backup lacks the first deal, and all commits and reveals of the second.
+	// Simulate an older backup. It lacks the first deal, and the commits, reveals and certificate
+	// of the second.
 	h.exec(t, "DELETE FROM api_keys WHERE key_hash = (SELECT owner_hash FROM deals WHERE deal_id = $1)", gone.id)
 	for _, table := range []string{"parties", "deals"} {
 		h.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", gone.id)
@@ -121,7 +122,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	for _, table := range []string{"commitments", "reveals", "certificates"} {
 		h.exec(t, "DELETE FROM "+table)
 	}
-	h.log.empty() // a real log's schema is in the same database and is restored with it
+	h.log.empty() // a real log is in the same database, so the restore resets it too
 	h.exec(t, `UPDATE deals SET phase = 'COMMITTING', commits_closed_at = NULL, reveals_closed_at = NULL, computed_at = NULL, result = NULL, cert_id = NULL`)
 	check(t, server.Stop())
 	check(t, server.Restart(t.Context()))
@@ -165,13 +166,14 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 }
 
 // A dump may be restored without a restart of the database server. A call about a deal that
-// the dump lacks is refused as for an unknown deal. The call also empties the caches.
+// the dump lacks is refused, because the deal or the invite token is unknown. The call also
+// empties the caches.
 func TestDealThatARestoreLostIsUnknown(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	keep := h.split(t, nil).revealed(t)
 	for name, row := range map[string]struct {
-		byKey  bool // the caller is the initiator, not party 0
+		byKey  bool // the call uses the initiator's API key, not the invite token of party 0
 		action escrow.Action
 		call   func(context.Context, *escrow.Service, escrow.Access) error
 		code   problem.Code
@@ -202,8 +204,8 @@ func TestDealThatARestoreLostIsUnknown(t *testing.T) {
 			for _, c := range append(g.tokens, g.key) {
 				g.access(t, svc, c, escrow.Read)
 			}
-			// Authorize while the deal's rows exist. Later this would need the cached deal,
-			// and parallel tests on other database servers may empty the caches.
+			// Authorize while the deal's rows exist. Without the rows, Authorize would need the
+			// cached deal, and parallel tests on other database servers may empty the caches.
 			access := g.access(t, svc, credential, row.action)
 			for _, table := range []string{"parties", "deals"} {
 				g.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", g.id)

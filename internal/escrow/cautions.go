@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	longest      = 366 * 24 * 3600 // maximum seconds from now to the reveal deadline, and from there to the beacon round
-	shortest     = 60              // seconds; the parties are warned of a shorter phase
+	longest      = 366 * 24 * 3600 // maximum seconds from now to the reveal deadline, and from the reveal deadline to the beacon round
+	shortest     = 60              // seconds; the parties are warned if they have less time to commit or to reveal
 	labelBytes   = 512 << 10       // maximum size in bytes of a deal's labels together
 	maxCautioned = 3               // maximum number of cautions about similar labels
 )
 
-// Cautions returns what each party should know before it commits. All parties see the
-// cautions, but only the initiator sees the warning in Created.
+// Cautions returns warnings that each party should read before it commits. All parties see
+// the cautions. Only the initiator sees Created.Warning.
 func (d *Deal) Cautions() []string { return d.cautions() }
 
-// cautionsOf returns the cautions of a deal. from is the unix time at which the parties can
-// begin to commit. Cautions quote no text by the initiator: the other parties' agents read
-// them as advice from the service.
+// cautionsOf returns the cautions about a deal's beacon round, deadlines and labels. from is
+// the unix time at which the parties can begin to commit. A caution never quotes the
+// initiator's text, because the parties' agents read a caution as advice from the service.
 func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
-		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, not after reveal_deadline %d, so the last to reveal can know the winner first", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
+		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
 	}
 	if commits, reveals := d.CommitDeadline-from, d.RevealDeadline-d.CommitDeadline; commits < shortest || reveals < shortest {
 		all = append(all, fmt.Sprintf("the parties have %d s to commit and %d s to reveal; a party that is late makes the deal VOID", commits, reveals))
@@ -38,18 +38,20 @@ func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	return append(all, alike(d.Labels)...)
 }
 
-// unusualParams returns a caution with the number of warnings about the params, or nil if
-// there were none.
+// unusualParams returns a caution if the initiator was warned about the params, else nil.
+// The caution gives only the number of warnings, because a warning may quote the initiator's
+// text.
 func (d *Deal) unusualParams() []string {
 	warnings, err := d.algorithm.CheckParams(d.Labels, d.params)
-	if err != nil || len(warnings) == 0 { // err: an earlier release accepted params that this release refuses
+	if err != nil || len(warnings) == 0 { // err is not nil if an earlier release accepted params that this release refuses
 		return nil
 	}
-	return []string{fmt.Sprintf("algorithm_params are legal and unusual, and the initiator was warned of them %d times; read them closely", len(warnings))}
+	return []string{fmt.Sprintf("algorithm_params are legal but unusual (warnings to the initiator: %d); read them closely", len(warnings))}
 }
 
 // lookalikes maps Cyrillic and Greek letters to the Latin letter of the same shape (Unicode
-// TR39, confusables.txt). Joiners and variation selectors are invisible: -1 drops them.
+// TR39, confusables.txt). Joiners and variation selectors are invisible: they map to -1, so
+// that strings.Map drops them.
 var lookalikes = func() map[rune]rune {
 	m := map[rune]rune{'\u200c': -1, '\u200d': -1}
 	for r := '\ufe00'; r <= '\ufe0f'; r++ {
@@ -69,8 +71,9 @@ var lookalikes = func() map[rune]rune {
 	return m
 }()
 
-// alike returns cautions about labels that a reader can confuse. Such labels differ only in
-// case, width, joiners, white space or the script of a letter.
+// alike returns at most maxCautioned cautions about labels that a reader can confuse. Such
+// labels are equal except for case, width, invisible characters, white space, or letters of
+// other scripts that look like Latin letters.
 func alike(labels []string) (all []string) {
 	fold := cases.Fold()
 	shape := func(r rune) rune {
@@ -94,7 +97,7 @@ func alike(labels []string) (all []string) {
 }
 
 // legible returns INVALID_PARAMS if a text in value has a character that is invisible or
-// reverses the text order. The parameter what names the member in the error.
+// reverses the text order. The error text begins with what, the name of the request's member.
 func legible(what string, value any) error {
 	switch v := value.(type) {
 	case string:
@@ -124,8 +127,8 @@ func legible(what string, value any) error {
 // joiners are allowed although they are invisible: Persian, Sinhala and emoji need them.
 const joiners = "\u200c\u200d"
 
-// invisible reports whether r is an invisible filler, or a format character (Unicode class
-// Cf) other than a joiner.
+// invisible reports whether r is a Hangul filler, the combining grapheme joiner (U+034F), or
+// a format character (Unicode category Cf) that is not in joiners.
 func invisible(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }

@@ -80,12 +80,12 @@ func TestCautionsReachEveryParty(t *testing.T) {
 		"short phases": {"to commit and 30 s to reveal", func() *game {
 			return h.split(t, func(d *escrow.Declared) { d.RevealDeadline = d.CommitDeadline + 30 })
 		}},
-		"an early round": {"the last to reveal can know the winner first", func() *game {
+		"an early round": {"the last party can learn the winner before it reveals", func() *game {
 			return h.random(t, func(d *escrow.Declared) {
 				d.Params = map[string]any{"beacon_round": h.well.Chain().RoundAt(d.RevealDeadline)}
 			})
 		}},
-		"odd params": {"legal and unusual", func() *game {
+		"odd params": {"legal but unusual", func() *game {
 			return h.create(t, escrow.Declared{Algorithm: "shapley.v1", Params: map[string]any{"coalition_values": map[string]any{"a": int64(10)}}},
 				[]string{`{}`, `{}`}, nil)
 		}},

@@ -19,19 +19,20 @@ import (
 type Issued struct {
 	CertID    string
 	Outcome   string
-	Payload   []byte // the signing bytes, RFC 8785
+	Payload   []byte // the bytes that Signature covers, in RFC 8785 form
 	Signature string
 	Proof     certificate.LogProof
-	Head      translog.TreeHead // the tree head that Proof leads to
+	Head      translog.TreeHead // the tree head against which Proof verifies
 
-	declaration string // the declaration's digest in the certificate; "": the certificate has none
+	declaration string // digest of the declaration, from the certificate; "" if the certificate has none
 }
 
 // Certificate returns a deal's certificate with a proof against the newest published tree
 // head. Every read returns the same bytes, except for the proof. The errors include:
-//   - CERT_NOT_READY: the deal has no certificate yet;
-//   - NO_CERTIFICATE: the deal never gets one;
-//   - LOG_INCONSISTENT: the certificate does not verify, or the log has another one;
+//   - CERT_NOT_READY: the certificate is not published yet;
+//   - NO_CERTIFICATE: the deal has ended without a certificate;
+//   - LOG_INCONSISTENT: the certificate or its proof does not verify, or the log has another
+//     certificate of the deal;
 //   - LOG_UNAVAILABLE: the log is out of reach.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err := a.deal.turn(ctx); err != nil {
@@ -48,8 +49,9 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
-	// The proof comes first: a process that lacks the log's key must report that the log is
-	// out of reach, not that the certificate is invalid.
+	// Verify the proof before the certificate. During a key rotation this process may lack the
+	// key that signed both the tree head and the certificate. The caller must then get
+	// LOG_UNAVAILABLE, because the certificate is not known to be invalid.
 	proof, head, err := s.prove(ctx, c)
 	if err != nil {
 		return Issued{}, err
@@ -64,11 +66,12 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head, facts.declaration}, nil
 }
 
-// errDrawable is the cause of CERT_NOT_READY while the caller can draw the deal and the
-// worker does not draw it yet.
+// errDrawable is the cause of CERT_NOT_READY between the beacon round's time and the worker's
+// draw. In this time a caller can draw the deal without waiting for the worker.
 var errDrawable = errors.New("the deal can be drawn")
 
-// drawLook is the RetryAfter, in seconds, while a draw is late.
+// drawLook is the RetryAfter of CERT_NOT_READY, in seconds, if the worker's draw is overdue
+// or the service is read-only.
 const drawLook = 15
 
 // certificateAfterSteps takes the steps that are due and returns the certificate that they
@@ -83,7 +86,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 	case now.CertID != nil:
 		return s.store.CertificateOf(ctx, a.deal.DealID)
 	case rules.Ended():
-		return nil, problem.New(problem.NoCertificate, "the deal is %s: it has no certificate and never will; create a new deal with %s", rules.State(), problem.Call{Op: problem.CreateDeal})
+		return nil, problem.New(problem.NoCertificate, "the deal is %s and never gets a certificate; create a new deal with %s", rules.State(), problem.Call{Op: problem.CreateDeal})
 	case rules.Random && rules.AllRevealed() && now.Now >= rules.RoundTime:
 		const published = "all have revealed and the beacon round is published"
 		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
@@ -94,7 +97,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", rules.RoundTime, now.Now, a.call(problem.Draw)).
 			After(min(rules.RoundTime-now.Now, 86_400))
 	}
-	return nil, problem.New(problem.CertNotReady, "the deal is %s; a certificate is issued when it ends: ask again with a wait (45 s at most), or follow %s", rules.State(), a.call(problem.ReadDeal))
+	return nil, problem.New(problem.CertNotReady, "the deal is %s; its certificate is issued when the deal ends: call again with a wait of at most 45 s, or follow %s", rules.State(), a.call(problem.ReadDeal))
 }
 
 // issuePending issues a pending certificate within the caller's request. If that fails, it
@@ -102,7 +105,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 // certificate of the deal.
 func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
 	if s.options.ReadOnly { // nothing can be stored, so nothing is signed
-		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service takes no changes now, for maintenance; call again later").After(10)
+		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service accepts no changes during maintenance; call again later").After(10)
 	}
 	cause := s.tryIssue(ctx, c)
 	// Read the row again: another process may have issued the certificate.
@@ -111,30 +114,31 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 		return c, err
 	}
 	if errors.Is(cause, translog.ErrTagTaken) {
-		return nil, problem.New(problem.LogInconsistent, "the log has another certificate of this deal, and this service has lost that one: if you have a copy of it, send it to the operator of this deployment").Because(cause)
+		return nil, problem.New(problem.LogInconsistent, "the log has another certificate of this deal, which this service has lost: if you have a copy of that certificate, send the copy to the operator of this deployment").Because(cause)
 	}
 	reason := "the transparency log is out of reach"
 	switch {
 	case errors.Is(cause, translog.ErrRefused), errors.Is(cause, translog.ErrInconsistent):
-		reason = "the transparency log refused it, and its operator must find out why"
+		reason = "the transparency log refused the certificate, and the operator of the log must find out why"
 	case c.Signature == nil:
-		reason = "it is not signed yet"
+		reason = "the certificate is not signed yet"
 	}
 	return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason).After(2)
 }
 
-// checked holds facts of a payload, and the key that signed it.
+// checked holds facts of a certificate's payload, and the key that signed the payload. For a
+// tree head only key is set.
 type checked struct {
 	certID, dealID string
 	outcome        string
 	rootWellFormed bool
-	declaration    string // the declaration's digest; "": none
+	declaration    string // digest of the declaration; "" if the payload has none
 	key            signing.Key
 }
 
-// check parses a stored certificate's payload and verifies its signature. It caches the
-// facts of a valid certificate by payload and signature. If only the signature is invalid,
-// check returns the payload's facts with an error.
+// check parses the payload of a stored certificate and verifies the certificate's signature.
+// It caches the facts of a valid certificate by payload and signature. If only the signature
+// is invalid, check returns the payload's facts with an error.
 func (s *Service) check(c *store.Certificate) (checked, error) {
 	h := sha256.New()
 	h.Write(c.Payload)
@@ -153,7 +157,7 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 		return checked{}, err
 	}
 	if facts.key, err = s.keys.SignerOf(c.Payload, *c.Signature); err != nil {
-		return facts, fmt.Errorf("the signature verifies under no key of the set: %w", err)
+		return facts, fmt.Errorf("signature of the certificate: %w", err)
 	}
 	s.verified.Add(sum, facts, 256)
 	return facts, nil
@@ -163,13 +167,13 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 // certificate does not verify or belongs to another deal.
 func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, err error) {
 	if c.Signature == nil {
-		err = fmt.Errorf("certificate %s has a leaf and no signature", c.CertID)
+		err = fmt.Errorf("certificate %s has a leaf but no signature", c.CertID)
 	} else if facts, err = s.check(c); err == nil {
 		switch {
 		case facts.certID != c.CertID || facts.dealID != dealID:
 			err = fmt.Errorf("the row of certificate %s of deal %s contains certificate %s of deal %s", c.CertID, dealID, facts.certID, facts.dealID)
 		case !facts.key.MayHold(*c.LeafIndex):
-			err = fmt.Errorf("leaf %d is by %s, which retired at tree size %d", *c.LeafIndex, facts.key.PublicKey, *facts.key.TreeSize)
+			err = fmt.Errorf("leaf %d is signed by %s, which retired at tree size %d", *c.LeafIndex, facts.key.PublicKey, *facts.key.TreeSize)
 		}
 	}
 	if err != nil {
@@ -178,8 +182,8 @@ func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, er
 	return facts, err
 }
 
-// prove asks the log for a proof of the certificate's leaf, and verifies the proof and the
-// signature of its tree head. Its errors are those of logTrouble.
+// prove asks the log for an inclusion proof of the certificate's leaf. It verifies the proof
+// and the signature of the proof's tree head. The errors are those of logTrouble.
 func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.LogProof, translog.TreeHead, error) {
 	entry := certificate.Entry(c.Payload)
 	in, err := s.log.Inclusion(ctx, entry, *c.LeafIndex)
@@ -200,9 +204,9 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 
 // checkHead verifies the signature of a tree head, and caches the result.
 //
-// A signature under an unknown key is no evidence against a certificate: during a rotation
-// log-server may sign with a key that this process lacks. A head that a key signed after
-// its retirement is ErrInconsistent.
+// An unknown key does not cause ErrInconsistent: during a key rotation, log-server may sign
+// with a key that this process lacks. The error is ErrInconsistent if a key signed the head
+// after the key had retired.
 func (s *Service) checkHead(head translog.TreeHead) error {
 	message := head.Message()
 	sum := hash(sha256.Sum256(append(append([]byte("head\x00"), message...), head.Signature...)))
@@ -215,7 +219,7 @@ func (s *Service) checkHead(head translog.TreeHead) error {
 		s.verified.Add(sum, known, 256)
 	}
 	if key := known.key; !key.MayHold(head.TreeSize - 1) {
-		return fmt.Errorf("%w: the tree head of size %d is signed by %s, which retired at tree size %d: every verifier refuses it", translog.ErrInconsistent, head.TreeSize, key.PublicKey, *key.TreeSize)
+		return fmt.Errorf("%w: the tree head of size %d is signed by %s, which retired at tree size %d: every verifier refuses this head", translog.ErrInconsistent, head.TreeSize, key.PublicKey, *key.TreeSize)
 	}
 	return nil
 }

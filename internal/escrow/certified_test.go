@@ -8,8 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A COMPUTED deal shows CERTIFIED once a quorum of witnesses has cosigned a tree with its
-// leaf. The stored phase and the certificate stay the same.
+// A COMPUTED deal shows CERTIFIED once a quorum of witnesses has cosigned a tree that
+// contains the deal's leaf. The stored phase and the certificate stay the same.
 func TestQuorumShowsCertified(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

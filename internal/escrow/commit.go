@@ -21,7 +21,7 @@ type Committed struct {
 }
 
 // Commit stores a party's commitment (SPEC 4). If the party has a declared seat key, the
-// commitment MUST carry its signature.
+// commitment MUST carry a signature by this key.
 func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idempotency.Record) (Committed, error) {
 	attestedBy, err := s.attest(a, c)
 	if err != nil {
@@ -47,8 +47,8 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idemp
 	return Committed{a.deal.DealID, deal.Committing, a.party, true}, nil
 }
 
-// ReplayCommit returns the answer to a commitment that was stored before. The answer shows
-// the deal's present state.
+// ReplayCommit returns the answer to a repeated commit call if the first call stored the
+// commitment but no answer. The answer shows the deal's present state.
 func (s *Service) ReplayCommit(ctx context.Context, a Access) (Committed, error) {
 	now, err := s.advance(ctx, a, store.Nobody)
 	if err != nil {
@@ -57,14 +57,14 @@ func (s *Service) ReplayCommit(ctx context.Context, a Access) (Committed, error)
 	return Committed{a.deal.DealID, s.rules(a.deal, now).State(), a.party, true}, nil
 }
 
-// Cancelled is the answer to a cancel.
+// Cancelled is the answer to Cancel.
 type Cancelled struct {
 	DealID string     `json:"deal_id"`
 	State  deal.State `json:"state"`
 }
 
-// Cancel ends a deal if no counterparty has committed (SPEC 3). Otherwise the error is
-// CANNOT_CANCEL.
+// Cancel ends an active deal if no counterparty has committed (SPEC 3). Otherwise the error
+// is CANNOT_CANCEL.
 func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record) (Cancelled, error) {
 	answer := a.ReplayCancel()
 	replay, err := rec.ReplayWith(answer)
@@ -72,7 +72,7 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 		return Cancelled{}, err
 	}
 	rule := func(d deal.Deal, p deal.Party, _ int64) *problem.Error { return d.Cancel(p.Committed) }
-	a.party = 0 // the rule needs to know whether the initiator has committed
+	a.party = 0 // the initiator is party 0, and the rule needs to know whether party 0 has committed
 	err = s.attempt(ctx, a, rule, func() (bool, error) { return s.store.Cancel(ctx, a.deal.DealID, replay) })
 	if err != nil {
 		return Cancelled{}, err
@@ -81,15 +81,16 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 	return answer, nil
 }
 
-// ReplayCancel returns the answer to a cancel that was stored before.
+// ReplayCancel returns the answer to a repeated cancel call if the first call cancelled the
+// deal.
 func (a Access) ReplayCancel() Cancelled { return Cancelled{a.deal.DealID, deal.Cancelled} }
 
-// rule returns the reason why a party's action is refused, or nil. Methods of deal.Deal
-// decide this.
+// A rule returns the reason why a party's action is refused, or nil. Each rule is a method of
+// deal.Deal, or calls one.
 type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 
-// attempts is how many times an action is tried. The store can refuse an action that the
-// rules allow, if the deal changes between the check and the write.
+// attempts is how many times an action is tried. A later try can succeed, because the deal
+// can change after the store has refused the first one.
 const attempts = 4
 
 // attempt calls try until the action is stored, try fails or the rule refuses the action.
@@ -120,9 +121,9 @@ func (s *Service) refused(ctx context.Context, a Access, rule rule) error {
 	return nil
 }
 
-// lateFirst returns the rule's refusal if there is one, else err. So a late call is told
-// that it is late, even if its request is invalid too. If err is an outage, lateFirst
-// returns err.
+// lateFirst chooses the error for a request that failed with err. It returns the rule's
+// refusal if there is one, and otherwise err: a late caller must learn that the call is late,
+// even if the request is also invalid. If err is an outage, lateFirst always returns err.
 func (s *Service) lateFirst(ctx context.Context, a Access, rule rule, err error) error {
 	if _, verdict := errors.AsType[*problem.Error](err); !verdict || problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly) {
 		return err

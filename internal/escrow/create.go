@@ -23,16 +23,16 @@ type Declared struct {
 	Mode           string // sealed or open
 	Retention      string // standard or purge
 	Labels         []string
-	PartyKeys      []*string // seat keys by party; nil element: that party has no key; nil slice: no party has one
+	PartyKeys      []*string // seat keys by party; nil element: that party has no key; nil slice: no party has a key
 	CommitDeadline int64     // unix seconds
 	RevealDeadline int64     // unix seconds
 	Params         map[string]any
-	Unknown        []string // unknown members of the request
+	Unknown        []string // names of the unknown members of the request, which are ignored
 }
 
-// Units returns the deal's cost for its API key: one unit, plus one for each 100 parties
-// and each 10 KiB of labels, seat keys and params. Two limits count units: on open deals,
-// and on new deals a minute.
+// Units returns what the deal costs its API key: one unit, plus one for each full 100 parties
+// and one for each full 10 KiB of labels, seat keys and params. Two limits of an API key
+// count units: the limit on open deals, and the limit on new deals per minute.
 func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {
@@ -50,7 +50,7 @@ func (d Declared) Units() int {
 func (d Declared) AnswerBytes() int {
 	bytes := 0
 	for _, label := range d.Labels {
-		bytes += len(label) + 100 // a token and the member names
+		bytes += len(label) + 100 // 100 bytes for the token and the member names
 	}
 	return bytes
 }
@@ -70,8 +70,8 @@ type Invite struct {
 	Token string `json:"token"`
 }
 
-// Create stores a deal and returns its invite tokens. The same transaction stores the
-// answer for replays: the tokens are stored only as hashes, so nothing else can show them.
+// Create stores a deal and returns its invite tokens. The same transaction stores the answer
+// for replays. Only a replay can show the tokens again: the deal's rows hold only token hashes.
 func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
 	declaration, warnings, err := s.declare(p, r)
 	if err != nil {
@@ -121,12 +121,12 @@ func (s *Service) MayCreate(p Principal) error {
 }
 
 // declare checks the request and returns the declaration, with warnings for the initiator.
-// It leaves the check that commit_deadline is not past to the store, which uses the
-// database's clock.
+// It does not check that commit_deadline is in the future: the store checks this later, by
+// the database's clock.
 func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string, error) {
 	alg, ok := algorithm.Lookup(r.Algorithm)
 	if !ok {
-		return nil, nil, problem.New(problem.InvalidRequest, "algorithm is %s; it must be one of %s (%s)", Shown(r.Algorithm), strings.Join(algorithm.IDs(), ", "), problem.Call{Op: problem.ListAlgorithms})
+		return nil, nil, problem.New(problem.InvalidRequest, "algorithm is %s; it must be one of %s (see %s)", Shown(r.Algorithm), strings.Join(algorithm.IDs(), ", "), problem.Call{Op: problem.ListAlgorithms})
 	}
 	if err := algorithm.CheckLabels(alg, r.Labels); err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
@@ -145,7 +145,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		return nil, nil, err
 	}
 	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
-		r.PartyKeys = nil // as the store returns it for a deal without seat keys
+		r.PartyKeys = nil // so that the declaration equals the one that the store returns later
 	}
 	if err := legible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err
@@ -183,25 +183,25 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 }
 
 // pinBeacon adds the beacon round, with its chain and time, to the declaration. If the round
-// is published at or before the reveal deadline, pinBeacon returns advice, or an error if
-// the deployment is strict.
+// is published at or before the reveal deadline, pinBeacon returns advice for the initiator,
+// or an error if the option StrictBeacon is set.
 func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
-	round := params["beacon_round"].(int64) // CheckParams has checked it
+	round := params["beacon_round"].(int64) // CheckParams has checked that beacon_round is an integer
 	at, first := chain.RoundTime(round), chain.RoundAt(d.RevealDeadline)+1
 	d.ChainHash, d.BeaconRound, d.RoundTime = &chain.Hash, &round, &at
 	switch {
 	case at > d.RevealDeadline+longest:
-		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published more than a year after reveal_deadline %d; use round %d, the first after it", round, d.RevealDeadline, first)
+		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published more than a year after reveal_deadline %d; use round %d, the first after the deadline", round, d.RevealDeadline, first)
 	case at > d.RevealDeadline:
 		return nil, nil
 	case s.options.StrictBeacon:
-		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published at %d, not after reveal_deadline %d, so the last to reveal can know the winner first; use round %d or later", round, at, d.RevealDeadline, first)
+		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals; use round %d or later", round, at, d.RevealDeadline, first)
 	}
-	return []string{fmt.Sprintf("use round %d or later", first)}, nil
+	return []string{fmt.Sprintf("use round %d or later as beacon_round", first)}, nil
 }
 
-// Shown returns a declared text in quotes, cut to 60 bytes, for an error.
+// Shown returns a text of the request in quotes, cut to 60 bytes, for an error or a warning.
 func Shown(text string) string {
 	if len(text) > 60 {
 		text = strings.ToValidUTF8(text[:60], "") + "…"

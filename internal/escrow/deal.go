@@ -31,11 +31,11 @@ type Deal struct {
 	digest    func() (string, error) // the digest of the declaration, see attestation.Digest
 
 	// All parties before firstUncommitted have committed, and all before
-	// firstUnrevealed have revealed. The store's search for a missing party starts there.
+	// firstUnrevealed have revealed. The store looks for a missing party from these indexes on.
 	firstUncommitted, firstUnrevealed atomic.Int64
 }
 
-// dealOf returns a deal's declaration, or store.ErrNotFound.
+// dealOf returns the deal with this id, or store.ErrNotFound.
 func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	if !sealing.ValidID(dealPrefix, dealID) {
 		return nil, store.ErrNotFound
@@ -44,7 +44,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	if d, ok := s.deals.Get(dealID); ok {
 		return d, nil
 	}
-	// Concurrent first calls share one read: a deal can have 10,000 labels.
+	// Concurrent calls share one read, because a deal can have 10,000 labels.
 	loaded, err, _ := s.loads.Do(dealID, func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
@@ -60,8 +60,8 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	return loaded.(*Deal), nil
 }
 
-// NewDeal returns the deal of a stored declaration. An unknown algorithm or malformed params
-// are an error.
+// NewDeal returns the deal of a stored declaration. It returns an error if the algorithm is
+// unknown or the params are malformed.
 func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	alg, ok := algorithm.Lookup(declaration.Algorithm)
 	if !ok {
@@ -85,7 +85,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	if err != nil {
 		return nil, err
 	}
-	bytes := 512 + 3*len(d.Params) // the params are held as text and as a tree
+	bytes := 512 + 3*len(d.Params) // the params are in memory as text and as parsed values
 	for _, label := range d.Labels {
 		bytes += len(label) + 16
 	}
@@ -111,14 +111,15 @@ func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	return v
 }
 
-// mayBeCertified reports whether the deal shows CERTIFIED once a quorum of witnesses has
-// cosigned its leaf. The stored phase stays COMPUTED.
+// mayBeCertified reports whether the deal is COMPUTED and has a leaf in the log. Once a
+// quorum of witnesses has cosigned this leaf, the deal shows CERTIFIED. The stored phase
+// stays COMPUTED.
 func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
-// learnCertified asks the log for the cosigned tree size if the deal is COMPUTED and the
-// size that this process knows does not cover its leaf.
+// learnCertified asks the log for the cosigned tree size, if the deal is COMPUTED and the
+// cosigned tree size that this process knows does not cover the deal's leaf.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
 		s.log.LearnCertified(ctx)
@@ -134,7 +135,8 @@ func part(now *store.Snapshot, party int) deal.Party {
 // partBytes approximates the bytes of one party's store.Part in memory.
 const partBytes = 128
 
-// large is the size in bytes from which work needs a turn (limits.Turn).
+// large is the size in bytes from which the work on a deal or a certificate needs a turn
+// (limits.Turn).
 const large = 64 << 10
 
 func (d *Deal) turn(ctx context.Context) error {
@@ -144,7 +146,7 @@ func (d *Deal) turn(ctx context.Context) error {
 	return limits.Turn(ctx)
 }
 
-// raise sets number to the given value if that is larger.
+// raise increases number to the given value. It never lowers number.
 func raise(number *atomic.Int64, to int) {
 	for {
 		old := number.Load()

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Seconds from the creation of a random deal until its round is published and until the
-// worker draws.
+// Seconds after the creation of a random.v1 deal: by roundOut the deal's round is published,
+// and by drawTime the worker's draw is due.
 const (
 	roundOut = 7200 + 600 + 6
 	drawTime = roundOut + deal.DrawDelay
@@ -66,8 +66,9 @@ func TestBeaconFailures(t *testing.T) {
 	}
 }
 
-// The service does not fetch a round before its time. The RetryAfter of CERT_NOT_READY
-// leads to the round's time, and then to the worker's draw. After that it is 15 s.
+// The service does not fetch a round before the round is due. Until then the RetryAfter of
+// CERT_NOT_READY is the time until the round. After that, it is the time until the worker's
+// draw. If this draw is overdue, RetryAfter is 15 s.
 func TestLookAgainForADraw(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -96,8 +97,8 @@ func TestLookAgainForADraw(t *testing.T) {
 	}
 }
 
-// A draw uses a stored round if the round verifies, and then does not call the beacon.
-// Otherwise it fetches the round again.
+// If a stored round verifies, the draw uses the stored round and does not call the beacon.
+// Otherwise the draw fetches the round again.
 func TestStoredRounds(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -121,8 +122,8 @@ func TestStoredRounds(t *testing.T) {
 	}
 }
 
-// From the end of the entropy window, any call makes a deal EXPIRED if the round cannot be
-// fetched. An EXPIRED deal never has a certificate.
+// Once the entropy window has ended, any call makes the deal EXPIRED if the beacon round
+// cannot be fetched. An EXPIRED deal never has a certificate.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -18,12 +18,12 @@ import (
 var errDealChanged = errors.New("the deal changed while its ending was computed")
 
 // endDeal takes a step that ends the deal, tries to issue the certificate, and returns the
-// ended deal. now is a snapshot with what the step needs, or nil: then endDeal reads one.
-// It returns errDealChanged if the step is no longer due.
+// ended deal. now is a snapshot that contains what the step needs. If now is nil, endDeal
+// reads a snapshot. It returns errDealChanged if the step is no longer due.
 //
 // Concurrent calls in one process for the same step share one run, with the first caller's
 // snapshot. An old snapshot is safe: store.End writes nothing if the deal has changed
-// since.
+// since the snapshot.
 func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *store.Snapshot) (*store.Snapshot, error) {
 	after, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
 		ctx, cancel := detached(ctx)
@@ -59,8 +59,8 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 	return after.(*store.Snapshot), nil
 }
 
-// stillDue reports whether the step may still end the deal. For a draw it checks only the
-// reveals, because a party may draw before the worker's draw is due.
+// stillDue reports whether the step may still end the deal. For a draw it checks only that
+// all parties have revealed, because a party may draw before the worker's draw is due.
 func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	rules := s.rules(d, now)
 	if step == deal.Draw {
@@ -70,8 +70,8 @@ func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	return rules.Next(now.Now) == step
 }
 
-// storeEnding stores an ending, issues its certificate, and returns the ended deal without
-// another read. It returns errDealChanged if the deal has changed since now was read.
+// storeEnding stores an ending, tries to issue its certificate, and returns the ended deal
+// without another read. It returns errDealChanged if the deal has changed since the snapshot.
 func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot, e *store.Ending) (*store.Snapshot, error) {
 	crash.Point("escrow.before-end")
 	done, err := s.store.End(ctx, e)
@@ -144,16 +144,17 @@ func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 		var err error
 		if all[i], err = s.secrets.OpenInput(d.DealID, i, sealed[i]); err != nil {
 			inputsLost.Inc()
-			return nil, problem.New(problem.Unavailable, "this service cannot open a stored input of the deal at present, and its operator is alerted; send the same request again later").
+			return nil, problem.New(problem.Unavailable, "this service cannot decrypt a stored input of the deal at present, and the operator of this deployment is alerted; send the same request again later").
 				After(60).Because(fmt.Errorf("%w: %w", errInputLost, err))
 		}
 	}
 	return all, nil
 }
 
-// errInputLost is returned if a stored input cannot be decrypted: its server secret is
-// missing, or its row was changed. Until the deal's deadline an operator can add the secret
-// again. At the deadline the deal becomes EXPIRED.
+// errInputLost is returned if a stored input cannot be decrypted: the server secret that
+// encrypted the input is missing, or the row was changed. An operator can add the secret
+// again until reveal_deadline, and for random.v1 until the entropy window ends. After that
+// the deal becomes EXPIRED.
 var errInputLost = errors.New("input lost")
 
 // compute runs the algorithm. SPEC 1: the engine is deterministic and pure.
@@ -168,9 +169,9 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
 }
 
-// certify adds the unsigned certificate to an ending (SPEC 2.5). void is the certificate's
-// property for the cause of a VOID deal, or "". inputs is nil unless all parties have
-// revealed.
+// certify adds the unsigned certificate to an ending (SPEC 2.5). For a VOID deal, void is the
+// property that states the cause; otherwise void is "". If a party has not revealed, inputs
+// is nil.
 func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
 	digest, err := d.digest()
 	if err != nil {
@@ -206,7 +207,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	return nil
 }
 
-// leavesOf returns the leaves of input_root by party: input ‖ salt.
+// leavesOf returns the leaves of input_root in party order. A leaf is input ‖ salt.
 func leavesOf(inputs []sealing.Input) [][]byte {
 	leaves := make([][]byte, len(inputs))
 	for i, in := range inputs {
@@ -216,8 +217,8 @@ func leavesOf(inputs []sealing.Input) [][]byte {
 }
 
 // payloadMAC returns a MAC which shows that this service wrote the payload. The service
-// signs no payload without it. So a certificate that somebody plants in the database is
-// never signed.
+// signs only payloads with this MAC, so it never signs a certificate that somebody planted
+// in the database.
 func payloadMAC(secret *sealing.Secret, certID string, payload []byte) []byte {
 	return secret.MAC([]byte("certificate"), []byte(certID), payload)
 }

@@ -23,7 +23,7 @@ type Drawn struct {
 }
 
 // Entropy draws a random.v1 deal: the service fetches the declared beacon round, stores it
-// and computes the result (SPEC 4 rule 2). After the draw it returns the same result.
+// and computes the result (SPEC 4 rule 2). Later calls return the same result.
 func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	for range attempts {
 		now, err := s.advance(ctx, a, store.Nobody)
@@ -48,14 +48,15 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	return Drawn{}, fmt.Errorf("the deal changed during every draw: deal %s, %d times in a row", a.deal.DealID, attempts)
 }
 
-// pinnedRound returns the deal's beacon round from the store, or from a relay if the store
-// has no valid one. It stores the verified round for ever. If it cannot get the round, the
-// error is BEACON_NOT_READY or BEACON_UNAVAILABLE.
+// pinnedRound returns the deal's beacon round from the store. If the store has no valid
+// round, pinnedRound fetches the round from a relay and stores it for ever. It never replaces
+// a stored row, not even an invalid one. If pinnedRound cannot get the round, the error is
+// BEACON_NOT_READY or BEACON_UNAVAILABLE.
 func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, error) {
 	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
 	chain := s.beacon.Chain()
 	if chain.Hash != drawn.ChainHash {
-		return nil, problem.New(problem.BeaconUnavailable, "the deal's beacon chain %s is not the chain that this deployment uses (%s); ask its operator", drawn.ChainHash, chain.Hash)
+		return nil, problem.New(problem.BeaconUnavailable, "the deal's beacon chain %s is not the chain that this deployment uses (%s); ask the operator of this deployment", drawn.ChainHash, chain.Hash)
 	}
 	var err error
 	drawn.Randomness, drawn.Signature, err = s.store.Round(ctx, drawn.ChainHash, drawn.Round)
@@ -78,7 +79,8 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	return drawn, s.store.PutRound(ctx, drawn.ChainHash, drawn.Round, drawn.Randomness, drawn.Signature)
 }
 
-// verifies reports whether the signature of a round is valid and yields its randomness.
+// verifies reports whether the signature in drawn is valid for the round and yields the
+// randomness in drawn.
 func verifies(chain beacon.Chain, drawn *algorithm.Beacon) bool {
 	signature, err := hex.DecodeString(drawn.Signature)
 	if err != nil {

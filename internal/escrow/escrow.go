@@ -1,7 +1,7 @@
 // Package escrow holds the use cases: what a caller can do to a deal, and the steps that
 // a deal takes when a deadline passes. REST, MCP and the worker change deals only through
-// this package. Use cases take and return Go values, and refuse with errors of package
-// problem.
+// this package. Use cases take and return Go values. They refuse a call with an error of
+// package problem.
 //
 // # Order of reading
 //
@@ -19,18 +19,21 @@
 //
 // # The life of a deal
 //
-//	Create                                   OPEN
-//	Commit    one transaction; the last one  REVEALING
-//	Reveal    one transaction; the last one continues with:
+//	Create    stores the declaration                  OPEN
+//	Commit    stores a commitment in one transaction  COMMITTING; after the last one REVEALING
+//	Reveal    stores an input in one transaction      REVEALING; the last one continues with:
 //	  endDeal           decrypts all inputs, computes, and writes state, result and
-//	                    unsigned certificate in one transaction    COMPUTED, VOID
+//	                    unsigned certificate in one transaction    COMPUTED
 //	  issueCertificate  signs, appends to the log, stores signature and leaf
 //	Certificate, Verify read the row and the leaf, and check them
 //
-// The deadline decides, not the worker. A read of an active deal first takes the steps that
-// are due (advance). So do a draw, a rejection, and the replay of a commit or reveal
-// without a stored answer. Any other action does so only if the store or a check did not
-// accept it. After a crash, any process can repeat the interrupted step.
+// endDeal also ends a random.v1 deal at its draw, and a deal with a missed deadline (VOID).
+//
+// The deadline decides, not the worker. These calls first take the steps that are due
+// (advance): a read of an active deal, a draw, a rejection, and the replay of a commit or
+// reveal whose answer is not stored. Any other action takes the due steps only after the
+// store or a check has refused it. After a crash, any process can repeat the interrupted
+// step.
 //
 // Every use case that changes a deal announces the change after its transaction has
 // committed. ViewAfter and CertificateAfter wait for such a change (package waiting).
@@ -49,7 +52,8 @@
 //
 // limits.Turn bounds how many calls do large work at once. This package takes and ends
 // turns, because only it knows when large work begins and when a call waits for another
-// server. REST and MCP call limits.Answer, because only they know an answer's size.
+// server. REST and MCP bound the bytes of large answers (limits.Answer), because only they
+// know an answer's size.
 package escrow
 
 import (
@@ -75,14 +79,14 @@ type Signer interface {
 	Sign(ctx context.Context, digest [32]byte) (string, error)
 }
 
-// Log is the transparency log.
+// Log is what this package needs of the transparency log.
 type Log interface {
 	Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (leafIndex int64, err error)
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
 	TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error)
 	// Certified returns the largest tree size that this process knows to be cosigned by a
-	// quorum of witnesses. It never falls. LearnCertified asks the log for it, unless this
-	// process asked a moment ago.
+	// quorum of witnesses. The size never falls. LearnCertified asks the log for that size,
+	// unless this process asked a moment ago.
 	Certified() int64
 	LearnCertified(ctx context.Context)
 	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers it.
@@ -97,14 +101,14 @@ type Beacon interface {
 
 // Options are the deployment's choices.
 type Options struct {
-	EntropyWindow time.Duration // how long a random.v1 deal waits for its beacon round before it is EXPIRED
-	StrictBeacon  bool          // refuse rounds that are published at or before the reveal deadline
+	EntropyWindow time.Duration // how long a random.v1 deal waits for a due beacon round before the deal is EXPIRED
+	StrictBeacon  bool          // refuse a new deal whose beacon round is published at or before the reveal deadline
 	OpenUnits     int           // limit on the units of one API key's open deals, see Declared.Units; 0: no limit
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
 	ReadOnly      bool          // the database and the log take no changes
-	Waits         *waiting.Hub  // wakes waiting calls; nil: a new hub, which other processes cannot wake
+	Waits         *waiting.Hub  // wakes waiting calls; nil: New creates a hub without a connection to other processes
 
-	Development func(label string) bool // reports whether a key is a development key; nil: no key is
+	Development func(label string) bool // reports whether a key is a development key; nil: there are no development keys
 }
 
 // Service runs the use cases. It is safe for concurrent use.
@@ -143,16 +147,16 @@ type seat struct {
 	party  int
 }
 
-// The bounds of the caches, in bytes.
+// The bounds of the caches.
 const (
-	smallCache = 8 << 20
-	largeCache = 32 << 20
+	smallCache = 8 << 20  // bytes
+	largeCache = 32 << 20 // bytes
 
 	mostContradicted = 1 << 14 // deals
 )
 
-// issueBound is the timeout for issuing a certificate within a call. If that fails, storing
-// the signature has the same timeout.
+// issueBound is the timeout for issuing a certificate within a call. If the append to the
+// log fails, the write that keeps the signature has a timeout of the same length.
 const issueBound = 3 * time.Second
 
 // New returns a Service with empty caches.
@@ -190,14 +194,15 @@ func (s *Service) sameServer(ctx context.Context) {
 	s.forgetTwice()
 }
 
-// forgetTwice empties the caches now and again after a minute (forgetAgain). Calls in
-// flight may still add stale data after the first time.
+// forgetTwice empties the caches at once, and a second time after forgetAgain. In between, a
+// call in flight may add stale data.
 func (s *Service) forgetTwice() {
 	s.forget()
 	time.AfterFunc(forgetAgain, s.forget)
 }
 
-// forgetAgain is longer than any call takes.
+// forgetAgain is longer than limits.CallTime. No call adds data to a cache more than
+// CallTime after it has read the data.
 const forgetAgain = time.Minute
 
 func (s *Service) forget() {
@@ -209,7 +214,7 @@ func (s *Service) forget() {
 }
 
 // detached returns a context that does not end when the caller hangs up, so that the
-// service finishes an accepted action. It ends after 20 s.
+// service finishes an accepted action. The context ends after 20 s.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// pen, ledger and well replace the signing key, the log and the beacon. A test can make
-// their calls fail.
+// pen, ledger and well are fakes of the signer, the log and the beacon. A test can make the
+// calls of each fake fail.
 
-// pen signs with a real key and counts its signatures.
+// pen signs with a real key and counts the calls of Sign.
 type pen struct {
 	*signing.Signer
 	mu     sync.Mutex
-	before func(ctx context.Context) error // runs before each signature; if it fails, Sign fails
+	before func(ctx context.Context) error // runs before each signature; if before fails, Sign fails
 	signed int
 }
 
@@ -63,15 +63,15 @@ func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
 // ledger is a transparency log in memory.
 type ledger struct {
 	pen       *signing.Signer // signs the heads
-	keys      *signing.KeySet // if set, the log refuses signatures by other keys
+	keys      *signing.KeySet // if set, the log refuses a signature that is not valid under these keys
 	mu        sync.Mutex
 	leaves    [][32]byte
-	taken     []string // the signature of each leaf, in order
+	taken     []string // the signature of each leaf, in the order of leaves
 	tags      map[translog.Tag][32]byte
 	appending func(add func()) error // a hook of Append; add appends the entry
 	reading   func(*translog.Inclusion) error
 
-	cosigned, certified atomic.Int64 // the size that a quorum has cosigned, and the size that the client knows of
+	cosigned, certified atomic.Int64 // cosigned is the tree size that a quorum has cosigned; LearnCertified copies it to certified
 }
 
 func (l *ledger) Certified() int64 { return l.certified.Load() }
@@ -180,7 +180,7 @@ func (l *ledger) size() int {
 	return len(l.leaves)
 }
 
-// well is a beacon with its own chain and real rounds.
+// well is a beacon with a chain of its own. Its rounds have valid signatures.
 type well struct {
 	server *devbeacon.Server
 	mu     sync.Mutex

@@ -14,7 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// game is a deal with the keys, tokens and inputs of its parties.
+// game is a deal with the initiator's API key, and with the invite tokens and inputs of the
+// parties.
 type game struct {
 	*house
 	id     string
@@ -26,7 +27,8 @@ type game struct {
 
 const salt = "0123456789abcdef"
 
-// split creates a deal with an hour for each phase. change edits its declaration.
+// split creates a split.v1 deal of two parties with an hour for each phase. change, if not
+// nil, edits the declaration.
 func (h *house) split(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
 	return h.create(t, escrow.Declared{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car", "boat"}}},
@@ -41,7 +43,8 @@ func (h *house) shapley(t *testing.T, inputs ...string) *game {
 	}, inputs, nil)
 }
 
-// random creates a deal whose round is published ten minutes after the reveal deadline.
+// random creates a random.v1 deal. Its beacon round is published ten minutes after the
+// reveal deadline.
 func (h *house) random(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
 	round := h.well.Chain().RoundAt(h.now(t)+7200+600) + 1
@@ -167,7 +170,7 @@ func (g *game) revealed(t *testing.T) *game {
 	return g
 }
 
-// later lets the given seconds pass for a deal: it moves all times of the deal back.
+// later subtracts the given seconds from all times of a deal, as if this time had passed.
 // Replicas cache the deadlines of a deal, so a test must ask a new replica afterwards.
 func (g *game) later(t *testing.T, seconds int64) *game {
 	t.Helper()
@@ -200,8 +203,8 @@ func (g *game) attended(t *testing.T) *game {
 	return g
 }
 
-// published returns the deal's certificate. It checks that there is exactly one, with one
-// leaf, and that it verifies.
+// published returns the deal's certificate. It checks that the deal has exactly one
+// published certificate, that the certificate verifies, and that the view names it.
 func (g *game) published(t *testing.T) certificate.Certificate {
 	t.Helper()
 	svc := g.replica()

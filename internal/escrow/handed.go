@@ -38,7 +38,7 @@ type Handed struct {
 
 // The values of Handed.Stored: how the document compares with the stored certificate.
 const (
-	StoredSame    = "same"    // the same signed part and signature; a proof may be newer
+	StoredSame    = "same"    // the signed part and the signature are equal; the proofs are not compared
 	StoredDiffers = "differs" // the document is forged or damaged
 	StoredUnknown = "unknown" // no certificate with this id is published here
 )
@@ -57,8 +57,8 @@ type Says struct {
 // VerifyHanded checks a certificate that the caller sent: its form, its signature, and its
 // proof against a published tree head. It also compares the document with the stored
 // certificate of the same cert_id. If certID is not "", a document with another cert_id is
-// invalid. If the log or the database is out of reach, the result is an error and no
-// report: a report would call a valid certificate invalid.
+// invalid. If the log or the database is out of reach, VerifyHanded returns an error instead
+// of a report, because a report would call a valid certificate invalid.
 func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, certID string) (Handed, error) {
 	if err := limits.Turn(ctx); err != nil {
 		return Handed{}, err
@@ -89,8 +89,8 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		trusted = append(trusted, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize, Development: s.options.Development(k.PublicKey)})
 	}
 	evidence := verification.Evidence{Certificate: document, Keys: verifyingKeys(trusted)}
-	// A document can name thousands of seat keys, so their signatures are checked only if
-	// this service signed the document.
+	// A document can name thousands of seat keys, so the signatures of seat keys are checked
+	// only if this service signed the document.
 	signer, unsigned := s.keys.SignerOf(verification.Signed(document), c.Signature)
 	if unsigned == nil {
 		evidence.Open = verifyingKeys
@@ -101,8 +101,8 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if evidence.Open != nil {
 		evidence.Open = whileRunning(ctx, evidence.Open)
 	}
-	// Only failed checks are added before verification.Verify. Any of them makes the
-	// document invalid.
+	// The checks cert_id and stored are added to report only if they fail. Each of these
+	// failures makes the document invalid.
 	var report verification.Report
 	if certID != "" && certID != c.CertID {
 		report.Add(verification.Check{Name: "cert_id", Detail: "the document is not the certificate that cert_id names"})
@@ -137,7 +137,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if !h.Valid {
 		proof := ""
 		if compared == StoredSame && h.Checks.Signature && !report.Holds(verification.MerkleInclusion) {
-			proof = "the signed part equals the stored one, but its log_proof is altered or damaged; "
+			proof = "the signed part equals the stored one, but the document's log_proof is altered or damaged; "
 		}
 		h.Note = "do not rely on this document: " + proof + failed(h.Findings)
 	}
@@ -182,9 +182,9 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 }
 
 // compare compares a document with the published certificate of its cert_id. stored is nil
-// if there is none. compare ignores the proof, which differs from read to read. It does not
-// say which members differ: otherwise the holder of a redacted certificate could guess the
-// redacted members one by one.
+// if no such certificate is published. compare ignores the proof, which differs from read to
+// read. compare does not say which members differ: otherwise the holder of a redacted
+// certificate could guess the redacted members one by one.
 func compare(document map[string]any, stored *store.Certificate) string {
 	switch {
 	case stored == nil:
@@ -195,8 +195,8 @@ func compare(document map[string]any, stored *store.Certificate) string {
 	return StoredDiffers
 }
 
-// verifyingKeys returns one key for each label. The key of a malformed label has a Problem
-// and verifies nothing.
+// verifyingKeys returns the verification.Key of each trusted key. If a label is malformed,
+// the Key has a Problem and cannot verify.
 func verifyingKeys(trusted []verification.Trusted) (all []verification.Key) {
 	for _, t := range trusted {
 		one := verification.Key{Trusted: t}

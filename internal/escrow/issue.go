@@ -19,8 +19,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// tryIssue issues a certificate within a request, with the timeout issueBound. If it fails,
-// the worker issues the certificate later.
+// tryIssue issues a certificate within a request, with the timeout issueBound. After a
+// failure, the worker issues the certificate later.
 func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
 	defer cancel()
@@ -31,7 +31,8 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 	return err
 }
 
-// issueCertificate publishes a pending certificate. c is its row as just read or written.
+// issueCertificate publishes a pending certificate. c is the certificate's row, as it was
+// just read or written.
 //
 //	stored unsigned -> signed -> entry in the log -> signature and leaf stored
 //
@@ -39,18 +40,19 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 //
 //	interrupted after         state                      the next process
 //	the deal's end            no signature               signs
-//	the signature             no signature               signs again: nobody has seen the first
-//	an append that failed     signature stored           appends it, without a call to the KMS
+//	the signature             no signature               signs again; nobody saw the first signature
+//	an append that failed     signature stored           appends the entry; no call to the KMS
 //	the append                leaf in the log, no leaf   signs again and appends: the log finds
 //	                          in the row                 the digest and returns the same leaf
 //
-// Several processes can issue the same certificate at once: its leaf does not depend on the
-// signature, and the first stored signature and leaf stay. No caller receives a
-// certificate before its leaf is stored. Concurrent calls in one process share one run.
+// Several processes can issue the same certificate at once. The leaf does not depend on the
+// signature. The first process that stores the leaf also stores its own signature, and no
+// process replaces them later. No caller receives a certificate before its leaf is stored.
+// Concurrent calls in one process share one run.
 //
 // The log accepts one certificate per deal. If it has another certificate of the deal, the
 // deal's rows were changed or restored after that certificate was issued. Then
-// issueCertificate returns translog.ErrTagTaken, and an operator stores the certificate
+// issueCertificate returns translog.ErrTagTaken, and an operator must store the certificate
 // that the log has (Adopt).
 func (s *Service) issueCertificate(ctx context.Context, c *store.Certificate) error {
 	_, err, _ := s.issues.Do(c.CertID, func() (any, error) {
@@ -80,10 +82,10 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 			return err
 		}
 	}
-	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // the signed deal_id, because somebody may have changed the row
+	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // the deal_id in the signed payload, because somebody may have changed the row's deal_id
 	index, err := s.log.Append(ctx, entry, signature, tag)
-	// A key that retired after it had signed is not valid for a new leaf: sign with the
-	// current key.
+	// If the key was closed after it had signed, the signature is not valid for the new leaf.
+	// Sign again with the current key.
 	if err == nil && !facts.key.MayHold(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != signing.StateCurrent {
 		if signature, _, err = s.sign(ctx, c); err != nil {
 			return err
@@ -122,10 +124,10 @@ func (s *Service) made(certID string, payload, mac []byte) bool {
 }
 
 // sign signs a payload that this service wrote, and returns the signature and the payload's
-// facts. A payload without this service's MAC is an error.
+// facts. If the payload lacks this service's MAC, sign returns an error.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
 	if !s.made(c.CertID, c.Payload, c.MAC) {
-		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written under a server secret of this process, so it is not signed: find the missing secret or who wrote the row", c.CertID)
+		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written under a server secret of this process and is not signed: add the missing secret, or find out who wrote the row", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
 	if err != nil {
@@ -138,9 +140,9 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 	return signature, facts, err
 }
 
-// contradictedFor is how long a process does not retry a certificate whose deal has another
-// certificate in the log. The log refuses such a certificate for ever. A retry would only
-// repeat the error in the process's logs.
+// contradictedFor is how long a process waits before it retries a certificate whose deal has
+// another certificate in the transparency log. That log refuses every retry, so more retries
+// would only repeat the error in the process's logs.
 const contradictedFor = time.Hour
 
 // contradiction is a certificate that the log refused, because the log has another

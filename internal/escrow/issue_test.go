@@ -24,7 +24,7 @@ var errKeyAway = errors.New("the key is away")
 
 func keyAway(context.Context) error { return errKeyAway }
 
-// lastReveal returns a deal in which all have revealed while the signer or the log fails.
+// lastReveal returns a deal in which all parties revealed while the signer or the log failed.
 // It checks that the last reveal returns the result and that the view shows no certificate.
 func lastReveal(t *testing.T, h *house) *game {
 	t.Helper()
@@ -61,9 +61,9 @@ func checkPending(t *testing.T, g *game, reason string) {
 	of(svc.Verify(t.Context(), g.certID(t))).refused(t, problem.CertNotFound)
 }
 
-// After an outage or a crash, a worker issues the pending certificate with one leaf.
-// Meanwhile callers are told why it is pending. An outage of the log costs no second
-// signature.
+// After an outage or a crash, a worker issues the pending certificate with one leaf. Before
+// that, callers are told why the certificate is pending. After an outage of the log, the
+// worker uses the stored signature and does not sign again.
 func TestPendingCertificateIsFinished(t *testing.T) {
 	t.Parallel()
 	down := func(func()) error { return translog.ErrUnavailable }
@@ -79,7 +79,7 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 		err        error // the error of the worker's call
 		signatures int   // 0: any number
 	}{
-		"the key is away":          {keyAway, nil, false, "it is not signed yet", errKeyAway, 0},
+		"the key is away":          {keyAway, nil, false, "the certificate is not signed yet", errKeyAway, 0},
 		"the log is down":          {nil, down, false, "transparency log is out of reach", translog.ErrUnavailable, 1},
 		"the log's answer is lost": {nil, lost, false, "transparency log is out of reach", translog.ErrUnavailable, 1},
 		"a crash after the append": {nil, lost, true, "transparency log is out of reach", translog.ErrUnavailable, 2},
@@ -115,7 +115,7 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 }
 
 // If the log has another certificate of the deal, each process tries only once to issue the
-// new one. The signature is not stored, and readers get an error.
+// pending certificate. The signature is not stored, and readers get an error.
 func TestSecondCertificateIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -216,7 +216,7 @@ func TestOneProcessSignsOnce(t *testing.T) { // not parallel: this test reads th
 	g.published(t)
 }
 
-// A stored signature without a leaf is replaced if it verifies under no key.
+// A stored signature that verifies under no key is replaced, if the certificate has no leaf.
 func TestForeignSignatureIsReplaced(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

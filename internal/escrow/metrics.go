@@ -26,7 +26,7 @@ var (
 		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process encrypted again under the active server secret.",
 	})
 	formerSecrets = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_former_server_secrets", Help: "Former server secrets that stored data still needs: 0 after a rotation has ended, in deal-api, and in a deadline-worker that does not hold the Lease.",
+		Name: "fairpact_former_server_secrets", Help: "Former server secrets that stored data still needs. Only the deadline-worker that holds the Lease counts them; any other process shows 0.",
 	})
 	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored.",

@@ -101,7 +101,7 @@ func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...
 }
 
 // checkEndedOnce checks that one deal has ended and the log has one new leaf. ended and
-// leaves are the counts from before.
+// leaves are the counts from before the calls.
 func checkEndedOnce(t *testing.T, g *game, ended float64, leaves int) {
 	t.Helper()
 	g.attended(t).published(t)

@@ -15,9 +15,9 @@ import (
 const (
 	resealRows  = 200     // maximum number of inputs of one batch
 	resealBytes = 4 << 20 // a batch with this many bytes takes no further input
-	pendingRows = 16      // certificates in one page; few, because a payload can have megabytes
-	// settleTime is how long resealing waits after a rotation. It is longer than any
-	// statement, so all rows that were written under the former secret are stored by then.
+	pendingRows = 16      // certificates in one page; few, because a payload can be megabytes long
+	// settleTime is how long Reseal waits after a new secret came into force. No statement
+	// runs longer, so by then all rows under the former secret are stored.
 	settleTime = time.Minute
 )
 
@@ -27,9 +27,10 @@ const ReplayTime = int64(idempotency.Lifetime / time.Second)
 // Reseal does the next part of a rotation of the server secret. It reports whether the
 // caller should call again at once.
 //
-// First it encrypts the stored inputs under the active secret, one batch in each call. Then
-// it waits until no idempotency record is under a former secret. At the end it renews the
-// MACs of pending certificates and records that the former secrets can be removed.
+// First it encrypts the stored inputs under the active secret, one batch in each call. The
+// next calls do nothing until the idempotency records under former secrets have expired. At
+// the end Reseal renews the MACs of pending certificates and records that the former secrets
+// can be removed.
 //
 // Reseal can be interrupted at any point, and several processes can run it at once.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
@@ -59,13 +60,13 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	done, err := s.store.ForgetSecrets(ctx, r.Fingerprint)
 	if done {
 		formerSecrets.Set(0)
-		s.logger.InfoContext(ctx, "former server secrets no longer needed, remove them from the file", "in_force", sealing.ShortID(r.Fingerprint))
+		s.logger.InfoContext(ctx, "former server secrets no longer needed, remove them from FAIRPACT_SERVER_SECRET_FILE", "in_force", sealing.ShortID(r.Fingerprint))
 	}
 	return false, err
 }
 
-// resealInputs encrypts the next batch of inputs, after the input last, under the active
-// secret.
+// resealInputs encrypts the next batch of inputs under the active secret. The batch begins
+// after the input last.
 func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) error {
 	inputs, err := s.store.InputsAfter(ctx, last, resealRows, resealBytes)
 	if err != nil {
@@ -80,7 +81,7 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 			continue
 		}
 		input, err := s.secrets.OpenInput(in.DealID, in.Party, in.Sealed)
-		if err != nil { // no secret of this process decrypts the input, so the rotation does not wait for it
+		if err != nil { // no secret of this process decrypts this input, so the rotation does not wait for it
 			lost++
 			continue
 		}
@@ -104,7 +105,7 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 // skips certificates that this service did not write.
 func (s *Service) renewMACs(ctx context.Context, writer *sealing.Secret) error {
 	if writer == nil {
-		return errors.New("renew the MACs of pending certificates: this process lacks the active server secret, which was rotated meanwhile")
+		return errors.New("the MACs of pending certificates are not renewed: the server secret was replaced during the call, and this process lacks the previous secret")
 	}
 	var last store.PendingMAC
 	for {

@@ -38,9 +38,9 @@ func keySetOf(t *testing.T, current, retired string, treeSize int64) *signing.Ke
 
 var errCut = fmt.Errorf("%w: the process was killed", translog.ErrUnavailable)
 
-// die fails the nth call of a step and every later call of any step, as if the process had
-// died. The steps are "sign", "append" (the entry is not in the log yet) and "logged" (the
-// entry is in the log).
+// die makes the nth call of a step fail, and every later call of any step, as if the process
+// had died. The steps are "sign", "append" (the entry is not in the log yet) and "logged"
+// (the entry is in the log).
 func (h *house) die(step string, nth int) {
 	seen := 0
 	at := func(now string) error {
@@ -109,10 +109,10 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 		step string
 		nth  int
 		was  string // the key of the signature that is stored after the crash: "old" or "new"
-		more int    // new leaves after the crash
+		more int    // leaves that the process added before the crash
 	}{
-		{"append", 1, "old", 0}, // before the log refuses the old signature
-		{"sign", 1, "old", 0},   // before there is a new signature
+		{"append", 1, "old", 0}, // dies before the log refuses the old signature
+		{"sign", 1, "old", 0},   // dies before there is a new signature
 		{"append", 2, "new", 0}, // the new signature is stored
 		{"logged", 2, "new", 1}, // the entry is in the log, and its index is not stored
 	}
@@ -172,9 +172,9 @@ func TestFirstPublishedSignatureStays(t *testing.T) {
 	same(t, g.issuedBy(t, h.pen, 1), published)
 }
 
-// A retired key stays valid until it is closed, and afterwards for leaves below the tree
-// size at which it was closed. If the key is no longer valid for its leaf, a pending
-// certificate gets a new signature and keeps the leaf.
+// A retired key stays valid for all leaves until it is closed at a tree size. From then on it
+// is valid for leaves below that size. A pending certificate with a leaf at or above that size
+// gets a new signature and keeps the leaf.
 func TestPendingUnderARetiredKey(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -206,9 +206,9 @@ func TestPendingUnderARetiredKey(t *testing.T) {
 	}
 }
 
-// A key that was closed at tree size n is valid only for leaves below n. A certificate with
-// a later leaf is reported as invalid, although its signature verifies, and it is not
-// returned.
+// A key that was closed at tree size n is valid only for leaves below n. Verify reports a
+// certificate with leaf n or above as invalid, although the signature verifies. Certificate
+// refuses to return that certificate.
 func TestVerifyBeyondRetirement(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -222,8 +222,8 @@ func TestVerifyBeyondRetirement(t *testing.T) {
 	}{
 		{-1, ""},
 		{4, ""},
-		{3, "the key " + key + " retired when the log had 3 leaves and must not sign leaf 3 or later ones, and this certificate is leaf 3: do not rely on it, and tell the operator of this deployment"},
-		{0, "the key " + key + " retired when the log had 0 leaves and must not sign leaf 0 or later ones, and this certificate is leaf 3: do not rely on it, and tell the operator of this deployment"},
+		{3, "the key " + key + " retired when the log had 3 leaves and must not sign leaf 3 or a later one, but this certificate is leaf 3: do not rely on this certificate, and tell the operator of this deployment"},
+		{0, "the key " + key + " retired when the log had 0 leaves and must not sign leaf 0 or a later one, but this certificate is leaf 3: do not rely on this certificate, and tell the operator of this deployment"},
 	} {
 		h.keys = keySetOf(t, next.PublicKey(), key, row.closed)
 		report := h.verify(t, id).ok(t)

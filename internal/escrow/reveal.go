@@ -33,9 +33,10 @@ type Revealed struct {
 	Result   json.RawMessage `json:"result"`   // null until COMPUTED
 }
 
-// Reveal stores a party's input if it opens the commitment and fits the algorithm.
+// Reveal stores a party's input if input and salt open the commitment and the input fits the
+// algorithm.
 // SPEC 4 rule 4: with the last reveal the algorithm runs and the certificate is issued
-// in the same flow.
+// in the same flow, except for random.v1.
 func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempotency.Record) (Revealed, error) {
 	act, err := s.checkOpening(ctx, a, o)
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) 
 	return Revealed{a.deal.DealID, s.rules(a.deal, now).State(), a.party, true, now.Result}, nil
 }
 
-// checkOpening checks an opening against the commitment and the input against the
+// checkOpening checks that input and salt open the commitment and that the input fits the
 // algorithm. It returns the act to store, with the encrypted input. The refusals are
 // COMMITS_MISSING, COMMITMENT_MISMATCH and INVALID_INPUT.
 func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.Act, error) {
@@ -100,7 +101,7 @@ func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.
 		return store.Act{}, problem.New(problem.CommitmentMismatch, "input and salt do not hash to the commitment %s of party %d; send exactly the input and the salt that were committed%s", text, a.party, saltHint(o.Salt))
 	}
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, o.Input); err != nil {
-		return store.Act{}, problem.New(problem.InvalidInput, "%s. The party committed to this input, and a commitment cannot be changed: the deal becomes VOID at reveal_deadline %d; create a new one with %s", err, a.deal.RevealDeadline, problem.Call{Op: problem.CreateDeal})
+		return store.Act{}, problem.New(problem.InvalidInput, "%s. The party committed to this input, and a commitment cannot be changed: the deal becomes VOID at reveal_deadline %d; create a new deal with %s", err, a.deal.RevealDeadline, problem.Call{Op: problem.CreateDeal})
 	}
 	writer := s.secrets.Writer()
 	return store.Act{
@@ -142,7 +143,7 @@ func saltHint(salt string) string {
 	return ""
 }
 
-// call returns a call about the deal, for the text of an error.
+// call returns op on this deal as a problem.Call, for the text of an error.
 func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, DealID: a.deal.DealID} }
 
 // reject stores a shapley.v1 rejection and ends the deal in one transaction.

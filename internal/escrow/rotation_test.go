@@ -61,7 +61,8 @@ func (r rotation) refused(t *testing.T, all ...*sealing.Secret) {
 	}
 }
 
-// A process without the active secret does not end a deal that others can decrypt.
+// A process without the active secret does not end a deal whose inputs other processes can
+// decrypt.
 func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -80,8 +81,8 @@ func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 	g.attended(t).published(t)
 }
 
-// A process that still writes under the former secret after a rotation stores no input.
-// After Refresh it stores inputs again.
+// A process that still encrypts under the former secret after a rotation cannot store an
+// input. After serversecret.Refresh it can.
 func TestAStaleProcessStoresNoReveal(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -108,9 +109,9 @@ func (g *game) as(h *house) *game {
 	return &other
 }
 
-// The former secret is needed as long as an idempotency record may be encrypted under it. A
-// certificate that was pending at the rotation is still issued after the former secret is
-// removed.
+// Processes need the former secret as long as an idempotency record may be encrypted under
+// that secret. A certificate that was pending at the rotation is issued even after the former
+// secret is removed.
 func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -121,7 +122,7 @@ func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	r.resealed(t, one)
 	r.refused(t, r.next)
 	r.exec(t, "UPDATE idempotency SET expires_at = expires_at - $1", escrow.ReplayTime)
-	check(t, r.store.InsertKey(t.Context(), bytes.Repeat([]byte("l"), 32), &store.Replay{Scope: []byte("t"), Body: []byte("b"), Lifetime: escrow.ReplayTime})) // under the new secret
+	check(t, r.store.InsertKey(t.Context(), bytes.Repeat([]byte("l"), 32), &store.Replay{Scope: []byte("t"), Body: []byte("b"), Lifetime: escrow.ReplayTime})) // a record from after the rotation does not need the former secret
 	r.resealed(t, one)
 	waits.as(r.holding(t, r.next)).attended(t).published(t)
 }
@@ -149,8 +150,9 @@ func TestInputsAreMarkedAfterTheFirstRotation(t *testing.T) {
 	}
 }
 
-// A deal with an input that cannot be decrypted stays REVEALING until its deadline and then
-// becomes EXPIRED. Until then an operator can restore the input or its secret.
+// A deal with an input that cannot be decrypted stays REVEALING, so that an operator can
+// restore the input or the server secret. The deal becomes EXPIRED at reveal_deadline. A
+// random.v1 deal becomes EXPIRED at the end of the entropy window.
 func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts the failed decryptions of the process
 	spoil := func(g *game, party int) *game {
 		g.exec(t, "UPDATE reveals SET sealed = sealed || '\\x00'::bytea WHERE deal_id = $1 AND party = $2", g.id, party)
@@ -190,9 +192,10 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts th
 	}
 }
 
-// The first process records its secret, and no process with another secret starts. If an
-// earlier release recorded none, only the secret that decrypts the stored inputs is
-// accepted. A secret can be replaced without a rotation once no deal needs it.
+// The first process records its secret. Then serversecret.Check refuses every process that
+// lacks the recorded secret. If an earlier release stored inputs and recorded no secret, Check
+// accepts only a process with the secret that decrypts these inputs. Once no deal needs the
+// recorded secret, an operator can replace the secret without a rotation.
 func TestAnotherServerSecretIsRefused(t *testing.T) {
 	t.Parallel()
 	r := rotation{house: newHouse(t)}

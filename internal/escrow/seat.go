@@ -21,9 +21,9 @@ type Commitment struct {
 	Signature string // made with Key over the bytes that ToSign returns
 }
 
-// errNoOrigin refuses a seat key in a deployment without a public address. Every seat key
-// signs this address.
-var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment has not set its public address, which a seat key signs: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
+// errNoOrigin refuses seat keys if the deployment has no public address, because a seat key
+// signs that address.
+var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment accepts no seat keys, because it has no public address for them to sign: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
 // checkSeatKeys returns an error if a declared seat key is malformed, the number of keys is
 // not the number of parties, or the deployment accepts no seat keys.
@@ -48,14 +48,14 @@ func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	return nil
 }
 
-// attest checks a seat key's signature of a commitment. It returns the certificate's
-// attested_by, or nil if the party commits with its invite token only. If the declared key
-// did not sign, the error is SEAT_KEY_REQUIRED.
+// attest checks the seat key's signature of a commitment. It returns the party's attested_by
+// for the certificate, or nil if the party commits with its invite token only. If the deal
+// declares a key for the party and c.Key is not that key, the error is SEAT_KEY_REQUIRED.
 func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	declared := a.deal.SeatKey(a.party)
 	switch {
 	case declared != nil && c.Key != *declared:
-		return nil, problem.New(problem.SeatKeyRequired, "party %d has the declared key %s, and a commitment needs its signature: sign the bytes of %s with it and send party_key and party_signature", a.party, *declared, a.call(problem.ReadDeclaration))
+		return nil, problem.New(problem.SeatKeyRequired, "party %d has the declared key %s, which must sign the commitment: call %s for the values to sign, sign them with this key, and send party_key and party_signature", a.party, *declared, a.call(problem.ReadDeclaration))
 	case c.Key == "":
 		return nil, nil
 	case s.options.PublicURL == "":
@@ -77,12 +77,14 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 }
 
 // attested returns the party's attested_by for a certificate. stored is what attest
-// returned when the party committed, or nil.
+// returned when the party committed; nil if the party has not committed.
 func (d *Deal) attested(party int, stored *string) string {
 	switch declared := d.SeatKey(party); {
 	case stored != nil:
 		return *stored
-	case declared != nil: // no commitment yet, or one that an earlier release took without a signature
+	case declared != nil:
+		// The party has not committed, or an earlier release accepted its commitment without a
+		// signature.
 		return attestation.Attestation{Declared: true, Key: *declared}.String()
 	}
 	return certificate.AttestedByInitiator
@@ -104,7 +106,7 @@ func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 	return seat.Message(s.options.PublicURL), nil
 }
 
-// declaration returns the RFC 8785 form of what was declared.
+// declaration returns the deal's declaration in RFC 8785 form.
 func (d *Deal) declaration() ([]byte, error) {
 	params, err := canon.ParseObject(d.Params) // not d.params, which has only the members that the algorithm knows
 	if err != nil {
@@ -116,14 +118,14 @@ func (d *Deal) declaration() ([]byte, error) {
 	}.Bytes(), nil
 }
 
-// Declaration is a deal's declaration, with the attested_by of each commitment.
+// Declaration is a deal's declaration, with the attested_by of each party.
 type Declaration struct {
 	DealID     string          `json:"deal_id"`
-	Party      *int            `json:"party"`  // of the caller; nil: the initiator's API key
+	Party      *int            `json:"party"`  // the caller's party index; nil: the caller used the initiator's API key
 	Origin     *string         `json:"origin"` // the origin that seat keys sign; nil: this deployment accepts no seat keys
 	Digest     string          `json:"declaration_sha256"`
 	Declared   json.RawMessage `json:"declaration"` // RFC 8785
-	AttestedBy []string        `json:"attested_by"` // by party, as a certificate would state it now
+	AttestedBy []string        `json:"attested_by"` // by party, as in a certificate that is issued now
 }
 
 // Declaration returns the declaration, which a party should read before it commits.

@@ -21,7 +21,7 @@ func (h *house) at(origin string) *escrow.Service {
 	return h.replicaOn(h.store, escrow.Options{PublicURL: origin})
 }
 
-// seatKey returns the label of a key, and a function that signs with it.
+// seatKey returns the label of a seat key, and a function that signs with the key.
 func seatKey(seed string) (label string, sign func([]byte) string) {
 	key := ed25519.NewKeyFromSeed([]byte(strings.Repeat(seed, 32)[:32]))
 	return "ed25519:" + hex.EncodeToString(key.Public().(ed25519.PublicKey)), func(message []byte) string {
@@ -29,7 +29,8 @@ func seatKey(seed string) (label string, sign func([]byte) string) {
 	}
 }
 
-// keyed returns a change that declares a seat key for each party; "": no key.
+// keyed returns a change that declares the seat keys of the parties, in party order. "" means
+// that the party has no key.
 func keyed(keys ...string) func(*escrow.Declared) {
 	return func(d *escrow.Declared) {
 		for _, key := range keys {
@@ -92,7 +93,7 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 	}
 	g.signed(t, svc, 0, brought, signBrought).ok(t)
 	g.signed(t, svc, 1, declared, signDeclared).ok(t)
-	fresh := h.replica() // this replica has no origin
+	fresh := h.replica() // this replica has no origin, so it must use the stored attested_by
 	g.reveal(t, fresh, 0).ok(t)
 	g.reveal(t, fresh, 1).ok(t)
 	c := g.certificate(t, fresh).ok(t)
@@ -113,7 +114,7 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 	}
 }
 
-// An earlier release stored a commitment without the signature of a declared key. The
+// If an earlier release stored a commitment without the signature of the declared key, the
 // certificate shows the key without a signature.
 func TestCommitmentWithoutASignatureIsMarked(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,9 @@ type Checks struct {
 var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
 
 // Verify checks the stored certificate against the key set and the log's leaves and nodes.
-// An unknown certID is CERT_NOT_FOUND. If the log or the database is out of reach, the
-// result is an error and no report: a report would call a valid certificate invalid.
+// If no published certificate has the id certID, the error is CERT_NOT_FOUND. If the log or
+// the database is out of reach, the result is an error and no report: a report would call a
+// valid certificate invalid.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
 	c, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -48,7 +49,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	ownPayload := facts.certID == certID
 	v := Verification{
 		CertID: certID, Outcome: facts.outcome, Checks: Checks{Signature: ownPayload && err == nil, InputRoot: ownPayload && facts.rootWellFormed},
-		Note: "the signature, the form of input_root and the log inclusion were checked against what is stored now; check it yourself with the published keys",
+		Note: "the stored certificate's signature, the form of its input_root and its inclusion in the log were checked now; check them yourself with the published keys",
 	}
 	if v.Outcome != certificate.Computed && v.Outcome != certificate.Void {
 		v.Checks, v.Outcome = Checks{}, certificate.Void
@@ -72,7 +73,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	// of the key could have made such a certificate, so it is not valid.
 	if v.Checks.Signature && !facts.key.MayHold(*c.LeafIndex) {
 		v.Valid = false
-		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves and must not sign leaf %d or later ones, and this certificate is leaf %d: do not rely on it, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
+		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves and must not sign leaf %d or a later one, but this certificate is leaf %d: do not rely on this certificate, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
 	}
 	return v, nil
 }

@@ -62,7 +62,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// Only a proof can differ from the stored certificate without a change of the signed part.
+// A certificate with another log_proof is StoredSame, because the signature does not cover
+// log_proof. If the log_proof is wrong, the certificate is invalid and the note says so.
 func TestHandedCertificateWithAnotherProof(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -74,8 +75,8 @@ func TestHandedCertificateWithAnotherProof(t *testing.T) {
 		says   []string // parts of the note; empty: the document is valid
 	}{
 		{"as issued", func(*certificate.LogProof) {}, nil},
-		{"another leaf_index", func(p *certificate.LogProof) { p.LeafIndex-- }, []string{"its log_proof is altered or damaged"}},
-		{"a tree_size that the log does not have", func(p *certificate.LogProof) { p.TreeSize = 999 }, []string{"its log_proof is altered or damaged", "the log has no tree of size 999"}},
+		{"another leaf_index", func(p *certificate.LogProof) { p.LeafIndex-- }, []string{"the document's log_proof is altered or damaged"}},
+		{"a tree_size that the log does not have", func(p *certificate.LogProof) { p.TreeSize = 999 }, []string{"the document's log_proof is altered or damaged", "the log has no tree of size 999"}},
 	} {
 		c := issued
 		row.change(&c.LogProof)
@@ -105,7 +106,7 @@ func TestVerifyAndTheLog(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		read func(*translog.Inclusion) error
-		code problem.Code // the code of a 503; empty: the report says invalid
+		code problem.Code // the error's code, with status 503; empty: no error, and valid is false
 	}{
 		{"out of reach", answers(translog.ErrUnavailable), problem.LogUnavailable},
 		{"timed out", answers(context.DeadlineExceeded), problem.LogUnavailable},
@@ -144,11 +145,12 @@ func TestVerifyAndTheLog(t *testing.T) {
 	}
 }
 
-// A retired key's tree head proves nothing if the tree was smaller when the key was closed.
+// If a retired key signed a tree head that is larger than the key's tree_size, the head proves
+// nothing.
 func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	g, id := certified(t, h) // leaf 3 of 4
+	g, id := certified(t, h) // the certificate is leaf 3, and the log has 4 leaves
 	current := newPen(t)
 	h.keys = keySetOf(t, current.PublicKey(), h.pen.PublicKey(), 4)
 	checkReport(t, "a head of its time", h.verify(t, id).ok(t), 0)

@@ -12,7 +12,7 @@ import (
 // View is a deal as its parties see it (SPEC 2.4). It contains no inputs.
 type View struct {
 	*Deal
-	*store.Snapshot            // with the parts of all parties
+	*store.Snapshot            // its Parts cover all parties
 	State           deal.State // the state that callers see
 	CertificateID   *string    // nil until the certificate is published
 }
@@ -55,8 +55,8 @@ type OpenInputs struct {
 }
 
 // Inputs returns the revealed inputs of a COMPUTED or CERTIFIED deal. In any other state the
-// error is INPUTS_NOT_READY. For a deal of mode sealed or retention purge, it is always
-// INPUTS_SEALED.
+// error is INPUTS_NOT_READY. For a deal of mode sealed or retention purge, the error is
+// always INPUTS_SEALED.
 func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err error) {
 	now, err := s.advance(ctx, a, store.Nobody)
 	if err != nil {
@@ -64,9 +64,9 @@ func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err err
 	}
 	switch rules := s.rules(a.deal, now); {
 	case a.deal.Mode != "open" || a.deal.Retention == "purge":
-		return all, problem.New(problem.InputsSealed, "a deal of mode %s and retention %s never shows its inputs; only mode open with retention standard does", a.deal.Mode, a.deal.Retention)
+		return all, problem.New(problem.InputsSealed, "a deal of mode %s and retention %s never shows its inputs; only a deal of mode open and retention standard does", a.deal.Mode, a.deal.Retention)
 	case rules.State() != deal.Computed && rules.State() != deal.Certified:
-		return all, problem.New(problem.InputsNotReady, "the deal is %s; it shows its inputs once it is COMPUTED", rules.State())
+		return all, problem.New(problem.InputsNotReady, "the deal is %s; a deal shows its inputs only once it is COMPUTED", rules.State())
 	}
 	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
 		return all, err

@@ -14,17 +14,19 @@ import (
 )
 
 // Wait says how long a read may wait for a change of its deal, and which changes end the
-// wait. At most one of State and Same is set. If neither is, any change ends the wait.
+// wait. At most one of State and Same is set. CertificateAfter uses neither.
 type Wait struct {
 	For     time.Duration // 0: do not wait
 	Network string
-	State   deal.State      // state that the caller knows; the wait ends as in store.Mark.Same with stateOnly
-	Same    func(View) bool // reports whether the caller already has this view
+	// State is the state that the caller knows, or "". If State is "", any change ends the wait.
+	// Otherwise only a change of the state, Drawing or Published in the deal's store.Mark does.
+	State deal.State
+	Same  func(View) bool // reports whether the caller already has this view
 }
 
-// ViewAfter waits for a change of the deal and returns the deal. It returns at the latest
-// when w.For is over or the process drains, and at once if the deal is final. The time of
-// the beacon round ends the wait too, because from then on the deal can be drawn.
+// ViewAfter waits for a change of the deal and returns the deal. The wait ends at the latest
+// after w.For, or when the process drains. If the deal is final, there is no wait. The wait
+// also ends at the time of the beacon round, because parties can draw the deal from then on.
 func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error) {
 	if _, final := s.ended.Get(a.deal.DealID); w.For > 0 && !final {
 		if err := s.awaitChange(ctx, a, w); err != nil {
@@ -76,8 +78,8 @@ func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot,
 	return now, nil
 }
 
-// untilRound returns the time until the beacon round if the deal waits only for the round,
-// at most longest. Otherwise it returns longest.
+// If the deal waits only for its beacon round, untilRound returns the time until the round, at
+// most longest. Otherwise it returns longest.
 func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration) time.Duration {
 	rules := s.rules(d, now)
 	if left := rules.RoundTime - now.Now; !rules.AllRevealed() || left <= 0 || left > int64(waiting.Longest/time.Second) {
@@ -86,14 +88,14 @@ func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration
 	return min(time.Duration(rules.RoundTime*1000-now.NowMilli)*time.Millisecond, longest)
 }
 
-// final reports whether the deal cannot change any more.
+// final reports whether the deal's mark can no longer change.
 func final(now store.Mark) bool {
 	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
 // pause waits until the deal may differ from known and returns the result of call.Wait.
-// Meanwhile the call holds no turn of package limits and no memory for its body. The wait
-// does not count as latency (telemetry.NoteWait).
+// First it releases the call's turn and request body (limits.Wait). The wait does not count
+// as latency (telemetry.NoteWait).
 func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	limits.Wait(ctx)
 	began := time.Now()
@@ -101,18 +103,20 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 	return call.Wait(ctx, known, stateOnly, timeUp)
 }
 
-// CertificateAfter returns the deal's certificate. While the error is CERT_NOT_READY, it
-// tries again at each change of the deal's state, and once more at the end of the wait. If
-// the deal waits for its draw, it also tries again after the error's RetryAfter.
+// CertificateAfter returns the deal's certificate. While the error is CERT_NOT_READY, the
+// function waits, at most w.For. It tries again at each change of the deal's state, and once
+// more at the end of the wait. If the deal waits for its draw, the function also tries again
+// after the error's RetryAfter.
 //
-// If before is not nil, it runs at the start of each try, and its error ends the try. If
-// before is nil, the wait ends once the caller can draw the deal.
+// If before is not nil, each try first calls before. An error of before is the error of the
+// try. If before is nil, the wait also ends once the caller can draw the deal, because the
+// worker draws later.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, before)
 	}
 	call, refused := s.options.Waits.Join(a.deal.DealID, w.Network)
-	if refused != nil { // the caller may not wait, but the certificate may be ready
+	if refused != nil { // too many calls wait, but the certificate may be ready
 		issued, err := s.tryCertificate(ctx, a, before)
 		if problem.Is(err, problem.CertNotReady) {
 			err = refused
@@ -141,7 +145,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before
 		if ctx.Err() != nil {
 			return Issued{}, err
 		}
-		return s.tryCertificate(ctx, a, before) // a change just before the end may not have woken the call
+		return s.tryCertificate(ctx, a, before) // a change just before the end of the wait may not have woken the call
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/waiting"
 )
 
-// follows waits for a view on another goroutine.
+// follows calls ViewAfter in another goroutine. The channel receives the answer.
 func (g *game) follows(t *testing.T, svc *escrow.Service, w escrow.Wait) <-chan answer[escrow.View] {
 	t.Helper()
 	w.For = waiting.Longest
@@ -21,7 +21,8 @@ func (g *game) follows(t *testing.T, svc *escrow.Service, w escrow.Wait) <-chan 
 	return got
 }
 
-// waitable returns a replica whose waiting.Hub runs, so that changes wake its calls.
+// waitable returns a replica whose waiting.Hub runs, so that changes of deals wake the waiting
+// calls of the replica.
 func (h *house) waitable(t *testing.T) *escrow.Service {
 	t.Helper()
 	hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler))
@@ -35,7 +36,7 @@ func (h *house) waitable(t *testing.T) *escrow.Service {
 }
 
 // Each change of a deal ends a wait, both in the process that made the change and in a
-// process that is not notified of it.
+// process that is not notified of the change.
 func TestViewWaitsForEachChange(t *testing.T) {
 	h := newHouse(t)
 	g := h.split(t, nil)
@@ -100,8 +101,8 @@ func TestDeadlineEndsAWait(t *testing.T) {
 	}
 }
 
-// The deal's last reveal during the first try causes a second try. The RetryAfter of the
-// second try's error causes the third.
+// During the first try the last party reveals, which causes a second try. The RetryAfter of
+// the second try's error causes the third.
 func TestCertificateWaitsForTheDraw(t *testing.T) {
 	h := newHouse(t)
 	g := h.random(t, nil).committed(t)
@@ -161,7 +162,7 @@ func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 	}
 }
 
-// Package deal tests LookAt too, but only this package knows whether the certificate is
+// Package deal tests its own LookAt, but only this package knows whether the certificate is
 // pending.
 func TestLookAt(t *testing.T) {
 	h := newHouse(t)

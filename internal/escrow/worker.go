@@ -10,12 +10,13 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// listLimit is the most deals in one listing of Complete, and of each kind in one of Due.
+// listLimit is the maximum number of deals that Complete returns. Due returns at most
+// listLimit deals of each kind (see store.Store.Due).
 const listLimit = 1000
 
-// Due lists the deals that need the worker within the horizon. If the log refused a
-// certificate because the log has another one of the deal, Due leaves out the deal for an
-// hour (contradictedFor).
+// Due lists the deals that need the worker within the horizon. The log refuses a certificate
+// if it has another certificate of the same deal. Due then leaves out the deal for an hour
+// (contradictedFor).
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
@@ -35,9 +36,9 @@ func (s *Service) Load(ctx context.Context) (store.Load, error) {
 // Sweep deletes the idempotency records that have expired.
 func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
 
-// Attend does everything that is due for a deal: its steps, its draw, its certificate.
-// again is the time until the clock makes the next step due, at most an hour, or 0 if no
-// step waits for the clock. After an error the worker calls Attend again.
+// Attend does what is due for a deal: it takes the steps, makes the draw and issues the
+// certificate. again is the time until the clock makes the next step due, at most an hour; 0
+// if no step waits for the clock. After an error the worker calls Attend again.
 func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
 	s.sameServer(ctx)
 	d, err := s.dealOf(ctx, dealID)

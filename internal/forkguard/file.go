@@ -28,7 +28,7 @@ func openFile(path string) (*file, error) {
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("the fork guard %s is locked by another log-server (%w): stop that one, or use kubernetes://NAMESPACE/NAME", path, err)
+		return nil, fmt.Errorf("the fork guard %s is locked by another log-server (%w): stop the other log-server, or use kubernetes://NAMESPACE/NAME", path, err)
 	}
 	f := &file{path: path, lock: lock}
 	if _, err := f.Load(context.Background()); err != nil {
@@ -60,7 +60,7 @@ func (f *file) Load(context.Context) (Record, error) {
 	return record, record.check()
 }
 
-// Store writes and syncs a second file, and renames it over the record.
+// Store writes and syncs the file PATH.new, and renames it to PATH.
 func (f *file) Store(ctx context.Context, loaded, next Record) error {
 	now, err := f.Load(ctx)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package forkguard keeps one record of the largest tree head that was ever signed. The
-// record is kept apart from the log's database. So neither a database restored from a
-// backup nor a standby that lags can start a second history.
+// Package forkguard keeps one record: the largest tree head that is signed or about to be
+// signed. The record is outside the log's database. So neither a restored backup of the
+// database nor a standby that lags can start a second history of the log.
 package forkguard
 
 import (
@@ -16,18 +16,18 @@ import (
 // loaded. Load the record again.
 var ErrMoved = errors.New("the fork guard was advanced by another publisher")
 
-// Record is the head that a guard keeps. Root is empty if no head was ever recorded.
+// Record is the tree head that a guard keeps. Root is empty if no head was ever recorded.
 type Record struct {
 	Size int64
 	Root string // 64 lower-case hex digits
 
-	state string // the backend's whole state when the record was loaded
+	state string // the whole file or ConfigMap as Load read it, for the compare-and-swap in Store
 }
 
 // Empty reports whether no head was ever recorded.
 func (r Record) Empty() bool { return r.Root == "" }
 
-const restoreRecord = "restore it from the newest tree head that any client received"
+const restoreRecord = "restore the record from the newest tree head that any client received"
 
 func (r Record) check() error {
 	if _, err := canon.ParseHash(r.Root); err != nil || r.Size < 0 {
@@ -39,8 +39,8 @@ func (r Record) check() error {
 // Guard keeps one record that changes only by compare-and-swap.
 type Guard interface {
 	Load(ctx context.Context) (Record, error)
-	// Store replaces the loaded record. It returns ErrMoved if the record has changed since
-	// it was loaded. After any other error the record may or may not have been replaced.
+	// Store replaces the record with next. It returns ErrMoved if the record has changed since
+	// Load returned loaded. After any other error the record may or may not have been replaced.
 	Store(ctx context.Context, loaded, next Record) error
 	Close() error
 }

@@ -77,7 +77,7 @@ type apiServer struct {
 	version int
 	object  map[string]any
 	answer  int  // if set, the status of the next answer
-	lose    bool // drop the answer to the next PUT, after it was stored
+	lose    bool // store the object of the next PUT, but send no answer
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -197,7 +197,7 @@ func TestOpenRefusesUnusableURIs(t *testing.T) {
 // power. The client gets no more answers and does not see the connection end.
 type silent struct {
 	net.Listener
-	now atomic.Pointer[chan struct{}] // closed by fall to silence its connections
+	now atomic.Pointer[chan struct{}] // the channel of newly accepted connections; fall closes it to silence them
 }
 
 type silentConn struct {
@@ -245,7 +245,7 @@ func TestKubernetesGuardReplacesADeadConnection(t *testing.T) {
 	check(t, err)
 	listener.fall()
 	for end := time.Now().Add(time.Minute); ; {
-		_, err := k.Load(t.Context()) // fails on the dead connection
+		_, err := k.Load(t.Context()) // fails until the guard has a new connection
 		if err == nil {
 			return
 		}

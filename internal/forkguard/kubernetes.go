@@ -22,19 +22,20 @@ import (
 const (
 	account     = "/var/run/secrets/kubernetes.io/serviceaccount"
 	callTimeout = 5 * time.Second
-	maxObject   = 2 << 20 // bytes; a ConfigMap holds 1 MiB
+	maxObject   = 2 << 20 // bytes read of an API server's answer; a ConfigMap has at most 1 MiB of data
 )
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
-// kubernetes keeps the record in a ConfigMap. A replacement succeeds only if the object's
-// resourceVersion is unchanged. The chart creates the object, so the Role needs only get
-// and update on this one name.
+// kubernetes keeps the record in a ConfigMap. Store succeeds only if the ConfigMap's
+// resourceVersion has not changed since Load. The Helm chart creates the ConfigMap, so the
+// pod's Role needs only get and update on this one ConfigMap.
 type kubernetes struct {
 	url, name         string
 	tokenFile, caFile string
-	// ping is how long a connection may be silent before an HTTP/2 ping is sent. If the
-	// ping has no answer after the same time, the connection is closed.
+	// ping is how long a connection may be silent before the client sends an HTTP/2 ping, and
+	// how long the client waits for the answer. Without an answer the client closes the
+	// connection.
 	ping time.Duration
 
 	mu     sync.Mutex   // guards client and ca
@@ -49,7 +50,7 @@ func openKubernetes(rest string) (*kubernetes, error) {
 	}
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
-		return nil, errors.New("this process is not in a pod (KUBERNETES_SERVICE_HOST is not set), so it cannot use the fork guard kubernetes://…: use file://PATH")
+		return nil, errors.New("KUBERNETES_SERVICE_HOST or KUBERNETES_SERVICE_PORT is not set, so this process is not in a pod: use the fork guard file://PATH instead of kubernetes://")
 	}
 	return &kubernetes{
 		url:       "https://" + net.JoinHostPort(host, port) + "/api/v1/namespaces/" + namespace + "/configmaps/" + name,
@@ -87,18 +88,18 @@ func (k *kubernetes) Load(ctx context.Context) (Record, error) {
 	}
 	n, err := strconv.ParseInt(size, 10, 64)
 	if err != nil {
-		return Record{}, fmt.Errorf("data.size of the fork guard %s is %.40q, which is not a number: %s", k.name, size, restoreRecord)
+		return Record{}, fmt.Errorf("the record of the fork guard %s has data.size %.40q, which is not a number: %s", k.name, size, restoreRecord)
 	}
 	record := Record{Size: n, Root: root, state: string(body)}
 	return record, record.check()
 }
 
-// Store sends the whole loaded object with the new record. The API server refuses the
-// request if the object's resourceVersion has changed.
+// Store sends back the whole loaded ConfigMap, with the new record in its data. The API server
+// refuses the request if the ConfigMap's resourceVersion has changed since Load.
 func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
 	var object map[string]any
 	if err := json.Unmarshal([]byte(loaded.state), &object); err != nil {
-		return fmt.Errorf("the loaded fork guard %s is not an object: %w", k.name, err)
+		return fmt.Errorf("the loaded ConfigMap of the fork guard %s is not a JSON object: %w", k.name, err)
 	}
 	data, _ := object["data"].(map[string]any)
 	if data == nil {
@@ -117,7 +118,7 @@ func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
 func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	token, err := os.ReadFile(k.tokenFile) // Kubernetes renews the token about every hour
+	token, err := os.ReadFile(k.tokenFile) // read for each call, because Kubernetes renews the token about every hour
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the pod's token for the fork guard: %w: set automountServiceAccountToken: true on the pod", err)
 	}
@@ -148,9 +149,9 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	case response.StatusCode == http.StatusConflict:
 		return nil, ErrMoved
 	case response.StatusCode == http.StatusNotFound:
-		return nil, fmt.Errorf("the fork guard's ConfigMap %s does not exist: make it with helm upgrade, then give it its record as runbook fork-guard.md says", k.name)
+		return nil, fmt.Errorf("the fork guard's ConfigMap %s does not exist: make it with helm upgrade, then give the guard its record (runbook fork-guard.md)", k.name)
 	case response.StatusCode == http.StatusUnauthorized, response.StatusCode == http.StatusForbidden:
-		return nil, fmt.Errorf("the API server refuses access to the fork guard (status %d): the pod's service account needs a Role with get and update on the ConfigMap %s", response.StatusCode, k.name)
+		return nil, fmt.Errorf("the API server refuses access to the fork guard (status %d): give the pod's service account a Role with get and update on the ConfigMap %s", response.StatusCode, k.name)
 	}
 	return nil, fmt.Errorf("the API server answered status %d to a %s of the fork guard's ConfigMap %s", response.StatusCode, method, k.name)
 }
@@ -168,7 +169,7 @@ func (k *kubernetes) currentClient() (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("the cluster's certificate authority for the fork guard has no certificate: check %s", k.caFile)
+		return nil, fmt.Errorf("the file of the cluster's certificate authority has no PEM certificate, so the fork guard cannot verify the API server: check %s", k.caFile)
 	}
 	if k.client != nil {
 		k.client.CloseIdleConnections()
@@ -180,11 +181,11 @@ func (k *kubernetes) currentClient() (*http.Client, error) {
 			TLSHandshakeTimeout: callTimeout,
 			IdleConnTimeout:     time.Minute,
 			ForceAttemptHTTP2:   true,
-			// Without pings a connection whose other end died silently stays in use
-			// until TCP gives up, after about 15 minutes.
+			// Without pings, a connection to an unreachable server stays in use until
+			// TCP gives up after about 15 minutes.
 			HTTP2: &http.HTTP2Config{SendPingTimeout: k.ping, PingTimeout: k.ping},
 		},
-		// A redirect would send the token to another host.
+		// The client follows no redirect, because only the API server may get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return k.client, nil

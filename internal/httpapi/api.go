@@ -2,10 +2,17 @@
 // the deal, reads the body, calls one use case of package escrow and writes its
 // answer. The package holds no rules of the protocol.
 //
-// The checks of a call run in this order: HTTP syntax (400, 431; answer.Listener),
-// route (404, 405), credential (401), deal (403, 404), size of the body (413), its
-// JSON syntax and shape (400), idempotency (replay or 409), state of the deal (409),
-// and the checks of the use case (400).
+// The checks of a call run in this order:
+//
+//  1. HTTP syntax: 400, 431 (see answer.Listener)
+//  2. route: 404, 405
+//  3. credential: 401
+//  4. deal: 403, 404
+//  5. size of the body: 413
+//  6. JSON syntax and shape of the body: 400
+//  7. idempotency: replay or 409
+//  8. state of the deal: 409
+//  9. checks of the use case: 400
 package httpapi
 
 import (
@@ -58,7 +65,7 @@ type API struct {
 const (
 	maxCreation = 4 << 20  // fits 10,000 party labels
 	maxReveal   = 4 << 20  // fits an input of 512 KiB with every character escaped
-	maxHanded   = 8 << 20  // fits a certificate of 10,000 parties with seat keys and long labels
+	maxHanded   = 8 << 20  // POST /v1/verify: fits a certificate of 10,000 parties with seat keys and long labels
 	maxSmall    = 64 << 10 // all other bodies
 )
 
@@ -95,8 +102,8 @@ func New(c Config) (http.Handler, error) {
 // document.
 //
 // A route whose answer holds a credential or an input leaves cache empty. The answer is then
-// no-store and never compressed. The size of a compressed answer could reveal the secret if
-// the answer also held another party's text (BREACH).
+// no-store and never compressed. If such an answer also held another party's text, its
+// compressed size could reveal the credential or input (BREACH).
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	const shared, owned = httpcache.Public, httpcache.Private
 	get := func(handle handler) http.HandlerFunc { return a.answers(http.StatusOK, handle) }

@@ -18,15 +18,15 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// handler serves a call. It returns the body of a success.
+// handler serves a call. It returns the body of the answer if the call succeeds.
 type handler func(http.ResponseWriter, *http.Request) ([]byte, error)
 
 func (a *API) status(http.ResponseWriter, *http.Request) ([]byte, error) {
 	return answer.Encode(a.Status())
 }
 
-// createKey issues an API key. The call needs no credential and ignores Authorization,
-// so the scope of its idempotency key is the client's address.
+// createKey issues an API key. The call needs no credential and ignores Authorization, so
+// its Idempotency-Key is scoped to the client's address.
 func (a *API) createKey(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	address := a.Callers.Address(r)
 	return encoded(a.Calls.CreateKey(r.Context(), address, a.request(w, r, address, maxSmall, true)))
@@ -53,8 +53,8 @@ func (a *API) cancel(w http.ResponseWriter, r *http.Request, access escrow.Acces
 	return encoded(a.Calls.Cancel(r.Context(), access, a.request(w, r, credential(r), maxSmall, true)))
 }
 
-// entropy makes the draw. Every call for a deal returns the same draw, so only the
-// syntax of an Idempotency-Key is checked.
+// entropy makes the draw. Every call for a deal returns the same draw, so an
+// Idempotency-Key has no effect. entropy checks only the syntax of that header.
 func (a *API) entropy(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	if _, err := idempotencyKey(r); err != nil {
 		return nil, err
@@ -77,8 +77,8 @@ func (a *API) view(w http.ResponseWriter, r *http.Request, access escrow.Access)
 	if party := access.Party(); party >= 0 {
 		w.Header().Set("Fairpact-Party", strconv.Itoa(party))
 	}
-	// A client may join these headers with commas. The texts contain commas too, so each
-	// text ends with a full stop.
+	// A client may join the Fairpact-Caution headers with commas. The texts contain commas
+	// too, so each text ends with a full stop.
 	for _, caution := range view.Cautions() {
 		w.Header().Add("Fairpact-Caution", caution+".")
 	}
@@ -201,8 +201,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// request describes the call for package calls. caller is the scope of the idempotency
-// key. limit and empty are those of [API.body].
+// request returns r as a calls.Request. caller is part of the scope of the Idempotency-Key.
+// limit and empty are passed to [API.body].
 func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, limit int64, empty bool) calls.Request {
 	return calls.Request{
 		Body: func() (map[string]any, error) { return a.body(w, r, limit, empty) },
@@ -220,8 +220,8 @@ func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, lim
 	}
 }
 
-// answers adapts handle to net/http: it sends the returned body with this status, or the
-// returned error.
+// answers adapts handle to net/http. If handle succeeds, the answer is status with the
+// returned body. Otherwise the answer is the returned error.
 func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := handle(w, r)
@@ -237,7 +237,7 @@ func (a *API) answers(status int, handle handler) http.HandlerFunc {
 }
 
 // fail sends err as the answer. It logs a 5xx with its cause: INTERNAL each time, any other
-// code at most once a minute. It does not log overload, or a call whose client left.
+// code at most once a minute. It does not log OVERLOADED, or a call whose client disconnected.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)
 	if p.Status() >= 500 && p.Code != problem.Overloaded && !errors.Is(r.Context().Err(), context.Canceled) {

@@ -22,7 +22,7 @@ type object = map[string]any
 func openAPI() ([]byte, error) {
 	schemas, deals, reveals := object{}, object{}, object{}
 	var params, inputs, results []any
-	// declaration-sha256 is missing here because its value varies. The document has a pattern for it.
+	// declaration-sha256:HASH is not in this list because the hash varies. The document has a pattern for it.
 	properties := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "inputs-purged", "logged", certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected}
 	for _, a := range algorithm.All() {
 		name := schemaName(a.ID)

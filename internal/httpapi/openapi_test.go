@@ -199,8 +199,8 @@ func TestErrorCodesOfTheDocumentAreTheTable(t *testing.T) {
 var listedCodes = regexp.MustCompile(`Error codes: ([A-Z_, ]+)\.`)
 
 // An operation declares exactly the error statuses of the codes in its description. Every
-// code is in some description, except the four codes below. Three of them answer requests
-// that reach no operation. TAG_TAKEN occurs only on the private append port.
+// code is in some description, except the four codes below. TAG_TAKEN occurs only on the
+// private append port. The other three answer requests that reach no operation.
 func TestOperationsNameTheirCodes(t *testing.T) {
 	named := map[problem.Code]bool{problem.NotFound: true, problem.MethodNotAllowed: true, problem.HeadersTooLarge: true, problem.TagTaken: true}
 	for path, item := range document(t).Paths.Map() {

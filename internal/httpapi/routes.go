@@ -23,7 +23,7 @@ type route struct {
 	method string // empty means GET, which also serves HEAD
 	serve  http.HandlerFunc
 	public bool   // web pages of any origin may read the answer (CORS)
-	cache  string // Cache-Control of a success, see package httpcache; empty means no-store
+	cache  string // Cache-Control of a successful answer (see package httpcache); empty means no-store
 }
 
 func (rt route) verb() string { return cmp.Or(rt.method, http.MethodGet) }
@@ -62,8 +62,8 @@ const allowOrigin = "Access-Control-Allow-Origin"
 
 func allowAnyOrigin(w http.ResponseWriter) { w.Header().Set(allowOrigin, "*") }
 
-// methodName returns the method for errors and log lines, or "this method" if it is too
-// long to be a real one.
+// methodName returns the method for errors and log lines. It returns "this method" if the
+// text is too long to be a real method.
 func methodName(method string) string {
 	if len(method) > 16 {
 		return "this method"
@@ -91,8 +91,8 @@ func fixed(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { answer.JSON(w, http.StatusOK, body) }
 }
 
-// maxQuery bounds the query that is passed to log-server. The limit of log-server on the
-// request line and headers is smaller than that of deal-api.
+// maxQuery bounds the query that deal-api passes to log-server, because log-server allows fewer
+// bytes of request line and headers than deal-api does.
 const maxQuery = 4 << 10 // bytes
 
 // logProxy forwards reads of the log to log-server, so that one base URL serves all
@@ -105,8 +105,8 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 	proxy := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			r.Out.Body, r.Out.ContentLength = nil, 0                   // a GET has none
-			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // ReverseProxy would drop a malformed parameter, to which log-server answers 400
+			r.Out.Body, r.Out.ContentLength = nil, 0                   // a GET needs no body
+			r.Out.URL.RawQuery = r.In.URL.RawQuery                     // ReverseProxy would drop a malformed parameter; log-server answers 400 to it
 			r.Out.Header = http.Header{"Accept": {"application/json"}} // no credential leaves deal-api
 			telemetry.Propagate(r.In.Context(), r.Out.Header)
 		},
@@ -131,17 +131,18 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// observed wraps every call. The log lines name the route. They show no query or body, and no
-// header except a valid X-Request-Id. For each status and route, observed warns of a 5xx or
-// 429 at most once a minute. It answers a panic with 500. It cancels a call after
-// limits.CallTime plus the result of waitOf, so a call ends even if the database hangs.
+// observed adds log lines, metrics, limits and a deadline to every call. The log lines name the
+// route. They show no query or body, and no header except a valid X-Request-Id. For each status
+// and route, observed logs a warning of a 5xx or 429 at most once a minute. It answers a panic
+// with 500. It cancels a call after limits.CallTime plus the result of waitOf, so a call ends
+// even if the database hangs.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		r, call := telemetry.Begin(w, r, true)
 		wait := waitOf(r)
 		if wait > 0 {
-			_ = http.NewResponseController(w).SetWriteDeadline(began.Add(writeTimeout + wait)) // fails only for a ResponseWriter without a connection, in tests
+			_ = http.NewResponseController(w).SetWriteDeadline(began.Add(writeTimeout + wait)) // fails only in tests, where the ResponseWriter has no connection
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), limits.CallTime+wait)
 		defer cancel()
@@ -158,7 +159,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 				}
 				a.Logger.ErrorContext(r.Context(), "panic", "route", r.Pattern, "fault", fault)
 				if rec.status == 0 {
-					answer.Error(rec, problem.New(problem.Internal, "the service failed; send the same request again, with the same Idempotency-Key if it had one"))
+					answer.Error(rec, problem.New(problem.Internal, "the service failed; send the same request again with the same Idempotency-Key, if any"))
 				}
 			}
 			a.Logger.DebugContext(r.Context(), "request", "method", methodName(r.Method), "route", r.Pattern, "status", rec.status, "ms", time.Since(began).Milliseconds())

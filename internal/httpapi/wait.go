@@ -20,7 +20,8 @@ import (
 const nextLook = "Fairpact-Next-Look"
 
 // waitOf returns how long a call may wait for a change, in addition to limits.CallTime. For
-// /mcp it returns waiting.Longest: the wait is in the body, which package mcpapi reads.
+// /mcp it returns waiting.Longest, because the requested wait is in the body, which only
+// package mcpapi reads.
 func waitOf(r *http.Request) time.Duration {
 	if r.URL.Path == "/mcp" {
 		return waiting.Longest
@@ -53,7 +54,7 @@ func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 	}
 	tag := httpcache.Known(since)
 	if tag == "" {
-		return wait, problem.New(problem.InvalidRequest, "since is neither a state nor the ETag of a view; send a state, such as %s, or an ETag unchanged", deal.Committing)
+		return wait, problem.New(problem.InvalidRequest, "the parameter since is neither a state nor the ETag of a view; send a state, such as %s, or an ETag unchanged", deal.Committing)
 	}
 	wait.Same = func(v escrow.View) bool {
 		body, err := wire.View(v)

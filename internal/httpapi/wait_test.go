@@ -21,11 +21,11 @@ func TestWaitIsParsed(t *testing.T) {
 		query string
 		wait  time.Duration
 		state deal.State
-		same  bool // since is an ETag
+		same  bool // whether ?since= is an ETag
 		bad   bool
 	}{
 		{"", 0, "", false, false},
-		{"since=COMMITTING", 0, "", false, false}, // without a wait, since is ignored
+		{"since=COMMITTING", 0, "", false, false}, // without ?wait=, ?since= is ignored
 		{"wait=1", time.Second, "", false, false},
 		{"wait=45", waiting.Longest, "", false, false},
 		{"wait=45&since=", waiting.Longest, "", false, false},
@@ -48,8 +48,8 @@ func TestWaitIsParsed(t *testing.T) {
 	}
 }
 
-// A read may wait as long as it asks, up to waiting.Longest. A call of /mcp gets
-// waiting.Longest, and any other call no extra time.
+// A read gets the extra time that ?wait= asks for, up to waiting.Longest. A call of /mcp gets
+// waiting.Longest. Any other call gets no extra time.
 func TestWaitLengthensTheCall(t *testing.T) {
 	for target, want := range map[string]time.Duration{
 		"GET /v1/deals/d_1?wait=7": 7 * time.Second, "HEAD /v1/deals/d_1?wait=7": 7 * time.Second, "GET /v1/deals/d_1": 0, "GET /v1/deals/d_1?wait=9999999": waiting.Longest,

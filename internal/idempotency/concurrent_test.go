@@ -37,13 +37,13 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// Without Redis two calls with one key can run at once. The second call may take effect
+// Without Redis, two calls with the same key can run at once. The second call may take effect
 // after the first call has found no record. Then the effect of the first call fails, and
 // the first call returns the second call's answer.
 func TestAnotherCallTakesEffectFirst(t *testing.T) {
 	for what, row := range map[string]struct {
-		expired bool  // whether an expired record of the key is still stored; the first call then runs its effect twice
-		failure error // error of the first call's effect; nil: the database refuses a second record
+		expired bool  // whether an expired record of the key is still stored; if so, the first call runs its effect twice
+		failure error // error of the first call's effect; if nil, the effect fails because the database refuses a second record
 	}{
 		"the scope is taken":                              {false, nil},
 		"the party has committed":                         {false, problem.New(problem.AlreadyCommitted, "refused")},

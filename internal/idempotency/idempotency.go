@@ -3,25 +3,25 @@
 // (SPEC 4, 7.4).
 //
 // The effect of a POST and its idempotency record are written in one transaction, so that
-// both exist or neither does. If the answer is known only after the effect, it is
-// stored in a second step. A replay that finds a record without an answer (the
-// process died in between) renders the answer from the deal. Only success is
-// stored: a refused call changed nothing, and may be corrected and sent again
-// with the same key.
+// both exist or neither does. If the answer is known only after the effect, a second step
+// stores the answer. If the process dies before this second step, a replay finds a record
+// without an answer, and renders the answer from the deal. Only a successful answer is
+// stored. A refused call changed nothing, so it may be corrected and sent again with the
+// same key.
 //
 // A record's primary key is its scope: a MAC of caller, method, path and
-// Idempotency-Key under a server secret. A call looks for records under all server
+// Idempotency-Key under a server secret. A call looks for its record under all server
 // secrets of the process, and writes its record under the secret in force.
 //
-// The secret in force may be replaced between these two steps. Then the database refuses
-// the write (store.ErrSecretReplaced), and the call starts again. Commitments and
+// Another secret may come into force between the search and the write. Then the database
+// refuses the write (store.ErrSecretReplaced), and the call starts again. Commitments and
 // cancellations are not refused: a deal accepts them only once, with or without a record.
 //
 //	fault                                    a retry
 //	crash before the effect's commit         finds no record, runs the effect
-//	crash after it, before the answer        finds a record, replays or renders
-//	Redis down, emptied or restarted         the database decides: it stores one record per scope
-//	database down                            gets 503, nothing is done
+//	crash after the effect's commit          finds a record, replays or renders the answer
+//	Redis down, emptied or restarted         has no second effect: the database stores one record per scope
+//	database down                            gets 503 and has no effect
 package idempotency
 
 import (
@@ -53,14 +53,14 @@ const (
 	// lockTime must be less than waitTime. Then a retry waits until the lock of a killed
 	// process expires, and runs the call instead of answering 409.
 	lockTime = 4 * time.Second
-	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key; then 409
-	pollTime = 10 * time.Millisecond // first pause of a call that waits; doubled up to half a second
+	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key before it answers 409
+	pollTime = 10 * time.Millisecond // first pause of a waiting call; each later pause is twice as long, up to half a second
 	attempts = 4                     // maximum number of tries of a call (Do), and of its effect (run)
 
 	_ = uint64(waitTime - lockTime - pollTime - 1) // compiles only if lockTime + pollTime is less than waitTime
 )
 
-// Guard runs an effect at most once for each key.
+// Guard lets an effect happen at most once for each key.
 type Guard struct {
 	store   *store.Store
 	redis   *ephemeral.Redis
@@ -84,16 +84,16 @@ type Request struct {
 	Lifetime time.Duration
 }
 
-// Record is passed to an effect, which writes it in its own transaction.
+// Record is the idempotency record of a call. The effect writes the Record in its own transaction.
 type Record struct {
 	req    Request
 	secret *sealing.Secret
 	scope  []byte
 	body   []byte
-	former [][]byte // the same scope under each other secret of the process
+	former [][]byte // the scope of req under each other secret of the process
 }
 
-// Replay returns the record without an answer, for an effect whose answer is known
+// Replay returns the record without an answer, for an effect whose answer is stored
 // later. It returns nil for a nil Record (no Idempotency-Key).
 func (r *Record) Replay() *store.Replay {
 	if r == nil {
@@ -134,10 +134,10 @@ type envelope struct {
 	Body   json.RawMessage `json:"body"`
 }
 
-// Do runs effect at most once for the request's key, or replays its answer. If
-// the effect took place and its answer was lost, render makes the answer from the
-// current state of the deal. The answer is stored as JSON: T MUST survive the
-// round trip. An error of effect or render is returned and not stored.
+// Do lets effect happen at most once for the request's key. Later calls with the key get the
+// stored answer. If the effect happened but its answer was not stored, render makes the
+// answer from the current state of the deal. The answer is stored as JSON, so T MUST survive
+// encoding and decoding. An error of effect or render is returned and not stored.
 func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
 	for range attempts {
 		answer, err = do(ctx, g, req, effect, render)
@@ -165,9 +165,10 @@ func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) 
 }
 
 // Lost is the render function of an effect that stores its answer itself (ReplayWith).
-// The record of such an effect always has an answer, so Lost returns an error.
+// The record of such an effect always has an answer. So a call of Lost is a fault, and Lost
+// returns an error.
 func Lost[T any]() (answer T, err error) {
-	return answer, errors.New("the idempotency record has no answer, although its effect stores both together")
+	return answer, errors.New("the idempotency record has no answer, although the effect stores record and answer in one transaction")
 }
 
 func (g *Guard) record(req Request) *Record {
@@ -189,8 +190,8 @@ func (r *Record) under(secret *sealing.Secret) {
 	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
 }
 
-// find returns the MAC of the body and the encrypted answer from the stored record. It
-// switches rec to the secret that the record was written under. The error is
+// find returns the MAC of the body and the encrypted answer from the stored record. If that
+// record was written under another secret, find switches rec to that secret. The error is
 // store.ErrNotFound if there is no record.
 func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
 	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
@@ -208,7 +209,7 @@ func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err
 }
 
 // once runs the effect or finds its answer, and returns the stored answer as JSON. While
-// another call with the key runs, once waits for that call, at most waitTime.
+// another call with the same key runs, once waits for that call, but at most waitTime.
 func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	name := base64.RawURLEncoding.EncodeToString(rec.scope)
 	deadline, wait := time.Now().Add(waitTime), pollTime
@@ -256,11 +257,13 @@ func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 	return kept.Body, err
 }
 
-// run runs the effect, unless there is a record. The caller of run holds the lock.
-// Without Redis another call with this key may run at the same time, and the database
-// lets one of the two take effect. So run looks for the record before the effect, and
-// again after the effect fails: the other call may have made it fail, for example by
-// committing for this party. Then run returns the other call's answer.
+// run returns the answer of the stored record. If there is no record, run runs the effect.
+//
+// The caller of run holds the lock in Redis. Without Redis, or once the lock has expired,
+// another call with this key may run at the same time. The database then lets only one of
+// the two calls take effect. So run looks for the record before the effect, and again after
+// the effect fails. The other call may be the reason for the failure, for example because it
+// has committed for this party. Then run returns the other call's answer.
 func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	var failure error
 	for try := 1; ; try++ {
@@ -274,7 +277,7 @@ func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any
 			return nil, failure
 		case !errors.Is(err, store.ErrNotFound):
 			return nil, err
-		case failure != nil: // an expired record that is not deleted yet has this scope
+		case failure != nil: // the effect failed because an expired record of this scope is not deleted yet
 			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
 				return nil, err
 			}
@@ -307,7 +310,7 @@ func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, erro
 		return nil, err
 	}
 	stored, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
-	if errors.Is(err, store.ErrNotFound) { // the record is deleted: it expired, or the new API key was used
+	if errors.Is(err, store.ErrNotFound) { // the record is deleted: it expired, or the API key in the answer was used
 		return answers.Encode(answer)
 	}
 	if err != nil {
@@ -316,7 +319,7 @@ func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, erro
 	return g.open(rec, rec.body, stored)
 }
 
-// seal encrypts an answer so that it opens only with the key, caller and scope of this
+// seal encrypts an answer. Decryption needs the Idempotency-Key, caller and scope of this
 // record.
 func (r *Record) seal(answer any) ([]byte, error) {
 	body, err := answers.Encode(answer)

@@ -96,7 +96,7 @@ type (
 
 func (b *bench) reply() reply { return reply{Number: b.calls.Add(1)} }
 
-// later is an effect whose answer is stored after the effect.
+// later is an effect whose answer is stored by Do, after the effect's transaction.
 func (b *bench) later(rec *idempotency.Record) (reply, error) {
 	if err := b.store.InsertKey(context.Background(), random32(), rec.Replay()); err != nil {
 		return reply{}, err

@@ -37,7 +37,7 @@ func TestAnotherBodyIsRefused(t *testing.T) {
 	b.effects(t, 1)
 }
 
-// A call that differs in caller, method, path or key is another call.
+// A call that differs in caller, method, path or key is a new call, not a replay.
 func TestScopes(t *testing.T) {
 	b := newBench(t)
 	seen := map[reply]string{}
@@ -76,7 +76,7 @@ func TestARefusedCallIsNotStored(t *testing.T) {
 }
 
 // If the process dies between the effect's commit and the answer, the record has no
-// answer. The first replay that succeeds renders one and stores it.
+// answer. The first replay that succeeds renders the answer and stores it.
 func TestALostAnswerIsRenderedOnce(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
@@ -174,8 +174,8 @@ func TestThePreviousReleaseReadsARecord(t *testing.T) {
 func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
-	// The previous release stored the whole REST body. An answer of this release has no
-	// member `next`.
+	// The previous release stored the whole REST body. A replay ignores a stored member that
+	// type reply lacks, here `next`.
 	sealed, err := b.secret.Sealed([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 	check(t, err)
 	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",
@@ -183,7 +183,7 @@ func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b.replays(t, "of the previous release", req, reply{Number: 4711})
 }
 
-// MCP can send a key with control characters, REST cannot. e2e/api tests other keys.
+// Only MCP can send a key with control characters. e2e/api tests other keys over REST.
 func TestValidKey(t *testing.T) {
 	for key, want := range map[string]bool{"": false, "!~": true, "a b": false, "a\t": false, "a\x00": false, "a\x7f": false, "\xff": false} {
 		if got := idempotency.ValidKey(key); got != want {

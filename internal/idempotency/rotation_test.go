@@ -60,7 +60,7 @@ func TestConcurrentCallsDuringARotation(t *testing.T) {
 		for i := range calls {
 			group.Go(func() {
 				req := request(string(rune('a'+n)), "{}")
-				for tries := 1; ; tries++ { // retries on UNAVAILABLE: the database may only be slow
+				for tries := 1; ; tries++ { // retries on UNAVAILABLE, because the database may just be slow
 					var err error
 					answers[n][i], err = b.try(t, i%2, req, b.atOnce, b.render)
 					if problem.Is(err, problem.Unavailable) && tries < 20 {

@@ -1,5 +1,5 @@
-// Package invitation writes the text that an initiator sends to each party. A person or an
-// agent can join the deal with it.
+// Package invitation writes the text that an initiator sends to each party. The text tells
+// a person or an AI agent how to join the deal.
 package invitation
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
-// Seat holds the values of an invitation.
+// Seat holds the values that Text fills into the invitation of one party.
 type Seat struct {
 	DealID         string
 	Algorithm      *algorithm.Algorithm
@@ -31,35 +31,35 @@ const (
 	linked = `Go to your link by {commit_by}, and seal your input there:
 {base}/d/{deal_id}#{token}
 `
-	unlinked = `Whoever sends this names the address of the Fairpact server. Go to /d/{deal_id} there by {commit_by}, enter your invite_token, and seal your input.
+	unlinked = `The sender of this text tells you the address of the Fairpact server. Go to /d/{deal_id} there by {commit_by}, enter your invite_token, and seal your input.
 invite_token: {token}
 `
 	middle = `
-Have ready: {ready}. It takes a few minutes, on a phone or a computer, without an account.
+Have ready: {ready}. Sealing takes a few minutes on a phone or a computer. You need no account.
 
-First see on that page that the deal is what you agreed to. Nobody sees what you seal before all have sealed, and nobody can change it. Then all inputs are opened together, and the result is computed, signed and proven in a public log.
+First check on that page that the deal is what you agreed to. Nobody can change your sealed input, and nobody sees it until all parties have sealed theirs. Then all inputs are opened together, and the result is computed, signed and proven in a public log.
 
-Leave the page open, or open it again after all have sealed and before {reveal_by}. A party that misses either time is named, and the deal is void.
+Leave the page open, or open it again after all parties have sealed and before {reveal_by}: the page then opens your input. If a party misses the time to seal or the time to open, the deal is void and that party is named.
 
 This text is a secret: whoever has it can act as you.
 
 For an AI agent (party {party}, {algorithm})
 Check the terms (your first call shows them), commit before {commit_deadline}, and reveal before {reveal_deadline} (unix seconds).
 `
-	linkedAgent = `Your deal_id is in the link between /d/ and #, your invite_token after #. You need no account.
+	linkedAgent = `In your link, the deal_id is between /d/ and #, and your invite_token is after #. You need no account.
 - MCP (Streamable HTTP): connect to {base}/mcp and call get_deal first.
-- HTTP: read {base}/llms.txt, then GET {base}/v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.`
+- HTTP: read {base}/llms.txt, then GET {base}/v1/deals/{deal_id} with the header Authorization: Bearer YOUR_INVITE_TOKEN.`
 	unlinkedAgent = `deal_id: {deal_id}. Your invite_token is above. You need no account.
 - MCP (Streamable HTTP): connect to /mcp and call get_deal first.
-- HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer and the invite_token.`
+- HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer YOUR_INVITE_TOKEN.`
 )
 
-// keyed follows an invitation to a seat with a declared key.
+// keyed is appended to the invitation if the deal declares a seat key for the party.
 const keyed = `
 - The deal accepts your commitment only with a signature by your seat key {key}. If that is not your key, do not commit, and ask for a new deal.`
 
-// Template is the invitation with placeholders such as {deal_id}. Text replaces them, and
-// so does the script of the page /new.
+// Template is the invitation with placeholders such as {deal_id}. The function Text and the
+// script of the page /new replace the placeholders.
 const Template = head + linked + middle + linkedAgent
 
 // Text returns the invitation to a seat. base is the address of the service. If base is
@@ -73,7 +73,7 @@ func Text(base string, s Seat) string {
 	if s.Key != nil {
 		text, key = text+keyed, *s.Key
 	}
-	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("Mon, 02 Jan 2006 15:04 UTC") } // seconds are cut off: an earlier time is safe
+	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("Mon, 02 Jan 2006 15:04 UTC") } // drops the seconds: naming a slightly earlier deadline is safe
 	return strings.NewReplacer(
 		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm.ID, "{purpose}", s.Algorithm.Purpose, "{ready}", s.Algorithm.Ready,
 		"{from}", s.From, "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token, "{key}", key,

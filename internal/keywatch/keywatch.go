@@ -1,11 +1,12 @@
 // Package keywatch lets the processes of a deployment see each other's key sets.
 //
 // Each answer of log-server lists the keys that may already sign. A process that does not
-// accept one of these keys has missed a rotation. It cannot verify what that key signed. So
-// it treats the log as unavailable, and is not ready until it gets the new key set.
+// accept a listed key has missed a rotation, and cannot verify signatures by this key.
+// The process treats the log as unavailable, and is not ready until it gets the new key set.
 //
-// Each process also puts the digest of its key set into its application_name in Postgres,
-// where fairpactctl keys reads it. Neither the answers nor these names make a key trusted.
+// Each process also puts the digest of its key set into its application_name in Postgres.
+// The command `fairpactctl keys` reads the digests there. Neither the lists nor the digests
+// make a key trusted.
 package keywatch
 
 import (
@@ -35,8 +36,12 @@ func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 }
 
 const (
-	poll   = 5 * time.Second
-	memory = 3 * poll // how long Ready reports a missing key; good answers do not end it, because another log-server may send them
+	poll = 5 * time.Second
+
+	// memory is how long Ready reports a missing key after Check found it. An answer that
+	// lists only accepted keys does not end this time, because a log-server that has not yet
+	// got the new key set may have sent the answer.
+	memory = 3 * poll
 )
 
 // Watch compares the keys of log-servers with those of this process. It is safe for
@@ -52,9 +57,10 @@ type Watch struct {
 // New returns a Watch for a process with these keys.
 func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
-// Check inspects an answer of the log; set it as the Check of a translog.Client. It returns
-// an error if this process does not accept a key of the log. If the status is not 200, it
-// also returns an error if the log does not have the key with which this process signs now.
+// Check inspects an answer of log-server. Set Check as the Check of a translog.Client. Check
+// returns an error if log-server lists a key that this process does not accept. For a status
+// other than 200, Check also returns an error if the list lacks the key with which this
+// process signs. The missing key may be why log-server refused the request.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
 	if named == "" { // log-server is of an earlier release
@@ -63,7 +69,7 @@ func (w *Watch) Check(r *http.Response) error {
 	theirs := strings.Split(named, ",")
 	for _, label := range theirs {
 		if !w.keys.Accepts(label) {
-			err := fmt.Errorf("log-server signs with %.80q, which is not accepted here: roll the key set of log-server out to this process", label)
+			err := fmt.Errorf("log-server lists the key %.80q, which this process does not accept: roll out the key set of log-server to this process", label)
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.found, w.at = err, time.Now()
@@ -71,7 +77,7 @@ func (w *Watch) Check(r *http.Response) error {
 		}
 	}
 	if mine := w.keys.Due(); r.StatusCode != http.StatusOK && !slices.Contains(theirs, mine[len(mine)-1]) {
-		return fmt.Errorf("log-server does not know of %s, which signs now: roll the key set of this process out to it", mine[len(mine)-1])
+		return fmt.Errorf("log-server does not list %s, the key with which this process signs: roll out the key set of this process to log-server", mine[len(mine)-1])
 	}
 	return nil
 }
@@ -92,7 +98,7 @@ func (w *Watch) Ready() error {
 func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
 	lacking := false
 	for {
-		_ = ask(ctx) // the error does not matter: Check inspects every answer
+		_ = ask(ctx) // the error is not needed: Ready returns what Check found
 		if err := w.Ready(); err != nil && !lacking {
 			logger.ErrorContext(ctx, "this process lacks a key, not ready", "err", err)
 		}
@@ -105,18 +111,18 @@ func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger
 	}
 }
 
-// maxName is the longest application_name of Postgres, in bytes.
+// maxName is the longest application_name that Postgres stores, in bytes.
 const maxName = 63
 
 const namePrefix = "fairpact/"
 
-// noSecrets replaces the digest if a process has no server secrets.
+// noSecrets replaces the digest of the server secrets if a process has none.
 const noSecrets = "-"
 
-// Name returns the application_name of a process: the binary, the digests of the key set
-// and the server secrets, and the end of HOST.PID. secrets is the second digest and may be
-// empty. If HOST.PID is too long, Name cuts its start, because the end of a host name
-// differs between pods.
+// Name returns the application_name of a process: fairpact/BINARY/KEYSET/SECRETS/HOST.PID.
+// KEYSET is the digest of keys. SECRETS is the digest of the server secrets, or "-" if the
+// argument secrets is empty because the process has none. If HOST.PID is too long, Name cuts
+// off its start, because the host names of pods differ at the end.
 func Name(binary string, keys *signing.KeySet, secrets string) string {
 	host, _ := os.Hostname()
 	name := namePrefix + binary + "/" + keys.Digest() + "/" + cmp.Or(secrets, noSecrets) + "/"
@@ -124,12 +130,12 @@ func Name(binary string, keys *signing.KeySet, secrets string) string {
 	return name + self[max(0, len(self)-(maxName-len(name))):]
 }
 
-// Process is a parsed application_name. Secrets is the digest of the server secrets,
-// or empty if the process has none or is of an earlier release.
+// Process is a parsed application_name. KeySet and Secrets are digests. Secrets is empty if
+// the process has no server secrets, or runs an earlier release. Host ends with the PID.
 type Process struct{ Binary, KeySet, Secrets, Host string }
 
-// Parse reads an application_name. ok is false if the name is not of the form that Name
-// returns.
+// Parse parses an application_name. ok is false if the name has neither the form that Name
+// returns nor the form of an earlier release.
 func Parse(name string) (p Process, ok bool) {
 	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 3)
 	if !strings.HasPrefix(name, namePrefix) || len(parts) != 3 {

@@ -13,14 +13,14 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// The points G and 2G of the curve P-256.
+// Two valid public keys: the points G and 2G of the curve P-256.
 const (
 	one = "es256:036b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
 	two = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"
 )
 
-// keys returns a set whose first key signs already. Unless `none` is true, the set has
-// another key, which may sign once the duration `second` has passed.
+// keys returns a set whose first key signs already. If `none` is false, the set also has a
+// second key, whose signs_from is now plus `second`.
 func keys(t *testing.T, second time.Duration, none bool) *signing.KeySet {
 	t.Helper()
 	text := fmt.Sprintf(`{"keys":[{"pubkey":"%s","uri":"dev://1","signs_from":0}`, one)
@@ -48,7 +48,7 @@ func TestKeysOfTheLog(t *testing.T) {
 		"here its time is a little later":      {keys(t, time.Minute, false), keys(t, -time.Minute, false), 200, "", true},
 		"there its time is to come":            {keys(t, 0, true), keys(t, time.Hour, false), 200, "", true},
 		"the log lacks the key and answers":    {keys(t, -time.Hour, false), keys(t, 0, true), 200, "", true},
-		"the log lacks the key and refuses":    {keys(t, -time.Hour, false), keys(t, 0, true), 403, "does not know of " + two, true},
+		"the log lacks the key and refuses":    {keys(t, -time.Hour, false), keys(t, 0, true), 403, "does not list " + two, true},
 		"the log has the key and refuses":      {keys(t, -time.Hour, false), keys(t, -time.Hour, false), 403, "", true},
 		"a log of an earlier release, refuses": {keys(t, -time.Hour, false), nil, 403, "", true},
 	} {

@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	answerBytes  = 128 << 20 // for all large answers that are being sent
-	networkShare = 4         // one network may hold answerBytes/networkShare
+	answerBytes  = 128 << 20 // bound of all large answers together, in bytes
+	networkShare = 4         // one network may use answerBytes/networkShare
 )
 
 type answers struct {
@@ -25,9 +25,9 @@ func newAnswers(maxAll int64) *answers {
 	return &answers{maxAll: maxAll, maxNetwork: maxAll / networkShare, networks: map[string]int64{}}
 }
 
-// take counts `more` bytes for an answer that already counts for `has` bytes. If a bound
-// would be exceeded, it counts nothing and returns a problem.Error. The first answer of
-// a network may exceed the share of the network.
+// take counts `more` bytes for an answer of which `has` bytes are already counted. If this
+// would exceed a bound, take counts nothing and returns a problem.Error. If a network has no
+// other answers, this answer may exceed the network's share, because waiting would not help.
 func (a *answers) take(network string, has, more int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -36,7 +36,7 @@ func (a *answers) take(network string, has, more int64) error {
 	case others > 0 && others+has+more > a.maxNetwork:
 		return problem.New(problem.Overloaded, "your network is still reading other large answers; read them to their end and send the same request again in a few seconds").After(2)
 	case a.total+more > a.maxAll:
-		return problem.New(problem.Overloaded, "too many large answers are being read at the moment, some of them slowly; send the same request again in a few seconds").After(2)
+		return problem.New(problem.Overloaded, "too many large answers are being sent at the moment; send the same request again in a few seconds").After(2)
 	}
 	a.total += more
 	a.networks[network] += more
@@ -56,11 +56,12 @@ func (a *answers) release(network string, bytes int64) {
 }
 
 // Answer counts an answer of this many bytes until the call in ctx ends. It returns a
-// problem.Error if too many large answers are being sent. Answers of at most one step
+// problem.Error if too many large answers are being sent. Answers of at most 64 KiB (step)
 // are not counted.
 //
-// A call whose effect cannot be repeated calls Answer with an estimate before the
-// effect. The later Answer with the true size adds only the difference.
+// A call whose effect cannot be repeated calls Answer with an estimate before the effect,
+// because a refusal after the effect would lose the answer. A later call of Answer with the
+// true size counts only the bytes above the estimate.
 func Answer(ctx context.Context, bytes int) error {
 	c := callIn(ctx)
 	if c == nil || bytes <= step {

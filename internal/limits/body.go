@@ -22,23 +22,23 @@ type body struct {
 	conn  *http.ResponseController
 	until time.Time
 
-	// Only Read uses these fields.
+	// Only Read and takeStep use these fields, so they need no lock.
 	size   int64     // Content-Length in bytes; -1: not known
-	read   int64     // bytes
-	end    int64     // bytes to read before the next step is held
-	placed time.Time // when the body got its place
+	read   int64     // bytes read so far
+	end    int64     // where the current step ends, in bytes from the start of the body
+	placed time.Time // when the body got a place; zero: not yet
 
 	mu sync.Mutex
-	// mu guards the fields below. A Read may still run when the call ends. It must not take
-	// anything after release.
-	small int64 // bytes held for the first step
-	large int64 // bytes held for further steps
+	// mu guards the fields below. Read may still run when the call ends. After release, Read
+	// must not take bytes or a place.
+	small int64 // bytes taken from room.small
+	large int64 // bytes taken from room.large
 	place bool  // whether the body has one of its network's places for large bodies
 	ended bool
 }
 
-// Read reads at most to the end of the current step. It returns a problem.Error if the
-// room is full, or the body gets no place or no turn.
+// Read reads at most to the end of the current step. It returns a problem.Error if the room
+// has too few bytes left, or if a large body gets no place or no turn.
 func (b *body) Read(p []byte) (int, error) {
 	if b.hasEnded() {
 		return 0, io.EOF
@@ -66,7 +66,7 @@ func (b *body) Read(p []byte) (int, error) {
 		b.mu.Lock()
 		b.ended = true
 		b.mu.Unlock()
-		if b.read > step { // a large body takes long to parse as JSON
+		if b.read > step { // the call needs a turn, because a large body takes long to parse as JSON
 			if refused := b.call.take(b.ctx, b.room.turns); refused != nil {
 				return n, refused
 			}
@@ -81,7 +81,8 @@ func (b *body) hasEnded() bool {
 	return b.ended
 }
 
-// hold takes bytes of the room and adds them to held. After the call's end it takes none.
+// hold takes bytes from room and adds them to *held. If b has ended, hold takes none and
+// returns io.EOF.
 func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,8 +98,9 @@ func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
 
 var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
 
-// takeStep lets a large body read one more step. A slow body loses its place to others of
-// its network that wait for one.
+// takeStep lets a large body read one more step. It returns an error to a slow body if
+// another body of the same network waits for a place. A body is slow if it has had its place
+// for longer than turnTime.
 func (b *body) takeStep() error {
 	senders, network := b.room.senders, b.call.network
 	if b.placed.IsZero() {
@@ -123,12 +125,14 @@ func (b *body) takeStep() error {
 }
 
 func (b *body) crowded() error {
-	// Without this, net/http could not read the rest, and the client would lose the answer.
+	// The read deadline may have passed. Without a new one, net/http could not read the rest
+	// of the body, and the client would lose the answer.
 	_ = b.conn.SetReadDeadline(time.Now().Add(time.Second))
 	return problem.New(problem.Overloaded, "your network is sending %d other large bodies at the moment; send the same request again in a few seconds", networkBodies).After(2)
 }
 
-// keepPlace records the place, and reports false if the call has ended meanwhile.
+// keepPlace records that the body has a place. It returns false if the body was released
+// meanwhile.
 func (b *body) keepPlace() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -148,8 +152,8 @@ func (b *body) release() {
 	b.small, b.large, b.ended = 0, 0, true
 }
 
-// ReadAll reads a body of at most limit bytes. Memory for a large body is allocated only
-// as it arrives, because the sender may stop. Its errors are problem.Errors.
+// ReadAll reads a body of at most limit bytes. It allocates memory for a large body only as
+// the bytes arrive, because the client may stop sending. Errors of ReadAll are problem.Errors.
 func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	var all bytes.Buffer
 	all.Grow(int(min(max(r.ContentLength, 0), limit, step)) + bytes.MinRead)
@@ -161,7 +165,7 @@ func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 		return nil, refused
 	}
 	if err != nil {
-		return nil, problem.New(problem.InvalidJSON, "the body did not arrive completely, or too slowly; send it again").Because(err)
+		return nil, problem.New(problem.InvalidJSON, "the body arrived too slowly or incompletely; send it again").Because(err)
 	}
 	return all.Bytes(), nil
 }

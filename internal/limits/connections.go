@@ -11,7 +11,8 @@ import (
 )
 
 // Connections bounds the open connections of a port. At the bound, a new connection
-// replaces the one that has been idle longest. If none is idle, the new one is refused.
+// replaces the connection that has been idle longest. If no connection is idle, the new one
+// is refused.
 type Connections struct {
 	most    int
 	each    int
@@ -39,8 +40,8 @@ type connection struct {
 	ofPeer *list.Element // in peer.idle
 }
 
-// CloseWrite shuts down the writing side. net/http calls it if the client still sends.
-// Without it, such a client may lose the answer.
+// CloseWrite shuts down the writing side. net/http calls CloseWrite before it closes a
+// connection whose client still sends. Without CloseWrite, such a client may lose the answer.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -48,14 +49,15 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// NewConnections bounds a port to `most` open connections. One network may hold half of
-// them, a proxy all of them. A nil proxy function means no proxies. refused answers a
-// connection above the bounds, before it is closed. refused MUST NOT block.
+// NewConnections bounds a port to `most` open connections. One network may have half of
+// them, but a proxy may have all. proxy reports whether an address is a proxy. If the function
+// proxy is nil, there are no proxies. refused answers a connection that exceeds the bounds, and
+// the connection is then closed. refused MUST NOT block.
 func NewConnections(most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Connections {
 	return &Connections{most: most, each: max(1, most/2), proxy: proxy, refused: refused, peers: make(map[string]*peer), idle: list.New()}
 }
 
-// Bound returns a listener that accepts connections within the bounds. It sets
+// Bound returns a listener that accepts connections within the bounds. Bound sets
 // server.ConnState, so only server may use the listener.
 func (c *Connections) Bound(l net.Listener, server *http.Server) net.Listener {
 	server.ConnState = c.note
@@ -82,7 +84,8 @@ func (b bounded) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection. It returns nil if the connection exceeds the bounds.
+// admit counts a connection. At a bound, admit first closes an idle connection, or returns
+// nil if no connection is idle.
 func (c *Connections) admit(accepted net.Conn) *connection {
 	var address netip.Addr // stays zero for a peer without an IP address
 	if from, err := netip.ParseAddrPort(accepted.RemoteAddr().String()); err == nil {
@@ -104,7 +107,8 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	return &connection{Conn: accepted, peer: p}
 }
 
-// closeIdle closes the first connection in the list. It reports whether there was one.
+// closeIdle closes the first connection in a list of idle connections. It returns false if
+// the list is empty.
 func (c *Connections) closeIdle(idle *list.List) bool {
 	first := idle.Front()
 	if first == nil {
@@ -116,7 +120,7 @@ func (c *Connections) closeIdle(idle *list.List) bool {
 	return true
 }
 
-// note is the server's http.Server.ConnState.
+// note is the callback http.Server.ConnState. It tracks which connections are idle or closed.
 func (c *Connections) note(conn net.Conn, state http.ConnState) {
 	one, ok := conn.(*connection)
 	if !ok {

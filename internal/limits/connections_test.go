@@ -17,7 +17,8 @@ const (
 	long  = "GET /long HTTP/1.1\r\nHost: a\r\n\r\n"
 )
 
-// boundedServer starts a server under bounds. The answer to /long never ends.
+// boundedServer starts a server that accepts at most `most` connections. The answer to /long
+// never ends.
 func boundedServer(t *testing.T, most int, proxy func(netip.Addr) bool) (*Connections, *httptest.Server) {
 	c := NewConnections(most, proxy, func(conn net.Conn) { fmt.Fprint(conn, "HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n") })
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +35,7 @@ func boundedServer(t *testing.T, most int, proxy func(netip.Addr) bool) (*Connec
 }
 
 // opens sends a request on a new connection from a loopback address. It returns the
-// status of the answer, or 0 if there is none.
+// status of the answer, or 0 if no answer arrives.
 func opens(t *testing.T, server *httptest.Server, from, request string) (net.Conn, *bufio.Reader, int) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}

@@ -1,8 +1,13 @@
 // Package limits bounds what one process holds and computes for all its callers together:
 //   - the bytes of request bodies and of answers in memory;
-//   - the time that a body takes to arrive, and the large bodies of one network;
-//   - the large work that runs at the same time;
+//   - the time that a body takes to arrive;
+//   - the number of large bodies that one network sends at the same time;
+//   - the number of calls that do large work at the same time;
 //   - the open connections.
+//
+// A body or an answer of more than 64 KiB (step) is large. A large body needs one of the
+// places of its network (networkBodies) to be read. A call needs a turn to parse a large body
+// or to do other large work.
 //
 // Package caller bounds what one caller may use in a minute.
 package limits
@@ -20,22 +25,23 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20              // bytes in room.small, and as many in room.large
-	step      = 64 << 10              // bytes counted at a time; a longer body or answer is large
-	stepTime  = 5 * time.Second       // for one step to arrive
-	bodyTime  = 30 * time.Second      // for a whole body to arrive
-	turnTime  = 5 * time.Second       // for a call to wait for its turn, or for its network's place
-	maxPause  = 50 * time.Millisecond // longest pause after a turn to parse a large body
+	bodyBytes = 64 << 20              // capacity of room.small and of room.large each, in bytes
+	step      = 64 << 10              // bytes taken from room.large at a time; a longer body or answer is large
+	stepTime  = 5 * time.Second       // longest time for one step of a body to arrive
+	bodyTime  = 30 * time.Second      // longest time for a whole body to arrive
+	turnTime  = 5 * time.Second       // longest wait for a turn or a place; after this time a slow body may lose its place
+	maxPause  = 50 * time.Millisecond // how long a turn may stay taken after a large body was parsed
 )
 
-// CallTime bounds a call. Time spent waiting for other parties does not count. It is
-// longer than bodyTime and shorter than the server's write timeout.
+// CallTime is the longest time that a call may take, without its wait for other parties.
+// CallTime must be longer than bodyTime, and shorter than the server's write timeout, so that
+// a call that times out still gets an answer.
 const CallTime = 35 * time.Second
 
 // Process holds the bounds of one process.
 type Process struct {
 	parties, strangers room
-	turns              *semaphore.Weighted // calls that do large work; half of the cores stay free for other calls
+	turns              *semaphore.Weighted // limits the calls that do large work, so that half of the cores stay free for other calls
 	answers            *answers
 	stepTime           time.Duration
 	bodyTime           time.Duration
@@ -43,7 +49,7 @@ type Process struct {
 
 // room bounds the bodies of one class of callers. Callers without an invite token have
 // their own room (strangers), so that they cannot keep a party from revealing. Over MCP
-// all bodies count in the room of strangers, because the token is in the body.
+// the token is inside the body, so all bodies count in the room of strangers.
 type room struct {
 	small   *semaphore.Weighted // bytes for the first step of each body
 	large   *semaphore.Weighted // bytes for further steps; separate, so that large bodies cannot block small ones
@@ -71,9 +77,9 @@ type Call struct {
 
 	mu sync.Mutex
 	// mu guards the fields below.
-	turn   *semaphore.Weighted // the semaphore that the call holds; nil: none
+	turn   *semaphore.Weighted // the semaphore in which the call has a turn; nil: no turn
 	began  time.Time           // when the turn began
-	answer int64               // bytes
+	answer int64               // bytes counted for the answer
 	ended  bool
 }
 
@@ -84,9 +90,9 @@ func callIn(ctx context.Context) *Call {
 	return c
 }
 
-// Begin starts the call of a request. The caller MUST call End when the request is
-// answered. Reading the body of the returned request returns a problem.Error if the body
-// exceeds a bound. network is the result of caller.Network for the client.
+// Begin starts the call of a request and returns the request with a bounded body. If a bound
+// is exceeded, reading this body returns a problem.Error. The caller MUST call End when the
+// request is answered. network is the client's network from caller.Network.
 func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) (*Call, *http.Request) {
 	c := &Call{process: p, network: network}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
@@ -97,18 +103,18 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 	return c, r
 }
 
-// Party counts the body of the call in ctx in the room of parties. Call it before the
-// body is read, and only for a caller with an invite token of the deal. An API key is
-// not enough, because anyone can get one.
+// Party moves the body of the call in ctx from the room of strangers to the room of parties.
+// Call Party before the body is read, and only for a caller with an invite token of the deal.
+// An API key is not enough, because anyone can get one.
 func Party(ctx context.Context) {
 	if c := callIn(ctx); c != nil && c.body != nil {
 		c.body.room = &c.process.parties
 	}
 }
 
-// Turn waits until the call in ctx may do large work: use the processor for long or read
-// much from the database. After turnTime it returns a problem.Error. The turn ends when
-// the answer begins to be written, because a client may read slowly. See also Rest.
+// Turn waits until the call in ctx may do large work: a long computation, or a large read from
+// the database. After turnTime without a turn, Turn returns a problem.Error. The turn ends
+// at the latest when the answer begins, because a client may read slowly. See also Rest and Wait.
 func Turn(ctx context.Context) error {
 	c := callIn(ctx)
 	if c == nil {
@@ -117,16 +123,16 @@ func Turn(ctx context.Context) error {
 	return c.take(ctx, c.process.turns)
 }
 
-// Wait releases the turn and the body of the call in ctx. Use it before the call waits
-// for other parties. The body MUST have been read.
+// Wait ends the turn of the call in ctx and releases its body. Call Wait before the call
+// waits for other parties. The body MUST have been read.
 func Wait(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.Written()
 	}
 }
 
-// Rest ends the turn of the call in ctx. Use it before a request to another server. Call
-// Turn again before more large work.
+// Rest ends the turn of the call in ctx. Call Rest before a request to another server, and
+// call Turn again before more large work.
 func Rest(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.mu.Lock()
@@ -142,7 +148,9 @@ func (c *Call) rest() {
 		return
 	case turn == c.process.turns:
 		turn.Release(1)
-	default: // the next body waits as long as the parsing took, at most maxPause, so that small calls find an idle core
+	default:
+		// The turn was for parsing a body. The next large body waits as long as the turn took,
+		// but at most maxPause, so that small calls find an idle core.
 		time.AfterFunc(min(time.Since(c.began), maxPause), func() { turn.Release(1) })
 	}
 	c.turn = nil
@@ -163,7 +171,8 @@ func (c *Call) take(ctx context.Context, turns *semaphore.Weighted) error {
 	return nil
 }
 
-// Written ends the call's turn and releases its body.
+// Written ends the turn of the call and releases its body. Call Written when the answer
+// begins.
 func (c *Call) Written() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

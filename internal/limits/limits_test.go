@@ -77,8 +77,8 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	reads(t, p, step+1, step+1)()
 }
 
-// A network's large body over the bound waits unread for one of the others to end. Other
-// networks, and parties of the same network, do not wait.
+// If a network already has networkBodies large bodies, reading a further one waits until a
+// call ends. Other networks do not wait, and neither do parties of the same network.
 func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
@@ -89,7 +89,7 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 				Party(r.Context())
 			}
 			calls = append(calls, call)
-			_, err := io.ReadAll(io.LimitReader(r.Body, step+1)) // stops before the end of the body, where the call would wait for its turn
+			_, err := io.ReadAll(io.LimitReader(r.Body, step+1)) // does not read the EOF, at which the call would wait for a turn
 			return err
 		}
 		for range networkBodies {
@@ -123,7 +123,7 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 	})
 }
 
-// A body that is slow loses its place when another of its network waits for one.
+// A slow body loses its place if another body of its network waits for a place.
 func TestSlowBodiesLoseTheirPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
@@ -162,7 +162,7 @@ func TestSlowBodiesLoseTheirPlace(t *testing.T) {
 	})
 }
 
-// A reader that still runs when the call ends takes nothing any more.
+// Reading that continues after the end of the call must not take bytes, a place or a turn.
 func TestReadingBesideTheEnd(t *testing.T) {
 	p := New()
 	for range 200 {
@@ -186,7 +186,8 @@ func TestReadingBesideTheEnd(t *testing.T) {
 	}
 }
 
-// After a large body was parsed, the next one waits as long again, but at most maxPause.
+// After a large body was parsed, the next one waits as long as the parsing took, but at
+// most maxPause.
 func TestLargeBodiesLeaveTimeToOthers(t *testing.T) {
 	for parsing, pause := range map[time.Duration]time.Duration{30 * time.Millisecond: 30 * time.Millisecond, time.Second: maxPause} {
 		synctest.Test(t, func(t *testing.T) {

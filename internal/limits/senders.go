@@ -7,26 +7,25 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// networkBodies is how many large bodies one client network may have in a room at the same
-// time. Further ones wait unread, so that one client neither fills the room nor keeps all
-// cores busy with reading.
+// networkBodies is how many large bodies one network may send to a room at the same time.
+// Further large bodies wait before they are read. So one client can neither fill the room nor
+// keep all cores busy with reading.
 const networkBodies = 8
 
 // senders counts the large bodies of each network.
 type senders struct {
 	mu sync.Mutex
-	// mu guards networks and the field calls of its entries. An entry without calls is
-	// removed.
+	// mu guards networks and sender.calls. An entry is removed when no call uses it.
 	networks map[string]*sender
 }
 
 type sender struct {
 	places *semaphore.Weighted
-	calls  int // that have a place or wait for one
+	calls  int // number of calls that have a place or wait for a place
 }
 
-// acquire waits until the network has a free place, or until ctx ends. After acquire returns
-// nil, the caller MUST call release.
+// acquire waits for a free place of the network and takes it. If ctx ends first, acquire
+// returns an error. After acquire returns nil, the caller MUST call release.
 func (s *senders) acquire(ctx context.Context, network string) error {
 	s.mu.Lock()
 	one := s.networks[network]

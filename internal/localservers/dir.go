@@ -9,9 +9,9 @@ import (
 
 const throwawayPrefix = "fairpact-server-"
 
-// serverDir is the directory of a server. A throwaway directory is removed at the end, and
-// is locked while the process that made it runs. If that process was killed, a later
-// process removes the directory (sweep).
+// serverDir is the directory of a server. A throwaway directory is removed when the server is
+// closed. Until then, the process that created the directory locks it. If that process is
+// killed, sweep removes the directory in a later process.
 type serverDir struct {
 	path string
 	lock *os.File // nil if the directory is kept
@@ -49,15 +49,15 @@ func newThrowaway(kind string, acct account) (*serverDir, error) {
 	return &serverDir{path, lock}, nil
 }
 
-// Postgres starts in half the time with its directory in memory. A new directory has 40 MB,
+// Postgres starts in half the time with its directory in memory. A new directory takes 40 MB,
 // and the write-ahead log may grow to 1 GB.
 const (
 	memory     = "/dev/shm"
 	memoryFree = 2 << 30 // bytes that must be free there
 )
 
-// tempBase returns the parent of throwaway directories. It is in memory if there is room,
-// and otherwise a temporary directory that the account can enter.
+// tempBase returns the parent of throwaway directories. This is /dev/shm if it is in memory
+// and has enough free space, and otherwise a temporary directory that the account can enter.
 func tempBase(acct account) string {
 	var fs syscall.Statfs_t
 	const tmpfs = 0x01021994 // TMPFS_MAGIC of statfs(2)
@@ -82,12 +82,12 @@ func lockDir(path string) (*os.File, error) {
 	return f, nil
 }
 
-// settled is the age from which an unlocked throwaway directory counts as abandoned. A
-// younger one may not be locked yet.
+// settled is the age from which an unlocked throwaway directory counts as abandoned. The
+// process that created a younger directory may not have locked it yet.
 const settled = time.Minute
 
-// sweep removes throwaway directories whose process has ended. It skips directories of
-// other users, which it cannot open.
+// sweep removes throwaway directories whose process has ended. It skips directories that it
+// cannot open, such as those of other users.
 func sweep(base string) {
 	found, _ := filepath.Glob(filepath.Join(base, throwawayPrefix+"*-*"))
 	for _, path := range found {

@@ -1,6 +1,6 @@
 // Package localservers starts private Postgres and Redis servers for `make run` and for
 // tests, on free loopback ports and with random passwords. The servers end when the process
-// that started them ends, even by SIGKILL.
+// that started them ends, even if SIGKILL ends that process.
 //
 // Postgres refuses to run as root. If root starts the servers, both run as the user
 // postgres, or as nobody if there is no such user.
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// Options of a server. The zero value is a throwaway server.
+// Options are the options of a server. The zero value starts a throwaway server.
 type Options struct {
-	// Dir keeps the server's files from one start to the next. It is created if missing.
-	// The user that runs the server becomes its owner, and must be able to enter the
-	// directories above. Empty: a temporary directory that Close removes.
+	// Dir is the directory of the server's files, which remain after Close. Dir is created
+	// if missing. The user that runs the server becomes the owner of Dir, and must be able to
+	// enter its parent directories. Empty: a temporary directory that Close removes.
 	Dir string
 	// Durable makes Postgres flush to disk before it acknowledges a commit. Without Durable
 	// a crash of the machine may lose data, but a crash of the server does not. Redis
@@ -25,8 +25,8 @@ type Options struct {
 	Durable bool
 	// Port is the loopback port; 0 picks a free one.
 	Port int
-	// Settings are further settings: "name=value" for Postgres, lines of the
-	// configuration for Redis.
+	// Settings are appended to the server's settings. Each is "name=value" for Postgres, or a
+	// line of the configuration for Redis.
 	Settings []string
 	// Password is the password of Redis. Empty: a random one.
 	Password string
@@ -35,7 +35,7 @@ type Options struct {
 // MissingError is returned when a server is not installed.
 type MissingError struct {
 	Server  string // "Postgres" or "Redis"
-	Package string // its package in Debian and Ubuntu
+	Package string // the server's package in Debian and Ubuntu
 }
 
 func (e *MissingError) Error() string {
@@ -43,10 +43,10 @@ func (e *MissingError) Error() string {
 }
 
 const (
-	startBound = 60 * time.Second // from exec to the first answer
-	stopBound  = 20 * time.Second // from the signal to stop to SIGKILL
+	startBound = 60 * time.Second // longest time until a started server answers, including retries on other ports
+	stopBound  = 20 * time.Second // time from the stop signal until SIGKILL
 	pollEvery  = 15 * time.Millisecond
-	portTries  = 10 // tries of a start, each with another free port
+	portTries  = 10 // number of free ports that a start tries
 )
 
 // randomHex returns n random bytes in hex.

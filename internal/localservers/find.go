@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// findPostgres returns the directory of Postgres's programs. It prefers the major version of
-// an existing data directory, then the Postgres in PATH, then the newest installed. The
-// error is a *MissingError if none is installed.
+// findPostgres returns the directory of the Postgres programs. It prefers the version `major`,
+// then the Postgres in PATH, then the newest installed version. major is the version of an
+// existing data directory, or empty. The error is a *MissingError if no Postgres is installed.
 func findPostgres(major string) (string, error) {
 	const debian = "/usr/lib/postgresql"
 	dirs := []string{filepath.Join(debian, major, "bin")}
 	if program, err := exec.LookPath("postgres"); err == nil {
-		if program, err = filepath.EvalSymlinks(program); err == nil { // PATH may hold a link to postgres without initdb beside it
+		if program, err = filepath.EvalSymlinks(program); err == nil { // a link to postgres in PATH may have no initdb beside it
 			dirs = append(dirs, filepath.Dir(program))
 		}
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// helperEnv makes the test binary run helper instead of the tests.
+// If the environment variable helperEnv is set, the test binary runs the function helper
+// instead of the tests.
 const helperEnv = "FAIRPACT_LOCALSERVERS_HELPER"
 
 func TestMain(m *testing.M) {
@@ -75,7 +76,7 @@ func childrenOf(t *testing.T, pid int) (pids []int) {
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			continue // the process ended meanwhile
+			continue // the process ended after Glob had listed it
 		}
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
@@ -108,7 +109,7 @@ func connect(t *testing.T, url string) *pgx.Conn {
 }
 
 func TestPostgresRestartKeepsPortAndData(t *testing.T) {
-	t.Setenv("PGDATA", "/nonexistent") // must not be inherited by the server
+	t.Setenv("PGDATA", "/nonexistent") // the server must not inherit this variable
 	p := startPostgres(t, Options{})
 	url, err := p.EnsureDatabase(t.Context(), "kept")
 	if err != nil {
@@ -132,13 +133,14 @@ func TestPostgresRestartKeepsPortAndData(t *testing.T) {
 	}
 }
 
-// The command line must not make Postgres faster than an operator's server.
+// The test also checks that the arguments of a Durable Postgres leave it as fast as an
+// operator's server.
 func TestPostgresPersists(t *testing.T) {
 	acct, err := serverAccount()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp(tempBase(acct), "persist") // not t.TempDir, which the server's user cannot enter
+	dir, err := os.MkdirTemp(tempBase(acct), "persist") // not t.TempDir: if root runs the test, the server's user cannot enter it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +250,8 @@ func TestKilledParentLeavesNothing(t *testing.T) {
 	_ = cmd.Wait()
 	waitGone(t, pids)
 
-	// A later process that starts a server removes the directories of the killed process.
+	// newThrowaway also removes abandoned directories. Make the directories of the killed
+	// process old enough to count as abandoned.
 	for _, dir := range []string{pgDir, redisDir} {
 		if err := os.Chtimes(dir, time.Time{}, time.Now().Add(-settled)); err != nil {
 			t.Fatal(err)

@@ -16,18 +16,18 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pgUser is the superuser of a private Postgres.
+// pgUser is the name of the superuser of a private Postgres.
 const pgUser = "fairpact"
 
 // Postgres is a private Postgres server.
 type Postgres struct {
 	server
 	password string
-	programs string // directory of its programs
+	programs string // directory of postgres, initdb and pg_basebackup
 }
 
-// StartPostgres starts a private Postgres and returns when it answers. The error is
-// a *MissingError if none is installed. Call Close at the end.
+// StartPostgres starts a private Postgres and returns when the server answers. The error is
+// a *MissingError if Postgres is not installed. The caller must call Close at the end.
 func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	acct, err := serverAccount()
 	if err != nil {
@@ -40,8 +40,8 @@ func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	return startPostgresIn(ctx, o, acct, dir)
 }
 
-// startPostgresIn starts a Postgres in dir. It runs initdb first if there is no data
-// directory. On failure it removes a throwaway directory.
+// startPostgresIn starts a Postgres in dir. If dir has no data directory, startPostgresIn
+// runs initdb first. On failure it removes dir if dir is a throwaway directory.
 func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDir) (p *Postgres, err error) {
 	defer func() {
 		if err != nil {
@@ -67,8 +67,8 @@ func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDi
 	p.server = server{
 		name: "Postgres", acct: acct, dir: dir, log: dir.join("postgres.log"),
 		port: o.Port, fixed: o.Port != 0,
-		// Immediate shutdown, so that the postmaster also ends its children. The next
-		// start recovers from the write-ahead log.
+		// SIGQUIT is an immediate shutdown: the postmaster also ends its children. The
+		// next start recovers from the write-ahead log.
 		onDeath: syscall.SIGQUIT,
 		stopBy:  syscall.SIGINT, // fast shutdown
 		command: func(port int) *exec.Cmd {
@@ -88,14 +88,15 @@ func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDi
 	return p, nil
 }
 
-// postgresArgs returns the arguments of Postgres. Settings are arguments and not in a file,
-// so that they also apply to an existing data directory. Without Durable nothing is flushed
-// to disk; no other setting makes the server faster than an operator's.
+// postgresArgs returns the command-line arguments of Postgres. The settings are arguments and
+// not in a file, so that they also apply to an existing data directory. Only the settings
+// for !o.Durable make Postgres faster than an operator's server: Postgres then does not flush to
+// disk.
 func postgresArgs(o Options, data string, port int) []string {
 	settings := []string{
 		"listen_addresses=127.0.0.1",
 		"port=" + strconv.Itoa(port),
-		"unix_socket_directories=", // none, because a path may be too long for a socket
+		"unix_socket_directories=", // no Unix sockets, because their paths could be too long
 		"max_connections=300",
 		"timezone=UTC",
 		"log_timezone=UTC",
@@ -114,8 +115,8 @@ func postgresArgs(o Options, data string, port int) []string {
 
 // initdb creates the data directory and the file with the superuser's password.
 func initdb(ctx context.Context, o Options, programs string, acct account, dir *serverDir) error {
-	// The directory is named data.new until it is complete, so that the next start repeats
-	// an interrupted initdb.
+	// The data directory is named data.new until it is complete, so that the next start
+	// repeats an interrupted initdb.
 	fresh, password := dir.join("data.new"), dir.join("password")
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
@@ -137,8 +138,8 @@ func initdb(ctx context.Context, o Options, programs string, acct account, dir *
 	return os.Rename(fresh, dir.join("data"))
 }
 
-// postgresURL returns the URL of a database on the servers at these ports. The servers have
-// the same password. query is empty or starts with &.
+// postgresURL returns the connection URL of a database. A client tries the servers at the
+// ports in order. All servers have the same password. query is empty or starts with &.
 func postgresURL(password, database, query string, ports ...int) string {
 	var hosts []string
 	for _, port := range ports {
@@ -158,7 +159,7 @@ func (p *Postgres) AdminURL() string { return p.URL("postgres") }
 // DataDir returns the data directory of the server.
 func (p *Postgres) DataDir() string { return p.dir.join("data") }
 
-// EnsureDatabase creates a database unless one of this name exists, and returns its URL.
+// EnsureDatabase creates a database if it does not exist, and returns its URL.
 func (p *Postgres) EnsureDatabase(ctx context.Context, name string) (string, error) {
 	err := p.admin(ctx, "CREATE DATABASE "+pgx.Identifier{name}.Sanitize())
 	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == "42P04" { // duplicate_database

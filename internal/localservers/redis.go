@@ -20,8 +20,8 @@ type Redis struct {
 	password string
 }
 
-// StartRedis starts a private Redis and returns when it answers. The error is a
-// *MissingError if none is installed. Call Close at the end.
+// StartRedis starts a private Redis and returns when the server answers. The error is a
+// *MissingError if Redis is not installed. The caller must call Close at the end.
 func StartRedis(ctx context.Context, o Options) (*Redis, error) {
 	program, err := findRedis()
 	if err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
-// server is the common part of Postgres and Redis: a child process on a loopback port. It
-// keeps its port over restarts.
+// server is the common part of Postgres and Redis: a child process on a loopback port. The
+// port stays the same over restarts.
 type server struct {
 	name    string // shown in errors
 	acct    account
 	dir     *serverDir
 	log     string
 	port    int
-	fixed   bool           // a caller knows the port, so it must not change
+	fixed   bool           // the port must not change, because a caller may know it
 	onDeath syscall.Signal // sent to the server when this process ends
-	stopBy  syscall.Signal // for a clean stop
+	stopBy  syscall.Signal // sent to the server for a clean shutdown
 
 	command func(port int) *exec.Cmd
 	ping    func(ctx context.Context, port int) error
@@ -33,10 +33,11 @@ type server struct {
 	proc *child.Process
 }
 
-var errPortTaken = errors.New("another process took the port")
+var errPortTaken = errors.New("another process uses the port or the data directory")
 
-// start starts the process and returns when the server answers. If the port is taken, start
-// waits for a fixed port, and otherwise picks another one.
+// start starts the process and returns when the server answers. If the port is taken and
+// fixed, start waits until the port is free, for at most startBound. If the port is taken and
+// not fixed, start picks another port.
 func (s *server) start(ctx context.Context) error {
 	if s.proc != nil && s.proc.Running() {
 		return fmt.Errorf("%s is already running (pid %d): stop it first", s.name, s.proc.PID())
@@ -56,7 +57,7 @@ func (s *server) start(ctx context.Context) error {
 			s.fixed = true
 			return nil
 		}
-		// A fixed port may still belong to the previous process of this server.
+		// Try a fixed port again: the previous process of this server may still use it.
 		if !errors.Is(err, errPortTaken) || (!s.fixed && try == portTries) {
 			return err
 		}
@@ -127,9 +128,9 @@ func (s *server) Done() <-chan struct{} { return s.proc.Done() }
 // LogFile returns the path of the server's log.
 func (s *server) LogFile() string { return s.log }
 
-// Stop stops the server cleanly and keeps its data for Restart. If the server still runs
-// after 20 s, Stop kills it and returns an error. Stop does nothing if the server does not
-// run.
+// Stop stops the server cleanly and keeps its files for Restart. If the server still runs
+// after 20 s, Stop kills it and returns an error. If the server is not running, Stop does
+// nothing.
 func (s *server) Stop() error {
 	return s.stop(s.stopBy)
 }
@@ -152,8 +153,8 @@ func (s *server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Close stops the server and removes the directory of a throwaway server. It stops a
-// throwaway faster, because nobody needs its data.
+// Close stops the server and removes a throwaway directory. A server in such a directory gets
+// the faster signal onDeath, because nobody needs the data.
 func (s *server) Close() error {
 	by := s.stopBy
 	if s.dir.lock != nil {
@@ -162,12 +163,12 @@ func (s *server) Close() error {
 	return errors.Join(s.stop(by), s.dir.remove())
 }
 
-// Ports are picked below the range of outgoing connections on Linux, which begins at 32768,
-// so that no connection takes the port of a server that restarts.
+// FreePort picks ports in this range. On Linux, outgoing connections use ports from 32768 up,
+// so none of them can take the port of a server while the server restarts.
 const firstPort, lastPort = 20000, 32000
 
 // FreePort returns a loopback TCP port on which nothing listens. Another process may take
-// the port before the caller does, so callers retry.
+// the port before the caller listens on it. The caller should then retry with another port.
 func FreePort() (int, error) {
 	for range 1000 {
 		port := firstPort + rand.IntN(lastPort-firstPort)
@@ -178,5 +179,5 @@ func FreePort() (int, error) {
 		l.Close()
 		return port, nil
 	}
-	return 0, fmt.Errorf("found no free port on 127.0.0.1 between %d and %d", firstPort, lastPort)
+	return 0, fmt.Errorf("found no free port on 127.0.0.1 between %d and %d: end processes that listen there", firstPort, lastPort)
 }

@@ -16,7 +16,7 @@ import (
 const standbyName = "standby"
 
 // StartStandby starts a streaming standby of p from a new base backup, and returns when the
-// standby answers. Replication is asynchronous until a call of p.Synchronous.
+// standby answers. Replication is asynchronous until p.Synchronous makes it synchronous.
 func (p *Postgres) StartStandby(ctx context.Context, o Options) (*Postgres, error) {
 	b, err := p.BaseBackup(ctx)
 	if err != nil {
@@ -26,7 +26,8 @@ func (p *Postgres) StartStandby(ctx context.Context, o Options) (*Postgres, erro
 	return b.start(ctx, o, "standby.signal", "primary_conninfo = '"+conninfo+"'")
 }
 
-// Backup is a base backup of a server. It can be restored once.
+// Backup is a base backup of a server. It can be restored only once, because the restored
+// server runs on the files of the backup.
 type Backup struct {
 	of  *Postgres
 	dir *serverDir
@@ -53,8 +54,8 @@ func (p *Postgres) BaseBackup(ctx context.Context) (*Backup, error) {
 func (b *Backup) Close() error { return b.dir.remove() }
 
 // Restore starts a server on the backup and returns when the server accepts writes. The
-// server first replays the write-ahead log. restoreCommand and until are Postgres's
-// settings restore_command and recovery_target_time.
+// server first replays the write-ahead log up to the time until. restoreCommand and until are
+// the values of Postgres's settings restore_command and recovery_target_time.
 func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until string) (*Postgres, error) {
 	p, err := b.start(ctx, o, "recovery.signal", "restore_command = '"+restoreCommand+"'",
 		"recovery_target_time = '"+until+"'", "recovery_target_action = 'promote'")
@@ -72,9 +73,9 @@ func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until s
 	}
 }
 
-// start starts a server on the backup with additional settings. signal is recovery.signal
-// or standby.signal. The copied settings may demand synchronous replication, so start turns
-// it off.
+// start starts a server on the backup with additional settings. signal is the name of the
+// signal file, recovery.signal or standby.signal. The backup may contain the setting for
+// synchronous replication. start overrides it, because the new server has no standby.
 func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (*Postgres, error) {
 	if err := b.configure(signal, append(settings, "synchronous_standby_names = ''")); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -82,8 +83,9 @@ func (b *Backup) start(ctx context.Context, o Options, signal string, settings .
 	return startPostgresIn(ctx, o, b.of.acct, b.dir)
 }
 
-// configure writes the settings, the signal file and the password of the original server.
-// postgresql.auto.conf takes precedence over postgresql.conf.
+// configure writes the settings, the signal file, and the file with the original server's
+// password. The settings go into postgresql.auto.conf, which takes precedence over
+// postgresql.conf.
 func (b *Backup) configure(signal string, settings []string) error {
 	f, err := os.OpenFile(b.dir.join("data/postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
@@ -95,7 +97,7 @@ func (b *Backup) configure(signal string, settings []string) error {
 		os.WriteFile(b.dir.join("data/"+signal), nil, 0o600), b.of.acct.own(b.dir.join("data/"+signal)))
 }
 
-// Synchronous sets whether a commit waits until the standby has it.
+// Synchronous sets whether a commit on p waits until the standby confirms it.
 func (p *Postgres) Synchronous(ctx context.Context, on bool) error {
 	names := ""
 	if on {
@@ -104,8 +106,8 @@ func (p *Postgres) Synchronous(ctx context.Context, on bool) error {
 	return p.admin(ctx, "ALTER SYSTEM SET synchronous_standby_names = '"+names+"'", "SELECT pg_reload_conf()")
 }
 
-// Followed waits until the synchronous standby streams from p. It returns an error if ctx
-// ends first.
+// Followed waits until the synchronous standby streams the write-ahead log from p. It returns
+// an error if ctx ends first.
 func (p *Postgres) Followed(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.AdminURL())
 	if err != nil {
@@ -124,13 +126,15 @@ func (p *Postgres) Followed(ctx context.Context) error {
 	}
 }
 
-// Promote makes a standby a primary and returns when it accepts writes.
+// Promote makes the standby p a primary and waits until p accepts writes, for at most 60 s. A
+// timeout is not an error.
 func (p *Postgres) Promote(ctx context.Context) error {
 	return p.admin(ctx, "SELECT pg_promote(true, 60)")
 }
 
-// PrimaryURL returns the connection URL of a database on the server that accepts writes.
-// The servers must have the same password, as backups and standbys have.
+// PrimaryURL returns a connection URL of a database. A client that uses the URL connects to the
+// server that accepts writes. All servers must have the same password: a standby and a restored
+// backup have the password of the original server.
 func PrimaryURL(database string, servers ...*Postgres) string {
 	var ports []int
 	for _, p := range servers {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Root returns the top directory of the Fairpact checkout around the working directory. It
-// returns an error if there is none.
+// Root returns the top directory of the Fairpact checkout that contains the working directory.
+// It returns an error if the working directory is not in a checkout.
 func Root() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -26,7 +26,7 @@ func Root() (string, error) {
 			return "", err
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("the working directory is not in a checkout of Fairpact: change to one, so that its binaries can be built")
+			return "", errors.New("the working directory is not in a checkout of Fairpact: change to a directory in a checkout")
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 // A method that takes the name of a process, such as "deal-api" or "deal-api-2", panics if
 // the stack has no such process.
 
-// Start starts a process that has ended, on the same ports, and returns when it is
-// ready. env ("NAME=value") applies to this start only and takes precedence.
+// Start starts a process that has ended, on the same ports, and returns when the process is
+// ready. env ("NAME=value") applies to this start only and takes precedence over Options.Env.
 func (s *Stack) Start(ctx context.Context, name string, env ...string) error {
 	p := s.mustProcess(name)
 	return p.start(ctx, func() []string { return s.environment(p, env) }, func(f Failure) {
@@ -23,7 +23,8 @@ func (s *Stack) Start(ctx context.Context, name string, env ...string) error {
 	})
 }
 
-// Exchange replaces Options.Bin for the next starts of one process.
+// Exchange makes all later starts of a process use the binary in the directory bin instead of
+// Options.Bin.
 func (s *Stack) Exchange(name, bin string) {
 	p := s.mustProcess(name)
 	p.mu.Lock()
@@ -38,7 +39,8 @@ func (s *Stack) Stop(name string) error { return s.mustProcess(name).stop() }
 // Kill ends a process by SIGKILL and waits for its end.
 func (s *Stack) Kill(name string) { s.mustProcess(name).kill() }
 
-// Signal sends a signal to a process. If the process then ends, Failed does not report it.
+// Signal sends a signal to a process. Failed then does not report the end of this run of the
+// process.
 func (s *Stack) Signal(name string, sig syscall.Signal) {
 	if r := s.mustProcess(name).end(); r != nil {
 		r.Signal(sig)
@@ -59,14 +61,15 @@ func (s *Stack) Ended(name string) <-chan struct{} {
 	return s.mustProcess(name).last().Done()
 }
 
-// Err waits for the end of the last run of the process and returns its error, nil for exit
-// status 0.
+// Err waits for the end of the current or last run of the process. It returns the error of the
+// run, or nil if the exit status was 0.
 func (s *Stack) Err(name string) error { return s.mustProcess(name).last().Err() }
 
 // PID returns the process id of the current or last run.
 func (s *Stack) PID(name string) int { return s.mustProcess(name).last().PID() }
 
-// Failed returns the channel of processes that ended without Stop, Kill or Signal.
+// Failed returns a channel that gets a Failure for each process that ends before the stack
+// stops, kills or signals it.
 func (s *Stack) Failed() <-chan Failure { return s.failed }
 
 // Names returns the names of all processes, in the order of their start.
@@ -78,7 +81,8 @@ func (s *Stack) Names() []string {
 	return names
 }
 
-// Log returns the path of a process's log, which holds all its runs in this stack.
+// Log returns the path of a process's log file. All runs of the process in this stack write to
+// this file.
 func (s *Stack) Log(name string) string { return s.mustProcess(name).log }
 
 // BaseURL returns the public URL of the first deal-api.
@@ -114,13 +118,14 @@ func (s *Stack) DatabaseURL() string { return s.databaseURL }
 // RedisURL returns the URL of Redis, with the password.
 func (s *Stack) RedisURL() string { return s.redisURL }
 
-// LogDatabaseURL returns the URL of the log's separate database, or "" if it has none.
+// LogDatabaseURL returns the URL of the transparency log's separate database, or "" if the log
+// is in the product's database.
 func (s *Stack) LogDatabaseURL() string { return s.logDatabaseURL }
 
-// Postgres returns the private server, or nil if Options has a DatabaseURL.
+// Postgres returns the private server, or nil if Options.DatabaseURL is set.
 func (s *Stack) Postgres() *localservers.Postgres { return s.postgres }
 
-// Redis returns the private server, or nil if Options has a RedisURL.
+// Redis returns the private server, or nil if Options.RedisURL is set.
 func (s *Stack) Redis() *localservers.Redis { return s.redis }
 
 // Chain returns the chain of the development beacon.

@@ -15,47 +15,50 @@ const (
 	DeadlineWorker = "deadline-worker"
 )
 
-// Options of a stack. Only Bin is required.
+// Options configures a stack. Only Bin is required.
 type Options struct {
 	// Bin is the directory of the built binaries; see Build.
 	Bin string
-	// Dir keeps keys, secrets and logs from one start to the next. Empty: a
-	// temporary directory that Close removes.
+	// Dir is the directory of keys, secrets and logs. The next start keeps the keys and
+	// secrets, and removes the logs. If Dir is "", the stack uses a temporary directory that
+	// Close removes.
 	Dir string
-	// PostgresDir keeps the database from one start to the next. The user that Postgres
-	// runs as must be able to enter it. Empty: a temporary directory, and Postgres does not
-	// flush to disk.
+	// PostgresDir keeps the files of the private Postgres from one start to the next. The user
+	// that Postgres runs as must be able to enter the directories above PostgresDir. If
+	// PostgresDir is "", Postgres uses a temporary directory and does not flush to disk.
 	PostgresDir string
-	// DatabaseURL and RedisURL name running servers to use instead of private ones.
+	// DatabaseURL and RedisURL, if set, are the URLs of running servers. The stack uses these
+	// servers instead of private ones.
 	DatabaseURL, RedisURL string
-	// LogDatabase keeps the log in a separate database of the private Postgres.
+	// LogDatabase keeps the transparency log in a separate database of the private Postgres.
 	LogDatabase bool
 	// Port is deal-api's public port on 127.0.0.1; 0 picks a free one.
 	Port int
 	// Replicas is the number of processes of each kind. A missing kind gets one process.
 	Replicas map[string]int
 	// Witnesses is the number of development witnesses, which run in this process and
-	// cosign the log's checkpoints. The quorum is more than half of them. 0: deals are
-	// never CERTIFIED.
+	// cosign the log's checkpoints. The quorum is more than half of them. Without
+	// witnesses, deals are never CERTIFIED.
 	Witnesses int
-	// Env adds environment variables ("NAME=value") to a process by its name, to all
-	// replicas of a kind by the kind, or to every process by "". A name takes
-	// precedence over a kind, and a kind over "".
+	// Env adds environment variables ("NAME=value"). A key is "" for every process, a kind for
+	// all replicas of the kind, or a name such as "deal-api-2" for one process. The name
+	// takes precedence over the kind, and the kind over "".
 	Env map[string][]string
-	// Progress, if set, is called after each step with its duration.
+	// Progress, if set, is called after each step of Start, with the duration of the step.
+	// Calls may be concurrent.
 	Progress func(step string, took time.Duration)
 }
 
-// Failure describes a process that ended without Stop, Kill or Signal.
+// Failure describes a process that ended before the stack stopped, killed or signalled it.
 type Failure struct {
 	Name string
-	Err  error  // how it ended
-	Log  string // path of its log
+	Err  error  // the exit error; nil if the exit status was 0
+	Log  string // path of the process's log file
 }
 
 const (
 	readyBound = 3 * time.Minute       // from exec to the first 200 of /readyz
-	stopBound  = 35 * time.Second      // from SIGTERM to SIGKILL; longer than the binaries drain
-	pollEvery  = 20 * time.Millisecond // between two requests of /readyz
-	portTries  = 10                    // tries of a first start, each with other ports
+	stopBound  = 35 * time.Second      // from SIGTERM to SIGKILL; longer than a binary takes to drain
+	pollEvery  = 20 * time.Millisecond // pause between two requests of /readyz
+	portTries  = 10                    // tries of the first start of a process, each with other ports
 )

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// fakeBin returns a directory with a fairpactctl that does nothing and a log-server that
-// ends at once.
+// fakeBin returns a directory with two programs: fairpactctl does nothing, and log-server
+// fails at once.
 func fakeBin(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()

@@ -23,22 +23,22 @@ import (
 type process struct {
 	name, kind string
 	log        string
-	ports      map[string]int // by environment variable, see listens
-	fixed      map[string]int // the ports that Options sets, also by variable
+	ports      map[string]int // the keys are environment variables in listens
+	fixed      map[string]int // the ports that Options sets; keys as in ports
 
 	mu  sync.Mutex
 	bin string // directory of the binary
 	run *run   // the current or last run; nil before the first start
 }
 
-// run is one operating system process, from its start to its end.
+// run is one operating system process. Each start of a replica makes a new run.
 type run struct {
 	*child.Process
-	asked atomic.Bool // the stack told the process to end
+	asked atomic.Bool // the stack stopped, killed or signalled the process
 }
 
-// listens holds the environment variables for the listen addresses of each kind. The admin
-// address is first.
+// listens holds the environment variables for the listen addresses of each kind of binary. The
+// admin address is first.
 var listens = map[string][]string{
 	LogServer:      {"FAIRPACT_ADMIN_LISTEN", "FAIRPACT_READ_LISTEN", "FAIRPACT_APPEND_LISTEN"},
 	DealAPI:        {"FAIRPACT_ADMIN_LISTEN", "FAIRPACT_LISTEN"},
@@ -49,7 +49,8 @@ func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 func (p *process) url(variable string) string { return "http://" + loopback(p.ports[variable]) }
 
-// pickPorts picks the ports of the process. They stay the same over restarts.
+// pickPorts takes the fixed ports, and picks free ports for the other listen addresses. Restarts
+// do not pick new ports.
 func (p *process) pickPorts() error {
 	p.ports = map[string]int{}
 	for _, variable := range listens[p.kind] {
@@ -65,9 +66,9 @@ func (p *process) pickPorts() error {
 	return nil
 }
 
-// start runs the binary and returns when /readyz answers 200. If another process takes a
-// port during the first start, start picks other ports. It then calls env again, because
-// the environment may name the ports. onEnd is called if the process later ends by itself.
+// start runs the binary and returns when /readyz answers 200. If another process took one of
+// the ports, the first start picks other ports and tries again. Each try calls env, because the
+// environment may contain the ports. onEnd is called if the process later ends by itself.
 func (p *process) start(ctx context.Context, env func() []string, onEnd func(Failure)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +147,7 @@ func (p *process) waitReady(ctx context.Context, proc *child.Process) error {
 		case <-proc.Done():
 			return fmt.Errorf("the process ended (%v)", proc.Err())
 		case <-ctx.Done():
-			return fmt.Errorf("the last request of /readyz failed: %w (%w)", last, ctx.Err())
+			return fmt.Errorf("the last request to /readyz failed: %w (%w)", last, ctx.Err())
 		case <-time.After(pollEvery):
 		}
 	}
@@ -158,8 +159,9 @@ func (p *process) last() *run {
 	return p.run
 }
 
-// end records that the stack ends the process, so that its end is not reported as a
-// Failure. It returns the current run, or nil if the process does not run.
+// end returns the current run, so that the caller can stop, kill or signal the process. end sets
+// asked, so that the stack does not report a Failure when the run ends. If the process is not
+// running, end returns nil.
 func (p *process) end() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -25,23 +25,23 @@ import (
 type Stack struct {
 	o         Options
 	state     *state
-	postgres  *localservers.Postgres // nil: DatabaseURL was given
-	redis     *localservers.Redis    // nil: RedisURL was given
+	postgres  *localservers.Postgres // nil if Options.DatabaseURL is set
+	redis     *localservers.Redis    // nil if Options.RedisURL is set
 	beacon    *devbeacon.Server
 	beaconURL string
 	relay     *http.Server
 	witnesses []*witness
 
 	databaseURL, redisURL string
-	logDatabaseURL        string // empty: the log is in databaseURL
+	logDatabaseURL        string // "" if the log is in the product's database
 
 	processes []*process
 	failed    chan Failure
 }
 
 // Start starts the servers and the binaries of a stack and returns when every binary is
-// ready. If a start fails, Start stops everything. The error wraps a *PortTakenError if
-// o.Port is not free.
+// ready. If a step fails, Start stops everything that it has started. If o.Port is not free, the
+// error wraps a *PortTakenError.
 func Start(ctx context.Context, o Options) (*Stack, error) {
 	st, err := openState(o.Dir)
 	if err != nil {
@@ -158,7 +158,7 @@ func (s *Stack) startBeacon() error {
 		}
 		seed, err := hex.DecodeString(text)
 		if err != nil {
-			return fmt.Errorf("%s does not hold hex digits: %w", s.state.path("beacon-seed"), err)
+			return fmt.Errorf("%s is not hex: delete the file and start again: %w", s.state.path("beacon-seed"), err)
 		}
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
@@ -196,8 +196,8 @@ func (s *Stack) startKind(ctx context.Context, kind string) error {
 
 const serverSecret, appendSecret = "server-secret", "append-secret"
 
-// environment returns the environment of a process, with extra at the end. If a name occurs
-// twice, the later value applies.
+// environment returns the environment of a process. If a name occurs twice, the process gets
+// the later value, so extra takes precedence.
 func (s *Stack) environment(p *process, extra []string) []string {
 	env := []string{
 		"DATABASE_URL=" + s.databaseURL,
@@ -270,7 +270,7 @@ func (s *Stack) mustProcess(name string) *process {
 }
 
 // Fairpactctl runs fairpactctl against the stack's databases and returns its output. If
-// the command fails, the error contains its output.
+// the command fails, the error also contains the output.
 func (s *Stack) Fairpactctl(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.o.Bin, "fairpactctl"), args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+s.databaseURL, "FAIRPACT_LOG_DATABASE_URL="+s.logDatabaseURL)
@@ -281,8 +281,8 @@ func (s *Stack) Fairpactctl(ctx context.Context, args ...string) (string, error)
 	return string(out), nil
 }
 
-// Close stops everything, the binaries before the servers that they need, and removes
-// temporary files.
+// Close stops all binaries and then the servers that they need. It also removes temporary
+// files.
 func (s *Stack) Close() error {
 	var errs []error
 	for _, kind := range []string{DeadlineWorker, DealAPI, LogServer} { // the reverse order of Start

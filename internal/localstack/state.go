@@ -23,7 +23,7 @@ func openState(dir string) (*state, error) {
 		}
 		return &state{temp, true}, os.Mkdir(filepath.Join(temp, "log"), 0o700)
 	}
-	dir, err := filepath.Abs(dir) // absolute, because the binaries get paths in it
+	dir, err := filepath.Abs(dir) // absolute, because the binaries get paths of files in this directory
 	if err != nil {
 		return nil, err
 	}
@@ -43,8 +43,8 @@ func (s *state) remove() error {
 
 func (s *state) path(name string) string { return filepath.Join(s.dir, name) }
 
-// secret returns the 64 hex digits in a file. If the file does not exist, secret first
-// writes random digits to it.
+// secret returns the 64 hex digits in a file. If the file does not exist, secret creates it
+// with random digits.
 func (s *state) secret(name string) (string, error) {
 	path := s.path(name)
 	have, err := os.ReadFile(path)

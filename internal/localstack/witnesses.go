@@ -17,20 +17,20 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// Origin is the name of the log in its checkpoints. It names no port, because ports change
-// from one stack to the next.
+// Origin is the name of the log in its checkpoints. It contains no port number, because ports
+// change from one stack to the next.
 const Origin = "localhost/fairpact"
 
 const logKey, witnessPolicy = "log-key.pem", "witness-policy"
 
-// witness is an HTTP server in this process that cosigns checkpoints.
+// witness is an HTTP server that cosigns checkpoints. It runs in this process.
 type witness struct {
 	server *http.Server
 	down   atomic.Bool
 }
 
-// startWitnesses starts the witnesses and writes a policy whose quorum is more than
-// half of them.
+// startWitnesses starts the witnesses and writes a policy file. The policy's quorum is more
+// than half of the witnesses.
 func (s *Stack) startWitnesses(ctx context.Context) error {
 	key, err := file.OpenDev(ctx, "//"+s.state.path(logKey), provider.Ed25519)
 	if err != nil {
@@ -73,7 +73,8 @@ func (s *Stack) startWitnesses(ctx context.Context) error {
 	return os.WriteFile(s.state.path(witnessPolicy), []byte(policy.String()), 0o600)
 }
 
-// Witness makes the i-th witness, counted from 1, answer (up) or drop every connection.
+// Witness switches the i-th witness, counted from 1, on or off. While a witness is off, it drops
+// every connection.
 func (s *Stack) Witness(i int, up bool) { s.witnesses[i-1].down.Store(!up) }
 
 // PolicyFile returns the path of the witness policy (c2sp.org/tlog-policy). The file exists

@@ -1,5 +1,5 @@
-// Package child starts processes that end with this process, even if SIGKILL ends it. It
-// needs the parent-death signal of Linux (prctl(2)).
+// Package child starts processes that end when their parent ends, even if SIGKILL ends the
+// parent. The package needs Linux, because it uses the parent-death signal (prctl(2)).
 package child
 
 import (
@@ -15,12 +15,12 @@ import (
 type Process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // the result of Wait; valid once done is closed
+	err  error // the result of cmd.Wait; valid once done is closed
 }
 
-// starter returns a channel of functions that run on one locked OS thread. This thread
-// lives as long as the process. The kernel sends the parent-death signal when the forking
-// thread ends, and Go may end any unlocked thread.
+// starter returns a channel. Functions sent to the channel run on one locked OS thread, which
+// lives as long as this process. The kernel sends the parent-death signal when the thread that
+// started the child ends, and Go may end any unlocked thread.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -61,10 +61,10 @@ func Start(cmd *exec.Cmd, onParentDeath syscall.Signal) (*Process, error) {
 // PID returns the id of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done returns a channel that is closed when the process has ended and was waited for.
+// Done returns a channel that is closed when the process has ended and was reaped.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running reports whether the process has not ended yet.
+// Running reports whether the process still runs.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -74,7 +74,8 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Err waits for the end of the process and returns its error, nil for exit status 0.
+// Err waits for the end of the process and returns the error of exec.Cmd.Wait, which is nil
+// for exit status 0.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
@@ -91,8 +92,8 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Stop sends sig and waits for the end of the process. If the process still runs after the
-// duration bound, Stop kills it and returns an error. An exit status other than 0 is not an
+// Stop sends sig and waits for the end of the process. If the process still runs after
+// `bound`, Stop kills the process and returns an error. An exit status other than 0 is not an
 // error.
 func (p *Process) Stop(sig syscall.Signal, bound time.Duration) error {
 	p.Signal(sig)
@@ -103,6 +104,6 @@ func (p *Process) Stop(sig syscall.Signal, bound time.Duration) error {
 		return nil
 	case <-timer.C:
 		p.Kill()
-		return fmt.Errorf("%s (pid %d) did not stop within %s of %s and was killed", p.cmd.Path, p.PID(), bound, sig)
+		return fmt.Errorf("%s (pid %d) did not stop within %s of the signal %s and was killed", p.cmd.Path, p.PID(), bound, sig)
 	}
 }

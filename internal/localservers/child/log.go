@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// OpenLog opens a log file for appending and creates it if necessary. end is its size in
-// bytes.
+// OpenLog opens a log file for appending, and creates the file if necessary. end is the size
+// of the file in bytes.
 func OpenLog(path string) (f *os.File, end int64, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -17,7 +17,8 @@ func OpenLog(path string) (f *os.File, end int64, err error) {
 	return f, end, err
 }
 
-// Tail returns the last lines of a file, but nothing before offset and at most 64 KiB.
+// Tail returns at most `lines` lines from the end of a file. It reads nothing before offset,
+// and at most the last 64 KiB.
 func Tail(path string, offset int64, lines int) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	slots        = 16384 // hash slots of a Redis Cluster
+	slots        = 16384 // number of hash slots of a Redis Cluster
 	testPassword = "of-all-its-nodes"
 )
 
-// RedisCluster starts a Redis Cluster with the given number of nodes. It returns the URL
-// and the nodes.
+// RedisCluster starts a Redis Cluster with the given number of nodes. It returns the
+// cluster's URL and the nodes.
 func RedisCluster(t testing.TB, nodes int) (string, []*localservers.Redis) {
 	t.Helper()
 	var servers []*localservers.Redis
@@ -57,13 +57,13 @@ func RedisCluster(t testing.TB, nodes int) (string, []*localservers.Redis) {
 }
 
 // RedisSentinel starts a primary Redis, a replica, and a Sentinel that fails over within
-// seconds. It returns the URL and the primary.
+// seconds. It returns the Sentinel's URL and the primary.
 func RedisSentinel(t testing.TB) (string, *localservers.Redis) {
 	t.Helper()
 	primary := startRedis(t, localservers.Options{Password: testPassword})
 	replica := clientOf(t, startRedis(t, localservers.Options{Password: testPassword, Settings: []string{
 		"masterauth " + testPassword, fmt.Sprintf("replicaof 127.0.0.1 %d", primary.Port())}}))
-	eventually(t, "the replica follows", func() bool {
+	eventually(t, "the replica is connected to its primary", func() bool {
 		info, err := replica.Info(t.Context(), "replication").Result()
 		return err == nil && strings.Contains(info, "master_link_status:up")
 	})
@@ -113,7 +113,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for ended := time.Now().Add(time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(ended) {
-			t.Fatalf("servertest: after 1 minute this is still not the case: %s", what)
+			t.Fatalf("servertest: condition not met within 1 minute: %s", what)
 		}
 	}
 }

@@ -24,12 +24,13 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers"
 )
 
-// PostgresEnv is an environment variable with the URL of a Postgres. If it is set, the
-// function Postgres uses that server. Its user must be allowed to create databases.
+// PostgresEnv is an environment variable with the URL of a running Postgres. If the variable
+// is set, the function Postgres uses that server. The user in the URL must be allowed to create
+// databases.
 const PostgresEnv = "FAIRPACT_TEST_POSTGRES_URL"
 
-// PatientRedis is appended to a Redis URL. It sets long timeouts, so that clients do not
-// fail on a slow machine.
+// PatientRedis is a URL query with long timeouts. Tests append it to a Redis URL, so that
+// clients do not fail on a slow machine.
 const PatientRedis = "?dial_timeout=30s&read_timeout=30s&write_timeout=30s&pool_timeout=30s"
 
 var shared struct {
@@ -37,7 +38,8 @@ var shared struct {
 	postgres *localservers.Postgres
 }
 
-// Main runs the tests of a package and then stops its Postgres. It returns the exit code.
+// Main runs the tests of a package and then stops the Postgres that they share. It returns
+// the exit code.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.Lock()
