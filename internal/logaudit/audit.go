@@ -10,7 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-const maxFindings = 20 // an audit stops after so many findings
+const maxFindings = 20 // an audit stops at this number of findings
 
 // Audit verifies every tile and entry of a log. If a tile is wrong, Audit continues with
 // hashes that it computes from the files below that tile.
@@ -22,8 +22,9 @@ func Audit(ctx context.Context, from *Source, head Head) error {
 	return t.verdict(err)
 }
 
-// repairEdge recomputes the hashes of the partial tiles from the files below them. It
-// records the tiles that are wrong. If no tile is wrong, it records the checkpoint.
+// repairEdge finds the wrong files if the partial tiles do not lead to the checkpoint. It
+// recomputes the hashes of the partial tiles from the files below them, and records each wrong
+// tile. If no tile is wrong, the checkpoint is wrong, and repairEdge records it.
 func (t *tree) repairEdge(ctx context.Context) error {
 	served := slices.Clone(t.edge)
 	for l, c := range served {
@@ -46,9 +47,9 @@ func (t *tree) repairEdge(ctx context.Context) error {
 		if c.problem != "" || slices.Equal(c.hashes, t.edge[l].hashes) {
 			continue
 		}
-		c.problem = "it does not have the hashes of the files below it"
+		c.problem = "its hashes do not match the files below it"
 		if root != tlog.Hash(t.head.Root) {
-			c.problem += ", and neither lead to the checkpoint"
+			c.problem += ", and neither its hashes nor those files lead to the checkpoint"
 		}
 		if err := t.find(c); err != nil {
 			return err
@@ -56,15 +57,15 @@ func (t *tree) repairEdge(ctx context.Context) error {
 	}
 	if len(t.findings) == 0 {
 		t.notes = [][]byte{t.head.Note}
-		t.findings = []Finding{{checkpointPath, fmt.Sprintf("the tiles lead to the root %v, and the checkpoint has %v", root, tlog.Hash(t.head.Root))}}
+		t.findings = []Finding{{checkpointPath, fmt.Sprintf("the tiles lead to the root %v, but the root in the checkpoint is %v", root, tlog.Hash(t.head.Root))}}
 		return errEnough
 	}
 	return nil
 }
 
-// rebuild returns the tile with hashes computed from the files below it. If a tile below is
-// malformed, rebuild keeps the hash that c has for that tile. If the entry bundle below is
-// malformed, rebuild records the bundle and returns errEnough.
+// rebuild returns the tile c with hashes computed from the files below c. If a tile below c is
+// malformed, rebuild keeps the hash that c has for that tile. If the entry bundle below c is
+// malformed, rebuild records the bundle as wrong and returns errEnough.
 func (t *tree) rebuild(ctx context.Context, c content) (content, error) {
 	built := content{Tile: c.Tile, hashes: make([]tlog.Hash, c.W)}
 	if c.L == 0 {

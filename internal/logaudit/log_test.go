@@ -36,7 +36,7 @@ func (r result[T]) ok(t testing.TB) T {
 	return r.value
 }
 
-// operator runs a log in memory and writes it into folders. It also signs forks.
+// operator runs a log in memory and writes its files into folders. It can also fork the log.
 type operator struct {
 	signer  note.Signer
 	key     checkpoint.Key
@@ -67,7 +67,7 @@ func (o *operator) policy() *checkpoint.Policy {
 	return &checkpoint.Policy{Logs: []checkpoint.Key{o.key}}
 }
 
-// fork returns an operator with the same key and the first keep entries.
+// fork returns an operator with the same key and only the first `keep` entries.
 func (o *operator) fork(t testing.TB, keep int) *operator {
 	t.Helper()
 	other := &operator{signer: o.signer, key: o.key}
@@ -83,7 +83,7 @@ func (o *operator) append(t testing.TB, entry []byte) {
 	o.entries, o.hashes = append(o.entries, entry), append(o.hashes, stored...)
 }
 
-// grow appends entries up to the size. Different texts make different entries.
+// grow appends entries until the log has `size` entries. Different texts make different entries.
 func (o *operator) grow(t testing.TB, size int, text string) *operator {
 	t.Helper()
 	for i := len(o.entries); i < size; i++ {

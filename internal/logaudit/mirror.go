@@ -11,9 +11,9 @@ import (
 )
 
 // Mirror updates a folder to the newest checkpoint of the log. Any static file server can
-// serve the folder as the log. Mirror verifies each file before writing it, and writes the
-// checkpoint last. So the files always match the checkpoint in the folder. An interrupted
-// Mirror continues at the next call.
+// serve the folder as a copy of the log. Mirror verifies each file before writing it, and writes
+// the checkpoint last. So the files always match the checkpoint in the folder. If a call is
+// interrupted, the next call uses the files that are already in the folder.
 func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
 	// #nosec G301 -- public, for a file server
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -41,7 +41,8 @@ func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Po
 	return head, Replace(filepath.Join(dir, checkpointPath), head.Note)
 }
 
-// write stores a file of a mirror. A full tile replaces its partial ones.
+// write stores a tile or entry bundle in the folder of a mirror. If the file is full, write then
+// deletes its partial versions.
 func (s *Source) write(c content) error {
 	path := filepath.Join(s.Place, filepath.FromSlash(c.path()))
 	// #nosec G301 -- public, for a file server

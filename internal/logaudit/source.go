@@ -2,15 +2,15 @@
 // tiles and entry bundles (c2sp.org/tlog-tiles) of a log at a URL, or of a mirror in a
 // folder. It trusts only the keys of the given policy.
 //
-// There are three verdicts:
-//   - No error: the log is what its checkpoint says.
+// There are three outcomes:
+//   - No error: the files match the signed checkpoint, and all signed checkpoints agree.
 //   - A *Contradiction: the files do not match the signed checkpoint, or two signed
 //     checkpoints contradict each other.
-//   - Any other error: no verdict, because a file could not be read or the log did not
-//     sign the checkpoint.
+//   - Any other error: no verdict, for example because a file could not be read or the log
+//     did not sign the checkpoint.
 //
-// Memory use is small for a log of any size: two tiles of each level, and a window of tiles
-// and entry bundles.
+// Memory use is small for a log of any size. The package keeps two tiles of each level, and a
+// fixed number of level-0 tiles with their entry bundles.
 package logaudit
 
 import (
@@ -35,12 +35,14 @@ const parallel = 8
 
 const checkpointPath = "checkpoint"
 
-// Contradiction is the error for files that do not match what the log signed.
+// Contradiction is returned when files do not match the signed checkpoint, or two signed
+// checkpoints contradict each other.
 type Contradiction struct {
 	Findings []Finding
 
 	// Notes is the evidence against the log: two signed checkpoints that contradict each
-	// other, or one that contradicts the tiles. It is nil if only single files are wrong.
+	// other, or one signed checkpoint that contradicts the tiles. Notes is nil if the wrong
+	// files are tiles or entry bundles, because the log signs only checkpoints.
 	Notes [][]byte
 }
 
@@ -75,7 +77,7 @@ func Open(place string) (*Source, error) {
 		if info, err := os.Stat(place); err != nil {
 			return nil, err
 		} else if !info.IsDir() {
-			return nil, fmt.Errorf("%s is neither an http(s) URL nor a folder", place)
+			return nil, fmt.Errorf("%s is not a folder: pass a folder or an http(s) URL", place)
 		}
 		return folder(place), nil
 	}
@@ -101,12 +103,12 @@ func folder(dir string) *Source {
 	}}
 }
 
-// Head is a checkpoint that a log of the policy has signed.
+// Head is a checkpoint signed by a log that the policy lists.
 type Head struct {
 	checkpoint.Checkpoint
 	Note      []byte
-	Witnesses []string // the witnesses of the policy that cosigned it
-	Quorum    error    // wraps checkpoint.ErrQuorum if the policy's quorum is not met; else nil
+	Witnesses []string // the policy's witnesses that cosigned the checkpoint
+	Quorum    error    // nil if the policy's quorum is met; else wraps checkpoint.ErrQuorum
 }
 
 // Head reads the log's checkpoint and verifies its signatures.
@@ -123,7 +125,7 @@ func (s *Source) Head(ctx context.Context, policy *checkpoint.Policy) (Head, err
 func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	c, witnesses, err := policy.Verify(signed)
 	if err != nil && !errors.Is(err, checkpoint.ErrQuorum) {
-		return Head{}, fmt.Errorf("%s is not a checkpoint of this log: %w", checkpointPath, err)
+		return Head{}, fmt.Errorf("cannot verify the signatures of the %s: %w", checkpointPath, err)
 	}
 	return Head{c, signed, witnesses, err}, nil
 }
@@ -138,18 +140,18 @@ func tileAt(level int, n, size int64) tlog.Tile {
 	return t
 }
 
-// content is a tile or entry bundle as the log serves it.
+// content is a tile or entry bundle that was read, or a tile that was rebuilt.
 type content struct {
 	tlog.Tile
 	data    []byte
-	hashes  []tlog.Hash // the hashes in a tile, or the leaf hashes of an entry bundle; nil if data is malformed
-	problem string      // why the file is wrong, or empty
+	hashes  []tlog.Hash // the hashes in a tile, or the leaf hashes of an entry bundle; nil if the file is malformed
+	problem string      // what is wrong with the file, or ""
 }
 
 func (c content) path() string { return checkpoint.TilePath(c.Tile) }
 
-// read reads a tile or entry bundle. A log may drop a partial tile once it has the full
-// tile, so read falls back to the full tile.
+// read reads a tile or entry bundle. A log may delete a partial tile once the full tile exists,
+// so read falls back to the full tile.
 func (s *Source) read(ctx context.Context, t tlog.Tile) (content, error) {
 	c, full := content{Tile: t}, t
 	full.W = checkpoint.TileWidth

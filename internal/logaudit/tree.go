@@ -16,14 +16,14 @@ import (
 const ahead = 32
 
 // tree reads the files of a log and verifies them from the top down. The root in the
-// checkpoint proves all partial tiles together. A hash in the tile above proves a full
-// tile. The tile of level 0 proves its entry bundle.
+// checkpoint proves all partial tiles together. Each hash in a tile proves one full tile of the
+// level below. Each tile of level 0 proves its entry bundle.
 type tree struct {
 	from   *Source
 	head   Head
 	mirror *Source // a folder to read first and to write verified files to; nil if there is none
 
-	edge  []content       // the verified partial tile of each level; without hashes if the level has none
+	edge  []content       // the verified partial tile of each level; without hashes if the level has no partial tile
 	known map[int]content // by level: the full tile that was verified last
 
 	findings []Finding
@@ -31,8 +31,8 @@ type tree struct {
 	notes    [][]byte // see Contradiction.Notes
 }
 
-// openTree returns the tree of the head with its edge verified. Pass the error to verdict,
-// because the tree may have findings.
+// openTree returns a tree whose edge, the partial tiles, is verified against head. Pass the
+// error to verdict, because the tree may have findings.
 func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most int) (*tree, error) {
 	t := &tree{from: from, head: head, mirror: mirror, known: map[int]content{}, most: most}
 	return t, t.readEdge(ctx)
@@ -49,8 +49,8 @@ func (t *tree) find(c content) error {
 	return nil
 }
 
-// verdict returns a Contradiction if a file is wrong, and err otherwise. err is why the
-// work on the tree ended, or nil.
+// verdict returns a Contradiction if a file is wrong. Otherwise it returns err, the error that
+// ended the work on the tree, or nil.
 func (t *tree) verdict(err error) error {
 	if len(t.findings) > 0 {
 		return &Contradiction{t.findings, t.notes}
@@ -58,9 +58,9 @@ func (t *tree) verdict(err error) error {
 	return err
 }
 
-// read reads a file from the mirror if the copy there passes check, and otherwise from the
-// log. check returns what is wrong with the hashes, or "". The problem of the result says
-// what is wrong with the log's file.
+// read returns the mirror's copy of a file if that copy passes check. Otherwise it reads the
+// file from the log, and writes a file that passes check to the mirror. check returns what is
+// wrong with the hashes, or "". If the log's file is wrong, content.problem says why.
 func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash) string) (content, error) {
 	if t.mirror != nil {
 		if c, err := t.mirror.read(ctx, want); err == nil && c.problem == "" && check(c.hashes) == "" {
@@ -113,8 +113,8 @@ func (t *tree) edgeRoot() tlog.Hash {
 	return rootOf(levels)
 }
 
-// tile returns the n-th tile of level l, verified. If the served tile is wrong, the
-// method records a finding and returns a tile that is rebuilt from the files below.
+// tile reads and verifies the n-th tile of level l. If the served tile is wrong, the method
+// records a finding and returns a tile that is rebuilt from the files below.
 func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	want := tileAt(l, n, t.head.Size)
 	if want.W < checkpoint.TileWidth {
@@ -137,8 +137,8 @@ func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	return c, err
 }
 
-// leads returns a function that checks whether the hashes of a full tile lead to the tile
-// above it. The function returns what is wrong, or "".
+// leads returns a function that checks the hashes of the n-th tile of level l, a full tile,
+// against the tile above it. The function returns what is wrong, or "".
 func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) string, error) {
 	above, err := t.tile(ctx, l+1, n/checkpoint.TileWidth)
 	if err != nil {
@@ -150,12 +150,12 @@ func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) str
 		if subtree(hashes) == root {
 			return ""
 		}
-		return fmt.Sprintf("it does not lead to hash %d of %s", i, above.path())
+		return fmt.Sprintf("it does not match hash %d of %s", i, above.path())
 	}, nil
 }
 
-// walk verifies the tiles of level 0 from index first on, their entry bundles, and the
-// tiles above them.
+// walk verifies the tiles of level 0 from index `first` to the last tile. It also verifies their
+// entry bundles and the tiles above them.
 func (t *tree) walk(ctx context.Context, first int64) error {
 	tiles := (t.head.Size + checkpoint.TileWidth - 1) / checkpoint.TileWidth
 	for n := first; n < tiles; n += ahead {
@@ -201,20 +201,20 @@ func (t *tree) window(ctx context.Context, first, end int64) error {
 	return nil
 }
 
-// leaves reads a tile of level 0 and its entry bundle. leads checks the tile against the
-// tile above it. If leads is nil, leaves uses the verified tile at the edge.
+// leaves reads the n-th tile of level 0 and its entry bundle. leads checks the tile against the
+// tile above it. leads is nil for the partial tile, which openTree has verified.
 func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) string) (tile, bundle content, err error) {
 	if tile = t.edge[0]; leads != nil {
 		if tile, err = t.read(ctx, tileAt(0, n, t.head.Size), leads); err != nil {
 			return tile, bundle, err
 		}
 	}
-	check := leads // for a wrong tile: check the bundle against the tile above
+	check := leads // if the tile is wrong, check the bundle against the tile above
 	if tile.problem == "" {
 		check = func(hashes []tlog.Hash) string {
 			for i := range hashes {
 				if hashes[i] != tile.hashes[i] {
-					return fmt.Sprintf("entry %d does not have its leaf hash in %s", i, tile.path())
+					return fmt.Sprintf("entry %d does not match its leaf hash in %s", i, tile.path())
 				}
 			}
 			return ""
@@ -224,7 +224,8 @@ func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) stri
 	return tile, bundle, err
 }
 
-// subtree returns the root over the nodes, whose number is a power of two.
+// subtree returns the root of the subtree over nodes. The number of nodes must be a power of
+// two.
 func subtree(nodes []tlog.Hash) tlog.Hash {
 	if len(nodes) == 1 {
 		return nodes[0]
@@ -240,7 +241,7 @@ func rootOf(levels [][]tlog.Hash) tlog.Hash {
 	root, started := tlog.Hash(sha256.Sum256(nil)), false
 	for _, nodes := range levels {
 		for len(nodes) > 0 {
-			size := len(nodes) & -len(nodes) // the rightmost perfect subtree
+			size := len(nodes) & -len(nodes) // number of nodes of the rightmost perfect subtree
 			left := subtree(nodes[len(nodes)-size:])
 			if started {
 				left = tlog.NodeHash(left, root)

@@ -11,9 +11,9 @@ import (
 )
 
 // Watch reads the newest checkpoint of the log and proves that the log extends the head
-// that was seen before. If the log forked or became shorter, the error is a Contradiction
-// with both checkpoints. A log may show different trees to different watchers. They find
-// this by comparing their heads.
+// `seen`. If the log forked or became shorter, the error is a Contradiction with both
+// checkpoints. A log may show different trees to different watchers. The watchers detect such a
+// fork by comparing their heads.
 func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen Head) (Head, error) {
 	head, err := from.headAfter(ctx, policy, seen.Size)
 	if err != nil {
@@ -22,9 +22,9 @@ func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen He
 	return head, Extends(ctx, from, head, seen)
 }
 
-// Extends proves that the tree of head extends the tree of older, and returns a
-// Contradiction if not. If the checkpoints are of two different logs, the error is not a
-// Contradiction.
+// Extends proves that the tree of head extends the tree of older. If the log forked or became
+// shorter, the error is a Contradiction. If the checkpoints are of different logs, the error is
+// not a Contradiction.
 func Extends(ctx context.Context, from *Source, head, older Head) error {
 	notes := [][]byte{older.Note, head.Note}
 	switch {
@@ -46,7 +46,7 @@ func Extends(ctx context.Context, from *Source, head, older Head) error {
 		}
 	}
 	if root != tlog.Hash(older.Root) {
-		return contradicts(checkpointPath, notes, "the log is forked: its first %d leaves have the root %v, and had %v", older.Size, root, tlog.Hash(older.Root))
+		return contradicts(checkpointPath, notes, "the log is forked: its first %d leaves now have the root %v, but had the root %v before", older.Size, root, tlog.Hash(older.Root))
 	}
 	return nil
 }
@@ -70,13 +70,13 @@ func (t *tree) rootAt(ctx context.Context, size int64) (tlog.Hash, error) {
 }
 
 const (
-	attempts   = 5 // maximum reads of the checkpoint while the log serves an old one
+	attempts   = 5 // headAfter reads the checkpoint at most this many times
 	retryAfter = time.Second
 )
 
 // headAfter reads the checkpoint. If the checkpoint of a log at a URL has fewer leaves than
 // size, headAfter retries, because the answer may come from a cache or a replica that lags.
-// It returns the last answer.
+// After the last attempt, headAfter returns the checkpoint even if it is too small.
 func (s *Source) headAfter(ctx context.Context, policy *checkpoint.Policy, size int64) (Head, error) {
 	for attempt := 1; ; attempt++ {
 		head, err := s.Head(ctx, policy)

@@ -47,8 +47,8 @@ func (o *operator) requireFork(t *testing.T, err error, what string, notes ...[]
 	}
 }
 
-// The operator shows two clients two logs, each of which is consistent. Only a client
-// that has seen both can find the fork.
+// The operator shows each of two clients a different log. Each log is consistent. Only a client
+// that has seen both logs can find the fork.
 func TestForkIsFoundFromBothSides(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 500, "entry")
@@ -69,12 +69,12 @@ func TestForkIsFoundFromBothSides(t *testing.T) {
 	err = logaudit.Extends(t.Context(), source(t, alice), hers, o.head(t, short.folder(t)))
 	o.requireFork(t, err, "the log is forked", short.signed(t), hers.Note)
 
-	// The client has seen a larger head than the one that the log shows now.
+	// The log now shows a smaller head than the client has seen.
 	err = logaudit.Extends(t.Context(), source(t, alice), hers, his)
 	o.requireFork(t, err, "went back from 700 to 600", his.Note, hers.Note)
 }
 
-// One policy may list two logs. Their checkpoints prove no fork.
+// A policy may list several logs. Checkpoints of different logs do not prove a fork.
 func TestTwoLogsAreNoFork(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 5, "entry")
@@ -106,7 +106,7 @@ func TestRewrittenAndShrunkLogsAreFound(t *testing.T) {
 	_, err := logaudit.Watch(t.Context(), source(t, shrunk), o.policy(), seen)
 	o.requireFork(t, err, "went back from 500 to 499", seen.Note, o.head(t, shrunk).Note)
 
-	// A new checkpoint is served with an old tile.
+	// The log serves a new checkpoint with an old tile.
 	write(t, dir, "tile/0/001.p/245", read(t, dir, "tile/0/001.p/244"))
 	write(t, dir, "checkpoint", o.grow(t, 501, "entry").signed(t))
 	_, err = logaudit.Watch(t.Context(), source(t, dir), o.policy(), seen)
@@ -150,7 +150,7 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 	if err != nil || head.Size != 20_000 {
 		t.Fatal(err)
 	}
-	files := int64(79 + 1 + 79 + 1) // tiles of levels 0 and 1, bundles, checkpoint
+	files := int64(79 + 1 + 79 + 1) // tiles of level 0, tile of level 1, entry bundles, checkpoint
 	if n := asked.Load(); n >= files {
 		t.Errorf("%d requests for a mirror that was half done, want fewer than the %d files of the log", n, files)
 	}
@@ -159,7 +159,7 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 		t.Errorf("audit of the mirror: %v, want no error", err)
 	}
 
-	// The next run fetches only new files and drops partial tiles that are full now.
+	// The next run fetches only new files, and deletes partial tiles that full tiles replace.
 	o.grow(t, 20_500, "entry").writeTo(t, dir)
 	before := asked.Load()
 	if _, err := logaudit.Mirror(t.Context(), source(t, url), to, o.policy()); err != nil {
@@ -178,7 +178,7 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 	}
 }
 
-// A mirror never gets a wrong file, and the next run repairs a damaged one.
+// Mirror never writes a wrong file. The next run repairs a file that was damaged in the mirror.
 func TestMirrorVerifiesBeforeItWrites(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 600, "entry")

@@ -48,13 +48,13 @@ func (a arguments) wait() (time.Duration, error) {
 	}
 	seconds, ok := a["wait_seconds"].(int64)
 	if longest := int64(waiting.Longest / time.Second); !ok || seconds < 0 || seconds > longest {
-		return 0, problem.New(problem.InvalidRequest, "wait_seconds must be a whole number of seconds from 0 to %d; to wait for nothing, pass 0 or leave it out", longest)
+		return 0, problem.New(problem.InvalidRequest, "wait_seconds must be a whole number of seconds from 0 to %d; to get the answer at once, pass 0 or leave wait_seconds out", longest)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// waitSince parses the arguments wait_seconds and since. The call waits while the deal is in
-// the state that since names.
+// waitSince parses the arguments wait_seconds and since. The argument since names a state. The
+// call waits while the deal is in that state.
 func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	duration, err := a.wait()
 	wait := escrow.Wait{For: duration, Network: caller.Network(originOf(ctx).address)}
@@ -68,33 +68,33 @@ func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	return wait, nil
 }
 
-// quoted adds a hint to INVALID_REQUEST if an argument is JSON text in a string where an
-// object or array is expected, a common mistake of agents. Other errors pass unchanged.
+// quoted adds a hint to an INVALID_REQUEST error if an argument that must be an object or array
+// is a string that holds JSON. Agents often make this mistake. Other errors pass unchanged.
 func (a arguments) quoted(err error) error {
 	if !problem.Is(err, problem.InvalidRequest) {
 		return err
 	}
 	for _, name := range []string{"input", "algorithm_params", "party_labels", "party_keys", "certificate"} {
 		if text, ok := a[name].(string); ok && strings.ContainsAny(text, "{[") {
-			return problem.From(err).Also("; pass %s as JSON itself, not as a string that holds JSON", name)
+			return problem.From(err).Also("; pass %s as a JSON object or array, not as a string that holds JSON", name)
 		}
 	}
 	return err
 }
 
-// known refuses an argument that the tool does not have. Otherwise a misspelt name
-// would count as left out.
+// known refuses an argument that the tool does not have. Without this check, a misspelt
+// argument would be ignored.
 func (a arguments) known(t tool) error {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		if !slices.Contains(t.arguments, name) {
-			return problem.New(problem.InvalidRequest, "%s has no argument %.64q; it has %s", t.name, name, strings.Join(t.arguments, ", "))
+			return problem.New(problem.InvalidRequest, "%s has no argument %.64q; valid arguments are %s", t.name, name, strings.Join(t.arguments, ", "))
 		}
 	}
 	return nil
 }
 
-// credential returns the first of the named arguments that is set, or AUTH_REQUIRED if
-// none is. SPEC 4.1: secrets are passed as tool arguments.
+// credential returns the first of the named arguments that is set, or the error AUTH_REQUIRED
+// if none of them is set. SPEC 4.1: secrets are passed as tool arguments.
 func (a arguments) credential(names ...string) (string, error) {
 	for _, name := range names {
 		if a[name] == nil || a[name] == "" {
@@ -111,7 +111,7 @@ func (a arguments) credential(names ...string) (string, error) {
 
 var sources = map[string]string{
 	"api_key":      "get one with create_key",
-	"invite_token": "create_deal returns one for each party in invite_tokens, and whoever created the deal hands you yours",
+	"invite_token": "create_deal returns the tokens of all parties in invite_tokens; if you are not the initiator, ask the initiator for yours",
 }
 
 // text returns a required string argument. In the error, want says what the argument must
@@ -133,8 +133,8 @@ func (a arguments) flag(name string) (bool, error) {
 	return value, nil
 }
 
-// body returns the arguments that a REST body has: all but idempotency_key and those
-// named in without.
+// body returns a copy of the arguments that serves as the REST body. The copy lacks
+// idempotency_key and the arguments that `without` names.
 func (a arguments) body(without ...string) map[string]any {
 	body := maps.Clone(a)
 	for _, name := range append(without, "idempotency_key") {
@@ -143,8 +143,8 @@ func (a arguments) body(without ...string) map[string]any {
 	return body
 }
 
-// request describes the call for package calls. caller is the scope of the idempotency
-// key; credentials are the arguments that are not part of the body.
+// request describes the tool call for package calls. The tool and the caller are the scope of
+// the idempotency key. credentials names the arguments that are not part of the body.
 func (a arguments) request(tool, caller string, credentials ...string) calls.Request {
 	return calls.Request{
 		Body: func() (map[string]any, error) { return a, nil },
@@ -173,5 +173,5 @@ func (a arguments) idempotencyKey() (string, error) {
 	return key, nil
 }
 
-// String returns only the number of arguments, because they hold secrets.
+// String returns only the number of arguments, because arguments hold secrets.
 func (a arguments) String() string { return fmt.Sprintf("%d arguments", len(a)) }

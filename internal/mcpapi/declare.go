@@ -8,13 +8,14 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// longestPhase bounds commit_seconds and reveal_seconds: 366 days in seconds. The rules
-// of a deal set the exact bounds of its deadlines.
+// longestPhase is the maximum of commit_seconds and of reveal_seconds: 366 days. Package escrow
+// checks the exact bounds of the deadlines.
 const longestPhase = 366 * 24 * 3600
 
-// declaration converts the arguments of create_deal to the REST body. It computes a
-// deadline from commit_seconds or reveal_seconds. If the algorithm needs a beacon and
-// beacon_round is missing, it sets the first round after reveal_deadline.
+// declaration converts the arguments of create_deal to the REST body. It computes
+// commit_deadline from commit_seconds, and reveal_deadline from reveal_seconds. If the algorithm
+// needs a beacon and beacon_round is missing, declaration sets beacon_round to the first round
+// after reveal_deadline.
 func (s *server) declaration(args arguments) (map[string]any, error) {
 	body := args.body("api_key", "commit_seconds", "reveal_seconds")
 	from := time.Now().Unix()
@@ -28,7 +29,7 @@ func (s *server) declaration(args arguments) (map[string]any, error) {
 		case given:
 			body[phase.deadline] = from + length
 		case body[phase.deadline] == nil:
-			return nil, problem.New(problem.InvalidRequest, "%s or %s is missing; pass how many seconds the phase lasts, or its end as a unix time in seconds", phase.seconds, phase.deadline)
+			return nil, problem.New(problem.InvalidRequest, "%s and %s are both missing; pass the length of the phase in seconds, or the end of the phase in unix seconds", phase.seconds, phase.deadline)
 		}
 		if at, ok := body[phase.deadline].(int64); ok {
 			from = at // reveal_seconds counts from commit_deadline

@@ -16,7 +16,7 @@ import (
 
 const example = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 
-// message holds the members of a JSON-RPC message that [front] checks.
+// message holds those members of a JSON-RPC message that [front] reads.
 type message struct {
 	Version jsontext.Value `json:"jsonrpc"`
 	ID      jsontext.Value `json:"id"`
@@ -26,7 +26,7 @@ type message struct {
 	Error   jsontext.Value `json:"error"`
 }
 
-// id returns the message's id for its answer, or null if the message has no valid id.
+// id returns the id for the answer: the message's id, or null if the message has no valid id.
 func (m message) id() jsontext.Value {
 	if kind := m.ID.Kind(); kind == '"' || kind == '0' {
 		return m.ID
@@ -34,8 +34,8 @@ func (m message) id() jsontext.Value {
 	return jsontext.Value("null")
 }
 
-// call returns the tool that a message calls, and the size of its arguments in bytes. It
-// returns "" and 0 if the message calls no tool.
+// call returns the name of the tool that the message calls, and the size of the arguments in
+// bytes. It returns "" and 0 if the message calls no tool or if its params are malformed.
 func (m message) call() (tool string, arguments int) {
 	if m.Method != "tools/call" {
 		return "", 0
@@ -50,9 +50,9 @@ func (m message) call() (tool string, arguments int) {
 	return params.Name, len(params.Arguments)
 }
 
-// wrong returns the error for a refused message. code and text are those of the SDK's
-// refusal; text is "" if front refuses the message itself. The error replaces text, because
-// the SDK's texts name Go types and quote arguments.
+// wrong returns the error for a refused message. code is the JSON-RPC error code. text is the
+// SDK's error text, or "" if front, not the SDK, refuses the message. The returned error
+// replaces text, because the SDK's texts name Go types and quote arguments.
 func (m message) wrong(code int64, text string) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
@@ -60,35 +60,35 @@ func (m message) wrong(code int64, text string) *problem.Error {
 	_, versions, old := strings.Cut(text, "Unsupported protocol version (supported versions: ")
 	switch id := string(m.id()); {
 	case string(m.Version) != `"2.0"`:
-		return invalid(`jsonrpc is not "2.0"; send %s or the like`, example)
+		return invalid(`jsonrpc is not "2.0"; send a message such as %s`, example)
 	case m.Method == "":
-		return invalid("method is missing; send %s or the like", example)
+		return invalid("method is missing; send a message such as %s", example)
 	case len(m.ID) > 0 && id == "null" || id == "null" && !strings.HasPrefix(m.Method, "notifications/"):
-		return invalid("id is missing or neither a string nor a number; send %s or the like", example)
+		return invalid("id is missing or is not a string or a number; send a message such as %s", example)
 	case old:
 		return invalid("Mcp-Protocol-Version names a version that is not served; send one of %s, or leave the header out", strings.TrimSuffix(strings.TrimSpace(versions), ")"))
 	case code == mcp.CodeUnsupportedProtocolVersion:
-		return invalid("this protocol version is not served; send one of data.supported")
+		return invalid("the protocol version in params._meta is not supported; send a version from error.data.supported in params._meta and in the Mcp-Protocol-Version header")
 	case strings.Contains(text, "Last-Event-ID"):
-		return invalid("Last-Event-ID resumes a stream, and this server has none; send the message again without it")
+		return invalid("the header Last-Event-ID resumes a stream, but this server has no streams; send the message without that header")
 	case code == mcp.CodeHeaderMismatch:
-		return invalid("an Mcp- header is missing or differs from the body; send Mcp-Protocol-Version, Mcp-Method and Mcp-Name with the values of params._meta, method and params.name")
+		return invalid("an Mcp- header is missing or differs from the body; set Mcp-Protocol-Version to the version in params._meta, Mcp-Method to method, and Mcp-Name to params.name")
 	case strings.Contains(text, "_meta field"):
-		return invalid(`params._meta is incomplete; send "io.modelcontextprotocol/protocolVersion" as in the Mcp-Protocol-Version header, ".../clientInfo" with name and version, and ".../clientCapabilities"`)
+		return invalid(`params._meta is incomplete or invalid; send "io.modelcontextprotocol/protocolVersion" as in the Mcp-Protocol-Version header, ".../clientInfo" with name and version, and ".../clientCapabilities"`)
 	case code == jsonrpc.CodeInternalError:
 		return problem.From(nil)
 	case strings.HasPrefix(text, "unknown tool"):
 		return invalid("params.name is not a tool of this server; send one of %s", toolNames())
 	case m.Method == "tools/call":
-		return invalid(`params is missing or of the wrong type; send {"name":"list_algorithms","arguments":{}} or the like`)
+		return invalid(`params is missing or of the wrong type; send params such as {"name":"list_algorithms","arguments":{}}`)
 	case m.Method == "initialize":
-		return invalid(`params is missing or of the wrong type; send {"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"…","version":"…"}}`)
+		return invalid(`params is missing or of the wrong type; send params such as {"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"…","version":"…"}}`)
 	case m.Method == "tools/list":
-		return invalid("params is of the wrong type or has a cursor; leave it out: the list of tools is one page")
+		return invalid("params is of the wrong type or has a cursor; send an object without a cursor, because the list of tools is one page")
 	case code == jsonrpc.CodeInvalidParams:
-		return invalid("params is of the wrong type; send an object, or leave it out")
+		return invalid("params is of the wrong type; send an object, or leave params out")
 	}
-	return invalid("the server does not accept this message; send %s or the like", example)
+	return invalid("the server does not accept this message; send a message such as %s", example)
 }
 
 func toolNames() string {
@@ -123,8 +123,9 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 	_, _ = w.Write(body)
 }
 
-// explained replaces the text of the SDK's refusals, which are plain text or JSON-RPC
-// errors. It relies on the SDK to write each refusal in one Write.
+// explained is the http.ResponseWriter of the SDK. It replaces the text of each refusal, which
+// the SDK writes as plain text or as a JSON-RPC error. It relies on the SDK to write a refusal
+// in one call of Write.
 type explained struct {
 	http.ResponseWriter
 	message message

@@ -23,35 +23,36 @@ import (
 
 // Bounds of a message in bytes.
 const (
-	maxMessage = 64 << 10 // a message without the arguments of a tool in maxCall
-	maxPlain   = 8 << 10  // a call of any other tool; small, because it may stay in memory while the call waits
+	maxMessage = 64 << 10 // any message, not counting the arguments of a tool that maxCall lists
+	maxPlain   = 8 << 10  // a call of a tool that maxCall does not list; small, because the message may stay in memory while the call waits
 )
 
-// maxCall bounds the arguments of a tool, in bytes. It lists the tools with large arguments.
+// maxCall maps each tool with large arguments to the maximum size of those arguments in bytes.
 var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 8 << 20}
 
 // maxBody bounds any message: the largest bound in maxCall plus maxMessage.
 const maxBody = 8<<20 + maxMessage
 
-// MCP protocol versions. They are dates, so the order of the texts is the order in time.
+// MCP protocol versions. They are dates, so their order as strings is their order in time.
 const (
 	withStructured = "2025-06-18" // the first version in which clients read structuredContent
 	newProtocol    = "2026-07-28" // the first version in which an unknown method is an HTTP 404
 )
 
-// methods are the methods of the requests that front passes to the SDK. The SDK's other
-// methods would answer empty lists or keep a stream open. front passes every notification.
+// methods lists the methods that front accepts in requests. The SDK's other methods would
+// return empty lists or keep a stream open. The list does not limit notifications: front
+// passes all of them to the SDK.
 var methods = []string{"initialize", "ping", "server/discover", "tools/list", "tools/call"}
 
-// front checks each request before the SDK sees it: the host, origin, HTTP method and size.
-// It also replaces the SDK's error texts by texts that say what to do.
+// front checks the host, origin, HTTP method and size of each request before the SDK sees the
+// request. It also replaces the SDK's error texts with texts that say what to do.
 type front struct {
 	hosts   hosts
 	address func(*http.Request) string
 	sdk     http.Handler
 }
 
-// origin describes the HTTP request of a tool call.
+// origin describes the HTTP request that carries a tool call. It is not the Origin header.
 type origin struct {
 	address    string
 	structured bool            // the client reads structuredContent
@@ -66,10 +67,10 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Origin")
-	// A DNS rebinding attack sends a foreign Host, and a page of another site a foreign
+	// A DNS rebinding attack sends a foreign Host. A page of another site sends a foreign
 	// Origin. Clients other than browsers send no Origin.
 	if !f.hosts.allow(r.Host) {
-		answer.Error(w, problem.New(problem.Forbidden, "/mcp is not served under this Host; use the public name of the service, or localhost (the operator lists names in FAIRPACT_PUBLIC_HOSTS)"))
+		answer.Error(w, problem.New(problem.Forbidden, "/mcp is not served under this Host; use the public name of the service, or localhost (the operator lists the public names in FAIRPACT_PUBLIC_HOSTS)"))
 		return
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 0 {
@@ -89,7 +90,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	default: // the server is stateless: there is no stream to GET and no session to DELETE
 		h.Set("Allow", "OPTIONS, POST")
-		answer.Error(w, problem.New(problem.MethodNotAllowed, "/mcp is stateless MCP over Streamable HTTP: POST one JSON-RPC message, beginning with initialize"))
+		answer.Error(w, problem.New(problem.MethodNotAllowed, "/mcp is stateless MCP over Streamable HTTP: POST one JSON-RPC message in each request, and begin with initialize"))
 	}
 }
 
@@ -106,21 +107,21 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	// Duplicate names and invalid UTF-8 are allowed here, because parseArguments reports them.
 	if err := json.Unmarshal(body, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
-		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeParseError}, problem.New(problem.InvalidJSON, "the body is not one JSON-RPC message; send %s or the like", example))
+		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeParseError}, problem.New(problem.InvalidJSON, "the body is not one JSON-RPC message; send a message such as %s", example))
 		return
 	}
-	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK takes such a message for a response and sends an empty body
+	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would treat this message as a response and send an empty body
 		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
 		return
 	}
 	var tool string
 	var arguments int
-	if len(body) > maxPlain { // a small message is within all bounds, so its params are read only once
+	if len(body) > maxPlain { // a smaller message is within all bounds, so only the SDK parses its params
 		tool, arguments = m.call()
 	}
 	if m.Method == "tools/call" && len(body) > maxPlain && maxCall[tool] == 0 {
 		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
-			"the message has %d bytes; a call of this tool has at most %d", len(body), maxPlain))
+			"the message has %d bytes; send at most %d in a call of this tool", len(body), maxPlain))
 		return
 	}
 	if len(body) > maxMessage && (arguments > maxCall[tool] || len(body)-arguments > maxMessage) {
@@ -134,12 +135,13 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		if version >= newProtocol {
 			status = http.StatusNotFound
 		}
-		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no method %.40q; it has %s", m.Method, strings.Join(methods, ", ")))
+		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no method %.40q; call one of %s", m.Method, strings.Join(methods, ", ")))
 		return
 	}
 	r = r.Clone(context.WithValue(r.Context(), originKey{}, origin{f.address(r), version >= withStructured, r.Context()}))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	// As in REST, the body is read as JSON whatever its Content-Type, and answers are JSON.
+	// As in REST, the body is read as JSON whatever its Content-Type, and the answer is JSON
+	// whatever the request accepts. The SDK would refuse other values of these two headers.
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	f.sdk.ServeHTTP(&explained{ResponseWriter: w, message: m}, r)

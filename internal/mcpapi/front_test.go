@@ -45,7 +45,7 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 		"no method":                 {`{"jsonrpc":"2.0","id":1,"params":{"x":"fp_planted"}}`, "", 400, -32600, "method is missing"},
 		"names in capitals":         {`{"jsonrpc":"2.0","ID":1,"Method":"ping"}`, "", 400, -32600, "method is missing"},
 		"no id":                     {`{"jsonrpc":"2.0","method":"ping"}`, "", 400, -32600, "id is missing"},
-		"an id of another type":     {`{"jsonrpc":"2.0","id":{"x":"fp_planted"},"method":"ping"}`, "", 400, -32600, "id is missing or neither"},
+		"an id of another type":     {`{"jsonrpc":"2.0","id":{"x":"fp_planted"},"method":"ping"}`, "", 400, -32600, "id is missing or is not"},
 		"an unknown method":         {call("resources/list", "{}"), "", 200, -32601, "tools/call"},
 		"an unknown notification":   {`{"jsonrpc":"2.0","method":"notifications/fp_planted"}`, "", 400, -32600, "does not accept this message"},
 		"params of another type":    {call("ping", `["fp_planted"]`), "", 200, -32602, "params"},
@@ -58,7 +58,7 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 		"a _meta of another type":   {call("tools/call", `{"name":"create_deal","arguments":{"api_key":"fp_planted"},"_meta":[]}`), "", 200, -32602, "list_algorithms"},
 		"no tool":                   {call("tools/call", `{}`), "", 200, -32602, "verify_certificate"},
 		"a large call that may wait": {call("tools/call", `{"name":"get_deal","arguments":{"api_key":[`+strings.Repeat(`{"":0},`, 2000)+`0]}}`), "", 413, -32600,
-			"a call of this tool has at most 8192"},
+			"send at most 8192 in a call of this tool"},
 		"the largest certificate": {call("tools/call", `{"name":"verify_certificate","arguments":{"certificate":["`+strings.Repeat("x", 8_090_000)+`"]}}`), "Last-Event-Id fp_planted", 400, -32600,
 			"Last-Event-ID"},
 		"a large call with params under the bound of others": {call("tools/call", `{"name":"verify_certificate","arguments":{"certificate":["`+strings.Repeat("x", maxPlain-80)+`"]}}`), "Last-Event-Id fp_planted", 400, -32600,
@@ -111,7 +111,7 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 	}
 }
 
-// list_algorithms returns test vectors only with vectors true. A client that reads
+// list_algorithms returns test vectors only if the argument vectors is true. A client that reads
 // structuredContent gets no second copy of a large answer as text.
 func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
 	handler := handlerOf(t)
@@ -157,7 +157,8 @@ func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
 	}
 }
 
-// Tokens are shown once, so a large answer with tokens is sent as text too.
+// Tokens are shown only once. An answer with tokens is therefore sent both as text and as
+// structuredContent, even if it is large.
 func TestTokensAreInBothForms(t *testing.T) {
 	body := []byte(`"` + strings.Repeat("x", maxTextCopy) + `"`)
 	for _, once := range []bool{true, false} {

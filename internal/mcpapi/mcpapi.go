@@ -1,14 +1,17 @@
 // Package mcpapi serves the agent tool server (SPEC 4.1): MCP over Streamable HTTP,
 // stateless, with JSON responses. Its nine tools call the use cases that REST calls,
-// with the same parsing, permissions and idempotency. The package holds no rules of the
-// protocol.
+// with the same parsing, permissions and idempotency. The rules of deals are in the use
+// cases, not in this package.
 //
-// If REST has the call, a tool's structuredContent is the REST body, so that a certificate
-// verifies as received. The answers of create_deal and reveal_input have more members, and
-// list_algorithms returns test vectors only on request. The next step for the agent is in a
-// second text block and in _meta. The step has placeholders for the caller's tokens, so that
-// no answer repeats a secret. Arguments and results stay JSON bytes inside the SDK, so no
-// number becomes a float.
+// A tool's structuredContent equals the REST answer to the same call, so that a certificate
+// verifies as received. There are three exceptions. compute_commitment_tool has no REST call.
+// The answers of create_deal and reveal_input have more members. list_algorithms returns test
+// vectors only on request.
+//
+// The next step for the agent is in a second text block and in _meta. The step has
+// placeholders for the caller's credentials, so that no step repeats a credential.
+//
+// Arguments and results stay JSON bytes inside the SDK, so no number becomes a float.
 package mcpapi
 
 import (
@@ -68,7 +71,7 @@ func New(c Config) (http.Handler, error) {
 	if s.vectors, err = wire.Catalogue(words, true); err != nil {
 		return nil, err
 	}
-	// The SDK gets no logger, because it would log messages, which hold secrets.
+	// The SDK gets no logger, because the SDK would log messages, which hold secrets.
 	m := mcp.NewServer(&mcp.Implementation{Name: "fairpact", Title: "Fairpact", Version: c.Version}, &mcp.ServerOptions{
 		Instructions: c.Chain.Fill(algorithm.Fill(instructions)),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
@@ -93,8 +96,8 @@ func New(c Config) (http.Handler, error) {
 	}, nil
 }
 
-// handler returns the handler of one tool for the SDK. It returns failures as tool errors,
-// because clients show those to the agent. Clients may hide JSON-RPC errors.
+// handler returns the function that the SDK calls for one tool. The function returns failures
+// as tool errors, because clients show tool errors to the agent but may hide JSON-RPC errors.
 func (s *server) handler(t tool) mcp.ToolHandler {
 	zeroMetrics(t.name)
 	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {

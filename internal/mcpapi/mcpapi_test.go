@@ -58,8 +58,8 @@ func TestToolDescriptions(t *testing.T) {
 	}
 }
 
-// described requires a description of every member except booleans. With arguments true, every
-// top-level member also needs an example or an enum.
+// described requires a description of every member except booleans. If arguments is true,
+// every top-level member also needs an example or an enum.
 func described(t *testing.T, at string, members map[string]*jsonschema.Schema, arguments bool) {
 	for name, m := range members {
 		here := at + "." + name
@@ -174,8 +174,8 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 	}
 }
 
-// A party with a declared seat key gets the bytes to sign, signs them, and commits with both
-// members.
+// A party with a declared seat key gets the bytes to sign, signs them, and commits with
+// party_key and party_signature.
 func TestNextStepsWithASeatKey(t *testing.T) {
 	key, strong := "ed25519:ab", strings.Repeat("0", 32)
 	d, err := escrow.NewDeal(&store.Declaration{DealID: "d", Algorithm: "split.v1", Params: []byte(`{"items":["x"]}`), Labels: []string{"a", "b"}, SeatKeys: []*string{&key, nil}})
@@ -211,7 +211,7 @@ func TestNextStepsWithASeatKey(t *testing.T) {
 	}
 }
 
-// A placeholder cannot be mistaken for a value: what is copied unchanged is refused.
+// The placeholder of the input is not JSON, so a step that an agent copies unchanged fails.
 func TestNextStepsShowTheShapeOfTheInput(t *testing.T) {
 	if text := reveal("d", "why").text(); !strings.Contains(text, `"input":<the object that you committed to>,`) {
 		t.Errorf("the step to reveal is %s, want the input as one object", text)
@@ -227,7 +227,8 @@ func TestNextStepsShowTheShapeOfTheInput(t *testing.T) {
 	}
 }
 
-// While a deal is open, a step that waits says until when in the last line of its block.
+// A step may be to wait until the deal changes. The last line of its text block then gives the
+// latest time of that change.
 func TestNextBlockEndsWithTheDeadline(t *testing.T) {
 	d := &escrow.Deal{Declaration: &store.Declaration{CommitDeadline: 11, RevealDeadline: 22}}
 	round := int64(33)

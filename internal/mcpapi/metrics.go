@@ -15,7 +15,7 @@ var (
 		Name: "fairpact_mcp_tool_calls_total", Help: "Tool calls by outcome: ok, refused (the caller can correct the call) or failed (a fault of the service).",
 	}, []string{"tool", "outcome"})
 	toolDurations = promauto.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "fairpact_mcp_tool_duration_seconds", Help: "Time to answer a tool call, without the time that it waited for its deal to change.", Buckets: telemetry.Seconds,
+		Name: "fairpact_mcp_tool_duration_seconds", Help: "Time to answer a tool call, not counting the time that the call waited for its deal to change.", Buckets: telemetry.Seconds,
 	}, []string{"tool"})
 )
 
@@ -27,7 +27,7 @@ func zeroMetrics(tool string) {
 	toolDurations.WithLabelValues(tool)
 }
 
-// countCall counts a call and its time. An empty code means success.
+// countCall counts a call and records its duration. An empty code means success.
 func countCall(tool string, code problem.Code, took time.Duration) {
 	outcome := "refused"
 	switch row, _ := problem.Lookup(code); {

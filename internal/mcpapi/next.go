@@ -33,7 +33,7 @@ const (
 	yourInput      = "<the object that you committed to>"
 	yourSalt       = "<the salt that you committed with>"
 	strongSalt     = 32      // hex digits of 16 random bytes
-	maxEchoed      = 1 << 10 // bytes; the next step repeats no longer input
+	maxEchoed      = 1 << 10 // bytes; the next step does not repeat a longer input
 	maxWait        = int(waiting.Longest / time.Second)
 )
 
@@ -50,24 +50,24 @@ func exampleDeal() fields {
 }
 
 func afterKey(escrow.NewKey) next {
-	return next{"create_deal", exampleDeal(), "keep api_key: it is shown once, and it serves any number of deals. Create the deal. " + examples +
-		" If somebody invited you (you hold an invite_token and a deal_id) you need no key: call get_deal."}
+	return next{"create_deal", exampleDeal(), "keep api_key: it is shown once, and it serves any number of deals. Then create a deal. " + examples +
+		" If somebody invited you, you hold an invite_token and a deal_id and need no key: call get_deal."}
 }
 
-var afterCatalogue = next{"create_key", fields{}, "choose an algorithm and note its algorithm_params (for create_deal) and party_input (for commit_input and reveal_input). If you have an API key, continue with create_deal."}
+var afterCatalogue = next{"create_key", fields{}, "choose an algorithm and note its algorithm_params (for create_deal) and party_input (what each party commits to and reveals). If you have an API key, skip create_key and call create_deal."}
 
 func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
-	handOver := "Give each other party, by your own channel, the address of this server, the deal_id and its own token of invite_tokens"
+	handOver := "Send each of the other parties, over your own private channel, the address of this server, the deal_id and the party's token from invite_tokens"
 	if invited {
-		handOver = "The text blocks after this one are the invitations of the other parties, in party order, for an agent or a person: send each party its own unchanged, by your own channel; add the address of this server if the text has no link"
+		handOver = "The text blocks after this one are the invitations of the other parties, in party order. Each works for an agent and for a person. Send each party its invitation unchanged, over your own private channel. If the invitation has no link, add the address of this server"
 	}
 	signed := ""
 	if slices.ContainsFunc(req.PartyKeys, func(key *string) bool { return key != nil }) {
-		signed = "A party with a declared key commits only with a signature by it (SEAT KEYS in the instructions). "
+		signed = "A party with a declared seat key must sign its commitment with that key (SEAT KEYS in the instructions). "
 	}
 	deadlines := "get_deal shows the deadlines. "
 	if c.CommitDeadline > 0 {
-		deadlines = "All must commit before commit_deadline" + left(c.CommitDeadline) + " and reveal before reveal_deadline" + left(c.RevealDeadline) + ". "
+		deadlines = "All parties must commit before commit_deadline" + left(c.CommitDeadline) + " and reveal before reveal_deadline" + left(c.RevealDeadline) + ". "
 	}
 	warned := ""
 	if c.Warning != "" {
@@ -77,18 +77,18 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 	if len(req.PartyKeys) > 0 {
 		own = req.PartyKeys[0]
 	}
-	return commit(req.Algorithm, c.DealID, own, warned+"keep this answer: tokens are shown once. <INVITE_TOKEN> below is yours, invite_tokens[0]. "+handOver+"; whoever holds a token acts as that party. "+
+	return commit(req.Algorithm, c.DealID, own, warned+"keep this answer: tokens are shown once. <INVITE_TOKEN> below stands for your token, invite_tokens[0]. "+handOver+". Whoever holds a token acts as that party. "+
 		deadlines+signed+"You are party 0: ")
 }
 
-// commit returns the step of a party that has not committed. key is the seat key that the
+// commit returns the step for a party that has not committed. key is the seat key that the
 // deal declares for the party, or nil.
 func commit(algorithmID, dealID string, key *string, why string) next {
 	arguments := fields{"deal_id": dealID, "invite_token": yourToken, "commitment": yourCommitment}
-	why += fmt.Sprintf("decide on your input, in the form of %s. Decide on a salt of 16 random bytes as %d hex digits; keep both secret until you reveal. "+
-		"Hash them where you are (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then ", inputOf(algorithmID), strongSalt)
+	why += fmt.Sprintf("decide on your input, in the form of %s. Choose a salt of 16 random bytes, written as %d hex digits. Keep input and salt secret until you reveal. "+
+		"Hash them locally (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then ", inputOf(algorithmID), strongSalt)
 	if key != nil {
-		return next{"compute_commitment_tool", arguments, why + "get to_sign with this call, sign it with your seat key where you are, and call commit_input with commitment, party_key and party_signature."}
+		return next{"compute_commitment_tool", arguments, why + "make the call below, which returns to_sign, the bytes to sign. Sign them locally with your seat key, and call commit_input with commitment, party_key and party_signature."}
 	}
 	return next{"commit_input", arguments, why + "commit to deal " + dealID + "."}
 }
@@ -108,7 +108,8 @@ func inputOf(algorithmID string) string {
 }
 
 // afterHash returns the step for a caller that passed an input to compute_commitment_tool.
-// dealID is nil if the caller named no deal. key is as in commit.
+// dealID is nil if the caller named no deal. key is the seat key that the deal declares for
+// the caller, or nil.
 func afterHash(req escrow.Opening, dealID any, key *string, commitment string) next {
 	if len(req.Salt) < strongSalt {
 		var input any = req.Input
@@ -122,7 +123,7 @@ func afterHash(req escrow.Opening, dealID any, key *string, commitment string) n
 			arguments["deal_id"], arguments["invite_token"] = dealID, yourToken
 		}
 		return next{"compute_commitment_tool", arguments,
-			"this commitment has no salt, or a short one: whoever sees it can guess a guessable input before you reveal. Do not commit to it; hash again with a salt of 16 random bytes (here is one), and keep the salt: you cannot reveal without it."}
+			"this commitment has no salt or a short salt: whoever sees the commitment may guess your input before you reveal. Do not use this commitment. Hash again with a salt of 16 random bytes, such as the salt below, and keep the salt: you cannot reveal without it."}
 	}
 	const keep = "keep input and salt exactly as they are: reveal_input needs both, and nobody can recover them. Then "
 	if key != nil {
@@ -134,14 +135,15 @@ func afterHash(req escrow.Opening, dealID any, key *string, commitment string) n
 }
 
 // afterToSign returns the step for a caller that passed a commitment to
-// compute_commitment_tool and got the bytes to sign. key is as in commit.
+// compute_commitment_tool and got the bytes to sign. key is the seat key that the deal
+// declares for the caller, or nil.
 func afterToSign(dealID any, key *string, commitment string) next {
 	partyKey, unkeyed := "<ed25519:... or es256:...>", " Leave party_key and party_signature out if you have no seat key."
 	if key != nil {
 		partyKey, unkeyed = *key, ""
 	}
 	return next{"commit_input", fields{"deal_id": dealID, "invite_token": yourToken, "commitment": commitment, "party_key": partyKey, "party_signature": "<signature of to_sign>"},
-		"sign the UTF-8 bytes of to_sign with your private key where you are, its last line feed included, and commit." + unkeyed}
+		"sign the UTF-8 bytes of to_sign, including the last line feed, locally with your private key, and commit." + unkeyed}
 }
 
 func afterCommit(c escrow.Committed) next {
@@ -155,29 +157,29 @@ func reveal(dealID, why string) next {
 	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": yourInput, "salt": yourSalt}, why}
 }
 
-// poll returns a call of get_deal that waits until the deal leaves the state since. If party
-// is true, the caller has an invite token, otherwise an API key.
+// poll returns a call of get_deal that waits until the deal's state differs from since. If
+// party is true, the caller has an invite token, otherwise an API key.
 func poll(dealID string, party bool, since deal.State, why string) next {
 	arguments := fields{"deal_id": dealID, "wait_seconds": maxWait, "since": since, "api_key": yourKey}
 	if party {
 		delete(arguments, "api_key")
 		arguments["invite_token"] = yourToken
 	}
-	return next{"get_deal", arguments, why + " This call returns when the state has changed; if it returns the same state, make it again."}
+	return next{"get_deal", arguments, why + " This call waits up to wait_seconds until the state changes or the certificate is published. If neither has happened, repeat the call."}
 }
 
 func certificate(dealID, why string) next {
 	return next{"get_certificate", fields{"deal_id": dealID, "invite_token": yourToken, "wait_seconds": maxWait}, why}
 }
 
-// afterReveal returns the step after a reveal. beacon says whether the deal waits for a
-// beacon round.
+// afterReveal returns the step after a reveal. beacon reports whether the result of the deal
+// depends on a beacon round.
 func afterReveal(r escrow.Revealed, beacon bool) next {
 	switch r.State {
 	case deal.Computed, deal.Certified:
 		return certificate(r.DealID, "all have revealed and result is final. Fetch the signed certificate.")
 	case deal.Void:
-		return certificate(r.DealID, "the deal is VOID. Its certificate names the parties that caused it.")
+		return certificate(r.DealID, "the deal is VOID. The certificate names the parties that caused this.")
 	}
 	why := "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID."
 	if beacon {
@@ -202,18 +204,18 @@ func afterView(party int, v escrow.View) next {
 		if !initiator && !committed(party) {
 			return commit(v.Algorithm, dealID, v.SeatKey(party), who+cautions(v.Deal)+seatKeys(v.Deal, party)+"You have to commit before commit_deadline"+left(v.CommitDeadline)+": ")
 		}
-		return poll(dealID, !initiator, v.State, who+"Wait until state is REVEALING: "+missing(parties, committed)+" must commit by commit_deadline"+left(v.CommitDeadline)+".")
+		return poll(dealID, !initiator, v.State, who+"Wait until state is REVEALING: "+missing(parties, committed)+" must commit before commit_deadline"+left(v.CommitDeadline)+".")
 	case deal.Revealing:
 		waiting := missing(parties, revealed)
 		switch {
 		case !initiator && !revealed(party):
 			return reveal(dealID, who+"All have committed. Reveal before reveal_deadline"+left(v.RevealDeadline)+".")
 		case waiting != "":
-			return poll(dealID, !initiator, v.State, who+"The deal waits for "+waiting+" to reveal by reveal_deadline"+left(v.RevealDeadline)+".")
+			return poll(dealID, !initiator, v.State, who+"The deal waits for "+waiting+" to reveal before reveal_deadline"+left(v.RevealDeadline)+".")
 		case initiator:
-			return poll(dealID, !initiator, v.State, who+"All have revealed. The draw is made once the beacon round is published: by the first party that calls get_certificate, or by the service a minute later.")
+			return poll(dealID, !initiator, v.State, who+"All have revealed. Once the beacon round is published, the first party that calls get_certificate makes the draw. If no party calls, the service makes the draw a minute later.")
 		}
-		return certificate(dealID, who+"All have revealed. This call waits for the beacon round and draws as soon as it is published; if it answers CERT_NOT_READY, call it again at the time in that error.")
+		return certificate(dealID, who+"All have revealed. This call waits for the beacon round and makes the draw as soon as the round is published. If the call returns CERT_NOT_READY, repeat it at the time in that error.")
 	case deal.Expired, deal.Cancelled:
 		return next{"create_deal", exampleDeal(), "the deal is " + string(v.State) + " and has no certificate. Create a new deal if there is still something to settle. " + examples}
 	}
@@ -226,7 +228,7 @@ func afterView(party int, v escrow.View) next {
 	return certificate(dealID, who+"The deal has ended. Fetch the signed certificate.")
 }
 
-// cautions returns the warnings for a party that has not committed, "" if the deal has
+// cautions returns the warnings for a party that has not committed, or "" if the deal has
 // none.
 func cautions(d *escrow.Deal) string {
 	if all := d.Cautions(); len(all) > 0 {
@@ -249,10 +251,10 @@ func seatKeys(d *escrow.Deal, party int) string {
 	}
 	text := ""
 	if own := d.SeatKey(party); own != nil {
-		text = fmt.Sprintf("The initiator declared the seat key %s for you, and only a commitment that it signs is accepted (SEAT KEYS in the instructions). If that is not your key, stop and ask for a new deal. ", *own)
+		text = fmt.Sprintf("The initiator declared the seat key %s for you: you must sign your commitment with that key (SEAT KEYS in the instructions). If the key is not yours, stop and ask for a new deal. ", *own)
 	}
 	if count > 0 {
-		text += fmt.Sprintf("Seat keys are declared for %d others (%s): compare them with what you know. ", count, strings.Join(others, "; "))
+		text += fmt.Sprintf("Seat keys are declared for %d others (%s): compare them with the keys that those parties gave you. ", count, strings.Join(others, "; "))
 	}
 	return text
 }
@@ -287,19 +289,19 @@ func left(deadline int64) string {
 }
 
 func afterCertificate(c escrow.Issued) next {
-	why := "Keep the certificate as it is: any added member breaks its signature. result is what was settled."
+	why := "Keep the certificate as it is: any added member breaks its signature. The member result is what was settled."
 	if c.Outcome == pact.Void {
-		why = "Keep the certificate as it is: any added member breaks its signature. The deal is VOID: void_flakers are the parties that caused it, and nothing was settled."
+		why = "Keep the certificate as it is: any added member breaks its signature. The deal is VOID, so nothing was settled. The member void_flakers lists the parties that caused this."
 	}
-	return next{"verify_certificate", fields{"cert_id": c.CertID}, `check this document with verify_certificate {"certificate": <the document>}. The call below checks only what the service stored. Neither needs a credential. ` + why}
+	return next{"verify_certificate", fields{"cert_id": c.CertID}, `check this document with verify_certificate {"certificate": <the document>}. The call below checks only what the service stored. Neither call needs a credential. ` + why}
 }
 
-// aboutBundle is added to the next step if get_certificate returned a bundle too.
-const aboutBundle = " Save the bundle, the last text block. If it has no log_proof, or get_deal shows COMPUTED and not yet CERTIFIED on a log with witnesses, fetch it again later for a complete proof. verify_certificate takes its member certificate, not the bundle. It holds no input: to have yours checked too, add the members input and salt to own_input, only in your own copy."
+// aboutBundle is added to the next step if get_certificate also returned a bundle.
+const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. Pass verify_certificate only the member certificate, not the whole bundle. The bundle holds no input. To have your input checked too, add the members input and salt to own_input, but only in your own copy."
 
 func afterHanded(h escrow.Handed) next {
 	if !h.Valid {
-		return next{Why: "do not rely on this document: note says what decides against it, and outcome and says are only what it claims. A party of the deal gets the true certificate with get_certificate; ask one for it. There is nothing left to call."}
+		return next{Why: "do not rely on this document. The member note gives the reason. The members outcome and says are claims of the document, not facts. Ask a party of the deal for the true certificate: the party gets it with get_certificate. There is nothing left to call."}
 	}
 	return afterVerification(h.Verification)
 }
@@ -308,5 +310,5 @@ func afterVerification(r escrow.Verification) next {
 	if !r.Valid {
 		return next{Why: "do not rely on this certificate, and tell the operator of this deployment. There is nothing left to call."}
 	}
-	return next{Why: "done, there is nothing left to call. Give the whole certificate, or the bundle, to whoever should check it: a cert_id alone shows no result. To trust nobody, verify it offline: get_certificate with bundle true returns all that this takes."}
+	return next{Why: "done, there is nothing left to call. Give the whole certificate or the bundle to everybody who should check the outcome: a cert_id alone shows no result. To trust nobody, verify the certificate offline: get_certificate with bundle true returns all that you need for that."}
 }

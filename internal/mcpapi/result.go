@@ -11,29 +11,29 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Members of a result's _meta.
+// Members of _meta in a tool's result.
 const (
 	metaNext   = "fairpact/next"    // the next call: {tool, arguments, why}
-	metaLookAt = "fairpact/look_at" // unix seconds: read the deal again by this time, such as its next deadline
+	metaLookAt = "fairpact/look_at" // unix seconds, such as the next deadline: read the deal again by then
 	metaError  = "fairpact/error"   // {code, status, retry_after}: status as in REST, retry_after in seconds
 )
 
-// maxTextCopy is in bytes. Up to this size, every body is sent as text too, because many
-// clients show their model only text. The function success decides about larger ones.
+// maxTextCopy is in bytes. A body up to this size is always sent as text too, because many
+// clients show their model only text. For a larger body, see success.
 const maxTextCopy = 8 << 10
 
-// success returns the result of a tool. The body is structuredContent and text. The next step
-// is in a second text block and in _meta. structured reports whether the client
-// reads structuredContent. Such a client gets no text copy of a body above maxTextCopy, because
-// MCP only recommends the copy (SHOULD; 2025-06-18, server/tools). A body with credentials,
-// which are shown once, is always copied.
+// success returns the result of a tool. The result has the body as structuredContent and as a
+// text copy. It has the next step in a second text block and in _meta. structured reports whether
+// the client reads structuredContent. Such a client gets no text copy of a body above
+// maxTextCopy: MCP 2025-06-18 (server/tools) only recommends the copy. A body with credentials
+// is always copied, because the credentials are shown only once.
 func success(r result, structured bool) *mcp.CallToolResult {
 	meta, nextStep := mcp.Meta{metaNext: r.next}, r.next.text()
 	if r.lookAt > 0 {
 		meta[metaLookAt] = r.lookAt
 	}
 	if _, waits := r.next.Arguments["wait_seconds"]; waits && r.lookAt > 0 {
-		nextStep += "\nThe deal changes at its next deadline or beacon round" + left(r.lookAt) + " at the latest, even if nobody acts: until then wait with this call, or sleep outside the model."
+		nextStep += "\nThe deal changes at its next deadline or beacon round" + left(r.lookAt) + " at the latest, even if nobody acts. Until then, let this call wait, or sleep outside the model."
 	}
 	body := string(r.body)
 	if structured && !r.shownOnce && len(body) > maxTextCopy {
@@ -46,7 +46,7 @@ func success(r result, structured bool) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Meta: meta, Content: content, StructuredContent: json.RawMessage(r.body)}
 }
 
-// refusal returns a tool error. SPEC 4.1: it names the error code and the next action.
+// refusal returns a tool error. SPEC 4.1: the text names the error code and the next action.
 func refusal(p *problem.Error) *mcp.CallToolResult {
 	answer.Count(p)
 	meta := map[string]any{"code": p.Code, "status": p.Status()}
@@ -60,7 +60,7 @@ func refusal(p *problem.Error) *mcp.CallToolResult {
 	}
 }
 
-// words returns the tool or argument that stands for a call in error texts.
+// words returns the name of a call in error texts: a tool, or the argument idempotency_key.
 func words(c problem.Call) string {
 	return [...]string{
 		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal",
@@ -71,8 +71,8 @@ func words(c problem.Call) string {
 	}[c.Op]
 }
 
-// next is the step that an agent should take after a result. The agent replaces the
-// arguments in angle brackets. An empty Tool means that nothing is left to call.
+// next is the step that an agent should take after a result. The agent replaces arguments
+// such as <API_KEY> with its own values. An empty Tool means that nothing is left to call.
 type next struct {
 	Tool      string         `json:"tool,omitempty"`
 	Arguments map[string]any `json:"arguments,omitempty"`
@@ -89,6 +89,6 @@ func (n next) call() string {
 	if err != nil {
 		arguments = []byte("{}")
 	}
-	// yourInput stands for an object, so it has no quotes in the text.
+	// yourInput stands for a JSON object, so the text shows yourInput without quotes.
 	return n.Why + "\nCall " + n.Tool + " with " + strings.Replace(string(arguments), `"`+yourInput+`"`, yourInput, 1)
 }

@@ -43,8 +43,8 @@ var tools = []tool{
 //go:embed tools/*.json
 var descriptions embed.FS
 
-// describe reads tools/<name>.json and fills in the members of shared.json and the ids
-// and examples of the algorithms.
+// describe returns the tool that tools/<name>.json describes. It fills in the members of
+// shared.json, and the ids and examples of the algorithms.
 func describe(name string) (*mcp.Tool, error) {
 	text, err := descriptions.ReadFile("tools/" + name + ".json")
 	if err != nil {
@@ -98,7 +98,7 @@ const copies = 4
 type result struct {
 	body   []byte
 	next   next
-	lookAt int64    // unix seconds: read the deal again by this time; 0: there is no such time
+	lookAt int64    // unix seconds, such as the next deadline: read the deal again by then; 0: none
 	blocks []string // further text blocks: invitations, or the bundle
 
 	shownOnce bool // the body holds tokens that no other call returns
@@ -147,9 +147,9 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	}
 	made := createdBody{Created: created}
 	var invitations []string
-	// The deadlines come from the stored deal, because a replayed call may compute other
-	// deadlines from commit_seconds. If the deal cannot be read, the answer lacks the
-	// deadlines, but it still returns the tokens.
+	// The deadlines come from the stored deal. declared may have others, because a replayed
+	// call computes them again from commit_seconds. If the deal cannot be read, the answer
+	// has the tokens, but no deadlines and no invitations.
 	if access, err := s.Escrow.Authorize(ctx, principal, created.DealID, escrow.Read); err == nil {
 		made.CommitDeadline, made.RevealDeadline = access.Deal().CommitDeadline, access.Deal().RevealDeadline
 		invitations = s.invitations(made, access.Deal())
@@ -167,8 +167,8 @@ type createdBody struct {
 	RevealDeadline int64 `json:"reveal_deadline,omitzero"`
 }
 
-// maxInvited limits the size of an answer: an invitation has about 1 KiB. The answer for a
-// deal with more parties holds no invitations.
+// maxInvited limits the size of an answer, because each invitation has about 1 KiB. If a deal
+// has more parties than maxInvited, the answer has no invitations.
 const maxInvited = 64
 
 // invitations returns the invitation of every party except party 0. It returns nil if the
@@ -217,8 +217,8 @@ func (s *server) commitInput(ctx context.Context, args arguments) (result, error
 	return r, err
 }
 
-// deadline returns the deadline that ends a phase of the deal. It returns 0 if the deal has
-// ended, or may wait for a beacon round instead.
+// deadline returns the deadline of d in the given state. It returns 0 if the deal has ended. It
+// also returns 0 for a random.v1 deal in REVEALING, which may wait for its beacon round.
 func deadline(d *escrow.Deal, state deal.State) int64 {
 	switch {
 	case state == deal.Committing:
@@ -267,14 +267,15 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 		err = limits.Answer(ctx, copies*len(body))
 	}
 	r := result{body: body, next: afterView(access.Party(), view)}
-	if view.CertID == nil { // otherwise the next call waits for the certificate
+	if view.CertID == nil { // if CertID is set, the deal has ended and has no further deadline
 		r.lookAt, _ = s.Escrow.LookAt(view)
 	}
 	return r, err
 }
 
-// getCertificate returns the certificate, and with bundle true also the bundle. It first
-// makes a draw that is due, because no other tool does.
+// getCertificate returns the certificate. If the argument bundle is true, it also returns the
+// bundle. It first makes the draw of a random.v1 deal if the draw is due, because no other
+// tool draws.
 func (s *server) getCertificate(ctx context.Context, args arguments) (result, error) {
 	_, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
 	if err != nil {
@@ -317,18 +318,18 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 	return r, err
 }
 
-// draw asks the service for the draw of the deal. It returns nil if reveals are missing or
-// the deal has ended, because the read of the certificate then reports the reason.
-// BEACON_NOT_READY becomes CERT_NOT_READY.
+// draw makes the draw of a random.v1 deal. It returns nil if reveals are missing or the deal
+// has ended, because the read that follows returns the certificate or the reason why there is
+// none. draw converts BEACON_NOT_READY to CERT_NOT_READY.
 func (s *server) draw(ctx context.Context, access escrow.Access) error {
 	_, err := s.Escrow.Entropy(ctx, access)
 	switch {
 	case problem.Is(err, problem.RevealsMissing), problem.Is(err, problem.DealEnded):
 		return nil
 	case problem.Is(err, problem.BeaconNotReady):
-		// SPEC 7.3: CERT_NOT_READY is the one code for a certificate that is not issued yet.
+		// SPEC 7.3: CERT_NOT_READY is the only code for a certificate that is not issued yet.
 		early := problem.From(err)
-		return problem.New(problem.CertNotReady, "all have revealed and the draw waits for its beacon: %s", early.Fix(words)).After(early.RetryAfter)
+		return problem.New(problem.CertNotReady, "all have revealed, but the draw cannot be made yet: %s", early.Fix(words)).After(early.RetryAfter)
 	}
 	return err
 }
@@ -342,7 +343,7 @@ func (s *server) verifyCertificate(ctx context.Context, args arguments) (result,
 		report, err := s.Escrow.VerifyHanded(ctx, document, certID)
 		return encoded(report, err, afterHanded)
 	}
-	certID, err := args.text("cert_id", "the cert_id of a certificate or the certificate_id of get_deal; or leave it out and pass the whole document as certificate")
+	certID, err := args.text("cert_id", "the cert_id of a certificate or the certificate_id of get_deal; or leave cert_id out and pass the whole document as certificate")
 	if err != nil {
 		return result{}, err
 	}

@@ -20,9 +20,9 @@ type Entry struct {
 	When   string // the condition, shown in OpenAPI and /llms-full.txt
 }
 
-// Error is returned by a use case that refuses or fails. Its text states the facts and the
-// call to make next. That call is a value of type [Call], and In renders it for REST or
-// MCP. Callers see the text, so it MUST NOT contain an input, salt, token or key.
+// Error is returned by a use case that refuses a request or fails. The text states the facts
+// and the call to make next. That call is a value of type [Call], which In renders for REST or
+// MCP. Callers see the text, so the text MUST NOT contain an input, salt, token or key.
 type Error struct {
 	Code       Code
 	RetryAfter int64 // seconds until the same call may succeed; 0: not known
@@ -118,8 +118,8 @@ func Lookup(code Code) (Entry, bool) {
 // Op is an operation of the service that an error text may name.
 type Op int
 
-// The operations. IdempotencyKey is not an operation: it stands for the name of the
-// idempotency key, which REST and MCP spell differently.
+// The operations, and IdempotencyKey. IdempotencyKey stands for the name of the idempotency
+// key: Idempotency-Key in REST, idempotency_key in MCP.
 const (
 	CreateKey Op = iota
 	ListAlgorithms
@@ -134,7 +134,7 @@ const (
 	IdempotencyKey
 )
 
-// Ops holds the name of each operation for texts that are neither for REST nor for MCP.
+// Ops holds the name of each operation in logs, which use neither REST nor MCP names.
 var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "read declaration", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
 
 // Call is an operation that a text names. DealID is empty if the operation needs no deal, or

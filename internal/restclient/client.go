@@ -1,6 +1,6 @@
 // Package restclient calls a Fairpact deployment over REST. It retries calls after a
-// transient fault. All attempts of a POST have the same Idempotency-Key, so that the call
-// has one effect.
+// transient fault. All attempts of a POST send the same Idempotency-Key, so that the call
+// has only one effect.
 package restclient
 
 import (
@@ -20,15 +20,15 @@ import (
 
 const (
 	maxAnswer = 16 << 20               // bytes; a view of 10,000 parties is 2 MiB
-	firstWait = 200 * time.Millisecond // pause after the first attempt; it doubles after each further one
+	firstWait = 200 * time.Millisecond // pause after the first attempt; each further pause is twice as long
 	longWait  = 10 * time.Second       // longest pause between two attempts, even if Retry-After is longer
-	attempts  = 6                      // maximum for one call
-	oneCall   = 60 * time.Second       // for one attempt; longer than the service lets a call wait
+	attempts  = 6                      // maximum number for one call
+	oneCall   = 60 * time.Second       // timeout of one attempt; longer than the service lets a call wait
 )
 
 // Refused is returned for an answer with a status of 300 or above. Message is the service's
-// `CODE: what to do next` (SPEC 7.1). For an answer without such a text, such as a proxy's,
-// Message begins with a colon.
+// error text, `CODE: what to do next` (SPEC 7.1). If the answer has no such text, for example
+// because a proxy sent it, Message begins with a colon.
 type Refused struct {
 	Status  int
 	Message string
@@ -70,7 +70,7 @@ func New(baseURL string) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		// The error does not quote the URL, which may hold a password.
-		return nil, errors.New("the base URL is not http(s)://HOST without user, query or fragment: write https://HOST or http://HOST:PORT")
+		return nil, errors.New("the base URL must have the scheme http or https and a host, and must not have a user, query or fragment: write https://HOST or http://HOST:PORT")
 	}
 	return &Client{
 		base: strings.TrimRight(u.String(), "/"),
@@ -85,11 +85,11 @@ func New(baseURL string) (*Client, error) {
 // BaseURL returns the base URL without a trailing slash.
 func (c *Client) BaseURL() string { return c.base }
 
-// Observe calls f with each exchange that succeeds. Call it before the first
-// request.
+// Observe makes the client call f after each successful exchange. Call Observe before the
+// first request.
 func (c *Client) Observe(f func(Exchange)) { c.observe = f }
 
-// Reconnect makes the next call use a new connection. A load balancer may route it to
+// Reconnect makes the next call use a new connection, which a load balancer may route to
 // another replica.
 func (c *Client) Reconnect() { c.http.CloseIdleConnections() }
 
@@ -101,8 +101,8 @@ func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 }
 
 // Follow gets a deal view. If tag is not empty, the service answers when the view's ETag
-// differs from tag, or after the duration wait. next is the ETag of the answer. A service
-// that is stopping, or of an older release, answers at once.
+// differs from tag, or after the duration wait. next is the ETag of the answer. The service
+// answers at once if it is shutting down, or if its release is too old to wait.
 func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.Duration) (body []byte, next string, err error) {
 	if tag != "" {
 		path += "?" + url.Values{"wait": {strconv.Itoa(int(wait / time.Second))}, "since": {tag}}.Encode()

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// script starts a server and returns a client of it. The server answers the i-th request
-// with the i-th function, and further requests with the last one. The pointers lead to the
-// requests and the pauses so far.
+// script starts a server and returns a client of the server. The server answers the i-th
+// request with the i-th function, and all further requests with the last function. The
+// returned pointers are to the lists of all requests and all pauses so far.
 func script(t *testing.T, answers ...http.HandlerFunc) (*Client, *[]*http.Request, *[]time.Duration) {
 	t.Helper()
 	var seen []*http.Request
@@ -148,7 +148,7 @@ func TestBaseURLs(t *testing.T) {
 	}
 }
 
-// Follow sends the given tag with each attempt and returns the tag of the new answer.
+// Follow must send the given tag with each attempt and return the ETag of the new answer.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	c, seen, _ := script(t, says(200, `{"a":1}`, "ETag", `"one"`), says(503, `{"error":"UNAVAILABLE: again"}`), says(200, `{"a":2}`, "ETag", `"two"`))

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// FuzzOpenInput passes data to OpenInput twice: as a sealed input, which must fail, and
-// correctly sealed. Neither call may panic.
+// FuzzOpenInput calls OpenInput for party 1 twice. The first call passes data itself and must
+// fail, because data is never sealed for party 1. The second call passes data sealed for party
+// 1, and may succeed or fail. Neither call may panic.
 func FuzzOpenInput(f *testing.F) {
 	s := secretOf(f, 1)
 	whole := s.SealInput("d_1", 0, Input{Canonical: []byte("{}"), Salt: "s", SaltBytes: []byte("s")})

@@ -1,6 +1,7 @@
-// Package sealing encrypts revealed inputs and stored answers under the server secrets.
-// All replicas have the same secrets (Secrets). Access to the database alone does not
-// suffice to read inputs or answers. The package also makes tokens and identifiers.
+// Package sealing encrypts revealed inputs, and the responses that are stored for
+// Idempotency-Keys. The encryption keys are derived from the server secrets. All replicas
+// have these secrets, and the database does not. So access to the database alone does not
+// suffice to read an input or a response. The package also makes tokens and identifiers.
 package sealing
 
 import (
@@ -20,24 +21,25 @@ import (
 	"strings"
 )
 
-// Secret is one server secret. It MUST NOT be logged; its text form is always
+// Secret is one server secret. It MUST NOT be logged. Package fmt prints every Secret as
 // "sealing.Secret".
 type Secret struct {
 	inputs      cipher.AEAD
 	mac         []byte
 	root        []byte
 	fingerprint []byte
-	mark        []byte // names the secret at the start of a sealed input
+	mark        []byte // identifies the secret; a sealed input may begin with this mark
 	marks       bool   // whether SealInput writes the mark
 }
 
 // Format hides the secret from every verb of package fmt.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "sealing.Secret") }
 
-// New derives the keys from secret. Fewer than 32 bytes are an error.
+// New derives the keys of a Secret from the bytes in secret. It returns an error if secret
+// has fewer than 32 bytes.
 func New(secret []byte) (*Secret, error) {
 	if len(secret) < 32 {
-		return nil, fmt.Errorf("server secret has %d bytes: make one of at least 32 with `openssl rand -hex 32`", len(secret))
+		return nil, fmt.Errorf("server secret has %d bytes, fewer than 32: make a new one with `openssl rand -hex 32`", len(secret))
 	}
 	root, err := hkdf.Key(sha256.New, secret, nil, "fairpact server secret v1", 32)
 	if err != nil {
@@ -78,10 +80,11 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 type Input struct {
 	Canonical []byte // the input in RFC 8785 form
 	Salt      string // as it was sent
-	SaltBytes []byte // the bytes that opened the commitment, see canon.Open
+	SaltBytes []byte // the salt bytes that the commitment's hash covers, see canon.Open
 }
 
-// SealInput encrypts a party's input. The result opens only for the same deal and party.
+// SealInput encrypts a party's input. OpenInput decrypts the result only for the same deal
+// and party.
 func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 	plain := binary.BigEndian.AppendUint32(nil, uint32(len(in.Salt)))
 	plain = append(plain, in.Salt...)
@@ -98,8 +101,8 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 // Marked reports whether a sealed input begins with the mark of this secret.
 func (s *Secret) Marked(sealed []byte) bool { return bytes.HasPrefix(sealed, s.mark) }
 
-// OpenInput decrypts what SealInput sealed under this secret for the same deal and
-// party, with or without a mark. Anything else is an error.
+// OpenInput decrypts an input that SealInput sealed under this secret for this deal and
+// party. The input may have a mark or not. OpenInput returns an error for any other bytes.
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
 	body, _ := bytes.CutPrefix(sealed, s.mark)
 	plain, err := s.inputs.Open(nil, nil, body, place(dealID, party))
@@ -107,18 +110,18 @@ func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, erro
 		plain, err = s.inputs.Open(nil, nil, sealed, place(dealID, party))
 	}
 	if err != nil {
-		return Input{}, fmt.Errorf("a stored input does not open: that of party %d of deal %s was sealed under another server secret, or its row was changed", party, dealID)
+		return Input{}, fmt.Errorf("a stored input does not open: the input of party %d of deal %s was sealed under another server secret, or the row was changed", party, dealID)
 	}
 	salt, rest, ok := cut(plain)
 	saltBytes, canonical, ok2 := cut(rest)
 	if !ok || !ok2 {
-		return Input{}, fmt.Errorf("a stored input is malformed: that of party %d of deal %s", party, dealID)
+		return Input{}, fmt.Errorf("a stored input is malformed: party %d of deal %s", party, dealID)
 	}
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }
 
-// cut reads one part from b: a length of 4 bytes, then the part. ok is false if b is too
-// short.
+// cut splits the first part off b. A part begins with its length in 4 bytes, which head
+// omits. ok is false if b is too short.
 func cut(b []byte) (head, rest []byte, ok bool) {
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
 		return nil, nil, false
@@ -132,8 +135,8 @@ func place(dealID string, party int) []byte {
 	return binary.BigEndian.AppendUint32([]byte("input\x00"+dealID+"\x00"), uint32(party))
 }
 
-// MAC returns an HMAC-SHA-256 of the parts. Each part follows its length, so that two
-// different lists are different messages.
+// MAC returns an HMAC-SHA-256 of the parts. It writes the length of each part before the
+// part, so that two different lists of parts are different messages.
 func (s *Secret) MAC(parts ...[]byte) []byte {
 	return sum(hmac.New(sha256.New, s.mac), parts)
 }
@@ -147,8 +150,8 @@ func sum(h hash.Hash, parts [][]byte) []byte {
 }
 
 // Sealed encrypts text under a key derived from the server secret and the values in keyed.
-// The database MUST NOT hold all of these values. Then the server secret and the database
-// together do not suffice to decrypt the result.
+// At least one value in keyed MUST NOT be in the database. Without that value, the server
+// secret and the database together do not suffice to decrypt the result.
 func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
@@ -158,7 +161,7 @@ func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 }
 
 // Unsealed decrypts a text that Sealed encrypted with the same secret and the same values
-// in keyed. Anything else is an error.
+// in keyed. It returns an error for any other bytes.
 func (s *Secret) Unsealed(sealed []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
@@ -197,7 +200,8 @@ func ValidID(prefix, id string) bool {
 	return err == nil && len(raw) == 16 && len(id) == len(prefix)+22 && strings.HasPrefix(id, prefix)
 }
 
-// TokenHash returns the SHA-256 of a credential, its stored form (SPEC 2.1, 2.3).
+// TokenHash returns the SHA-256 of a credential. The tables api_keys and parties store this
+// hash instead of the credential (SPEC 2.1, 2.3).
 func TokenHash(token string) []byte {
 	sum := sha256.Sum256([]byte(token))
 	return sum[:]

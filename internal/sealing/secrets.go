@@ -12,16 +12,17 @@ import (
 	"sync/atomic"
 )
 
-// Secrets holds the server secrets of a process, newest first. It opens inputs that were
-// sealed under any of them. The database decides which secret seals new inputs (Use), so
-// that no process seals under a secret that another process lacks.
+// Secrets holds the server secrets of a process, newest first. It decrypts inputs that were
+// sealed under any of these secrets. The database names the secret that seals new inputs,
+// so that no process seals under a secret that another process lacks. Use sets that secret.
 type Secrets struct {
 	all    []*Secret
 	writer atomic.Pointer[Secret]
 }
 
-// Load reads the secrets from a file. Each line holds a secret in 64 hex digits or more.
-// A file without a secret, with a malformed line or with a secret twice is an error.
+// Load reads the secrets from a file, newest first. Each line holds a secret of at least 64
+// hex digits. Load returns an error if the file has no secret, a malformed line, or the same
+// secret twice.
 func Load(path string) (*Secrets, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -34,7 +35,7 @@ func Load(path string) (*Secrets, error) {
 		}
 		raw, err := hex.DecodeString(line)
 		if err != nil || len(raw) < 32 {
-			return nil, fmt.Errorf("server secret: each line of %s must hold at least 64 hex digits; make one with `openssl rand -hex 32`", path)
+			return nil, fmt.Errorf("server secret: a line of %s is malformed: each line must hold at least 64 hex digits, as `openssl rand -hex 32` prints them", path)
 		}
 		secret, err := New(raw)
 		if err != nil {
@@ -43,13 +44,13 @@ func Load(path string) (*Secrets, error) {
 		all = append(all, secret)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("server secret: %s is empty; make one with `openssl rand -hex 32`", path)
+		return nil, fmt.Errorf("server secret: the file %s is empty: add the output of `openssl rand -hex 32`", path)
 	}
 	return NewSecrets(all...)
 }
 
-// NewSecrets returns a set whose Writer is its first secret until Use is called. A secret
-// that occurs twice is an error.
+// NewSecrets returns a set of secrets, which are given newest first. Until Use is called,
+// Writer returns the first secret. NewSecrets returns an error if a secret occurs twice.
 func NewSecrets(all ...*Secret) (*Secrets, error) {
 	for i, one := range all {
 		if slices.ContainsFunc(all[:i], func(other *Secret) bool { return bytes.Equal(one.fingerprint, other.fingerprint) }) {
@@ -80,9 +81,9 @@ func (s *Secrets) Find(fingerprint []byte) *Secret {
 	return nil
 }
 
-// Use makes secret the Writer. If marked is true, inputs sealed under it begin with its
-// mark. Callers pass false until the first rotation of a database, because the previous
-// release does not know marks.
+// Use makes Writer return secret. If marked is true, new sealed inputs begin with the mark
+// of secret. Callers pass false until the first rotation of the server secret, because the
+// previous release cannot open an input with a mark.
 func (s *Secrets) Use(secret *Secret, marked bool) {
 	if now := s.writer.Load(); bytes.Equal(now.fingerprint, secret.fingerprint) && now.marks == marked {
 		return
@@ -93,7 +94,7 @@ func (s *Secrets) Use(secret *Secret, marked bool) {
 }
 
 // OpenInput decrypts an input that was sealed for this deal and party. It tries all secrets.
-// If no secret opens a marked input, the error names the secret in the mark.
+// If no secret decrypts an input with a mark, the error shows the ID in the mark.
 func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, err error) {
 	for _, one := range s.all {
 		if in, err = one.OpenInput(dealID, party, sealed); err == nil {
@@ -101,12 +102,13 @@ func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, 
 		}
 	}
 	if id, ok := markedBy(sealed); ok {
-		err = fmt.Errorf("%w (it was sealed under the server secret %s)", err, id)
+		err = fmt.Errorf("%w (the input names the server secret %s)", err, id)
 	}
 	return Input{}, err
 }
 
-// Digest returns 8 hex digits that identify the set. The order does not matter.
+// Digest returns 8 hex digits that identify the set. The order of the secrets does not
+// matter.
 func (s *Secrets) Digest() string {
 	var prints []string
 	for _, one := range s.all {
@@ -117,8 +119,8 @@ func (s *Secrets) Digest() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// A mark is markPrefix and the first idSize bytes of a fingerprint. At the start of a
-// sealed input it names the secret.
+// A mark is markPrefix and the first idSize bytes of a secret's fingerprint. A sealed input
+// may begin with the mark of the secret that sealed it.
 const (
 	markPrefix = "\x00fp\x01"
 	idSize     = 4
@@ -129,8 +131,8 @@ func ShortID(fingerprint []byte) string {
 	return hex.EncodeToString(fingerprint[:min(idSize, len(fingerprint))])
 }
 
-// markedBy returns the ID of the secret that the mark of a sealed input names. ok is
-// false if the input has no mark.
+// markedBy returns the ID in the mark of a sealed input. ok is false if the input has no
+// mark.
 func markedBy(sealed []byte) (id string, ok bool) {
 	rest, ok := bytes.CutPrefix(sealed, []byte(markPrefix))
 	return ShortID(rest), ok && len(rest) > idSize

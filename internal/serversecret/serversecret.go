@@ -1,8 +1,9 @@
 // Package serversecret checks that a process has the server secrets that its database
 // names. The secret in force encrypts all new data. Stored data may still need former
-// secrets. A process that lacks one of these secrets is not ready and writes nothing.
-// Without the secret in force, it would write data that other processes may not be able to
-// decrypt. Without a former secret, it could not decrypt stored data.
+// secrets. A process that lacks one of these secrets does not start. If it is already
+// running, it is no longer ready. Without the secret in force, it would write data that
+// other processes may not be able to decrypt. Without a former secret, it could not decrypt
+// stored data.
 package serversecret
 
 import (
@@ -16,9 +17,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Check makes own encrypt with the secret in force. It returns an error if own lacks that
-// secret or a former one that is still needed. If the database names no secret yet, Check
-// records one.
+// Check makes the secret in force the Writer of own. It returns an error if own lacks the
+// secret in force, or a former secret that stored data still needs. If the database names no
+// secret yet, Check first records one of own's secrets as the secret in force.
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -44,7 +45,7 @@ func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 }
 
 // Refresh repeats Check, for example after store.ErrSecretReplaced. If Check fails, Refresh
-// returns an UNAVAILABLE error that callers may see.
+// returns an UNAVAILABLE error, whose text may be sent to the caller of the API.
 func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	err := Check(ctx, s, own)
 	if err == nil || problem.Is(err, problem.Unavailable) {
@@ -53,9 +54,9 @@ func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").After(2).Because(err)
 }
 
-// claim records the newest secret of own as the secret in force. If an earlier release has
-// stored inputs, claim records the secret that decrypts one of them. It returns errLacks if
-// own has no such secret.
+// claim records the newest secret of own as the secret in force. A database without a
+// recorded secret may hold inputs that an earlier release stored. Then claim records the
+// newest secret that decrypts one of these inputs, or returns errLacks if no secret does.
 func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	live, err := s.LiveInputs(ctx)
 	if err != nil {
@@ -71,7 +72,7 @@ func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 		}
 		i := slices.IndexFunc(own.All(), opens)
 		if i < 0 {
-			return fmt.Errorf("%w: this process has %s, and none of them decrypts one of the newest inputs", errLacks, ids(own))
+			return fmt.Errorf("%w: the secrets of this process, %s, decrypt none of the newest stored inputs", errLacks, ids(own))
 		}
 		first = own.All()[i]
 	}

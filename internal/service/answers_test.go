@@ -44,8 +44,8 @@ func TestReadinessWithoutTheDatabase(t *testing.T) {
 	}
 }
 
-// net/http refuses some requests before a handler sees them. They get the usual error body,
-// on the admin port too. e2e/api tests more of them.
+// net/http refuses some requests before a handler sees them. These requests get the usual
+// error body, on the admin port too. e2e/api tests more such requests.
 func TestRequestsThatCannotBeParsed(t *testing.T) {
 	t.Parallel()
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
@@ -61,8 +61,8 @@ func TestRequestsThatCannotBeParsed(t *testing.T) {
 			t.Errorf("%q: got %d %q with headers %v, want 400 INVALID_REQUEST with %q", request, answered.StatusCode, body, answered.Header, says)
 		}
 	}
-	// The server never changes a handler's answer, even if it looks like a refusal by
-	// net/http.
+	// The server never changes a handler's answer, even if the answer looks like a refusal
+	// by net/http.
 	text := strings.Repeat("HTTP/1.1 417 Expectation Failed ", 4096)
 	answered, body := send(t, strings.TrimPrefix(s.at["public"], "http://"),
 		fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s", len(text), text))

@@ -6,18 +6,23 @@ import (
 	"runtime/metrics"
 )
 
-// smallHeap is the size in bytes, garbage included, to which a heap may grow before a
-// collection although GOGC=100 would collect earlier. With GOGC=100, collections would take a tenth of the CPU time of a process with a
-// heap of tens of MiB. With a constant higher GOGC, large heaps would grow too much.
+// smallHeap is the size in bytes, garbage included, to which a small heap may grow before it
+// is collected. GOGC=100 would collect a small heap earlier: for a heap of tens of MiB, the
+// collections would take a tenth of the process's CPU time. A higher constant GOGC would let
+// large heaps grow too much.
 const smallHeap = 96 << 20
 
-// collection is garbage from the start, so its finalizer runs after each collection.
+// collection is an object that nothing refers to, so its finalizer runs after each garbage
+// collection. The finalizer (pace) then sets itself again.
 type collection struct{ _ [64]byte }
 
-// paceCollections sets GOGC for the present heap, now and after each collection: from 400
-// for a small heap down to 100 for one of smallHeap/2 and more.
+// paceCollections sets GOGC by the size of the live heap, now and after each collection.
+// GOGC is at most 400, for the smallest heaps. It falls to 100 for heaps of smallHeap/2 and
+// more.
 func paceCollections() {
-	// The next collection starts at live + (live + stacks + globals) * GOGC/100.
+	// Go starts the next collection when the heap reaches
+	// live + (live + stacks + globals) * GOGC/100. Unless GOGC is at its minimum or maximum,
+	// that size is smallHeap.
 	sizes := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	var pace func(*collection)
 	pace = func(c *collection) {

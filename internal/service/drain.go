@@ -19,13 +19,12 @@ import (
 // shorter than the grace period of a pod.
 const DrainTimeout = 28 * time.Second
 
-// Serve serves all ports until ctx ends or one of them fails. The first port is the admin
-// port.
+// Serve serves all ports until ctx ends or a port fails. The first port is the admin port.
 //
-// A stop begins with readiness: /readyz fails, and for h.Delay all ports serve as before
-// while load balancers notice. Every answer in that time closes its connection, so that
-// clients move to other replicas between two requests. Then all ports except the admin port
-// close at once and finish the requests in flight. The admin port closes last.
+// When ctx ends, /readyz fails. All ports continue to answer requests for h.Delay, while load
+// balancers notice. Every answer during the delay closes its connection, so that clients move
+// to other replicas between two requests. Then all ports except the admin port close together,
+// and finish the requests in flight. The admin port closes last.
 func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
 	var listeners []net.Listener
 	for _, p := range ports {
@@ -63,9 +62,9 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	return errors.Join(cause, shut(finish, ports[admin:]), shut(finish, ports[:admin]))
 }
 
-// ServeBeside serves while work runs. When ctx ends, work must stop, and the ports stay open
-// until work has returned. If work or a port fails, ServeBeside ends both and returns the
-// error.
+// ServeBeside runs work and serves the ports. When ctx ends, work MUST return. The ports stay
+// open until work has returned. If work or a port fails, ServeBeside stops work and all
+// ports, and returns the error.
 func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func(context.Context) error, ports ...Port) error {
 	ended := make(chan struct{})
 	h.work = ended
@@ -78,8 +77,8 @@ func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func
 	return group.Wait()
 }
 
-// closing returns a handler that, once the process drains, closes each connection with its
-// next answer.
+// closing returns a handler that calls next. While the process drains, each answer of this
+// handler closes the connection.
 func (h *Health) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.draining.Load() {
@@ -89,7 +88,8 @@ func (h *Health) closing(next http.Handler) http.Handler {
 	})
 }
 
-// linger waits for h.Delay and for the end of the work, or until a port fails.
+// linger waits for h.Delay, and then until the work of ServeBeside has ended. If a port
+// fails, linger returns the port's error at once.
 func (h *Health) linger(failed <-chan error) error {
 	select {
 	case <-time.After(h.Delay):
@@ -108,7 +108,7 @@ func (h *Health) linger(failed <-chan error) error {
 }
 
 // shut closes ports to new requests at once and waits until the requests in flight are
-// finished. When ctx ends, shut closes their connections.
+// finished. If ctx ends first, shut closes the connections of these requests.
 func shut(ctx context.Context, ports []Port) error {
 	errs := make([]error, len(ports))
 	var all sync.WaitGroup

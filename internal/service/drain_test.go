@@ -22,7 +22,8 @@ type running struct {
 	ended <-chan error
 }
 
-// start serves an admin port and handlers by port name, beside work unless it is nil.
+// start serves an admin port, and a port for each handler. The keys of handlers are the names
+// of the ports. If work is not nil, it runs beside the ports.
 func start(t *testing.T, health *service.Health, work func(context.Context) error, handlers map[string]http.Handler) *running {
 	t.Helper()
 	lines, logs := io.Pipe()
@@ -103,8 +104,9 @@ func slow() (handler http.Handler, began, release chan bool) {
 	}), began, release
 }
 
-// During the delay a stopping service is not ready, but serves and closes connections.
-// Then its port refuses connections and finishes the requests in flight.
+// During the delay a stopping service is not ready. It still answers requests, and each
+// answer closes its connection. After the delay the port refuses new connections and finishes
+// the requests in flight.
 func TestServesDuringTheDelayAndThenDrains(t *testing.T) {
 	t.Parallel()
 	handler, began, release := slow()
@@ -169,7 +171,7 @@ func TestAllPortsCloseAtOnce(t *testing.T) {
 	}
 }
 
-// Work is told to stop at once, and the admin port serves until the work has ended.
+// On a stop, the context of work ends at once. The admin port serves until work has returned.
 func TestThePortsOutliveTheWork(t *testing.T) {
 	t.Parallel()
 	told, release := make(chan bool), make(chan bool)
@@ -219,7 +221,7 @@ func TestATakenPortClosesTheOthers(t *testing.T) {
 		return listener
 	}
 	taken := listen("127.0.0.1:0").Addr().String()
-	first := listen("127.83.19.7:0") // an address on which other processes do not listen
+	first := listen("127.83.19.7:0") // no other process uses this address, so the port stays free after Close
 	_ = first.Close()
 	err := service.NewHealth(ready).Serve(t.Context(), slog.New(slog.DiscardHandler),
 		service.Port{Name: "admin", Address: first.Addr().String(), Server: &http.Server{}},

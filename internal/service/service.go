@@ -31,9 +31,9 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// Main runs a binary until SIGTERM or SIGINT. If run fails, the process exits with 1. A
-// second signal ends it at once. Logs, including those of libraries, are JSON lines on
-// stderr. The environment configures traces, see startTracing.
+// Main calls run with a context that ends on SIGTERM or SIGINT. A second signal ends the
+// process at once. If run fails, the process exits with status 1. Logs, including those of
+// libraries, are JSON lines on stderr. The environment configures traces, see startTracing.
 func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
 	if os.Getenv("GOGC") == "" {
 		paceCollections()
@@ -56,7 +56,8 @@ func Main(name string, level slog.Level, run func(context.Context, *slog.Logger)
 	}
 }
 
-// logGRPC logs the errors of gRPC. Call it before gRPC is used.
+// logGRPC logs the errors of gRPC. Call logGRPC before the process uses gRPC, because gRPC
+// reads its logger without a lock.
 func logGRPC(logger *slog.Logger) {
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, grpcErrors{logger}))
 }
@@ -72,8 +73,8 @@ var readOnly = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "fairpact_read_only", Help: "1 if this process refuses all changes (FAIRPACT_READ_ONLY).",
 })
 
-// ReadOnly sets the metric of read-only mode and logs a warning. It does nothing if the
-// mode is off.
+// ReadOnly sets the metric of read-only mode to 1 and logs a warning. If on is false, it does
+// nothing.
 func ReadOnly(on bool, logger *slog.Logger) {
 	if on {
 		readOnly.Set(1)
@@ -88,7 +89,7 @@ type Port struct {
 	Server  *http.Server
 
 	MaxConnections int                   // maximum number of open connections at a time, see limits.Connections; 0: not bounded
-	Proxies        func(netip.Addr) bool // reports whether an address may hold all connections; nil: no address may
+	Proxies        func(netip.Addr) bool // reports whether an address is a proxy, which may hold all connections; nil: there are no proxies
 }
 
 func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
@@ -109,27 +110,28 @@ const (
 	SecretsHeader = "Fairpact-Server-Secrets" // #nosec G101 -- the name of a header
 )
 
-// Health answers /healthz with 200 while the process runs, and /readyz with 200 while it is
-// ready. A process is ready if it is not draining and passed the last check in which the
-// database answered. So a process that has just started is not ready without the database.
+// Health answers /healthz with 200 while the process runs, and /readyz with 200 while the
+// process is ready. A draining process is not ready. Otherwise readiness is the result of a
+// check (NewHealth), which runs for each GET of /readyz. If the database does not answer, the
+// result of the previous check counts. Without a previous check the process is not ready.
 //
-// A loss of the database does not change readiness: all replicas lose it, and a restart
-// does not help. The replicas stay in the Kubernetes Service. They answer 503 with a
+// A loss of the database does not change readiness, because it affects all replicas and a
+// restart does not help. The replicas stay in the Kubernetes Service. They answer 503 with a
 // reason, and serve the pages that need no database.
 type Health struct {
 	Delay   time.Duration // how long to keep serving after a stop is requested; set before Serve
 	KeySet  string        // digest of this process's key set
-	Secrets string        // digest of this process's server secrets; empty: it has none
+	Secrets string        // digest of this process's server secrets; empty: the process has none
 
 	ready    func(context.Context) error
-	passed   atomic.Bool // the process passed the last check in which the database answered
+	passed   atomic.Bool // result of the last check; a check that the database did not answer does not count
 	metrics  prometheus.Gatherer
 	draining atomic.Bool
-	work     <-chan struct{} // closed when the work of ServeBeside has ended; nil: there is none
+	work     <-chan struct{} // closed when the work of ServeBeside has ended; nil: there is no work
 }
 
-// NewHealth returns a Health. ready returns an error that wraps database.ErrNoAnswer if
-// the database does not answer.
+// NewHealth returns a Health that checks readiness with ready. If the database does not
+// answer, ready MUST return an error that wraps database.ErrNoAnswer.
 func NewHealth(ready func(context.Context) error) *Health {
 	return &Health{ready: ready, metrics: prometheus.DefaultGatherer}
 }
@@ -174,9 +176,9 @@ func (h *Health) AdminServer() *http.Server {
 	return &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
 }
 
-// ReadSecrets reads secrets of at least 16 bytes from the lines of a file. name is the
-// setting that holds the file's path, for errors. An empty file or a shorter line is an
-// error.
+// ReadSecrets reads a file that has a secret of at least 16 bytes on each line. It returns an
+// error if the file is empty or a line is shorter. Errors show name, the name of the setting
+// that holds the path.
 func ReadSecrets(name, path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -26,11 +26,11 @@ import (
 const flushTimeout = 2 * time.Second
 
 // startTracing exports spans to the OTLP/HTTP collector that the standard environment
-// variables name, if any. The environment also sets sampler, batches, headers and
-// resource (OTEL_TRACES_SAMPLER, OTEL_BSP_…, OTEL_EXPORTER_OTLP_HEADERS,
-// OTEL_RESOURCE_ATTRIBUTES). Spans wait in a bounded queue and are dropped if it is full,
-// so a collector that is down or hangs delays no call. startTracing only logs its errors.
-// flush exports the remaining spans.
+// variables name. If they name no collector, it does nothing. The environment also sets
+// sampler, batches, headers and resource (OTEL_TRACES_SAMPLER, OTEL_BSP_…,
+// OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES). Spans wait in a bounded queue. If the
+// queue is full, spans are dropped, so a collector that is down or hangs delays no call.
+// Errors are only logged. flush exports the remaining spans.
 func startTracing(name string, logger *slog.Logger) (flush func()) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return func() {}
@@ -46,7 +46,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 		return func() {}
 	}
 	if protocol := os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
-		logger.Warn("traces are sent over http/protobuf: set the collector's port for that, usually 4318", "OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+		logger.Warn("traces are sent only over http/protobuf: use the collector's HTTP port, usually 4318", "OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
 	}
 	host, _ := os.Hostname()
 	about, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
@@ -69,8 +69,8 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 	}
 }
 
-// collectorsProxy returns the environment's proxy if the collector's URL is https, and none
-// if it is http: requests carry keys in their headers, which a proxy could then read.
+// collectorsProxy returns the environment's proxy if the collector's URL is https. It returns
+// no proxy if the URL is http, because a proxy could read the keys in the requests' headers.
 func collectorsProxy(r *http.Request) (*url.URL, error) {
 	if r.URL.Scheme == "http" {
 		return nil, nil

@@ -10,17 +10,17 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// breaker is a circuit breaker: while a provider is down, calls fail without reaching it.
-// Transient failures and invalid signatures count as failures. A refusal (no permission,
-// a disabled key) does not count, because the provider is up. A call that the caller
-// cancelled does not count either.
+// breaker is a circuit breaker: while a provider is down, calls fail without reaching the
+// provider. Transient failures and invalid signatures count as failures. A refusal (no
+// permission, a disabled key) does not count, because the provider is up. A failure that is
+// marked as uncounted does not count either.
 type breaker struct {
 	circuit *gobreaker.CircuitBreaker[string]
 	cause   atomic.Value // string: the text of the newest failure that counted
 }
 
 // uncounted marks a failure that says nothing about the provider: the caller gave up or
-// allowed too little time, or the call got no slot.
+// allowed too little time, or all slots for concurrent calls stayed busy.
 type uncounted struct{ error }
 
 func (u uncounted) Unwrap() error { return u.error }
@@ -58,7 +58,7 @@ func excluded(err error) bool {
 // closed reports whether the breaker lets all calls through to the provider.
 func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
-// call runs f if the breaker lets the call through, and else returns ErrUnavailable at once.
+// call runs f if the breaker lets the call through. Otherwise call returns ErrUnavailable at once.
 func (b *breaker) call(f func() (string, error)) (string, error) {
 	signature, err := b.circuit.Execute(func() (string, error) {
 		signature, err := f()
@@ -68,7 +68,7 @@ func (b *breaker) call(f func() (string, error)) (string, error) {
 		return signature, err
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		// The cause is quoted, not wrapped: it is the error of another call.
+		// The cause is the error of an earlier call, so the message only quotes its text.
 		return "", fmt.Errorf("%w: the provider was not called, because it failed several times in a row; the last failure: %v", ErrUnavailable, b.cause.Load())
 	}
 	return signature, err

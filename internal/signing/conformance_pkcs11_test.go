@@ -32,8 +32,8 @@ func TestPKCS11Conforms(t *testing.T) {
 	}
 }
 
-// When a removed token is back, every signer of the token signs again without a restart,
-// even one that was idle meanwhile.
+// After a removed token is back, all its signers sign again without a restart, including a
+// signer that was idle while the token was away.
 func TestPKCS11TokenComesBack(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	s.Import(t, "one", "01", newP256(t))

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// Every provider must pass these tests. conformance_pkcs11_test.go runs them for
-// PKCS#11, whose build needs a tag.
+// Every provider must pass these tests. conformance_pkcs11_test.go runs them for PKCS#11,
+// because PKCS#11 needs a build tag.
 
 func TestProvidersConform(t *testing.T) {
 	g, a := startGCP(t), kmstest.NewAWS(t)
@@ -127,7 +127,7 @@ func logKeyConforms(t *testing.T, uri string) *LogKey {
 	return key
 }
 
-// remote is a key service that a test can make fail.
+// remote is a KMS server of package kmstest, whose faults a test can set.
 type remote interface {
 	NewKey() string // returns a name or ARN
 	NewLogKey() string
@@ -141,10 +141,11 @@ type remote interface {
 type remoteCase struct {
 	start func() (remote, error)
 	sign  string          // name of the signing method, for Calls
-	has   []kmstest.Fault // in addition to those in faults
+	has   []kmstest.Fault // faults of this KMS only; the variable faults lists the common ones
 }
 
-// patient has limits that even a slow machine keeps. The breaker never opens under them.
+// patient has timeouts that are long enough for a slow machine. Its trip is so high that the
+// breaker never opens.
 var patient = limits{deadline: time.Minute, attempt: 10 * time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
 var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
@@ -153,7 +154,7 @@ var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency
 type faultCase struct {
 	fault   kmstest.Fault
 	lasting error // the error of Sign; nil: Sign succeeds
-	tries   int   // calls of the provider
+	tries   int   // calls to the provider
 }
 
 var faults = []faultCase{

@@ -30,16 +30,16 @@ var (
 
 func inRange(v *big.Int) bool { return v.Sign() > 0 && v.Cmp(order) < 0 }
 
-// parseDER reads an ECDSA signature in DER (RFC 3279 2.2.3). It returns r and the lower
-// of s and n−s. A signature with either s verifies. If both were accepted, anyone could
-// make a second signature from a first.
+// parseDER reads an ECDSA signature in DER (RFC 3279 2.2.3). It returns r and the lower of s and
+// n−s, where n is the order of P-256. A signature verifies with s and also with n−s. If both were
+// accepted, anyone could turn one valid signature into a second one.
 func parseDER(der []byte) (r, s *big.Int, err error) {
 	var sig struct{ R, S *big.Int }
 	if rest, err := asn1.Unmarshal(der, &sig); err != nil || len(rest) != 0 {
 		return nil, nil, errors.New("not one DER sequence of two integers")
 	}
-	// encoding/asn1 ignores extra elements inside the sequence. Encoding the result again
-	// detects them and every form that is not the shortest.
+	// encoding/asn1 ignores extra elements inside the sequence. Encoding sig again and comparing
+	// detects these elements, and every encoding that is not the shortest.
 	if again, err := asn1.Marshal(sig); err != nil || !bytes.Equal(again, der) {
 		return nil, nil, errors.New("not strict DER")
 	}
@@ -52,8 +52,7 @@ func parseDER(der []byte) (r, s *big.Int, err error) {
 	return sig.R, sig.S, nil
 }
 
-// formatES256 returns the text of a signature: es256: and r‖s in 128 hex digits (SPEC
-// 5.6).
+// formatES256 returns a signature as `es256:` and 128 hex digits, r‖s (SPEC 5.6).
 func formatES256(r, s *big.Int) string {
 	var raw [64]byte
 	r.FillBytes(raw[:32])
@@ -61,8 +60,8 @@ func formatES256(r, s *big.Int) string {
 	return schemeES256 + ":" + hex.EncodeToString(raw[:])
 }
 
-// parseSignature reads `<scheme>:<128 lower-case hex>`. An es256 signature MUST have
-// r and s in [1, n−1] and a low s. The error wraps ErrMalformed and names the reason.
+// parseSignature reads `<scheme>:<128 lower-case hex digits>`. In an es256 signature, r and s MUST
+// be in [1, n−1], and s MUST be at most n/2. The error wraps ErrMalformed and names the reason.
 func parseSignature(text string) (scheme string, raw []byte, err error) {
 	scheme, digits, ok := strings.Cut(text, ":")
 	if !ok || (scheme != schemeES256 && scheme != schemeEd25519) {
@@ -70,7 +69,7 @@ func parseSignature(text string) (scheme string, raw []byte, err error) {
 	}
 	raw, err = canon.ParseHex(digits, 64)
 	if err != nil {
-		return "", nil, fmt.Errorf("%w: after the colon it has %w", ErrMalformed, err)
+		return "", nil, fmt.Errorf("%w: the part after the colon has %w", ErrMalformed, err)
 	}
 	if scheme == schemeES256 {
 		r, s := rawES256(raw)
@@ -78,7 +77,7 @@ func parseSignature(text string) (scheme string, raw []byte, err error) {
 			return "", nil, fmt.Errorf("%w: r or s is outside [1, n-1]", ErrMalformed)
 		}
 		if s.Cmp(halfOrder) > 0 {
-			return "", nil, fmt.Errorf("%w: s is in the upper half of the order; the low-S form is n-s", ErrMalformed)
+			return "", nil, fmt.Errorf("%w: s is in the upper half of the order: write n-s instead (low-S form)", ErrMalformed)
 		}
 	}
 	return scheme, raw, nil
@@ -112,7 +111,7 @@ func DER(signature string) ([]byte, error) {
 }
 
 // es256Label returns `es256:` and the compressed SEC1 form of a P-256 key in hex (SPEC
-// 2.8). It returns an error for nil and for any other key.
+// 2.8). It returns an error for nil and for a key on another curve.
 func es256Label(public *ecdsa.PublicKey) (string, error) {
 	if public == nil || public.Curve != elliptic.P256() {
 		return "", errors.New("not a P-256 key: es256 signs with P-256 keys only")
@@ -133,7 +132,7 @@ func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 	case schemeES256:
 		raw, err := canon.ParseHex(digits, 33)
 		if err != nil {
-			return nil, nil, fmt.Errorf("after the colon it has %w", err)
+			return nil, nil, fmt.Errorf("the part after the colon has %w", err)
 		}
 		x, y := elliptic.UnmarshalCompressed(elliptic.P256(), raw)
 		if x == nil {
@@ -148,7 +147,7 @@ func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 	case schemeEd25519:
 		raw, err := canon.ParseHex(digits, ed25519.PublicKeySize)
 		if err != nil {
-			return nil, nil, fmt.Errorf("after the colon it has %w", err)
+			return nil, nil, fmt.Errorf("the part after the colon has %w", err)
 		}
 		if err := checkEd25519(raw); err != nil {
 			return nil, nil, err
@@ -165,8 +164,8 @@ func CheckLabel(label string) error {
 	return err
 }
 
-// VerifyLabel checks a signature of a message under one labelled key. The error is that of
-// CheckLabel, or wraps ErrMalformed or ErrNotVerified.
+// VerifyLabel verifies a signature of a message with the public key in label. For an invalid label
+// it returns the error of CheckLabel. Any other error wraps ErrMalformed or ErrNotVerified.
 func VerifyLabel(label string, message []byte, signature string) error {
 	key, err := NewVerifyingKey(label)
 	if err != nil {
@@ -175,9 +174,9 @@ func VerifyLabel(label string, message []byte, signature string) error {
 	return key.Verify(message, signature)
 }
 
-// checkEd25519 refuses two kinds of keys that crypto/ed25519 accepts. Some are not the
-// canonical encoding of a point (RFC 8032 5.1.3). Others are points of small order, under
-// which anyone can make signatures. All zeros, a usual placeholder, has small order.
+// checkEd25519 refuses two kinds of keys that crypto/ed25519 accepts: encodings of a point that are
+// not canonical (RFC 8032 5.1.3), and points of small order. Under a point of small order anyone
+// can make signatures. The key of all zeros, a usual placeholder, is such a point.
 func checkEd25519(key []byte) error {
 	point, err := new(edwards25519.Point).SetBytes(key)
 	switch {

@@ -21,36 +21,38 @@ var (
 
 	// ErrNotVerified is returned when a well-formed signature verifies under none of
 	// the accepted keys.
-	ErrNotVerified = errors.New("the signature verifies under no key of the set")
+	ErrNotVerified = errors.New("the signature verifies under no accepted key of the set")
 )
 
-// The published states of a key, in the order of its life.
+// The published states of a key, in the order in which a key passes through them.
 const (
-	StateNext    = "next"    // will sign; not yet accepted
-	StateCurrent = "current" // signs now, or soon will; exactly one key has this state
-	StateRetired = "retired" // replaced; its signatures still verify
+	StateNext    = "next"    // will sign; signatures by it do not verify yet
+	StateCurrent = "current" // signs now or within one margin (rotation.go); exactly one key has this state
+	StateRetired = "retired" // replaced; signatures by it still verify
 )
 
-// Key is a key of a set. State is its published state when the Key was returned.
+// Key is one key of a KeySet. State is the published state at the time of the call that
+// returned the Key.
 type Key struct {
 	PublicKey string `json:"pubkey"` // its label, es256:HEX or ed25519:HEX
 	State     string `json:"state,omitempty"`
 
-	// SignsFrom is the unix time at which the key begins to sign. SignsFrom is nil and
-	// URI is empty for a key that the document lists as retired.
+	// SignsFrom is the unix time at which the key begins to sign. For a key that the key
+	// set document lists as retired, SignsFrom is nil and URI is empty.
 	SignsFrom *int64 `json:"signs_from,omitempty"`
 	URI       string `json:"uri,omitempty"` // names the private key; see Open
 
-	// RetiredAt is the unix time at which a retired key stopped signing. nil: unknown.
+	// RetiredAt is the unix time at which a retired key stops signing. nil means that the
+	// time is unknown or that the key is not retired.
 	RetiredAt *int64 `json:"retired_at,omitempty"`
 
-	// TreeSize closes a retired key: its signatures count only for leaves with a lower
-	// index. nil: not closed, because the log may still get certificates that the key
-	// signed.
+	// TreeSize closes a retired key: a certificate that the key signed is valid only at a
+	// leaf index below TreeSize. nil means that the key is not closed, because the log may
+	// still get certificates that the key signed.
 	TreeSize *int64 `json:"tree_size,omitempty"`
 
-	// Disowned reports whether TreeSize excludes leaves that the key signed. The operator
-	// chose such a TreeSize because the key was stolen.
+	// Disowned reports whether TreeSize may exclude certificates that the key signed. The
+	// operator sets Disowned if the key was stolen.
 	Disowned bool `json:"disowned,omitempty"`
 }
 
@@ -60,31 +62,31 @@ func (k Key) MayHold(leafIndex int64) bool { return k.TreeSize == nil || leafInd
 // Closed reports whether TreeSize closes the key.
 func (k Key) Closed() bool { return k.TreeSize != nil }
 
-// KeySet holds the keys of a deployment and when each signs. The keys come from
-// configuration, never from a table, because a database writer could add a key there. A
-// KeySet does not change and is safe for concurrent use. rotation.go defines which key
-// signs when.
+// KeySet holds the keys of a deployment, and from when each key signs. The keys come from
+// configuration and never from a database table, because anyone who can write to a table
+// could add a key. A KeySet is immutable and safe for concurrent use. rotation.go defines
+// which key signs when.
 type KeySet struct {
 	keys    []Key
-	signs   []int               // indexes in keys of those that sign, in order of SignsFrom; at least one
-	es256   []*ecdsa.PublicKey  // by the index in keys; nil for a key of the other scheme
-	ed25519 []ed25519.PublicKey // by the index in keys; nil for a key of the other scheme
+	signs   []int               // the keys with a SignsFrom, as indexes in keys; earliest first, never empty
+	es256   []*ecdsa.PublicKey  // same indexes as keys; nil for an ed25519 key
+	ed25519 []ed25519.PublicKey // same indexes as keys; nil for an es256 key
 	margin  int64               // in seconds
 	now     func() time.Time
 
-	verified *[256]atomic.Pointer[verified] // a cache, by the first byte of the digest
+	verified *[256]atomic.Pointer[verified] // a cache, indexed by the first byte of the digest
 }
 
 // NewKeySet returns a set with one key that signs and legacy keys that only verify. The
-// arguments are labels of public keys. It ignores repeated labels.
+// arguments are labels of public keys. NewKeySet ignores repeated labels.
 func NewKeySet(current string, legacy []string) (*KeySet, error) {
 	return NewKeySetOf(current, "", legacy)
 }
 
-// NewKeySetOf is NewKeySet with the URI of the key that signs.
+// NewKeySetOf is like NewKeySet, and also sets the URI of the key that signs.
 func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	if !strings.HasPrefix(current, schemeES256+":") {
-		return nil, errors.New("the current public key is not an es256 key: ed25519 keys only verify old certificates, list them as legacy keys")
+		return nil, errors.New("the current public key is not an es256 key: set an es256 key, and list ed25519 keys as legacy keys, because they only verify old certificates")
 	}
 	k, err := newKeySet(Key{PublicKey: current, URI: uri, SignsFrom: new(int64)})
 	if err != nil {
@@ -101,8 +103,8 @@ func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	return k, nil
 }
 
-// NewVerifyingKey returns a set of one labelled key of either scheme. The set accepts the
-// key at any time.
+// NewVerifyingKey returns a set with one key, es256 or ed25519. The set accepts the key at
+// any time.
 func NewVerifyingKey(label string) (*KeySet, error) {
 	return newKeySet(Key{PublicKey: label, SignsFrom: new(int64)})
 }
@@ -121,7 +123,7 @@ func (k *KeySet) find(label string) int {
 	return slices.IndexFunc(k.keys, func(key Key) bool { return key.PublicKey == label })
 }
 
-// MaxKeys is the most keys of a set: verifiers refuse a longer list.
+// MaxKeys is the maximum number of keys in a set. Verifiers refuse a longer list.
 const MaxKeys = 1000
 
 func (k *KeySet) add(key Key) error {
@@ -140,15 +142,15 @@ func (k *KeySet) add(key Key) error {
 	return nil
 }
 
-// Verify checks that an accepted key, current or retired, signed a message (SPEC 5.6):
-// es256 signs SHA-256(message), ed25519 the message. The error wraps ErrMalformed or
-// ErrNotVerified.
+// Verify checks that an accepted key, current or retired, signed a message (SPEC 5.6).
+// es256 signs SHA-256(message), and ed25519 signs the message itself. The error wraps
+// ErrMalformed or ErrNotVerified.
 func (k *KeySet) Verify(message []byte, signature string) error {
 	_, err := k.SignerOf(message, signature)
 	return err
 }
 
-// SignerOf returns the key that signed a message. Its errors are those of Verify.
+// SignerOf returns the key that signed a message. The errors are those of Verify.
 func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err != nil {
@@ -158,7 +160,7 @@ func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 		return k.signerES256(sha256.Sum256(message), raw)
 	}
 	for i, public := range k.ed25519 {
-		// RFC 8032 5.1.7: crypto/ed25519 refuses an S that is not below the group order.
+		// ed25519.Verify refuses an S of the group order or more, as RFC 8032 5.1.7 requires.
 		if public != nil && ed25519.Verify(public, message, raw) {
 			return k.accepted(i)
 		}
@@ -167,15 +169,15 @@ func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 }
 
 // SignedBy returns the key that signed a SHA-256 digest with es256. The error wraps
-// ErrMalformed or ErrNotVerified. For an ed25519 signature it is ErrNotVerified, because
-// ed25519 signs the message and not its digest.
+// ErrMalformed or ErrNotVerified. It wraps ErrNotVerified for every well-formed ed25519
+// signature, because ed25519 signs the message itself and not a digest.
 func (k *KeySet) SignedBy(digest [32]byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err != nil {
 		return Key{}, err
 	}
 	if scheme != schemeES256 {
-		return Key{}, fmt.Errorf("%w: %s signs the message, not its digest", ErrNotVerified, scheme)
+		return Key{}, fmt.Errorf("%w: %s signs the message itself, not its digest", ErrNotVerified, scheme)
 	}
 	return k.signerES256(digest, raw)
 }
@@ -195,15 +197,16 @@ func (k *KeySet) signerES256(digest [32]byte, raw []byte) (Key, error) {
 	return Key{}, ErrNotVerified
 }
 
-// verified is an es256 signature and the key under which it verified. KeySet caches up to
-// 256 of them, because a process soon verifies again what it has just signed.
+// verified is an es256 signature and the key under which the signature verified. A KeySet
+// caches up to 256 of these values, because a process soon verifies the signatures that it
+// has just made.
 type verified struct {
 	digest [32]byte
 	raw    string
 	key    int // index in KeySet.keys
 }
 
-// remember caches a signature that its signer has just verified under the key.
+// remember caches an es256 signature that a Signer has just verified under the labelled key.
 func (k *KeySet) remember(digest [32]byte, signature, label string) {
 	_, raw, err := parseSignature(signature)
 	for i, key := range k.keys {
@@ -213,15 +216,15 @@ func (k *KeySet) remember(digest [32]byte, signature, label string) {
 	}
 }
 
-// accepted returns the key at index i. It returns ErrNotVerified if the key is not
-// accepted yet.
+// accepted returns the key at index i, or an error that wraps ErrNotVerified if the key is
+// not accepted yet.
 func (k *KeySet) accepted(i int) (Key, error) {
 	key := k.at(i, k.now().Unix())
 	if key.State == StateNext {
-		return Key{}, fmt.Errorf("%w: %s signs from %s on", ErrNotVerified, key.PublicKey, clock(*key.SignsFrom))
+		return Key{}, fmt.Errorf("%w: it is by %s, which signs only from %s on", ErrNotVerified, key.PublicKey, clock(*key.SignsFrom))
 	}
 	return key, nil
 }
 
-// clock formats unix seconds for errors.
+// clock formats unix seconds for error texts.
 func clock(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// maxKeySet is the most bytes of a key set document; MaxKeys keys fit.
+// maxKeySet is the maximum size of a key set document in bytes. MaxKeys keys fit into it.
 const maxKeySet = 1 << 20
 
 const keySetExample = `{"keys":[{"pubkey":"es256:…","uri":"gcpkms://…","signs_from":0}, …]}`
@@ -24,9 +24,10 @@ const keySetExample = `{"keys":[{"pubkey":"es256:…","uri":"gcpkms://…","sign
 //	         {"pubkey":"es256:…","uri":"gcpkms://…/2","signs_from":1795257295},
 //	         {"pubkey":"es256:…","retired_at":1700000000,"tree_size":4711}]}
 //
-// A key with a URI signs from signs_from on; a key without one is retired. [Key]
-// describes the members. An unknown member is an error, because a misspelt tree_size
-// would leave a key open. The order of keys has no meaning and is kept.
+// A key with a uri signs from signs_from on. A key without a uri is retired. [Key]
+// describes the members. An unknown member is an error: if a misspelt tree_size were
+// ignored, the key would not be closed. The KeySet keeps the order of the keys, which has
+// no meaning.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	if len(document) > maxKeySet {
 		return nil, fmt.Errorf("the key set has %d bytes, more than the allowed %d: check that this is the right file", len(document), maxKeySet)
@@ -37,7 +38,7 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 	}
 	list, ok := object["keys"].([]any)
 	if !ok || len(list) == 0 {
-		return nil, errors.New(`the key set has no list "keys": write ` + keySetExample)
+		return nil, errors.New(`the key set has no list "keys", or the list is empty: write ` + keySetExample)
 	}
 	if err := only(object, "keys"); err != nil {
 		return nil, fmt.Errorf("the key set %w", err)
@@ -56,11 +57,11 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 		}
 	}
 	if len(k.signs) == 0 {
-		return nil, errors.New(`no key of the set signs: add "uri" and "signs_from" to one`)
+		return nil, errors.New(`no key of the set signs: add "uri" and "signs_from" to one key`)
 	}
 	for p, i := range k.signs[1:] {
 		if *k.keys[k.signs[p]].SignsFrom == *k.keys[i].SignsFrom {
-			return nil, fmt.Errorf("%s and %s have the same signs_from: change one of them", k.keys[k.signs[p]].PublicKey, k.keys[i].PublicKey)
+			return nil, fmt.Errorf("%s and %s have the same signs_from: give one key another signs_from", k.keys[k.signs[p]].PublicKey, k.keys[i].PublicKey)
 		}
 	}
 	return k, nil
@@ -69,10 +70,10 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 func parseMember(entry any) (key Key, err error) {
 	object, ok := entry.(map[string]any)
 	if !ok {
-		return key, errors.New("is not an object: write " + keySetExample)
+		return key, errors.New("is not an object: write the key set as " + keySetExample)
 	}
 	if _, old := object["state"]; old {
-		return key, errors.New(`has a "state", which only earlier releases read: give the current key "uri" and "signs_from":0 instead, and remove "state" from retired keys`)
+		return key, errors.New(`has a "state", which only earlier releases read: remove "state" from all keys, and give the current key "uri" and "signs_from":0`)
 	}
 	if err := only(object, "pubkey", "uri", "signs_from", "retired_at", "tree_size", "disowned"); err != nil {
 		return key, err
@@ -91,7 +92,7 @@ func parseMember(entry any) (key Key, err error) {
 		}
 		n, ok := value.(int64)
 		if !ok || n < 0 {
-			return key, fmt.Errorf("has %q of %.40q: write an integer of 0 or more (signs_from, retired_at: unix seconds; tree_size: leaves), or leave it out", name, fmt.Sprint(value))
+			return key, fmt.Errorf("has %q with the value %.40q: write an integer of 0 or more (signs_from, retired_at: unix seconds; tree_size: leaves), or leave it out", name, fmt.Sprint(value))
 		}
 		*to = &n
 	}
@@ -103,15 +104,15 @@ func parseMember(entry any) (key Key, err error) {
 	case key.PublicKey == "":
 		return key, errors.New(`has no "pubkey": write the key's label, es256:HEX`)
 	case (key.URI == "") != (key.SignsFrom == nil):
-		return key, errors.New(`has only one of "uri" and "signs_from": write both for a key that signs, neither for a retired one`)
+		return key, errors.New(`has only one of "uri" and "signs_from": write both for a key that signs, or neither for a retired key`)
 	case key.URI != "" && (key.RetiredAt != nil || key.TreeSize != nil):
 		return key, errors.New(`has "uri" and members of a retired key: remove either "uri" and "signs_from", or "retired_at" and "tree_size"`)
 	case key.Disowned && key.TreeSize == nil:
-		return key, errors.New(`is disowned and has no "tree_size": add the tree size that closes it`)
+		return key, errors.New(`is disowned but has no "tree_size": add the tree size that closes the key`)
 	case key.URI != "" && strings.HasPrefix(key.PublicKey, schemeEd25519+":"):
 		return key, errors.New(`is an ed25519 key with a URI, but ed25519 keys only verify: remove "uri" and "signs_from"`)
 	case strings.Contains(key.URI, "pin-value"):
-		return key, errors.New("has a PIN in its URI, which every reader of the document would see: use pin-source")
+		return key, errors.New("has a PIN in its URI, and every reader of the document would see the PIN: use pin-source instead of pin-value")
 	}
 	return key, nil
 }
@@ -125,7 +126,7 @@ func only(object map[string]any, known ...string) error {
 	return nil
 }
 
-// Document returns the RFC 8785 form of the document that ParseKeySet reads.
+// Document returns the key set as a document for ParseKeySet, in RFC 8785 form.
 func (k *KeySet) Document() []byte { return encodeKeys(k.keys) }
 
 // Digest returns 12 hex digits that identify the document.
@@ -134,8 +135,8 @@ func (k *KeySet) Digest() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// Published returns the body that GET /v1/pubkeys answers now: each key with its
-// state and without its URI.
+// Published returns the body that GET /v1/pubkeys answers now: each key with State, but
+// without URI, SignsFrom and Disowned.
 func (k *KeySet) Published() []byte {
 	keys := k.Keys()
 	for i := range keys {
@@ -147,7 +148,7 @@ func (k *KeySet) Published() []byte {
 func encodeKeys(keys []Key) []byte {
 	text, err := json.Marshal(map[string][]Key{"keys": keys})
 	if err != nil {
-		panic(err) // not possible: strings and integers always encode
+		panic(err) // not possible: strings, integers and booleans always encode
 	}
 	document, err := canon.Parse(text)
 	if err != nil {

@@ -109,7 +109,7 @@ func TestBadKeySets(t *testing.T) {
 		"listed twice":            {`{"keys":[` + signs + `,{"pubkey":"` + labels[0] + `"}]}`, "a second time"},
 		"a URI and no time":       {other(`"uri":"dev://l"`), `only one of "uri" and "signs_from"`},
 		"signs and retired":       {other(`"uri":"dev://l","signs_from":1,"retired_at":1`), "members of a retired key"},
-		"negative tree_size":      {other(`"tree_size":-1`), `"tree_size" of "-1"`},
+		"negative tree_size":      {other(`"tree_size":-1`), `"tree_size" with the value "-1"`},
 		"tree_size null":          {other(`"tree_size":null`), "or leave it out"},
 		"retired_at with part":    {other(`"retired_at":1.5`), "only integers"},
 		"disowned is a word":      {other(`"tree_size":1,"disowned":"yes"`), "neither true nor false"},

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// fixture is a set with a current es256 key, a retired es256 key and a retired
-// ed25519 key, with a signature by each.
+// fixture holds a set with a current es256 key, a retired es256 key and a retired ed25519
+// key. The fields current, retired and early are the signatures of message by these keys.
 type fixture struct {
 	keys                    *KeySet
 	message                 []byte
@@ -54,7 +54,7 @@ func TestVerifyUnderEveryKey(t *testing.T) {
 			t.Errorf("the signature by the key %s: %v, want it to verify", name, err)
 		}
 		changed := signature[:len(signature)-1] + map[bool]string{true: "1", false: "0"}[strings.HasSuffix(signature, "0")]
-		if f.keys.Verify(f.message, changed) == nil { // the cache contains the genuine signature
+		if f.keys.Verify(f.message, changed) == nil { // the cached genuine signature must not match
 			t.Errorf("a changed signature by the key %s verifies, want it refused", name)
 		}
 		if err := f.keys.Verify(append([]byte("x"), f.message...), signature); !errors.Is(err, ErrNotVerified) {
@@ -156,8 +156,8 @@ func TestBadLabels(t *testing.T) {
 	}
 }
 
-// RFC 8032 5.1.3 refuses a y that is not below p = 2^255−19. Otherwise a point with a
-// small y would have two labels, y and y+p.
+// RFC 8032 5.1.3 refuses a y coordinate of p = 2^255−19 or more. Otherwise a point with a
+// y below 19 would have two labels, one with y and one with y+p.
 func TestCheckEd25519(t *testing.T) {
 	for range 100 {
 		public, _, err := ed25519.GenerateKey(rand.Reader)
@@ -171,7 +171,7 @@ func TestCheckEd25519(t *testing.T) {
 	points := 0
 	for k := range byte(19) {
 		reduced, unreduced := make([]byte, 32), bytes.Repeat([]byte{0xff}, 32)
-		reduced[0], unreduced[0], unreduced[31] = k, 0xed+k, 0x7f // y = k and y = p+k
+		reduced[0], unreduced[0], unreduced[31] = k, 0xed+k, 0x7f // little-endian: y = k and y = p+k
 		if checkEd25519(reduced) == nil {
 			points++
 		}
@@ -182,7 +182,7 @@ func TestCheckEd25519(t *testing.T) {
 	if points == 0 {
 		t.Error("no y below 19 has a point: the test shows nothing")
 	}
-	// The y coordinates of the points whose order divides 8, with both signs of x.
+	// The y coordinates of the points whose order divides 8. The inner loop tries both signs of x.
 	for _, y := range []string{
 		"0000000000000000000000000000000000000000000000000000000000000000",
 		"0100000000000000000000000000000000000000000000000000000000000000",

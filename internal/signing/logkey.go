@@ -10,16 +10,16 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// LogKey is an Ed25519 key with which the log signs its checkpoints, in addition to the
-// deployment key. It is safe for concurrent use.
+// LogKey is an Ed25519 key of the log. The log signs each checkpoint with this key and with
+// the deployment key. A LogKey is safe for concurrent use.
 type LogKey struct {
 	provider provider.Provider
 	public   ed25519.PublicKey
 	custody  string
 }
 
-// OpenLogKey returns the Ed25519 key that a URI names. It makes one trial signature
-// first. The URIs are those of Open. The PEM of a file URI is PKCS#8.
+// OpenLogKey returns the Ed25519 key that a URI names, after one trial signature. Open
+// lists the forms of a URI. A file URI must name a PEM file in PKCS#8.
 func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
 	p, _, err := openProvider(ctx, uri, provider.Ed25519)
 	if err != nil {
@@ -44,7 +44,7 @@ func newLogKey(ctx context.Context, p provider.Provider) (*LogKey, error) {
 	}
 	var is bool
 	if k.public, is = public.(ed25519.PublicKey); !is {
-		return nil, fmt.Errorf("the log key (%s) is not an Ed25519 key: name one that is", k.custody)
+		return nil, fmt.Errorf("the log key (%s) is not an Ed25519 key: name an Ed25519 key", k.custody)
 	}
 	if _, err = k.Sign(ctx, trial[:]); err != nil {
 		return nil, fmt.Errorf("the log key was found but does not sign: %w", err)
@@ -58,7 +58,7 @@ func (k *LogKey) Public() ed25519.PublicKey { return k.public }
 // Custody says in words where the key is kept.
 func (k *LogKey) Custody() string { return k.custody }
 
-// Sign returns a signature (RFC 8032) that it has verified. It retries transient
+// Sign returns a verified signature of the message (RFC 8032). It retries transient
 // failures.
 func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits.deadline)

@@ -11,7 +11,7 @@ import (
 var (
 	callSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "fairpact_signing_duration_seconds",
-		Help:    "Duration of one call to the key's provider. Each retry is a call, so the count is what the provider's quota sees.",
+		Help:    "Duration of one call to the key's provider. Each retry is a call, so the count is the number of calls that the provider's quota counts.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"provider"})
 
@@ -22,22 +22,22 @@ var (
 
 	breakerOpen = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_signing_breaker_open",
-		Help: "1 while the signer fails calls without calling its provider, because several calls in a row failed.",
+		Help: "1 while the circuit breaker is open: several calls to the key's provider failed in a row, so signing fails at once, without a call to the provider.",
 	}, []string{"provider"})
 
 	keySetInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_signing_key_set",
-		Help: "1 for the digest of this process's key set. All processes should show the same digest.",
+		Help: "Always 1. The label digest identifies this process's key set. All processes should show the same digest.",
 	}, []string{"digest"})
 
 	keysUnusable = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "fairpact_signing_keys_unusable",
-		Help: "Keys of the set that sign now or later and that this process could not open.",
+		Help: "Number of keys that sign now or later and that this process could not open.",
 	})
 )
 
-// countFromZero creates the series of a provider at 0. Prometheus sees no increase
-// in a series that begins with 1, so it would miss the first failure.
+// countFromZero creates the series of a provider with the value 0. Otherwise the first
+// failure would create a series at 1, in which Prometheus sees no increase.
 func countFromZero(scheme string) {
 	for _, ending := range []string{"ok", "timeout", "unavailable", "refused", "invalid", "canceled"} {
 		requests.WithLabelValues(scheme, ending)

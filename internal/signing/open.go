@@ -18,12 +18,12 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// store is a place for keys, named by the scheme of its URIs.
+// store is one kind of key store. The scheme of a key's URI selects the store.
 type store struct {
 	scheme    string
-	form      string // how the URI looks, for errors
+	form      string // form of the URI, shown in errors
 	open      func(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error)
-	ephemeral bool // the service itself makes the keys, for development
+	ephemeral bool // true for development keys, which the service itself makes
 }
 
 var stores = []store{
@@ -48,22 +48,21 @@ var schemeShape = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,31}$`)
 //
 //	gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N   Google Cloud KMS
 //	awskms:///ARN-or-key-id   AWS KMS
-//	pkcs11:token=…;object=…   an HSM by its PKCS#11 module (RFC 7512)
-//	file://PATH   a private key in PEM, PKCS#8 or SEC1, that only its owner may read
+//	pkcs11:token=…;object=…   an HSM, through its PKCS#11 library (URI form: RFC 7512)
+//	file://PATH   a PEM file with a PKCS#8 or SEC1 private key; only the file's owner may have access
 //	dev://PATH    a development key that all binaries of a machine share, made at first use
 //
-// The path of file and dev begins after the two slashes, is relative or absolute
-// (file:///etc/key.pem), and is not percent-decoded. ctx bounds the calls to a
-// remote provider.
+// The path of a file or dev URI begins after the two slashes. It is relative or absolute
+// (file:///etc/key.pem), and is not percent-decoded. ctx bounds the calls to a KMS or an HSM.
 //
-// Open makes one trial signature. So a key without permission to sign fails at the start
-// and not at the first deal. Errors MUST NOT show a PIN or a URI that may contain one.
+// Open makes one trial signature, so that a key without permission to sign fails at the
+// start, not at the first deal. Errors MUST NOT show a PIN, or a URI that may contain a PIN.
 func Open(ctx context.Context, uri string) (*Signer, error) {
 	return open(ctx, uri, defaultLimits)
 }
 
-// PublicKeyOf returns the label of the P-256 key that a URI names. It needs
-// permission to read the public key, not to sign.
+// PublicKeyOf returns the public key, as an es256 label, of the P-256 key that a URI names.
+// The process needs permission to read the public key, but not to sign.
 func PublicKeyOf(ctx context.Context, uri string) (string, error) {
 	p, _, err := openProvider(ctx, uri, provider.P256)
 	if err != nil {
@@ -86,7 +85,7 @@ func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 	if _, err := s.Sign(ctx, trial); err != nil {
 		_ = s.Close()
 		if from.scheme == "pkcs11" && errors.Is(err, ErrProvider) {
-			err = fmt.Errorf("the private and the public key object of that name do not match; regenerate the pair or name the pair with id=: %w", err)
+			err = fmt.Errorf("the private and the public key that the URI names do not match: add the id= of one pair to the URI, or regenerate the pair: %w", err)
 		}
 		return nil, fmt.Errorf("the signing key was found but does not sign: %w", err)
 	}
@@ -99,18 +98,18 @@ func openProvider(ctx context.Context, uri string, kind provider.Kind) (provider
 	}
 	scheme, rest, ok := strings.Cut(uri, ":")
 	if !ok || !schemeShape.MatchString(scheme) {
-		return nil, store{}, errors.New("the signer URI has no scheme: use " + knownURIs())
+		return nil, store{}, errors.New("the signer URI has no scheme: use one of " + knownURIs())
 	}
 	i := slices.IndexFunc(stores, func(s store) bool { return s.scheme == scheme })
 	if i < 0 {
-		return nil, store{}, fmt.Errorf("the signer scheme %q is not known: use %s", scheme, knownURIs())
+		return nil, store{}, fmt.Errorf("the scheme %q of the signer URI is not known: use one of %s", scheme, knownURIs())
 	}
 	p, err := stores[i].open(ctx, rest, kind)
 	return p, stores[i], err
 }
 
-// trial is the digest that a key signs when it is opened. No certificate and no
-// tree head has this digest.
+// trial is the digest of the trial signature. No certificate and no tree head has this
+// digest, so the signature cannot be misused.
 var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate nor a tree head"))
 
 func readP256(ctx context.Context, p provider.Provider, l limits) (public *ecdsa.PublicKey, label, custody string, err error) {

@@ -46,7 +46,7 @@ func refuses(t *testing.T, uri string, want ...string) error {
 func endpoints(t *testing.T) (closed, silent string) {
 	t.Helper()
 	listen := func() net.Listener {
-		l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections
+		l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections without a call of Accept
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,8 +152,8 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 	elsewhere := strings.Replace(good, "eu-central-1", "eu-west-1", 1)
 	at := func(endpoint string) string { return "awskms:///" + good + "?endpoint=" + endpoint }
 
-	// The SDK's model of KMS lacks these errors. They are common to all AWS services or do
-	// not come from AWS.
+	// The SDK's model of KMS lacks the errors of these two cases. The first is common to all
+	// AWS services, and the second does not come from AWS.
 	unmodelled := map[string]bool{"the wrong region": true, "not KMS at all": true}
 	for name, c := range map[string]struct {
 		uri  string
@@ -168,7 +168,7 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 		"no such key":        {a.URI("00000000-1111-2222-3333-444444444444"), []string{"no such key", "one region", "00000000-1111-2222-3333-444444444444"}},
 		"another account's":  {a.URI(strings.Replace(good, "111122223333", "999999999999", 1)), []string{"no such key", "account"}},
 		"out of reach":       {at("http://" + closed), []string{"out of reach", "endpoint"}},
-		"not KMS at all":     {at(other.URL), []string{"is not of AWS KMS"}},
+		"not KMS at all":     {at(other.URL), []string{"does not come from AWS KMS"}},
 		"the wrong region":   {"awskms:///" + elsewhere + "?endpoint=" + a.URL(), []string{"AWS KMS", "request's own signature"}},
 		"regions disagree":   {"awskms:///" + good + "?region=us-east-1", []string{"region=us-east-1", "eu-central-1", "leave region out"}},
 		"no region":          {"awskms:///00000000-1111-2222-3333-444444444444", []string{"no region", "?region="}},
@@ -183,8 +183,8 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := refuses(t, c.uri, c.want...)
-			// If the SDK does not know the error's name, kmstest sends an error that
-			// Amazon never sends.
+			// If the SDK does not know the error's name, kmstest is wrong, because AWS
+			// never sends that error.
 			_, unknown := errors.AsType[*smithy.GenericAPIError](err)
 			if _, sent := errors.AsType[smithy.APIError](err); sent && unknown && !unmodelled[name] {
 				t.Errorf("the error's name is not in the service's model: %v", err)
@@ -204,8 +204,8 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 	})
 }
 
-// An operator may put a credential into a key's URI. The error says what is wrong
-// and does not copy the credential into the log.
+// An operator may put a credential into a key's URI. The error says what is wrong but does
+// not show the credential, because errors are logged.
 func TestCredentialsInURIsAreNotShown(t *testing.T) {
 	t.Parallel()
 	const gcp = "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"

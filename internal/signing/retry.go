@@ -10,7 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// ask calls the provider once. If ctx ends first, the error wraps that of ctx.
+// ask calls p.Sign once. If ctx ends before the provider answers, the error wraps ctx.Err().
 func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) {
 	signature, err := p.Sign(ctx, data)
 	if err != nil && ctx.Err() != nil {
@@ -37,14 +37,16 @@ func retry[T any](ctx context.Context, tries uint, again func(error) bool, once 
 }
 
 // Pauses between tries are random, so that callers that failed together do not retry
-// together. The longest possible pause doubles from firstCeiling to lastCeiling.
+// together. The longest possible pause doubles after each try, from firstCeiling up to
+// lastCeiling.
 const (
 	firstCeiling = 100 * time.Millisecond
 	lastCeiling  = 800 * time.Millisecond
 )
 
-// fullJitter returns a back-off with random pauses. Each pause is half of the longest
-// possible one, randomized by ±100 %, so it is between 0 and the longest.
+// fullJitter returns a back-off with random pauses between 0 and the longest possible pause.
+// The configured interval is half of the longest pause, because RandomizationFactor 1 varies
+// each interval by ±100 %.
 func fullJitter() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: firstCeiling / 2, MaxInterval: lastCeiling / 2, Multiplier: 2, RandomizationFactor: 1,

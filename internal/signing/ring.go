@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Settings are the flags and environment variables that name a deployment's keys. They are
-// the same in every binary that signs.
+// Settings are the flags and environment variables that name a deployment's keys. Every
+// binary that signs has these settings.
 type Settings struct {
 	KeySetFile string   `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"File with the key set, JSON: where each key signs and from when, and the retired ones. One document for all processes; fairpactctl keys writes it."`
 	SigningKey string   `env:"FAIRPACT_SIGNING_KEY" help:"Without a key set file: the one key that signs, as a URI: file://key.pem, dev://FILE, or a key of a KMS."`
@@ -20,14 +20,15 @@ type Settings struct {
 	LegacyKeys []string `env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Without a key set file: retired public keys that still verify, <scheme>:<hex>, comma-separated."`
 }
 
-// Open returns the keys and a ring that signs with them. Its errors name the
-// setting to correct. ctx bounds the calls to a remote provider.
+// Open returns the deployment's KeySet and a Ring that signs with the keys of the set. An
+// error of Open names the setting to correct. ctx bounds the calls that Open makes to a
+// remote provider.
 func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySet, error) {
 	if c.KeySetFile == "" {
 		return c.openOne(ctx)
 	}
 	if c.SigningKey != "" || c.PublicKey != "" || len(c.LegacyKeys) > 0 {
-		return nil, nil, errors.New("FAIRPACT_KEY_SET_FILE is set, and so is FAIRPACT_SIGNING_KEY, FAIRPACT_PUBLIC_KEY or FAIRPACT_LEGACY_KEYS: the file names all keys, unset the others")
+		return nil, nil, errors.New("FAIRPACT_KEY_SET_FILE is set together with FAIRPACT_SIGNING_KEY, FAIRPACT_PUBLIC_KEY or FAIRPACT_LEGACY_KEYS: keep FAIRPACT_KEY_SET_FILE and unset the others, because the file lists all keys")
 	}
 	var keys *KeySet
 	var ring *Ring
@@ -46,7 +47,7 @@ func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySe
 
 func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
 	if c.SigningKey == "" {
-		return nil, nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: name the key that signs, " + knownURIs())
+		return nil, nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: set one of them; the forms of FAIRPACT_SIGNING_KEY are " + knownURIs())
 	}
 	signer, err := Open(ctx, c.SigningKey)
 	if err != nil {
@@ -56,7 +57,7 @@ func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
 	if err != nil {
 		err = fmt.Errorf("FAIRPACT_PUBLIC_KEY, FAIRPACT_LEGACY_KEYS: %w", err)
 	} else if keys.Current() != signer.PublicKey() {
-		err = fmt.Errorf("FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY: the signer (%s) holds %s and the published key is %s; correct one of them, or rotate with fairpactctl keys", signer.Custody(), signer.PublicKey(), c.PublicKey)
+		err = fmt.Errorf("FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY: the signer (%s) holds %s and the published key is %s; correct one of the two settings, or rotate with fairpactctl keys", signer.Custody(), signer.PublicKey(), c.PublicKey)
 	}
 	if err != nil {
 		_ = signer.Close()
@@ -67,8 +68,9 @@ func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
 	return ring, keys, nil
 }
 
-// Ring signs with the key that signs now, by the rules of rotation.go. It opens that
-// key and the later keys, never a retired key. It is safe for concurrent use.
+// Ring signs digests with one key of a KeySet, the key that signs now. rotation.go defines
+// which key that is. A Ring opens this key and the keys that sign later, but no retired
+// key. It is safe for concurrent use.
 type Ring struct {
 	keys   *KeySet
 	logger *slog.Logger
@@ -85,9 +87,9 @@ const (
 	openPause   = 30 * time.Second
 )
 
-// OpenRing opens the key that signs now, and fails if it cannot. It opens the later
-// keys in the background. It logs keys that it cannot open, counts them in
-// fairpact_signing_keys_unusable, and tries them again until they open.
+// OpenRing opens the key that signs now, and returns an error if that key does not open. In
+// the background it opens the keys that sign later. OpenRing logs a key that does not open,
+// counts the key in fairpact_signing_keys_unusable, and retries until the key opens.
 func OpenRing(ctx context.Context, keys *KeySet, logger *slog.Logger) (*Ring, error) {
 	r := newRing(keys, logger)
 	now := keys.Signs(keys.now())
@@ -111,7 +113,7 @@ func (r *Ring) try(ctx context.Context, key Key) error {
 	defer cancel()
 	signer, err := Open(ctx, key.URI)
 	if err == nil && signer.PublicKey() != key.PublicKey {
-		err = fmt.Errorf("its URI (%s) holds another key, %s: correct \"uri\" or \"pubkey\" in the key set", signer.Custody(), signer.PublicKey())
+		err = fmt.Errorf("the \"uri\" of this key (%s) holds another key, %s: correct \"uri\" or \"pubkey\" in the key set", signer.Custody(), signer.PublicKey())
 		_ = signer.Close()
 	}
 	r.mu.Lock()
@@ -136,7 +138,7 @@ func (r *Ring) openLater(ctx context.Context) {
 			}
 			if err := r.try(ctx, key); err != nil && ctx.Err() == nil {
 				missing++
-				r.logger.Error("a key that is to sign cannot be used, retrying", "pubkey", key.PublicKey, "signs_from", *key.SignsFrom, "err", err)
+				r.logger.Error("cannot open a signing key, retrying", "pubkey", key.PublicKey, "signs_from", *key.SignsFrom, "err", err)
 			}
 		}
 		if missing == 0 {
@@ -156,8 +158,8 @@ func (r *Ring) signer(label string) *Signer {
 	return r.open[label]
 }
 
-// Sign signs a SHA-256 digest with the key that signs now; see Signer.Sign. It returns
-// ErrUnavailable if that key could not be opened.
+// Sign signs a SHA-256 digest with the key that signs now, as Signer.Sign does. The error
+// wraps ErrUnavailable if that key could not be opened.
 func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	label := r.keys.Signs(r.keys.now()).PublicKey
 	if signer := r.signer(label); signer != nil {
@@ -172,7 +174,7 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	return "", fmt.Errorf("%w: the key that signs now, %s, could not be opened: %v", ErrUnavailable, label, r.failed[label])
 }
 
-// Custody says in words where the published current key is kept (SPEC 2.8,
+// Custody describes where the key that is published as current is kept (SPEC 2.8,
 // key_custody).
 func (r *Ring) Custody() string {
 	if signer := r.signer(r.keys.Current()); signer != nil {
@@ -181,12 +183,12 @@ func (r *Ring) Custody() string {
 	return "a key that this process cannot use"
 }
 
-// Ephemeral reports whether the published current key is a development key
+// Ephemeral reports whether the key that is published as current is a development key
 // (SPEC 2.8, dev_ephemeral_key).
 func (r *Ring) Ephemeral() bool { return r.Development(r.keys.Current()) }
 
-// Development reports whether the key with this label is a development key of this
-// process.
+// Development reports whether the labelled key is a development key that this process has
+// opened.
 func (r *Ring) Development(label string) bool {
 	signer := r.signer(label)
 	return signer != nil && signer.Ephemeral()

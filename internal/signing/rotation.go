@@ -8,10 +8,13 @@ import (
 	"github.com/fairpact/fairpact/internal/crash"
 )
 
-// Rotation: each key that signs has a time, signs_from. The key that signs now is the one
-// with the latest signs_from in the past. Before the first signs_from, the first key signs.
-// A key is accepted and published as current one margin before its signs_from. The previous
-// key is then published as retired, and stays accepted for ever. So two processes accept
+// These are the rules of rotation. Each key that signs has a time, signs_from. Of the keys
+// whose signs_from has come, the key with the latest signs_from signs. Before the first
+// signs_from, the first key signs.
+//
+// One margin (see Margin) before its signs_from, a key becomes accepted: from then on,
+// signatures by the key verify. At the same time the key is published as current, and the
+// previous key as retired. A retired key stays accepted for ever. So two processes accept
 // each other's signatures if their clocks differ by at most the margin.
 
 // Margin returns how far the clocks of processes and clients may differ: 5 minutes, or less
@@ -23,7 +26,7 @@ func Margin() time.Duration {
 	return 5 * time.Minute
 }
 
-// signer returns which key signs at t, in unix seconds, as an index of k.signs.
+// signer returns the index in k.signs of the key that signs at the unix time t.
 func (k *KeySet) signer(t int64) int {
 	place := 0
 	for p, i := range k.signs {
@@ -34,7 +37,7 @@ func (k *KeySet) signer(t int64) int {
 	return place
 }
 
-// at returns the key at index i as published at t, in unix seconds.
+// at returns k.keys[i] with the state that is published at the unix time t.
 func (k *KeySet) at(i int, t int64) Key {
 	key, current := k.keys[i], k.signer(t+k.margin)
 	switch place := slices.Index(k.signs, i); {
@@ -50,8 +53,8 @@ func (k *KeySet) at(i int, t int64) Key {
 	return key
 }
 
-// successor returns the unix time at which the key after keys[i] begins to sign, or nil if
-// there is no such key.
+// successor returns the unix time at which the next key after k.keys[i] begins to sign. It
+// returns nil if no key follows, or if the document lists k.keys[i] as retired.
 func (k *KeySet) successor(i int) *int64 {
 	place := slices.Index(k.signs, i)
 	if place < 0 || place+1 == len(k.signs) {
@@ -108,20 +111,22 @@ func (k *KeySet) Accepts(label string) bool {
 	return i >= 0 && k.at(i, k.now().Unix()).State != StateNext
 }
 
-// CheckClock returns an error if this process's clock differs from the database's
-// (in unix seconds) by more than the margin.
+// CheckClock compares this process's clock with the unix time that the database's clock
+// shows. It returns an error if they differ by more than the margin.
 func (k *KeySet) CheckClock(database int64) error {
 	ahead := k.now().Unix() - database
 	if ahead > k.margin || -ahead > k.margin {
-		return fmt.Errorf("the clocks of this process and of the database differ by %d s (process minus database), and at most %d s are allowed: set the clock (NTP)", ahead, k.margin)
+		return fmt.Errorf("the clocks of this process and of the database differ by %d s (process minus database), and at most %d s are allowed: synchronize both clocks by NTP", ahead, k.margin)
 	}
 	return nil
 }
 
-// Rotate returns the set in which a key begins to sign at a unix time. It adds a new key,
-// or moves the time of a key that does not sign yet. Keys that no process signs with any
-// more lose their URIs. Rotate returns an error if the time is too soon, the key has
-// signed before, or another key already waits to sign.
+// Rotate returns a copy of the set in which the labelled key begins to sign at the unix time
+// from. It adds the key, or replaces signs_from and the URI of a key that waits to sign. It
+// also retires the keys that no process signs with any more (see settled).
+//
+// Rotate returns an error if from is too soon, if the key signs or has signed before, if the
+// key is already accepted, or if another key waits to sign.
 func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 	soonest := now + 2*k.margin
 	if from < soonest {
@@ -136,7 +141,7 @@ func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 		case *key.SignsFrom-k.margin <= now:
 			return nil, fmt.Errorf("%s signs from %s on and is already accepted, so its time can no longer change: wait until it signs", key.PublicKey, clock(*key.SignsFrom))
 		case key.PublicKey != label:
-			return nil, fmt.Errorf("%s already waits to sign from %s on: postpone that key, or wait until it signs", key.PublicKey, clock(*key.SignsFrom))
+			return nil, fmt.Errorf("%s already waits to sign from %s on, and only one key can wait: rotate again after that time", key.PublicKey, clock(*key.SignsFrom))
 		default:
 			next[i].SignsFrom, next[i].URI = &from, uri
 			return newKeySet(next...)
@@ -145,8 +150,9 @@ func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &from})...)
 }
 
-// RotateNow returns the set in which the key signs at once, because the current key is
-// stolen or lost. treeSize closes the keys that signed until now (see Key.TreeSize).
+// RotateNow is for a current key that is stolen or lost. It returns a copy of the set in
+// which the labelled key begins to sign at once. The keys that processes still sign with are
+// retired and closed at treeSize (see Key.TreeSize).
 func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, error) {
 	next := slices.DeleteFunc(k.settled(now), func(key Key) bool {
 		return key.PublicKey == label && key.SignsFrom != nil && *key.SignsFrom > now
@@ -162,8 +168,9 @@ func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, err
 	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &now})...)
 }
 
-// settled returns the keys and retires those that no process still signs with. A process
-// whose clock is behind signs with the old key for up to one margin longer.
+// settled returns a copy of the keys, in which it retires the keys that no process signs with
+// any more. It retires a key one margin after the next key begins to sign, because a process
+// whose clock is behind still signs with the old key until then.
 func (k *KeySet) settled(now int64) []Key {
 	keys := slices.Clone(k.keys)
 	for i := range keys {
@@ -174,12 +181,13 @@ func (k *KeySet) settled(now int64) []Key {
 	return keys
 }
 
-// Close returns the set in which the retired key holds no leaf at treeSize or above. disown
-// says that this excludes leaves which the key signed. Verifiers then reject those.
+// Close returns a copy of the set in which the labelled retired key is closed at treeSize
+// (see Key.TreeSize). disown sets Key.Disowned: treeSize may then exclude certificates that
+// the key signed, and verifiers reject these certificates.
 func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*KeySet, error) {
 	i := k.find(label)
 	if i < 0 {
-		return nil, fmt.Errorf("%.80q is not in the set: name one of its keys", label)
+		return nil, fmt.Errorf("%.80q is not in the set: name a key of the set", label)
 	}
 	next := k.settled(now)
 	switch key := next[i]; {
@@ -188,7 +196,7 @@ func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*K
 	case key.SignsFrom != nil:
 		return nil, fmt.Errorf("%s cannot be closed: it signs now or later; rotate to another key first", label)
 	case key.TreeSize != nil && *key.TreeSize != treeSize:
-		return nil, fmt.Errorf("%s is already closed at tree size %d: give that size, because another would change the verdict on certificates that were already verified", label, *key.TreeSize)
+		return nil, fmt.Errorf("%s is already closed at tree size %d: give that size, because another size would change the verdict on certificates that were already verified", label, *key.TreeSize)
 	}
 	next[i].TreeSize, next[i].Disowned = &treeSize, disown || next[i].Disowned
 	return newKeySet(next...)

@@ -22,8 +22,8 @@ func points(n int) (labels []string) {
 	return labels
 }
 
-// rotating returns a set whose keys sign from the given seconds on, with a margin
-// of 5 s.
+// rotating returns a set whose keys sign from the given unix times on. The margin of the
+// set is 5 s.
 func rotating(t *testing.T, from ...int64) *KeySet {
 	t.Helper()
 	var keys []Key
@@ -76,9 +76,9 @@ func TestRotationInTime(t *testing.T) {
 	}
 }
 
-// Each process accepts a key while any process within the margin signs with it. No key is
-// accepted more than the margin before its time. Both also hold for keys that follow each
-// other within the margin.
+// A process accepts the keys that all processes sign with, if the clocks differ by at most
+// the margin. A later key is accepted one margin before its signs_from, and not earlier. Both
+// rules also hold if two keys begin to sign within one margin.
 func TestClocksWithinTheMarginAgree(t *testing.T) {
 	t.Parallel()
 	for _, from := range [][]int64{{0, 50}, {50, 0}, {20, 50}, {0, 50, 53}, {0, 50, 55, 60}, {60, 61}, {0, 30, 60}} {
@@ -122,7 +122,7 @@ func TestRotate(t *testing.T) {
 		"postponed":                   {[]int64{0, 1000}, labels[1], 2000, 994, `"signs_from":2000,"uri":"dev://new"}]`},
 		"brought forward":             {[]int64{0, 1000}, labels[1], 510, 500, `"signs_from":510`},
 		"postponed in the margin":     {[]int64{0, 1000}, labels[1], 2000, 995, "its time can no longer change"},
-		"a second new key":            {[]int64{0, 1000}, labels[2], 2000, 500, "postpone that key"},
+		"a second new key":            {[]int64{0, 1000}, labels[2], 2000, 500, "only one key can wait"},
 		"to the key that signs":       {[]int64{0}, labels[0], 2000, 500, "cannot be rotated in again"},
 		"back to a key":               {[]int64{0, 100}, labels[0], 2000, 500, "cannot be rotated in again"},
 		"after one, still near":       {[]int64{0, 498}, labels[2], 2000, 500, `{"pubkey":"` + labels[0] + `","signs_from":0,"uri":"dev://0"}`},
@@ -155,7 +155,7 @@ func TestRotateNow(t *testing.T) {
 		`{"pubkey":"`+labels[2]+`","signs_from":500,"uri":"dev://new"}`)); got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
-	// A process whose clock is behind also signs with the new key, not with a closed one.
+	// A process whose clock is behind also signs with the new key, not with the closed key.
 	if key := next.Signs(time.Unix(0, 0)); key.PublicKey != labels[2] {
 		t.Errorf("%+v signs for a clock that is behind, want the new key", key)
 	}
@@ -208,8 +208,9 @@ func TestCheckClock(t *testing.T) {
 	}
 }
 
-// A later key that cannot be opened does not stop the ring, which reports it and
-// uses it as soon as it opens. A retired key is never opened.
+// OpenRing requires only the key that signs now. If the next key does not open, Sign returns
+// ErrUnavailable from that key's signs_from until the key opens. A retired key is never
+// opened.
 func TestRing(t *testing.T) {
 	labels, uris := newLabels(t, 2)
 	path := strings.TrimPrefix(uris[1], "file://")

@@ -1,11 +1,11 @@
 // Package signing signs digests with the deployment's key, wherever that key is kept. It
-// verifies signatures by this key, by the keys that it replaced and by seat keys.
+// verifies signatures by this key, by retired keys and by seat keys.
 //
-// Labels and signatures are text. `es256` is ECDSA over P-256: the key is compressed SEC1
-// in hex, the signature raw r‖s in hex with s in the lower half of the order. The service
-// signs certificates with `es256` only. It also verifies `ed25519`, for old certificates
-// and seat keys. A log key (LogKey) is an Ed25519 key that signs checkpoints, not
-// certificates.
+// A public key and a signature are text: `<scheme>:<hex>`. The text of a public key is the
+// key's label. The scheme `es256` is ECDSA over P-256. An es256 public key is in compressed
+// SEC1 form. An es256 signature is r‖s, with s in the lower half of the order. The service
+// signs certificates with `es256` only. It also verifies `ed25519`, for old certificates and
+// seat keys. A log key (LogKey) is an Ed25519 key that signs checkpoints, not certificates.
 package signing
 
 import (
@@ -39,23 +39,23 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/signing")
 
 // limits bounds how long and how often a provider is called.
 type limits struct {
-	deadline    time.Duration // of one Sign, with retries and waiting
-	attempt     time.Duration // of one call to the provider, with the wait for a slot
-	concurrency int64         // concurrent calls to the provider
-	tries       uint          // calls to the provider for one Sign
+	deadline    time.Duration // of one Sign, including all retries and waits
+	attempt     time.Duration // timeout of one call to the provider, including the wait for a slot
+	concurrency int64         // maximum number of concurrent calls to the provider
+	tries       uint          // maximum number of calls to the provider for one Sign
 	trip        uint32        // consecutive failures that open the breaker
 	open        time.Duration // how long the breaker refuses all calls before one call probes the provider
 }
 
-// defaultLimits lets Sign end within 2.5 s, because a reveal waits at most 3 s for its
-// certificate (escrow, issueBound), including the append to the log. A cloud HSM
-// answers in tens of milliseconds. A call without an answer after 1.5 s counts as
+// With defaultLimits, Sign returns within 2.5 s. A reveal waits at most 3 s for its
+// certificate (issueBound in package escrow), and these 3 s include the append to the log. A
+// cloud HSM answers in tens of milliseconds. A call without an answer after 1.5 s counts as
 // failed, which leaves time for a second call over another connection.
 //
 // Five consecutive failures open the breaker. For the next 2 s every new call fails at
-// once. Then one call probes the provider, while the others still fail at once. Signing
-// resumes at most 2 s and one call after the provider is back. e2e/long and e2e/outage
-// measure these times.
+// once. Then one call probes the provider, while all other calls still fail at once. After
+// the provider is back, signing resumes within 2 s plus the duration of one call.
+// TestKeyServiceOutage in e2e/outage measures these times.
 var defaultLimits = limits{
 	deadline:    2500 * time.Millisecond,
 	attempt:     1500 * time.Millisecond,
@@ -68,10 +68,10 @@ var defaultLimits = limits{
 // Signer signs digests with one P-256 key. It is safe for concurrent use.
 type Signer struct {
 	provider  provider.Provider
-	slots     *semaphore.Weighted // for concurrent calls of the provider
+	slots     *semaphore.Weighted // one slot for each concurrent call to the provider
 	closed    atomic.Bool
-	scheme    string           // of the URI: the provider's name in metrics
-	public    *ecdsa.PublicKey // pinned when the signer opened
+	scheme    string           // scheme of the URI, and the provider's name in metrics
+	public    *ecdsa.PublicKey // pinned: read when the signer is opened, then used to verify every signature
 	label     string
 	custody   string
 	ephemeral bool
@@ -102,7 +102,7 @@ func newSigner(ctx context.Context, p provider.Provider, s store, l limits) (*Si
 // compressed SEC1 form (SPEC 2.8).
 func (s *Signer) PublicKey() string { return s.label }
 
-// Custody says in words where the key is kept (SPEC 2.8, key_custody).
+// Custody describes where the key is kept (SPEC 2.8, key_custody).
 func (s *Signer) Custody() string { return s.custody }
 
 // Ephemeral reports whether this is a development key (SPEC 2.8,
@@ -111,8 +111,8 @@ func (s *Signer) Ephemeral() bool { return s.ephemeral }
 
 var errClosed = errors.New("the signer is closed")
 
-// Close waits for running calls, at most the deadline of one Sign, and closes the
-// provider. Afterwards Sign returns an error.
+// Close waits until the running calls end, for at most the deadline of one Sign. Then it
+// closes the provider. Afterwards Sign returns an error.
 func (s *Signer) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -130,15 +130,15 @@ func (s *Signer) Close() error {
 //
 // Every signature that Sign returns has been verified with the pinned public key. After
 // an invalid answer Sign calls the provider once more, because a bit may have flipped
-// on the way (AWS and PKCS#11 have no checksum). It retries transient failures within
+// on the way (AWS and PKCS#11 have no checksum). Sign retries transient failures within
 // the deadline. The error wraps
 //   - ErrProvider after two invalid answers;
-//   - ErrUnavailable if the provider is down or transient failures last, and also
-//     context.DeadlineExceeded if the provider took too long;
+//   - ErrUnavailable if the provider is down or transient failures continue; the error
+//     also wraps context.DeadlineExceeded if the provider took too long;
 //   - the context's error if the caller gave up.
 //
-// Any other error is a refusal of the provider (no permission, a disabled key)
-// and says what to correct.
+// Any other error means that the provider refused (no permission, a disabled key) or that
+// the Signer is closed. A refusal says what to correct.
 func (s *Signer) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	ctx, span := tracer.Start(ctx, "sign", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("fairpact.key_provider", s.scheme)))
 	defer span.End()

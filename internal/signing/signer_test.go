@@ -86,7 +86,7 @@ func honest(_ context.Context, key *ecdsa.PrivateKey, digest []byte) ([]byte, er
 	return ecdsa.SignASN1(rand.Reader, key, digest)
 }
 
-// These answers are DER that a lax reader would accept. The conformance tests cover
+// A lax DER parser would accept many of these answers. The conformance tests cover
 // signatures of another digest or by another key.
 func TestInvalidAnswers(t *testing.T) {
 	type integers struct{ R, S *big.Int }
@@ -202,7 +202,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		l.concurrency = 3
 		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d []byte) ([]byte, error) {
 			enter(1)
-			time.Sleep(time.Millisecond) // the bubble's clock advances when all goroutines wait
+			time.Sleep(time.Millisecond) // synctest advances the clock only when all goroutines wait
 			enter(-1)
 			return honest(ctx, k, d)
 		}}, l)

@@ -44,9 +44,9 @@ func (k *key) algorithm() types.SigningAlgorithmSpec {
 	return types.SigningAlgorithmSpecEcdsaSha256
 }
 
-// Open prepares the calls for the key of an awskms URI. rest is the URI after its
-// scheme and colon. Credentials come from the default chain (in EKS: IRSA or Pod
-// Identity).
+// Open returns a Provider for the key that an awskms URI names. rest is the URI without
+// "awskms:". Open does not call AWS KMS. Credentials come from the SDK's default chain (in
+// EKS: IRSA or Pod Identity).
 func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	a, err := parse(strings.TrimPrefix(rest, "//"))
 	if err != nil {
@@ -82,12 +82,12 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 	return k, nil
 }
 
-// maxCalls is the most concurrent calls that a signing.Signer makes.
+// maxCalls is the maximum number of concurrent calls of a signing.Signer.
 const maxCalls = 32
 
-// newTransport returns the SDK's transport, which supports proxies and AWS_CA_BUNDLE. Its
-// timeouts leave time for a second try within a Signer's deadline. It keeps up to maxCalls
-// idle connections, one for each concurrent call.
+// newTransport returns a copy of the SDK's transport, which supports proxies and
+// AWS_CA_BUNDLE. The copy's timeouts leave time for a second try within a Signer's deadline.
+// The copy keeps up to maxCalls idle connections, one for each concurrent call.
 func newTransport(settings aws.Config) *http.Transport {
 	client, ok := settings.HTTPClient.(*awshttp.BuildableClient)
 	if !ok {
@@ -104,7 +104,7 @@ func newTransport(settings aws.Config) *http.Transport {
 	return transport
 }
 
-// marked wraps errors of fetching credentials in noCredentials, so that explain can
+// marked wraps the errors of a credentials provider in noCredentials, so that explain can
 // recognise them.
 type marked struct{ aws.CredentialsProvider }
 
@@ -133,7 +133,7 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	if err != nil {
 		return nil, "", explain(named+" in "+k.named.region, "kms:GetPublicKey", err)
 	}
-	remedy := fmt.Sprintf("make one with aws kms create-key --key-spec %s --key-usage SIGN_VERIFY", k.spec())
+	remedy := fmt.Sprintf("make a new key with aws kms create-key --key-spec %s --key-usage SIGN_VERIFY", k.spec())
 	arn := aws.ToString(answer.KeyId)
 	switch {
 	case arn != named && (k.named.isARN || !keyARN.MatchString(arn) || !strings.HasSuffix(arn, ":key/"+named)):
@@ -141,7 +141,7 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	case answer.KeyUsage != types.KeyUsageTypeSignVerify:
 		return nil, "", fmt.Errorf("AWS KMS: the key %s is for %s, not for SIGN_VERIFY; %s", named, answer.KeyUsage, remedy)
 	case answer.KeySpec != k.spec():
-		return nil, "", fmt.Errorf("AWS KMS: the key %s is of spec %s and %s needs %s; %s", named, answer.KeySpec, purpose, k.spec(), remedy)
+		return nil, "", fmt.Errorf("AWS KMS: the key %s is of spec %s, but %s needs %s; %s", named, answer.KeySpec, purpose, k.spec(), remedy)
 	case !slices.Contains(answer.SigningAlgorithms, k.algorithm()):
 		return nil, "", fmt.Errorf("AWS KMS: the key %s does not sign with %s (only %v); %s", named, k.algorithm(), answer.SigningAlgorithms, remedy)
 	}
@@ -153,9 +153,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return public, "AWS KMS, key …" + arn[strings.LastIndex(arn, "/"):] + " in " + strings.Split(arn, ":")[3], nil
 }
 
-// Sign implements provider.Provider. It checks that the answer names this key and its
-// algorithm. AWS sends no checksums, so package signing detects damage when it verifies the
-// signature. AWS takes Ed25519 messages of at most 4,096 bytes.
+// Sign implements provider.Provider. It checks that the answer names this key and the key's
+// algorithm. AWS sends no checksums. Package signing verifies the signature, and so detects a
+// damaged answer. AWS accepts Ed25519 messages of at most 4,096 bytes.
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	form := types.MessageTypeDigest
 	if k.kind == provider.Ed25519 {

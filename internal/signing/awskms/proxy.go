@@ -8,15 +8,15 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
-// nodeNets are the networks in which a node serves credentials over plain HTTP: IMDS serves
-// the node's credentials, and Pod Identity serves those of its pods.
+// nodeNets are the networks on which a node serves credentials over plain HTTP. IMDS serves the
+// credentials of the node. The Pod Identity agent serves the credentials of the node's pods.
 var nodeNets = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("fd00:ec2::/32"),
 }
 
-// newHTTP returns the SDK's client. It uses no proxy for requests to the node, because
-// a token and the credentials would pass the proxy unencrypted.
+// newHTTP returns the SDK's HTTP client. Requests to nodeNets bypass the proxy, because a proxy
+// could read their unencrypted tokens and credentials.
 func newHTTP() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.Proxy = nodeDirectly(t.Proxy) })
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// The standard library reads the proxy variables once, so a child process makes the
-// checks.
+// net/http reads the proxy variables once per process. So the test runs its checks in a child
+// process that starts with these variables.
 func TestNodeCredentialsBypassTheProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) == "" {

@@ -11,8 +11,8 @@ import (
 type address struct {
 	key      string // an ARN, or an id
 	isARN    bool
-	region   string // from the ARN or the query; empty if neither names one
-	endpoint string // URL, empty for Amazon's own
+	region   string // from the ARN or the query; empty if neither names a region
+	endpoint string // a URL; empty for the SDK's default
 }
 
 const idShape = `(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|mrk-[0-9a-f]{32})`
@@ -23,17 +23,17 @@ var (
 	regionShape = regexp.MustCompile(`^[a-z]{2,}(-[a-z]+)+-[0-9]+$`)
 )
 
-// parse reads the part of a URI after awskms://. Its errors MUST NOT show what may
-// be a credential: the value of an unknown or malformed option, or text with an '@'.
+// parse reads the part of a URI after awskms://. Errors MUST NOT show text that may be a
+// credential: the value of an unknown or malformed option, or a URI that contains '@'.
 func parse(text string) (address, error) {
 	if strings.Contains(text, "@") {
-		return address{}, errors.New("the awskms URI holds an '@' (its text is not shown, it may hold a password): it names a key and takes no credentials; those come from AWS's own chain (IRSA, Pod Identity, the environment)")
+		return address{}, errors.New("the awskms URI contains '@' (the URI is not shown, because it may contain a password): write the URI without credentials; the process gets them from AWS's default chain (IRSA, Pod Identity, the environment)")
 	}
 	path, query, _ := strings.Cut(text, "?")
 	key, slash := strings.CutPrefix(path, "/")
 	a := address{key: key}
 	if !slash || key == "" {
-		return a, fmt.Errorf("after its second slash the awskms URI has %q: write awskms:///KEY with three slashes, where KEY is a key ARN or id", path)
+		return a, fmt.Errorf("the awskms URI has %q after awskms://: write awskms:///KEY with three slashes, where KEY is a key ARN or key id", path)
 	}
 	arn := keyARN.FindStringSubmatch(key)
 	switch {
@@ -43,29 +43,29 @@ func parse(text string) (address, error) {
 	case strings.HasPrefix(key, "alias/") || strings.Contains(key, ":alias/"):
 		return a, fmt.Errorf("the awskms URI names the alias %q, which may be moved to another key while the service runs: name the key itself by the ARN that aws kms describe-key shows", key)
 	default:
-		return a, fmt.Errorf("the awskms URI holds %q: give a key ARN (arn:aws:kms:REGION:ACCOUNT:key/ID) or a key id (a UUID, or mrk- and 32 hex digits)", key)
+		return a, fmt.Errorf("the awskms URI names %q, which is neither a key ARN nor a key id: write an ARN (arn:aws:kms:REGION:ACCOUNT:key/ID) or an id (a UUID, or mrk- and 32 hex digits)", key)
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return a, errors.New("the query of the awskms URI does not parse: write ?region=REGION, &endpoint=https://HOST, or both")
+		return a, errors.New("the query of the awskms URI does not parse: write ?region=REGION, ?endpoint=https://HOST, or ?region=REGION&endpoint=https://HOST")
 	}
 	for option, all := range values {
 		switch {
 		case len(all) == 1 && option == "region" && regionShape.MatchString(all[0]):
 			if a.isARN && all[0] != a.region {
-				return a, fmt.Errorf("the awskms URI says region=%s, and its key is in %s: leave region out, the ARN names it", all[0], a.region)
+				return a, fmt.Errorf("the awskms URI has region=%s, but the key ARN names the region %s: leave region out", all[0], a.region)
 			}
 			a.region = all[0]
 		case len(all) == 1 && option == "endpoint" && isEndpoint(all[0]):
 			a.endpoint = all[0]
 		default:
-			return a, fmt.Errorf("the option %q of the awskms URI is unknown, repeated or malformed: write ?region=REGION and &endpoint=https://HOST (a private endpoint or an emulator), each once", option)
+			return a, fmt.Errorf("the option %q of the awskms URI is unknown, repeated or malformed: use only region=REGION and endpoint=https://HOST (a private endpoint or an emulator), each at most once", option)
 		}
 	}
 	return a, nil
 }
 
-// isEndpoint reports whether text is an http or https URL without user, path or query.
+// isEndpoint reports whether text is an http or https URL without user, path, query or fragment.
 func isEndpoint(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&

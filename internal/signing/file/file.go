@@ -1,5 +1,5 @@
-// Package file signs with a private key in a PEM file: an existing file
-// (file://PATH), or a development key that is made at first use (dev://PATH).
+// Package file signs with a private key in a PEM file. The URI file://PATH names an existing
+// file. The URI dev://PATH names a development key, which the package makes at first use.
 package file
 
 import (
@@ -27,7 +27,7 @@ type key struct {
 	custody string
 }
 
-// Open reads the key of a file URI. rest is the URI after its scheme and colon.
+// Open reads the key that a file URI names. rest is the URI without "file:".
 func Open(_ context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	path, err := pathOf("file", rest)
 	if err != nil {
@@ -41,8 +41,8 @@ func Open(_ context.Context, rest string, kind provider.Kind) (provider.Provider
 }
 
 // OpenDev reads the development key of a dev URI. If the file does not exist,
-// OpenDev makes the key. Processes that start at the same time get the same key:
-// the first one to link its file wins, and all read that file.
+// OpenDev makes the key. Processes that start at the same time get the same key, because
+// only one of them can create the file and all of them read it.
 func OpenDev(_ context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	path, err := pathOf("dev", rest)
 	if err != nil {
@@ -89,7 +89,7 @@ func Make(path string, kind provider.Kind) (crypto.PublicKey, error) {
 func pathOf(scheme, rest string) (string, error) {
 	path, ok := strings.CutPrefix(rest, "//")
 	if !ok || path == "" {
-		return "", fmt.Errorf("the signer URI of scheme %s names no file: write %s://PATH", scheme, scheme)
+		return "", fmt.Errorf("the signer URI of scheme %s lacks '//' or a path: write %s://PATH", scheme, scheme)
 	}
 	return path, nil
 }
@@ -114,7 +114,7 @@ func (k key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 // Close implements provider.Provider.
 func (k key) Close() error { return nil }
 
-// maxKeyFile is the most bytes of a key file; a P-256 key takes 250.
+// maxKeyFile is the maximum size of a key file in bytes. The file of a P-256 key has about 250.
 const maxKeyFile = 64 << 10
 
 // load reads a private key in PEM. Its errors MUST NOT contain any part of the file's
@@ -145,7 +145,7 @@ func readKeyFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("signing key %s: not a regular file", path)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("signing key %s: its mode %04o lets other users open it: run chmod 600 %s", path, mode, path)
+		return nil, fmt.Errorf("signing key %s: the file mode %04o gives other users access: run chmod 600 %s", path, mode, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	if err != nil {
@@ -157,8 +157,8 @@ func readKeyFile(path string) ([]byte, error) {
 	return text, nil
 }
 
-// parseKey returns the one private key in PEM text. It skips other blocks, such
-// as the EC PARAMETERS that openssl writes first.
+// parseKey returns the private key in a PEM text, which MUST have exactly one private key.
+// parseKey skips other blocks, such as the EC PARAMETERS that openssl writes first.
 func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 	var found any
 	for {
@@ -177,7 +177,7 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 		}
 		private, err := parse(block.Bytes)
 		if err != nil {
-			// err may show bytes of the key, so the message leaves it out.
+			// err may contain bytes of the key, so the returned error omits err.
 			return nil, fmt.Errorf("the %s block is damaged, cut short or of an unknown kind: write the key file again", block.Type)
 		}
 		if found != nil {
@@ -187,7 +187,7 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 	}
 	switch private := found.(type) {
 	case nil:
-		return nil, errors.New("no PEM block of type PRIVATE KEY (PKCS#8) or EC PRIVATE KEY (SEC1): make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256")
+		return nil, errors.New("no PEM block of type PRIVATE KEY (PKCS#8) or EC PRIVATE KEY (SEC1): make a key with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 (for a log key: -algorithm ED25519)")
 	case *ecdsa.PrivateKey:
 		if kind == provider.P256 && private.Curve != elliptic.P256() {
 			return nil, fmt.Errorf("the key is on the curve %s: es256 needs P-256", private.Curve.Params().Name)

@@ -30,9 +30,8 @@ type key struct {
 	name   string // projects/…/cryptoKeyVersions/N
 }
 
-// Open connects to the KMS of the key version that a gcpkms URI names. rest is
-// the URI after its scheme and colon. Open uses the Application Default
-// Credentials (in GKE: Workload Identity).
+// Open returns a Provider for the key version that a gcpkms URI names. rest is the URI without
+// "gcpkms:". Open uses the Application Default Credentials (in GKE: Workload Identity).
 func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	a, err := parse(strings.TrimPrefix(rest, "//"))
 	if err != nil {
@@ -42,7 +41,7 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 	if err != nil {
 		return nil, fmt.Errorf("no usable credentials for Google Cloud KMS: in GKE bind the pod's service account by Workload Identity, elsewhere set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", err)
 	}
-	// Package signing retries, so the client must not. By default it retries for 60 s.
+	// Package signing retries, so the client must not retry. By default the client retries for 60 s.
 	client.CallOptions.AsymmetricSign = nil
 	client.CallOptions.GetPublicKey = nil
 	return &key{kind, client, a.name}, nil
@@ -56,11 +55,11 @@ func options(a address) []option.ClientOption {
 			Backoff:           grpcbackoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 2 * time.Second,
 		})),
-		// Timeout also sets TCP_USER_TIMEOUT: a silently broken connection closes 5 s after
-		// a request, not after 15 minutes. Time is above 5 minutes, because servers refuse
-		// more frequent pings by default (too_many_pings). An idle connection closes before
-		// a NAT gateway drops it.
+		// Timeout also sets TCP_USER_TIMEOUT. So a silently broken connection closes 5 s after a
+		// request, not after 15 minutes. Time is more than 5 minutes, because servers by default
+		// refuse pings at shorter intervals (too_many_pings).
 		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 5 * time.Second})),
+		// An idle connection closes before a NAT gateway drops it silently.
 		option.WithGRPCDialOption(grpc.WithIdleTimeout(5 * time.Minute)),
 	}
 	if a.endpoint != "" {
@@ -74,7 +73,7 @@ func options(a address) []option.ClientOption {
 }
 
 // Key implements provider.Provider. It checks the answer's checksum and refuses a
-// key version whose algorithm does not fit the kind.
+// key version whose algorithm does not fit k.kind.
 func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -87,11 +86,11 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	case err != nil:
 		return nil, "", explain(k.name, "read the public key of", err)
 	case answer.Name != k.name:
-		return nil, "", provider.Transient(fmt.Errorf("the public key that Google Cloud KMS returned is of %q instead of %q", answer.Name, k.name))
+		return nil, "", provider.Transient(fmt.Errorf("Google Cloud KMS returned the public key of %q instead of %q", answer.Name, k.name))
 	case answer.PemCrc32C == nil || answer.PemCrc32C.Value != crc32c([]byte(answer.Pem)):
-		return nil, "", provider.Transient(fmt.Errorf("the public key of %s came from Google Cloud KMS with a wrong or missing checksum", k.name))
+		return nil, "", provider.Transient(fmt.Errorf("Google Cloud KMS returned the public key of %s with a wrong or missing checksum", k.name))
 	case answer.Algorithm != needed:
-		return nil, "", fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s and %s needs %s: make a key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=%s", k.name, answer.Algorithm, purpose, needed, option)
+		return nil, "", fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s, but %s needs %s: make a new key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=%s", k.name, answer.Algorithm, purpose, needed, option)
 	}
 	block, _ := pem.Decode([]byte(answer.Pem))
 	if block == nil {
@@ -104,9 +103,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return public, custody(k.name, answer.ProtectionLevel), nil
 }
 
-// Sign implements provider.Provider. It makes every check that Google offers: the data
-// arrived undamaged, this key version signed, the signature arrived undamaged. A failed
-// check means damage on the way, so its error is transient.
+// Sign implements provider.Provider. It checks that the data arrived undamaged, that this key
+// version signed it, and that the signature arrived undamaged. A failed check means damage on the
+// way, so the error is transient. Google describes these checks:
 // https://cloud.google.com/kms/docs/data-integrity-guidelines
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	request := &kmspb.AsymmetricSignRequest{Name: k.name}
@@ -139,8 +138,8 @@ func crc32c(data []byte) int64 { return int64(crc32.Checksum(data, castagnoli)) 
 // Close implements provider.Provider.
 func (k *key) Close() error { return k.client.Close() }
 
-// custody describes where the key is. It leaves out project, location and key
-// ring, because the status is public.
+// custody describes where the key is kept. The public status shows this text (SPEC 2.8,
+// key_custody), so it omits project, location and key ring.
 func custody(name string, level kmspb.ProtectionLevel) string {
 	words := "unknown"
 	switch level {

@@ -10,8 +10,8 @@ import (
 
 type address struct {
 	name      string
-	endpoint  string // host:port, empty for Google's own
-	plaintext bool   // no TLS and no credentials: an emulator
+	endpoint  string // host:port; empty for Google's own endpoint
+	plaintext bool   // no TLS and no credentials, for an emulator
 }
 
 var (
@@ -19,24 +19,24 @@ var (
 	keyName     = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+/?$`)
 )
 
-// parse reads the part of a URI after gcpkms://. Its errors MUST NOT show what may
-// be a credential: the value of an option, or text with an '@'.
+// parse reads the part of a URI after gcpkms://. Errors MUST NOT show text that may be a
+// credential: the value of an option, or a URI that contains '@'.
 func parse(text string) (address, error) {
 	if strings.Contains(text, "@") {
-		return address{}, errors.New("the gcpkms URI holds an '@' (its text is not shown, it may hold a password): it names a key version and takes no credentials; those come from Workload Identity or GOOGLE_APPLICATION_CREDENTIALS")
+		return address{}, errors.New("the gcpkms URI contains '@' (the URI is not shown, because it may contain a password): write the URI without credentials; the process gets them from Workload Identity or GOOGLE_APPLICATION_CREDENTIALS")
 	}
 	name, query, _ := strings.Cut(text, "?")
 	a := address{name: name}
 	switch {
 	case versionName.MatchString(name):
 	case keyName.MatchString(name):
-		return a, fmt.Errorf("the gcpkms URI names a key and not one version of it: add /cryptoKeyVersions/N, because each version is another key (gcloud kms keys versions list shows them): %q", name)
+		return a, fmt.Errorf("the gcpkms URI names the key %q without a version: add /cryptoKeyVersions/N, because each version has its own key pair (gcloud kms keys versions list shows the versions)", name)
 	default:
-		return a, fmt.Errorf("the gcpkms URI names %q: write gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N with a number N", name)
+		return a, fmt.Errorf("the gcpkms URI names %q, which is not a key version: write gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N, where N is the number of the version", name)
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return a, errors.New("the query of the gcpkms URI does not parse: write ?endpoint=HOST:PORT, &plaintext=true, or both")
+		return a, errors.New("the query of the gcpkms URI does not parse: write ?endpoint=HOST:PORT, or for an emulator ?endpoint=HOST:PORT&plaintext=true")
 	}
 	for option, all := range values {
 		switch {
@@ -45,11 +45,11 @@ func parse(text string) (address, error) {
 		case len(all) == 1 && option == "plaintext" && (all[0] == "true" || all[0] == "false"):
 			a.plaintext = all[0] == "true"
 		default:
-			return a, fmt.Errorf("the option %q of the gcpkms URI is unknown, repeated or malformed: write ?endpoint=HOST:PORT and &plaintext=true (an emulator), each once", option)
+			return a, fmt.Errorf("the option %q of the gcpkms URI is unknown, repeated or malformed: use only endpoint=HOST:PORT and plaintext=true (only for an emulator), each at most once", option)
 		}
 	}
 	if a.plaintext && a.endpoint == "" {
-		return a, errors.New("plaintext=true in the gcpkms URI needs endpoint=HOST:PORT: Google's own endpoint requires TLS")
+		return a, errors.New("the gcpkms URI has plaintext=true without endpoint=HOST:PORT, but Google's own endpoint requires TLS: add the endpoint of the emulator, or leave plaintext out")
 	}
 	return a, nil
 }

@@ -21,9 +21,10 @@ const (
 	awsTestAccount = "111122223333"
 )
 
-// AWS serves Sign and GetPublicKey of AWS KMS (the JSON 1.1 protocol, version
-// 2014-11-01) over HTTP on the loopback. It checks the shape and the region of a
-// request's SigV4 header, but not its signature, so any credentials work.
+// AWS is a server on the loopback that serves Sign and GetPublicKey of AWS KMS over HTTP
+// (the JSON 1.1 protocol, version 2014-11-01). The server checks the form and the region
+// of a request's SigV4 header. It does not verify the SigV4 signature, so any well-formed
+// credentials work.
 type AWS struct {
 	server
 	keys map[string]*awsKey // by id; guarded by server.mu
@@ -65,10 +66,10 @@ func NewAWS(t testing.TB) *AWS {
 	return a
 }
 
-// URL returns the endpoint. It does not change.
+// URL returns the endpoint, which stays the same when the server comes back after Down.
 func (a *AWS) URL() string { return "http://" + a.Addr() }
 
-// Env returns credentials for a process that calls the server.
+// Env returns the environment variables with credentials for a process that calls the server.
 func (a *AWS) Env() []string {
 	return []string{"AWS_ACCESS_KEY_ID=AKIATESTTESTTESTTEST", "AWS_SECRET_ACCESS_KEY=of-no-account", "AWS_EC2_METADATA_DISABLED=true"}
 }
@@ -88,11 +89,11 @@ func (k awsKey) signs() (algorithm, messageType string) {
 	return "ECDSA_SHA_256", "DIGEST"
 }
 
-// NewKeyOf makes a key that claims a spec and a usage, and returns its ARN. The key is
-// really on P-256 unless the spec is Ed25519.
+// NewKeyOf makes an enabled key and returns the key's ARN. The server reports the given
+// spec and usage for the key. The private key is on P-256 unless the spec is Ed25519.
 func (a *AWS) NewKeyOf(spec, usage string, multiRegion bool) string {
 	var random [16]byte
-	_, _ = rand.Read(random[:]) // documented never to fail
+	_, _ = rand.Read(random[:]) // Read never returns an error
 	text := hex.EncodeToString(random[:])
 	id := fmt.Sprintf("%s-%s-%s-%s-%s", text[:8], text[8:12], text[12:16], text[16:20], text[20:])
 	if multiRegion {
@@ -146,7 +147,7 @@ func (a *AWS) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refusal.status != 0 {
 		answer = map[string]any{"__type": refusal.kind, "message": refusal.message}
 		w.Header().Set("x-amzn-ErrorType", refusal.kind)
-		w.Header().Set("Location", "/elsewhere") // only a redirect uses it
+		w.Header().Set("Location", "/elsewhere") // clients ignore it unless the status is a redirect
 		w.WriteHeader(refusal.status)
 	}
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
@@ -209,7 +210,8 @@ func (a *AWS) operate(w http.ResponseWriter, r *http.Request) (map[string]any, a
 	return answer, awsRefusals[fault]
 }
 
-// find counts the call and returns the key if it may be used.
+// find counts the call. It returns the key, or a refusal if the key is unknown or not
+// enabled, or if the test denied the operation.
 func (a *AWS) find(operation, id string) (awsKey, awsRefusal) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,7 +1,7 @@
-// Package kmstest provides key stores for tests: a SoftHSM token, and loopback
-// servers for the parts of the cloud KMS protocols that the clouds' Go clients
-// use. The servers have real keys and key states, and fail as a test tells them.
-// Each store has a method URI that returns the key URI for package signing.
+// Package kmstest provides key stores for tests: a SoftHSM token, and servers on the
+// loopback for the calls of Google Cloud KMS and AWS KMS that package signing makes. The
+// servers sign with real keys, give each key a state, and fail as a test requests (Fault).
+// The method URI of each store returns the URI of a key for package signing.
 package kmstest
 
 import (
@@ -19,15 +19,15 @@ import (
 	"time"
 )
 
-// Fault is how a server fails. A server ignores a fault that its protocol cannot have.
+// Fault is how a server fails. A server ignores a fault that does not exist in its protocol.
 type Fault string
 
-// A fault affects calls of the signing method, except where noted.
+// Unless noted, a fault affects only calls of the signing method (Sign, AsymmetricSign).
 const (
 	None             Fault = ""
 	CorruptedCRC     Fault = "corrupted CRC"
 	MissingCRC       Fault = "missing CRC"
-	UnverifiedDigest Fault = "unverified digest" // the server did not check the digest's CRC
+	UnverifiedDigest Fault = "unverified digest" // the answer says that the server did not check the request's CRC
 	OtherKeyName     Fault = "wrong key version name"
 	HighS            Fault = "high s"
 	GarbageDER       Fault = "garbage DER"
@@ -39,7 +39,7 @@ const (
 	Denied           Fault = "permission denied"
 	Hang             Fault = "hang"
 	CutConnection    Fault = "cut connection"
-	Down             Fault = "connection refused" // affects every method, and lasts until the next fault is set
+	Down             Fault = "connection refused" // affects every method; lasts until a test sets another fault
 
 	// Only AWS, the HTTP server, has these faults:
 	OtherAlgorithm Fault = "another signing algorithm in the answer"
@@ -52,11 +52,11 @@ type server struct {
 	serve func(net.Listener) (stop func())
 
 	mu      sync.Mutex
-	address string // does not change when the server comes back
+	address string // stays the same when the server comes back after Down
 	stop    func()
 	fault   Fault
-	left    int           // number of calls with the fault; negative: all until the next fault is set
-	changed chan struct{} // closed when the fault changes
+	left    int           // calls that still get the fault; negative: all calls until a test sets another fault
+	changed chan struct{} // closed and replaced when a test sets a fault
 	calls   map[string]int
 	denied  map[string]bool
 }
@@ -69,7 +69,8 @@ func (s *server) start(serve func(net.Listener) (stop func())) error {
 
 func (s *server) listen() error {
 	l, err := net.Listen("tcp", s.address)
-	// After Down, a connection of another process may use the port for a while.
+	// During Down another process may get the port for an outgoing connection. Wait until the
+	// port is free again.
 	for until := time.Now().Add(30 * time.Second); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(until); {
 		time.Sleep(50 * time.Millisecond)
 		l, err = net.Listen("tcp", s.address)
@@ -92,7 +93,7 @@ func (s *server) Close() {
 	s.stop()
 }
 
-// Addr returns HOST:PORT. It does not change.
+// Addr returns HOST:PORT, which stays the same when the server comes back after Down.
 func (s *server) Addr() string { return s.address }
 
 // Calls returns how many calls of a method have arrived, including refused ones.
@@ -102,7 +103,7 @@ func (s *server) Calls(method string) int {
 	return s.calls[method]
 }
 
-// Deny makes the server refuse a method, or allow it again.
+// Deny makes the server refuse all calls of a method or, if denied is false, allow them again.
 func (s *server) Deny(method string, denied bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +146,7 @@ func (s *server) take() (Fault, <-chan struct{}) {
 func newP256() crypto.Signer {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		panic(err) // documented never to happen
+		panic(err) // not possible: the system's random source never fails
 	}
 	return key
 }
@@ -153,13 +154,13 @@ func newP256() crypto.Signer {
 func newEd25519() crypto.Signer {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		panic(err) // documented never to happen
+		panic(err) // not possible: the system's random source never fails
 	}
 	return key
 }
 
-// signed signs data and builds the fault into the signature. An Ed25519 key signs data as
-// a message. A P-256 key signs data as a digest and returns DER.
+// signed returns a signature of data, with the fault built in. An Ed25519 key signs data as
+// a message. A P-256 key signs data as a digest, and the signature is in DER.
 func signed(key crypto.Signer, data []byte, fault Fault) []byte {
 	hash := crypto.SHA256
 	_, ofMessage := key.(ed25519.PrivateKey)

@@ -19,9 +19,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// GCP serves AsymmetricSign and GetPublicKey of
-// google.cloud.kms.v1.KeyManagementService over plaintext gRPC on the loopback.
-// Its keepalive policy is gRPC's default.
+// GCP is a server on the loopback that serves AsymmetricSign and GetPublicKey of
+// google.cloud.kms.v1.KeyManagementService over plaintext gRPC. It has gRPC's default
+// keepalive policy, which refuses clients that ping more often than every 5 minutes.
 type GCP struct {
 	kmspb.UnimplementedKeyManagementServiceServer
 	server
@@ -65,14 +65,15 @@ func (g *GCP) add(private crypto.Signer, algorithm kmspb.CryptoKeyVersion_Crypto
 	return name
 }
 
-// SetState sets the state of a version.
+// SetState sets the state of a key version.
 func (g *GCP) SetState(name string, state kmspb.CryptoKeyVersion_CryptoKeyVersionState) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.keys[name].state = state
 }
 
-// SetAlgorithm sets the algorithm that the server claims. The key does not change.
+// SetAlgorithm sets the algorithm that the server reports for a key version. The key itself
+// does not change.
 func (g *GCP) SetAlgorithm(name string, algorithm kmspb.CryptoKeyVersion_CryptoKeyVersionAlgorithm) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -84,7 +85,8 @@ func (g *GCP) URI(name string) string {
 	return "gcpkms://" + name + "?endpoint=" + url.QueryEscape(g.Addr()) + "&plaintext=true"
 }
 
-// version counts the call and returns the version if it may be used.
+// version counts the call. It returns the key version, or an error if the version is unknown
+// or not enabled, or if the test denied the method.
 func (g *GCP) version(method, permission, name string) (gcpKey, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -140,9 +142,9 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 	fault, changed := g.take()
 	switch fault {
 	case Hang:
-		// Wait until the test changes the fault, not until the context ends. gRPC passes on
-		// the caller's deadline, so an answer at that time could arrive before the caller's
-		// deadline ends the call.
+		// Wait until the test changes the fault, not until the context ends. The context has
+		// the caller's deadline. An answer at that deadline could reach the caller before the
+		// caller gives up.
 		<-changed
 		return nil, gcpRefusals[Overloaded]
 	case CutConnection:

@@ -13,7 +13,7 @@ import (
 // SoftHSMLibrary is the PKCS#11 library of the Debian package softhsm2.
 const SoftHSMLibrary = "/usr/lib/softhsm/libsofthsm2.so"
 
-// SoftHSM is a PKCS#11 token named "fairpact" in a folder of a test.
+// SoftHSM is a PKCS#11 token named "fairpact" in Dir, a temporary folder of the test.
 type SoftHSM struct{ Dir, PIN string }
 
 // StartSoftHSM makes the token and sets SOFTHSM2_CONF, so the test must not be
@@ -37,7 +37,7 @@ func (s *SoftHSM) util(t testing.TB, args ...string) {
 	}
 }
 
-// Write writes a file into the folder and returns its path.
+// Write writes a file into Dir and returns the file's path.
 func (s *SoftHSM) Write(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(s.Dir, name)
@@ -63,7 +63,7 @@ func (s *SoftHSM) URI(key string) string {
 	return "pkcs11:token=fairpact;" + key + "?module-path=" + SoftHSMLibrary + "&pin-source=file:" + s.Dir + "/pin"
 }
 
-// Away removes the token, or puts it back.
+// Away removes the token or, if away is false, puts it back.
 func (s *SoftHSM) Away(t testing.TB, away bool) {
 	t.Helper()
 	tokens, hidden := s.Dir+"/tokens", s.Dir+"/away"

@@ -17,13 +17,13 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// form is how PKCS#11 represents keys and signatures of a provider.Kind.
+// form says how PKCS#11 represents the keys and signatures of one provider.Kind.
 type form struct {
 	keyType   uint   // CKA_KEY_TYPE
-	mechanism uint   // mechanism for signatures
-	need      string // what the key must be, for errors
+	mechanism uint   // the CKM_ constant of the signature scheme
+	need      string // the required type of key, shown in errors
 	parse     func(params, point []byte) (publicKey, error)
-	signature func(raw []byte) ([]byte, error) // converts a signature to the form that provider.Provider returns
+	signature func(raw []byte) ([]byte, error) // converts the token's signature to the encoding that Provider.Sign returns
 }
 
 type publicKey interface{ Equal(crypto.PublicKey) bool }
@@ -35,33 +35,35 @@ const (
 )
 
 const (
-	needP256    = "es256 needs ECDSA on P-256 (pkcs11-tool --keypairgen --key-type EC:prime256v1)"
-	needEd25519 = "a log key is an Ed25519 key (pkcs11-tool --keypairgen --key-type EC:edwards25519)"
+	needP256    = "es256 needs a P-256 key; generate one with pkcs11-tool --keypairgen --key-type EC:prime256v1"
+	needEd25519 = "a log key is an Ed25519 key; generate one with pkcs11-tool --keypairgen --key-type EC:edwards25519"
 )
 
 var forms = map[provider.Kind]form{
 	provider.P256: {cryptoki.CKK_EC, cryptoki.CKM_ECDSA, needP256, parseP256, func(raw []byte) ([]byte, error) {
-		// r and s have equal lengths (PKCS#11 2.3.1). Package signing checks the values.
+		// raw is r‖s, and r and s have equal lengths (PKCS#11 2.3.1). Package signing checks
+		// their values.
 		half := len(raw) / 2
 		return asn1.Marshal(struct{ R, S *big.Int }{new(big.Int).SetBytes(raw[:half]), new(big.Int).SetBytes(raw[half:])})
 	}},
 	provider.Ed25519: {ckkECEdwards, ckmEDDSA, needEd25519, parseEd25519, func(raw []byte) ([]byte, error) { return raw, nil }},
 }
 
-// paramsP256 is CKA_EC_PARAMS of P-256: the DER form of its object identifier
+// paramsP256 is the CKA_EC_PARAMS of P-256: the curve's object identifier in DER
 // (RFC 5480 2.1.1.1).
 var paramsP256 = []byte{6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7}
 
-// paramsEd25519 are the forms of CKA_EC_PARAMS that tokens use for Ed25519: the
-// object identifier of RFC 8410, the curve's name (PKCS#11 3.0 2.3.5), and the
-// identifier from before RFC 8410.
+// paramsEd25519 lists the values of CKA_EC_PARAMS that tokens use for Ed25519: the object
+// identifier of RFC 8410, the curve's name (PKCS#11 3.0 2.3.5), and the object identifier
+// that was in use before RFC 8410.
 var paramsEd25519 = [][]byte{
 	{6, 3, 0x2b, 0x65, 0x70},
 	append([]byte{0x13, 12}, "edwards25519"...),
 	{6, 9, 0x2b, 6, 1, 4, 1, 0xda, 0x47, 15, 1},
 }
 
-// parseP256 reads CKA_EC_PARAMS and CKA_EC_POINT, the uncompressed point.
+// parseP256 returns a P-256 public key. params is CKA_EC_PARAMS. point is CKA_EC_POINT, an
+// uncompressed point.
 func parseP256(params, point []byte) (publicKey, error) {
 	if !bytes.Equal(params, paramsP256) {
 		var curve asn1.ObjectIdentifier
@@ -75,7 +77,8 @@ func parseP256(params, point []byte) (publicKey, error) {
 	return public, nil
 }
 
-// parseEd25519 reads CKA_EC_PARAMS and CKA_EC_POINT, the raw key.
+// parseEd25519 returns an Ed25519 public key. params is CKA_EC_PARAMS. point is
+// CKA_EC_POINT, the raw key.
 func parseEd25519(params, point []byte) (publicKey, error) {
 	known := false
 	for _, form := range paramsEd25519 {
@@ -85,13 +88,13 @@ func parseEd25519(params, point []byte) (publicKey, error) {
 		return nil, fmt.Errorf("the key's CKA_EC_PARAMS (%x) do not name Ed25519: %s", params, needEd25519)
 	}
 	if point = unwrapped(point, ed25519.PublicKeySize); len(point) != ed25519.PublicKeySize {
-		return nil, fmt.Errorf("the key's CKA_EC_POINT has %d bytes and an Ed25519 key has %d", len(point), ed25519.PublicKeySize)
+		return nil, fmt.Errorf("the key's CKA_EC_POINT has %d bytes, but an Ed25519 key has %d", len(point), ed25519.PublicKeySize)
 	}
 	return ed25519.PublicKey(point), nil
 }
 
-// unwrapped removes the DER OCTET STRING around a point of n bytes, if there is one
-// (PKCS#11 2.3.3). Some tokens return the point without it.
+// unwrapped removes the DER OCTET STRING in which a token wraps a point of n bytes
+// (PKCS#11 2.3.3). Some tokens return bare points, which unwrapped does not change.
 func unwrapped(point []byte, n int) []byte {
 	if len(point) == n+2 && point[0] == 4 && int(point[1]) == n {
 		return point[2:]

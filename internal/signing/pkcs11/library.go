@@ -15,24 +15,26 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// library is a loaded PKCS#11 library. C_Initialize and C_Finalize affect the whole
-// process, so all keys that use one library file share a library value. The first user
-// loads and starts the library, the last one finalizes it. The file is never unloaded.
+// library is a PKCS#11 library. C_Initialize and C_Finalize affect the whole process, so
+// all keys that use one library file share a library value. The first of these keys loads
+// and starts the library, and the last one finalizes it. The file stays loaded.
 type library struct {
 	path string
 
-	// lock holds one element while a call into the library runs. It guards the fields
-	// below and the library's keys. Calls never run in parallel, because SoftHSM 2.6
-	// crashes when a session is closed while it signs.
+	// lock is a mutex, and contains one element while a call into the library runs. A
+	// channel lets callers stop waiting when their context ends. lock guards the fields
+	// below and the fields of the library's keys. Calls never run in parallel, because
+	// SoftHSM 2.6 crashes when a session is closed while the session signs.
 	lock          chan struct{}
-	*cryptoki.Ctx // nil until the library is loaded
-	users         int
-	epoch         int // number of starts, from 1; a handle is valid in one epoch only
+	*cryptoki.Ctx     // nil until the library is loaded
+	users         int // number of keys that use the library
+	epoch         int // number of starts; handles from an earlier epoch are invalid
 }
 
-var libraries sync.Map // of *library, by path
+var libraries sync.Map // maps the path of a file to its *library
 
-// libraryAt returns the library of a file, the same for each path to that file.
+// libraryAt returns the library of a file. It returns the same library for a symbolic link
+// to that file.
 func libraryAt(path string) *library {
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		path = file
@@ -41,9 +43,9 @@ func libraryAt(path string) *library {
 	return l.(*library)
 }
 
-// call runs do with the lock held and waits for do until ctx ends. A library cannot be
-// interrupted: while it hangs, it keeps the lock, and later calls end with their
-// contexts.
+// call runs the function do with the lock held. It returns when do returns or ctx ends.
+// A library cannot be interrupted: if do hangs, do keeps the lock after call has returned.
+// Later calls then fail when their own contexts end.
 func (l *library) call(ctx context.Context, token string, do func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -61,18 +63,19 @@ func (l *library) call(ctx context.Context, token string, do func() error) error
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("the token %q does not answer: %w; check with pkcs11-tool --module … --list-slots", token, ctx.Err())
+		return fmt.Errorf("the token %q does not answer: %w; check the token with pkcs11-tool --module … --list-slots", token, ctx.Err())
 	}
 }
 
-// use adds a user to the library. For the first user it loads and starts the library.
+// use counts one more user of the library. For the first user, it loads and starts the
+// library.
 func (l *library) use() error {
 	if l.Ctx == nil {
 		if _, err := os.Stat(l.path); err != nil {
-			return fmt.Errorf("module-path: %w: install the token's PKCS#11 library (SoftHSM: apt-get install softhsm2) and name its file", err)
+			return fmt.Errorf("module-path: %w: install the token's PKCS#11 library (SoftHSM: apt-get install softhsm2) and set module-path to the library file", err)
 		}
 		if l.Ctx = cryptoki.New(l.path); l.Ctx == nil {
-			return fmt.Errorf("module-path %s: cannot be loaded as a PKCS#11 library: `ldd %s` shows whether it is built for this machine and which libraries are missing", l.path, l.path)
+			return fmt.Errorf("module-path %s: cannot be loaded as a PKCS#11 library: run `ldd %s` to see whether the file is built for this machine and which libraries are missing", l.path, l.path)
 		}
 	}
 	if l.users == 0 {
@@ -105,34 +108,34 @@ func (l *library) release() {
 	}
 }
 
-// explain adds the failed step, the meaning of the code and what to do. It marks an error
-// as transient if a new login may help.
+// explain adds the failed step to err. For known PKCS#11 codes it also adds what the code
+// means and what to do, and marks the error as transient if a new login may help.
 func explain(step string, err error) error {
 	code, _ := errors.AsType[cryptoki.Error](err)
 	passing, words := false, ""
 	switch uint(code) {
 	case cryptoki.CKR_PIN_INCORRECT:
-		words = "the token refused the PIN; it is not tried again, because a few wrong ones lock a token: put the right PIN into the file of pin-source and restart"
+		words = "the token refused the PIN; the PIN is not tried again, because a few wrong PINs lock a token: put the right PIN into the file of pin-source and restart"
 	case cryptoki.CKR_PIN_INVALID, cryptoki.CKR_PIN_LEN_RANGE:
 		words = "the PIN is too short, too long or has characters that the token does not accept: correct the file of pin-source"
 	case cryptoki.CKR_PIN_EXPIRED:
-		words = "the PIN has expired: set a new one with the token's own tool and in the file of pin-source"
+		words = "the PIN has expired: set a new PIN with the token's own tool and write it into the file of pin-source"
 	case cryptoki.CKR_PIN_LOCKED, cryptoki.CKR_USER_PIN_NOT_INITIALIZED:
-		words = "the user PIN is locked after too many wrong tries, or was never set: the token's security officer must set a new one"
+		words = "the user PIN is locked after too many wrong tries, or was never set: ask the token's security officer to set a user PIN"
 	case cryptoki.CKR_MECHANISM_INVALID, cryptoki.CKR_KEY_TYPE_INCONSISTENT, cryptoki.CKR_KEY_FUNCTION_NOT_PERMITTED:
-		words = "the token does not sign with this key: the key needs CKA_SIGN, and the token needs CKM_ECDSA for a P-256 key or CKM_EDDSA for a log key (pkcs11-tool --list-mechanisms)"
+		words = "the token cannot sign with this key: use a key with CKA_SIGN, and a token with CKM_ECDSA for a P-256 key or CKM_EDDSA for a log key (pkcs11-tool --list-mechanisms)"
 	case cryptoki.CKR_CANT_LOCK:
-		words = "the library does not support several threads, which the service needs: use another library"
+		words = "the library does not support calls from several threads: use a library that does"
 	case cryptoki.CKR_DEVICE_REMOVED, cryptoki.CKR_TOKEN_NOT_PRESENT, cryptoki.CKR_TOKEN_NOT_RECOGNIZED, cryptoki.CKR_SLOT_ID_INVALID:
 		passing, words = true, "the token is not there: connect it again"
 	case cryptoki.CKR_SESSION_COUNT, cryptoki.CKR_DEVICE_MEMORY, cryptoki.CKR_HOST_MEMORY:
-		passing, words = true, "the token has no session or memory left: run fewer clients of it"
+		passing, words = true, "the token or this host has no session or memory left: run fewer clients of the token"
 	case cryptoki.CKR_DEVICE_ERROR, cryptoki.CKR_FUNCTION_FAILED, cryptoki.CKR_GENERAL_ERROR:
-		passing, words = true, "the token or its library failed: read its own log"
+		passing, words = true, "the token or its library failed: read the logs of both"
 	case cryptoki.CKR_CRYPTOKI_NOT_INITIALIZED, cryptoki.CKR_SESSION_HANDLE_INVALID, cryptoki.CKR_SESSION_CLOSED,
 		cryptoki.CKR_USER_NOT_LOGGED_IN, cryptoki.CKR_KEY_HANDLE_INVALID, cryptoki.CKR_OBJECT_HANDLE_INVALID,
 		cryptoki.CKR_OPERATION_ACTIVE, cryptoki.CKR_OPERATION_NOT_INITIALIZED:
-		passing, words = true, "the login ended: a new one follows"
+		passing, words = true, "the session is no longer valid: no action needed, the service logs in again"
 	default:
 		return fmt.Errorf("%s: %w", step, err)
 	}

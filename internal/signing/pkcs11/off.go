@@ -9,7 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// Open returns an error: what is wrong with the URI, or that this build has no PKCS#11.
+// Open always returns an error, because this build has no PKCS#11. If the URI is invalid,
+// the error says what is wrong with the URI.
 func Open(_ context.Context, rest string, _ provider.Kind) (provider.Provider, error) {
 	if _, err := parse(rest); err != nil {
 		return nil, err

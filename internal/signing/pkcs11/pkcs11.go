@@ -15,30 +15,30 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// key is a key in a PKCS#11 token. Its fields are guarded by library.lock.
+// key is the provider.Provider of a key in a PKCS#11 token. library.lock guards its fields.
 type key struct {
 	form
 	at      address
 	library *library
-	uses    bool // the key counts in library.users
+	uses    bool // library.users counts this key
 	closed  bool
 
-	// A login sets epoch, session and object. They are valid while epoch equals
-	// library.epoch.
+	// logIn sets epoch, session and object. session and object are valid while epoch
+	// equals library.epoch. Without a login, epoch is 0.
 	epoch   int
 	session cryptoki.SessionHandle
 	object  cryptoki.ObjectHandle // the private key
 
-	public  publicKey // from the first login; later logins MUST find the same
+	public  publicKey // set by the first login; later logins MUST find the same public key
 	custody string
 
-	// rejected is the SHA-256 of a PIN that the token refused. That PIN is never
-	// sent again, because a few wrong ones lock a token.
+	// rejected is the SHA-256 of the last PIN that the token refused. offerPIN does not
+	// send this PIN again, because a few wrong PINs lock a token.
 	rejected [sha256.Size]byte
 }
 
 // Open returns the provider of the key that a PKCS#11 URI names. rest is the URI
-// after its scheme and colon. Open does not use the token yet; Key does.
+// without "pkcs11:". Open does not use the token; Key and Sign do.
 func Open(_ context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	at, err := parse(rest)
 	if err != nil {
@@ -55,9 +55,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return k.public, k.custody, nil
 }
 
-// connect logs in unless the login is still valid. If a token that was found before does
-// not answer, connect restarts the library and logs in again, because the token may have
-// been removed and put back.
+// connect logs in, unless the previous login is still valid. If the key was found before
+// and the new login fails with a transient error, the token may have been removed and put
+// back. connect then restarts the library and logs in once more.
 func (k *key) connect() error {
 	switch {
 	case k.closed:
@@ -93,7 +93,7 @@ func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 		raw, err = k.sign(data)
 		return err
 	}); err != nil {
-		return nil, err // do not use raw: a library that hangs may still write it
+		return nil, err // do not read raw: after a timeout, k.sign may still write to raw
 	}
 	return k.signature(raw)
 }
@@ -113,9 +113,9 @@ func (k *key) sign(data []byte) (raw []byte, err error) {
 	return raw, nil
 }
 
-// Close implements provider.Provider. It ends the session. Closing the token's last
-// session logs out (PKCS#11 5.6.2). Close waits at most 1 s for a library that hangs; the
-// session then closes once the library answers.
+// Close implements provider.Provider. It ends the session. The token logs out when its
+// last session ends (PKCS#11 5.6.2). If the library hangs, Close returns an error after
+// 1 s, and the session ends as soon as the library answers.
 func (k *key) Close() error {
 	closed := make(chan error, 1)
 	go func() {

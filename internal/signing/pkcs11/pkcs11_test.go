@@ -114,7 +114,7 @@ func TestPKCS11Custody(t *testing.T) {
 		"kept":     "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key not extractable",
 		"wrapped":  "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key extractable: the token may give it out wrapped",
 		"plain":    "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key NOT protected: the token gives it out in plain (not sensitive)",
-		"imported": "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key not extractable, but it once was or was made elsewhere",
+		"imported": "PKCS#11 token fairpact (SoftHSM project SoftHSM v2), key not extractable, but it was extractable once or was made outside the token",
 	} {
 		if got := mustRead(t, s.URI("object="+key)).custody; got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
@@ -241,7 +241,7 @@ func TestPKCS11Sessions(t *testing.T) {
 	t.Run("the last try of a PIN is not used", func(t *testing.T) {
 		p := start(t)
 		for flag, want := range map[uint]string{cryptoki.CKF_USER_PIN_FINAL_TRY: "by hand", cryptoki.CKF_USER_PIN_LOCKED: "security officer"} {
-			// The PIN is right: the token would accept it.
+			// The PIN in the file is right, so the error comes from the flag, not from the token.
 			if err := p.offerPIN(cryptoki.TokenInfo{Flags: flag}); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("offerPIN with the flag %#x: %v, want an error with %q", flag, err, want)
 			}
@@ -263,17 +263,17 @@ func TestPKCS11Sessions(t *testing.T) {
 		_, _ = p.Sign(t.Context(), digest)
 		refused()
 		inToken(t, s, func(l *library, session cryptoki.SessionHandle) error { return l.SetPIN(session, s.PIN, "secret-9999") })
-		refused() // refused, although the token would accept the PIN now
+		refused() // the token would accept this PIN now, but the key does not send it again
 		s.PIN = "secret-9999"
-		s.Write(t, "pin", s.PIN+"\n\n") // the file changes, the PIN does not
+		s.Write(t, "pin", s.PIN+"\n\n") // the file is different now, but the PIN in it is the same
 		refused()
 		p = mustRead(t, s.URI("object=deployment"))
 		works(t, p)
 	})
 }
 
-// A library hangs while Key opens a key. Key and Close return, and the key is closed as
-// soon as the library answers.
+// While the library hangs, Key, Sign and Close return an error. The key closes as soon as
+// the library answers.
 func TestPKCS11HangsAtStart(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	s.Import(t, "deployment", "01", newKey(t, elliptic.P256()))
@@ -371,8 +371,8 @@ func TestPKCS11PublicKeys(t *testing.T) {
 	}
 }
 
-// A call that hangs ends with its context but keeps the lock. Until the library returns,
-// later calls fail without reaching it.
+// If the library hangs, call returns when its context ends, but the lock stays held. Later
+// calls fail without reaching the library, until the library returns.
 func TestPKCS11CallThatHangs(t *testing.T) {
 	l := &library{lock: make(chan struct{}, 1)}
 	release := make(chan struct{})
@@ -381,7 +381,7 @@ func TestPKCS11CallThatHangs(t *testing.T) {
 		cancel()
 		select {
 		case <-release:
-		case <-time.After(time.Minute): // reached only if the call does not end with its context
+		case <-time.After(time.Minute): // reached only if l.call does not return when ctx ends
 		}
 		return nil
 	})

@@ -59,19 +59,19 @@ func (k *key) findToken() (slot uint, token cryptoki.TokenInfo, err error) {
 	case matches > 1:
 		return 0, token, fmt.Errorf("%d tokens are named %q: add serial= to the URI", matches, k.at.token)
 	case len(present) == 0:
-		return 0, token, provider.Transient(fmt.Errorf("no token %q: the library shows none at all; connect it, or tell the library where it is (SoftHSM: set SOFTHSM2_CONF)", k.at.token))
+		return 0, token, provider.Transient(fmt.Errorf("no token %q: the library shows no tokens; connect the token, or tell the library where the token is (SoftHSM: set SOFTHSM2_CONF)", k.at.token))
 	}
-	return 0, token, provider.Transient(fmt.Errorf("no token %q: the library shows [%s]; name one of them, or connect the token", k.at.token, strings.Join(present, ", ")))
+	return 0, token, provider.Transient(fmt.Errorf("no token %q matches the URI: the library shows [%s]; connect the token, or correct token=, manufacturer=, model= and serial= in the URI", k.at.token, strings.Join(present, ", ")))
 }
 
-// offerPIN logs in. It does not send a refused PIN again, and does not use the last try
-// before the token locks.
+// offerPIN logs in with the PIN in the file of pin-source. It does not send the PIN if the
+// token has already refused this PIN, or if one more wrong PIN would lock the token.
 func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	switch {
 	case token.Flags&cryptoki.CKF_USER_PIN_LOCKED != 0:
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_LOCKED))
 	case token.Flags&cryptoki.CKF_USER_PIN_FINAL_TRY != 0:
-		return fmt.Errorf("log in: one more wrong PIN locks the token %q: log in once by hand with the right one (pkcs11-tool --login --list-objects), correct pin-source, and restart", token.Label)
+		return fmt.Errorf("log in: one more wrong PIN locks the token %q: log in once by hand with the right PIN (pkcs11-tool --login --list-objects), put this PIN into the file of pin-source, and restart", token.Label)
 	}
 	pin, err := readPIN(k.at.pinFile)
 	if err != nil {
@@ -83,7 +83,7 @@ func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	}
 	err = k.library.Login(k.session, cryptoki.CKU_USER, pin)
 	switch {
-	case err == nil, errors.Is(err, cryptoki.Error(cryptoki.CKR_USER_ALREADY_LOGGED_IN)): // another provider of this process has logged in
+	case err == nil, errors.Is(err, cryptoki.Error(cryptoki.CKR_USER_ALREADY_LOGGED_IN)): // another key of this process has logged in to the token
 		return nil
 	case errors.Is(err, cryptoki.Error(cryptoki.CKR_PIN_INCORRECT)):
 		k.rejected = sum
@@ -91,15 +91,15 @@ func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	return explain("log in", err)
 }
 
-// readPIN reads the user PIN. Each login reads it again, so that a corrected file
-// is used. The PIN MUST NOT be stored or shown in an error.
+// readPIN reads the user PIN from a file. Each login reads the file again, and so uses a
+// corrected PIN. The PIN MUST NOT be stored or shown in an error.
 func readPIN(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o007 != 0:
-		return "", fmt.Errorf("%s: not a regular file, or its mode %04o lets every user open it: run chmod 600 on it", path, info.Mode().Perm())
+		return "", fmt.Errorf("%s: not a regular file, or its mode %04o gives all users access: name a regular file and run chmod 600 on it", path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -107,14 +107,14 @@ func readPIN(path string) (string, error) {
 	}
 	pin := strings.TrimRight(string(text), "\r\n")
 	if pin == "" || len(text) > 1024 {
-		return "", fmt.Errorf("%s: it is empty or larger than 1024 bytes: write the PIN and nothing else into it", path)
+		return "", fmt.Errorf("%s: the file has no PIN or more than 1024 bytes: write only the PIN into the file", path)
 	}
 	return pin, nil
 }
 
-// findKey finds the private key and the public key with the same CKA_ID, and sets
-// object, public and custody. It returns an error if the key is of another type, may not
-// sign, needs the PIN for each signature, or differs from the key of the first login.
+// findKey finds the private key that the URI names, and the public key with the same
+// CKA_ID. It sets object, public and custody. It returns an error if the key has the wrong
+// type, may not sign, needs the PIN for each signature, or is not the key of the first login.
 func (k *key) findKey(token cryptoki.TokenInfo) error {
 	var named []*cryptoki.Attribute
 	if k.at.object != "" {
@@ -140,11 +140,11 @@ func (k *key) findKey(token cryptoki.TokenInfo) error {
 	}
 	switch {
 	case !is(cryptoki.CKA_KEY_TYPE, k.keyType):
-		return errors.New("the key is of another type: " + k.need)
+		return errors.New("the key has the wrong type (CKA_KEY_TYPE): " + k.need)
 	case !is(cryptoki.CKA_SIGN, true):
 		return errors.New("the key is not allowed to sign (CKA_SIGN is false): make a key with CKA_SIGN")
 	case is(cryptoki.CKA_ALWAYS_AUTHENTICATE, true):
-		return errors.New("the key requires the PIN for each signature (CKA_ALWAYS_AUTHENTICATE), which a service cannot enter: make a key without it")
+		return errors.New("the key requires the PIN for each signature, which the service does not support: make a key without CKA_ALWAYS_AUTHENTICATE")
 	}
 	if id := attribute(k.object, cryptoki.CKA_ID); len(id) > 0 {
 		named = []*cryptoki.Attribute{cryptoki.NewAttribute(cryptoki.CKA_ID, id)}
@@ -153,7 +153,7 @@ func (k *key) findKey(token cryptoki.TokenInfo) error {
 	if err != nil {
 		return err
 	}
-	// A protection that the token does not state counts as absent.
+	// If the token does not show an attribute, kept states the weaker protection.
 	kept := "key not extractable"
 	switch {
 	case !is(cryptoki.CKA_SENSITIVE, true):
@@ -161,14 +161,14 @@ func (k *key) findKey(token cryptoki.TokenInfo) error {
 	case !is(cryptoki.CKA_EXTRACTABLE, false):
 		kept = "key extractable: the token may give it out wrapped"
 	case !is(cryptoki.CKA_NEVER_EXTRACTABLE, true):
-		kept = "key not extractable, but it once was or was made elsewhere"
+		kept = "key not extractable, but it was extractable once or was made outside the token"
 	}
 	public, err := k.parse(attribute(object, cryptoki.CKA_EC_PARAMS), attribute(object, cryptoki.CKA_EC_POINT))
 	switch {
 	case err != nil:
 		return err
 	case k.public != nil && !k.public.Equal(public):
-		return fmt.Errorf("the token %q now holds another key under that name: put the old one back, or restart with the new key published", k.at.token)
+		return fmt.Errorf("the token %q now holds another key under the name in the URI: put the old key back, or publish the new key and restart", k.at.token)
 	}
 	k.public = public
 	k.custody = strings.ToValidUTF8(fmt.Sprintf("PKCS#11 token %s (%s %s), %s", token.Label, token.ManufacturerID, token.Model, kept), "?")
@@ -195,7 +195,7 @@ func (k *key) findOne(kind string, template []*cryptoki.Attribute) (cryptoki.Obj
 	case 1:
 		return found[0], nil
 	case 0:
-		return 0, fmt.Errorf("the token %q holds no %s: pkcs11-tool --login --list-objects shows what it has", k.at.token, key)
+		return 0, fmt.Errorf("the token %q holds no %s: compare the URI with the output of pkcs11-tool --login --list-objects", k.at.token, key)
 	}
-	return 0, fmt.Errorf("the token %q holds more than one %s: name one by its id, for example id=%%01", k.at.token, key)
+	return 0, fmt.Errorf("the token %q holds more than one %s: add the id of one key to the URI, for example id=%%01", k.at.token, key)
 }

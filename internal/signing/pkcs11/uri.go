@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// address is a parsed URI of RFC 7512. Fields that the URI omits are empty.
+// address is a parsed PKCS#11 URI (RFC 7512). Fields that the URI omits are empty.
 type address struct {
 	token, manufacturer, model, serial string // if not empty, the token must have the same value
 	object, id                         string // CKA_LABEL and CKA_ID (raw bytes) of the key
-	module                             string // the token's library, absolute
-	pinFile                            string // holds the user PIN, absolute
+	module                             string // absolute path of the token's library
+	pinFile                            string // absolute path of the file with the user PIN
 }
 
 const uriForm = "pkcs11:token=LABEL;object=KEY?module-path=/usr/lib/…/lib….so&pin-source=file:/path/to/pin"
 
-// parse reads the part of a URI after `pkcs11:` (RFC 7512 2.3). It refuses the
-// RFC's other attributes, because ignoring one could select another key. Errors
-// MUST NOT show a value, because it may be a PIN.
+// parse reads the part of a URI after `pkcs11:` (RFC 7512 2.3). It refuses attributes that
+// it does not support, because ignoring an attribute could select the wrong key. Errors
+// MUST NOT show an attribute's value, because the value may be a PIN.
 func parse(rest string) (address, error) {
 	var a address
 	var kind, pinSource string
@@ -42,7 +42,7 @@ func parse(rest string) (address, error) {
 	case a.object == "" && a.id == "":
 		err = errors.New("the PKCS#11 URI names no key: add object=LABEL, id=%01, or both")
 	case kind != "" && kind != "private":
-		err = errors.New("the PKCS#11 URI has a type other than private: write type=private or leave it out")
+		err = errors.New("the PKCS#11 URI has a type other than private: write type=private or omit type")
 	case !filepath.IsAbs(a.module):
 		err = errors.New("the PKCS#11 URI needs module-path=/…, the absolute path of the token's library")
 	case !filepath.IsAbs(a.pinFile):
@@ -63,13 +63,13 @@ func assign(part, separator string, known map[string]*string) error {
 		case !ok:
 			return errors.New("the PKCS#11 URI has an attribute without '=': write " + uriForm)
 		case name == "pin-value":
-			return errors.New("the PKCS#11 URI has pin-value, and a URI ends up in process lists and manifests: put the PIN into a file and name it with pin-source=file:/path")
+			return errors.New("the PKCS#11 URI contains the PIN (pin-value), and URIs end up in process lists and manifests: put the PIN into a file and name that file with pin-source=file:/path")
 		case !isKnown:
-			return fmt.Errorf("the PKCS#11 URI has an attribute that is unknown or on the wrong side of the '?': write %s; before the '?' also manufacturer, model, serial and id are known", uriForm)
+			return fmt.Errorf("the PKCS#11 URI has an attribute that is unknown or on the wrong side of the '?': write %s; manufacturer, model, serial, id and type are also allowed before the '?'", uriForm)
 		case *to != "":
 			return fmt.Errorf("the PKCS#11 URI has %s twice: keep one", name)
 		case err != nil || value == "":
-			return fmt.Errorf("the PKCS#11 URI: the value of %s is empty, or a '%%' in it is not followed by two hex digits", name)
+			return fmt.Errorf("the PKCS#11 URI has an invalid value for %s: write a non-empty value, with two hex digits after each '%%'", name)
 		}
 		*to = value
 	}

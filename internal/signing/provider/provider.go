@@ -8,23 +8,23 @@ import (
 	"errors"
 )
 
-// Kind says what a key is for, and so which signature scheme it uses.
+// Kind is the purpose of a key. The purpose determines the signature scheme.
 type Kind int
 
 const (
-	P256    Kind = iota // a deployment key: ECDSA over P-256 with SHA-256
-	Ed25519             // a log key: Ed25519
+	P256    Kind = iota // a deployment key: signs certificates and tree heads with ECDSA on P-256 and SHA-256
+	Ed25519             // a log key: signs checkpoints with Ed25519
 )
 
-// Provider signs with one key and does only what is specific to its store. Package
-// signing retries, bounds concurrency, runs the circuit breaker, converts to
-// low s, and verifies each signature. A call that failed but may succeed later
-// returns an error that Transient has marked.
+// Provider signs with one key and does only what is specific to the key's store. Package
+// signing retries, bounds concurrency, runs the circuit breaker, converts to low s, and
+// verifies each signature. If a call fails but a retry may succeed, the call MUST return an
+// error that Transient has marked.
 type Provider interface {
 	// Key returns the public key, an *ecdsa.PublicKey or an ed25519.PublicKey. custody
-	// says where the private key is kept. It is public, so it MUST NOT have a path, an
-	// account or an address. Package signing calls Key before the first Sign, until Key
-	// succeeds once, and pins the public key.
+	// says where the private key is kept. custody is public, so it MUST NOT contain a file
+	// path, an account or an address. Package signing calls Key until one call
+	// succeeds, pins the public key, and only then calls Sign.
 	Key(ctx context.Context) (public crypto.PublicKey, custody string, err error)
 
 	// Sign signs data. For P256, data is a SHA-256 digest and the signature is
@@ -41,11 +41,11 @@ type transient struct{ error }
 func (t transient) Unwrap() error { return t.error }
 
 // Transient marks err as a failure after which a retry may succeed: throttling, a 5xx, a
-// broken connection, a damaged answer. Package signing retries only marked failures, and
-// ErrProvider once.
+// broken connection, a damaged answer. Package signing retries only marked errors, with one
+// exception: Signer.Sign retries signing.ErrProvider once.
 func Transient(err error) error { return transient{err} }
 
-// IsTransient reports whether Transient has marked err or an error that it wraps.
+// IsTransient reports whether Transient has marked err or an error that err wraps.
 func IsTransient(err error) bool {
 	_, is := errors.AsType[transient](err)
 	return is
