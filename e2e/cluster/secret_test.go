@@ -38,7 +38,7 @@ func serverSecret(t *testing.T, c *cluster) {
 	set(random())
 	restart(encrypted[0])
 	e2e.Eventually(t, "a new pod names the missing secret", 2*time.Minute, func() bool {
-		return strings.Contains(kubectl(t, "logs", "-l", "app.kubernetes.io/component=deal-api", "--ignore-errors", "--tail=20"), "lacks a server secret of the database")
+		return strings.Contains(kubectl(t, "logs", "-l", "app.kubernetes.io/component=deal-api", "--ignore-errors", "--tail=20"), "lacks a server secret:")
 	})
 	s.flows(t, 100)
 	for pod := range strings.Lines(ready) {

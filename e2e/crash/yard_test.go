@@ -14,9 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// yard is a stack with two replicas of each binary. Every case kills the process victim. The test
-// stops the workers between cases, because they would finish deals that another process must
-// finish.
+// yard is a stack with two replicas of each binary. Every case kills the process that
+// victim names. The test stops the workers between cases, because they would finish deals that
+// another process must finish.
 type yard struct {
 	t      *testing.T
 	stack  *localstack.Stack

@@ -63,7 +63,8 @@ func TestSoak(t *testing.T) {
 				}
 				mu.Unlock()
 				reads := map[string]string{"/v1/log/tree-head": ""} // maps a path to a token
-				if d.Id != "" {                                     // empty if the deadline passed before the creation
+				// d.Id is "" if the service refused the creation, because it arrived after the commit deadline.
+				if d.Id != "" {
 					reads["/v1/deals/"+d.Id] = d.Tokens[0]
 				}
 				for path, token := range reads {

@@ -33,11 +33,11 @@ func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	}
 	writer := own.Find(state.Fingerprint)
 	if writer == nil {
-		return fmt.Errorf("%w: secret %s is in force, this process has %s", errLacks, sealing.ShortID(state.Fingerprint), ids(own))
+		return lacking("secret %s is in force, and this process has only %s", sealing.ShortID(state.Fingerprint), ids(own))
 	}
 	for _, former := range state.Former {
 		if own.Find(former) == nil {
-			return fmt.Errorf("%w: stored data still needs secret %s, this process has %s", errLacks, sealing.ShortID(former), ids(own))
+			return lacking("stored data still needs secret %s, and this process has only %s", sealing.ShortID(former), ids(own))
 		}
 	}
 	own.Use(writer, state.Former != nil)
@@ -56,7 +56,7 @@ func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 
 // claim records the newest secret of own as the secret in force. A database without a
 // recorded secret may hold inputs that an earlier release stored. Then claim records the
-// newest secret that decrypts one of these inputs, or returns errLacks if no secret does.
+// newest secret that decrypts one of these inputs, or returns an error if no secret does.
 func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	live, err := s.LiveInputs(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 		}
 		i := slices.IndexFunc(own.All(), opens)
 		if i < 0 {
-			return fmt.Errorf("%w: the secrets of this process, %s, decrypt none of the newest stored inputs", errLacks, ids(own))
+			return lacking("the secrets of this process, %s, decrypt none of the newest stored inputs", ids(own))
 		}
 		first = own.All()[i]
 	}
@@ -86,5 +86,8 @@ func ids(own *sealing.Secrets) (all []string) {
 	return all
 }
 
-var errLacks = errors.New("FAIRPACT_SERVER_SECRET_FILE lacks a server secret of the database: " +
-	"add the missing secret, on a line of its own; if it is lost, stop all processes and run `fairpactctl secret adopt`")
+// lacking returns the error of a process that lacks a needed secret.
+func lacking(why string, values ...any) error {
+	return fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE lacks a server secret: %s; add the missing secret on a line of its own. "+
+		"If it is lost, stop all processes and run `fairpactctl secret adopt`", fmt.Sprintf(why, values...))
+}
