@@ -91,7 +91,7 @@ func rotated(t *testing.T, c *cluster) {
 	rolledOut(t, namespace, workloads[2])
 	settled(t)
 	check := []string{"check", "--base-url", "http://localhost:8080", "--file", "-"}
-	if out, err := keysIn(t, c.keySet, check...); err == nil || !strings.Contains(out+err.Error(), "2 of 6 have another key set") {
+	if out, err := keysIn(t, c.keySet, check...); err == nil || !strings.Contains(out+err.Error(), "2 of 6 processes lack the key set") {
 		t.Errorf("the worker has the former key set, and keys check says: %v\n%s", err, out)
 	}
 	time.Sleep(time.Until(time.Unix(next.SignsFrom, 0)))

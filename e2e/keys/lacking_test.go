@@ -28,7 +28,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	// The second deal-api does not get the new key set.
 	k.Keys(0, "rotate", "--to", secondURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker)
-	if out := k.Keys(1, "check"); !strings.Contains(out, "1 of 4 have another key set") {
+	if out := k.Keys(1, "check"); !strings.Contains(out, "1 of 4 processes lack the key set") {
 		t.Errorf("keys check does not report 1 of 4 processes: %s", out)
 	}
 	k.Switched()

@@ -58,7 +58,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	// Change the time of the rotation when half of the processes have the new key set.
 	r.Keys(0, "rotate", "--to", newURI, "--in", "1h")
 	r.RollOut(localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker)
-	if out := r.Keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 have another key set") {
+	if out := r.Keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 processes lack the key set") {
 		t.Errorf("keys check does not report 3 of 6 processes: %s", out)
 	}
 	r.Keys(0, "rotate", "--to", newURI, "--in", (4*roll + 4*e2e.KeyMargin).String())

@@ -86,7 +86,7 @@ func TestCtlSplit(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(c.Offline(0, verifyOffline...)), "\n")
 	development := strings.Contains(string(c.Read("status.json")), `"dev_ephemeral_key":true`)
 	if notes := strings.Join(lines[9:], "\n"); !strings.Contains(notes, "not proven: who committed as party 0, 1") || !strings.Contains(notes, "\nnot proven: the params and deadlines") ||
-		strings.Contains(notes, "declares this key a development key") != development || !strings.HasSuffix(notes, "\nvalid") {
+		strings.Contains(notes, "declares the signing key a development key") != development || !strings.HasSuffix(notes, "\nvalid") {
 		t.Errorf("verify prints %q, want the notes on parties 0 and 1 and on the params, and \"valid\" at the end", lines)
 	}
 	for _, line := range lines[:9] {

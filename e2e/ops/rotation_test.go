@@ -98,9 +98,9 @@ func (r roller) serverSecret() {
 	// fairpactctl refuses to rotate until every process has the new secret. A process without the
 	// new secret could not decrypt what the other processes encrypt with it.
 	r.write("server-secret", both)
-	r.says("3 of 3 have another set", r.secret(1, "rotate"))
+	r.says("3 of 3 processes lack the set of server secrets", r.secret(1, "rotate"))
 	r.rollOut(e2e.SecondAPI, localstack.DeadlineWorker)
-	r.says("1 of 3 have another set", r.secret(1, "rotate"))
+	r.says("1 of 3 processes lack the set of server secrets", r.secret(1, "rotate"))
 	r.says("correct what failed", r.secret(1, "check"))
 	between := begun(two) // a process with both secrets still encrypts with the old one
 	at(one, between).Reveal(1, bob)

@@ -37,7 +37,7 @@ func (p *tab) declares(development bool) {
 	})()`)
 }
 
-const developmentNote = "the deployment declares this key a development key"
+const developmentNote = "the deployment declares the signing key a development key"
 
 // The front page makes the calls of both parties of a real deal. The test uses only the keyboard.
 // The page, fairpactctl and the independent verifier accept the deal's certificate.
@@ -260,7 +260,7 @@ func TestPageVerifiesABundle(t *testing.T) {
 		t.Errorf("a bundle: the failed checks are %v, want none: %s", failed, p.text("#verify-report"))
 	}
 	said := p.text("#verify-report .unproven")
-	for _, want := range []string{"no witness was checked", "the keys are those that the bundle names", "your input was not checked"} {
+	for _, want := range []string{"no witness was checked", "the keys come from the bundle itself", "your input was not checked"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("the report lists as not proven %q, want %q", said, want)
 		}

@@ -55,9 +55,9 @@ def check(report, certificate, known):
         elif by["signature"] is None:
             pass
         elif row["commitment"] is None:
-            problem = "it is a signature without a commitment"
+            problem = "attested_by has a signature, but the party has no commitment"
         elif named is None:
-            problem = bad or "the certificate names no declaration, which a seat signature must cover"
+            problem = bad or "the certificate names no declaration, but a seat signature must cover one"
         elif signatures.key_problem(by["key"]):
             problem = "%s: %s" % (by["key"], signatures.key_problem(by["key"]))
         elif not signatures.verify(by["key"], message(by["origin"], certificate["deal_id"], i, row["commitment"], named), by["signature"]):
@@ -68,23 +68,23 @@ def check(report, certificate, known):
             wrong.append("party %d: %s" % (i, problem))
         if i in known:
             if signer is None:
-                mismatched.append("party %d has no signature of a seat key that holds" % i)
+                mismatched.append("party %d has no valid signature by a seat key" % i)
             elif signer != known[i]:
-                mismatched.append("party %d signed with %s" % (i, signer))
+                mismatched.append("party %d signed with %s, not with the key that you named" % (i, signer))
         elif row["commitment"] is not None:
             (alone if signer is None else unknown).append((i, signer))
     mismatched += ["there is no party %d" % i for i in sorted(known) if not 0 <= i < len(rows)]
     if keyed:
-        report.add("party_signatures", few(wrong), "each seat key signed its commitment in this deal")
+        report.add("party_signatures", few(wrong), "each seat signature is valid for its party and commitment in this deal")
     if known:
-        report.add("party_keys", few(mismatched), "%d signed with the key that you named" % len(known))
+        report.add("party_keys", few(mismatched), "parties that signed with the key that you named: %d" % len(known))
     if alone:
         report.notes.append("who committed as party %s: no seat key signed, and the initiator held every invite token"
                             % indexes(alone))
     if unknown:
         says = "; ".join("party %d signed with %s" % row for row in unknown[:MOST_NAMED])
-        report.notes.append("whose seat key party %s signed with: the initiator may have named or brought a key of its own; "
-                            "compare it with the key that you know (%s)" % (indexes(unknown), says))
+        report.notes.append("who owns the seat key of party %s: the initiator may have named or brought its own; "
+                            "compare the seat key with the one that you know (%s)" % (indexes(unknown), says))
 
 
 def few(words):
@@ -108,15 +108,15 @@ def check_declaration(report, declaration, certificate):
     if named is None:
         problem = "the certificate names no declaration"
     elif digest(declaration) != named:
-        problem = "the declaration is another one than the certificate names"
+        problem = "the declaration is not the one that the certificate names"
     elif any(declaration[name] != certificate[name] for name in ("algorithm", "mode", "retention")) or not (
             len(declaration["party_labels"]) == len(declaration["party_keys"]) == len(rows)):
-        problem = "it is not of this deal: algorithm, mode, retention or the number of parties differ"
+        problem = "the declaration is of another deal: algorithm, mode, retention or the number of parties differ"
     else:
         for i, (row, label, key) in enumerate(zip(rows, declaration["party_labels"], declaration["party_keys"])):
             by = attested(row["attested_by"]) or {"declared": False, "key": None}
             if row["label"] != label or (by["key"] if by["declared"] else None) != key:
-                problem = "party %d has another label or another declared key in it" % i
+                problem = "party %d has another label or another declared key in the declaration" % i
                 break
         problem = problem or other_draw(declaration, certificate["result"]) or late(declaration, certificate["timing"])
     report.add("declaration", problem, named or "")
@@ -128,10 +128,10 @@ def other_draw(declaration, result):
     if type(beacon) is not dict or "chain_hash" not in beacon:
         return None
     if declaration["beacon_chain"] != beacon["chain_hash"]:
-        return "the declaration names another beacon than the result was drawn from"
+        return "the result was drawn from another beacon chain than the declared one"
     declared, drawn = declaration["algorithm_params"].get("beacon_round"), beacon.get("round")
     if type(declared) is not int or type(drawn) is not int or declared != drawn:
-        return "the declaration names beacon round %s, and the result was drawn from %s" % (declared, drawn)
+        return "the declaration names beacon round %s, but the result was drawn from round %s" % (declared, drawn)
     return None
 
 
@@ -141,5 +141,5 @@ def late(declaration, timing):
     for phase in ("commit", "reveal"):
         by, closed = declaration[phase + "_deadline"], timing[phase + "s_closed_at"]
         if closed is not None and closed >= by:
-            return "the declaration names %s_deadline %d, and the %ss closed at %d" % (phase, by, phase, closed)
+            return "%ss must close before the declared %s_deadline %d, but they closed at %d" % (phase, phase, by, closed)
     return None

@@ -54,7 +54,7 @@ def array(rule, most=None):
         if type(value) is not list:
             return "is not an array"
         if most is not None and len(value) > most:
-            return "has %d elements, and %d are the most" % (len(value), most)
+            return "has %d elements, but at most %d are allowed" % (len(value), most)
         return next(("[%d] %s" % (i, rule(v)) for i, v in enumerate(value) if rule(v)), None)
     return check
 
@@ -121,7 +121,7 @@ def key_set_problem(document):
     keys, labels = document["keys"], set()
     for i, key in enumerate(keys):
         if key["state"] != "retired" and ("retired_at" in key or "tree_size" in key):
-            return "`keys` [%d] is %s and has what only a retired key has" % (i, key["state"])
+            return "`keys` [%d] is %s, but only a retired key may have `retired_at` or `tree_size`" % (i, key["state"])
         if key["pubkey"] in labels:
             return "`keys` [%d] repeats a key" % i
         labels.add(key["pubkey"])
@@ -138,36 +138,36 @@ def contradictions(c):
     claims = [
         (low <= n <= high, "%s takes %d to %d parties, not %d" % (c["algorithm"], low, high, n)),
         ([p["index"] for p in c["parties"]] == list(range(n)), "party indexes are not 0 to n-1 in order"),
-        ((c["result"] is None) != (flakers is None), "not exactly one of result and void_flakers is set"),
-        ((c["result"] is not None) == computed, "result is set without COMPUTED, or the reverse"),
-        ((timing["computed_at"] is not None) == computed, "computed_at is set without COMPUTED, or the reverse"),
-        ((timing["commits_closed_at"] is not None) == (not missing), "commits_closed_at and the commitments disagree"),
+        ((c["result"] is None) != (flakers is None), "exactly one of result and void_flakers must be set"),
+        ((c["result"] is not None) == computed, "result must be set if and only if outcome is COMPUTED"),
+        ((timing["computed_at"] is not None) == computed, "computed_at must be set if and only if outcome is COMPUTED"),
+        ((timing["commits_closed_at"] is not None) == (not missing), "commits_closed_at must be set if and only if every party has a commitment"),
         ((timing["reveals_closed_at"] is not None) == (c["input_root"] is not None),
-         "reveals_closed_at and input_root disagree"),
+         "reveals_closed_at must be set if and only if input_root is set"),
         (c["input_root"] is None or not missing, "input_root is set although a party never committed"),
         (len(set(flags)) == len(flags), "a property occurs twice"),
-        ("inputs-purged" not in flags or c["retention"] == "purge", "inputs-purged without purge"),
+        ("inputs-purged" not in flags or c["retention"] == "purge", "properties contains inputs-purged, but retention is not purge"),
         ("beacon-verified" not in flags or (computed and c["algorithm"] == "random.v1"),
-         "beacon-verified without a draw"),
+         "properties contains beacon-verified, but the result was not drawn with a beacon"),
     ]
     if seats.digest_in(flags)[1]:
         claims.append((False, seats.digest_in(flags)[1]))
     reasons = [flag for flag in flags if flag.startswith("void:")]
     if reasons:
         claims += [
-            (len(reasons) == 1 and not computed, "more than one reason for a VOID, or one without a VOID"),
-            ((reasons[0] == "void:missed-commit") == bool(missing), "the reason of the VOID and the commitments disagree"),
-            (reasons[0] != "void:missed-reveal" or c["input_root"] is None, "void:missed-reveal although all have revealed"),
+            (len(reasons) == 1 and not computed, "properties contains more than one reason for a VOID, or contains one although outcome is COMPUTED"),
+            ((reasons[0] == "void:missed-commit") == bool(missing), "the reason for the VOID must be void:missed-commit if and only if a party never committed"),
+            (reasons[0] != "void:missed-reveal" or c["input_root"] is None, "properties contains void:missed-reveal although all parties have revealed"),
             (reasons[0] != "void:rejected" or c["algorithm"] == "shapley.v1",
-             "void:rejected without an algorithm that takes a rejection"),
+             "properties contains void:rejected, but this algorithm has no rejection"),
             (reasons[0] != "void:missed-commit" or "inputs-committed-before-reveal" not in flags,
-             "inputs-committed-before-reveal although nobody could reveal"),
+             "properties contains void:missed-commit and inputs-committed-before-reveal, but nobody can reveal before all parties commit"),
         ]
     if flakers is not None:
         claims += [
             (flakers == sorted(set(flakers)) and flakers, "void_flakers is empty, unsorted or repeats a party"),
             (all(i < n for i in flakers), "void_flakers names a party that does not exist"),
             (not missing or flakers == missing, "void_flakers are not the parties that never committed"),
-            (c["input_root"] is None or c["algorithm"] == "shapley.v1", "VOID although all have revealed"),
+            (c["input_root"] is None or c["algorithm"] == "shapley.v1", "void_flakers is set although all parties have revealed and this algorithm has no rejection"),
         ]
     return [text for holds, text in claims if not holds]

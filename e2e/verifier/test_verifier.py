@@ -383,7 +383,7 @@ class CommandLine(unittest.TestCase):
             keys = self.file("keys.json", key_set((KEY, "current"), (OLD_KEY, "retired", {"tree_size": size})))
             self.assertEqual(self.run_verifier(*arguments, "--keys", keys)[0], code)
         _, out, _ = self.run_verifier(*arguments, "--keys", keys)
-        self.assertIn("retired at tree size 11 and this is leaf 11", out)
+        self.assertIn("retired at tree size 11, so it must not sign leaf 11", out)
         status = self.file("status.json", STATUS)
         self.assertEqual(self.run_verifier(*arguments, "--keys", status)[0], 0)
         self.assertEqual(self.run_verifier(*arguments, "--keys", keys, "--status", status)[0], 2)

@@ -88,7 +88,7 @@ def signed_by(keys, message, signature):
     for i, key in enumerate(keys):
         if signatures.verify(key["pubkey"], message, signature):
             return None, key, "key %d of %d, %s" % (i + 1, len(keys), key["pubkey"])
-    return "the signature holds under none of the %d keys (es256 must be low-S)" % len(keys), None, ""
+    return "the signature does not verify under any of the %d keys (an es256 signature must be low-S)" % len(keys), None, ""
 
 
 def may_hold(key, leaf_index):
@@ -100,12 +100,12 @@ def in_force(key, head_key, leaf_index, head_size):
     """Returns (problem, description) of the keys that signed certificate and head. A head of n leaves covers the leaves 0 to n-1."""
     for what, of in (("certificate", key), ("tree head", head_key)):
         if of is None:
-            return "not checked, because no key made the %s's signature" % what, ""
-    for what, of, leaf, place in (("certificate", key, leaf_index, "this is leaf %d" % leaf_index),
-                                  ("tree head", head_key, head_size - 1, "the head is of size %d" % head_size)):
+            return "not checked, because no trusted key signed the %s" % what, ""
+    for what, of, leaf, place in (("certificate", key, leaf_index, "leaf %d" % leaf_index),
+                                  ("tree head", head_key, head_size - 1, "a head of size %d" % head_size)):
         if not may_hold(of, leaf):
-            return ("the key of the %s retired at tree size %d and %s: it was signed after that, "
-                    "by whoever holds the retired key" % (what, of["tree_size"], place)), ""
+            return ("the key of the %s retired at tree size %d, so it must not sign %s: "
+                    "somebody used the key after it retired" % (what, of["tree_size"], place)), ""
     words = lambda of: of.get("state", "a key given without its state") + (
         " at tree size %d" % of["tree_size"] if "tree_size" in of else "")
     return None, "certificate: %s; tree head: %s" % (words(key), words(head_key))
@@ -144,14 +144,14 @@ def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=
     proof = certificate["log_proof"]
     report.add("key_in_force", *in_force(key, head_key, proof["leaf_index"], 0 if bad_head else head["tree_size"]))
     if key and key.get("development"):
-        report.notes.append("whose certificate it is: the deployment declares this key a development key, "
-                            "whose certificates prove nothing")
+        report.notes.append("who issued the certificate: the deployment declares the signing key a development key, "
+                            "and certificates by such a key prove nothing")
     if bad_head:
         report.add("tree_size", "no usable tree head")
         report.add("merkle_inclusion", "no usable tree head")
     else:
         same = proof["tree_size"] == head["tree_size"]
-        report.add("tree_size", None if same else "the proof is for size %d, the tree head for %d" % (
+        report.add("tree_size", None if same else "log_proof has tree_size %d, but the tree head has %d" % (
             proof["tree_size"], head["tree_size"]), str(head["tree_size"]))
         path = [bytes.fromhex(p) for p in proof["inclusion_path"]]
         leaf = leaf_hash(hashlib.sha256(payload).digest())
@@ -190,8 +190,8 @@ def verify_bundle(bundle, keys=None, policy=None, known=None):
         return report
     if keys is None:
         keys = named
-        report.notes.append("the keys are those that the bundle names: "
-                            "give the key of the deployment to know whose certificate it is")
+        report.notes.append("the keys come from the bundle itself: "
+                            "give the key of the deployment to prove whose certificate it is")
     keys = [{"pubkey": k} if type(k) is str else k for k in keys]
     certificate, head = bundle["certificate"], bundle["tree_head"]
     of = verify(certificate, head, keys, known=known, chain=bundle.get("beacon"))
@@ -205,9 +205,9 @@ def verify_bundle(bundle, keys=None, policy=None, known=None):
         shown = shown.get("chain_hash") if type(shown) is dict else None
         of = bundle["beacon"]["chain_hash"]
         report.add("beacon_chain", None if of == shown else
-                   "the bundle has the key of chain %s, and the result was not drawn from that" % of, of)
+                   "the bundle has the key of beacon chain %s, but the result was not drawn from that chain" % of, of)
     check_own_input(report, bundle.get("own_input"), certificate)
-    report.notes.append("the result was not recomputed: that takes the inputs of all parties")
+    report.notes.append("the result was not recomputed: recomputing needs the inputs of all parties")
     return report
 
 
@@ -245,9 +245,9 @@ def check_log_proof(report, bundle, keys, policy):
         report.notes.append("no witness was checked: no policy was given")
     if "log_proof" not in bundle:
         report.notes.append("no checkpoint was checked: the bundle has no log_proof, "
-                            "and the tree head alone proves the leaf")
+                            "so only the tree head proves the leaf")
         if policy is not None:
-            report.add("witnesses", "the bundle has no log_proof that a witness could have cosigned")
+            report.add("witnesses", "the bundle has no log_proof, so it contains no cosignatures")
         return
     try:
         index, path, note = notes.parse_proof(bundle["log_proof"])
@@ -257,11 +257,11 @@ def check_log_proof(report, bundle, keys, policy):
     payload = jcs.encode({k: v for k, v in certificate.items() if k not in ("signature", "log_proof")})
     own, problem = certificate["log_proof"]["leaf_index"], None
     if index != own:
-        problem = "it is of leaf %d, and the certificate of leaf %d" % (index, own)
+        problem = "the proof is for leaf %d, but the certificate is at leaf %d" % (index, own)
     elif not included(leaf_hash(hashlib.sha256(payload).digest()), index, note.size, path, note.root):
         problem = "the path does not lead from the certificate at leaf %d to the root of the checkpoint" % index
     elif not shape.TREE_HEAD(head) and head["tree_size"] == note.size and head["root_hash"] != note.root.hex():
-        problem = "the tree head and the checkpoint are of one size and have different roots: the log is forked"
+        problem = "the tree head and the checkpoint have the same size but different roots: the log is forked"
     report.add("log_proof", problem, "leaf %d of %d in %s" % (index, note.size, note.origin))
     problem, good = checkpoint_signer(note, keys, policy)
     report.add("checkpoint_signature", problem, good)
@@ -283,7 +283,7 @@ def check_log_proof(report, bundle, keys, policy):
             problem = ("not checked, because the quorum depends on ML-DSA-44 cosignatures, which this program "
                        "cannot verify: by %s; see fairpactctl verify" % ", ".join(unchecked))
     report.add("witnesses", problem,
-               "the policy demands none" if policy.quorum == "none" else "cosigned by " + ", ".join(cosigned))
+               "the policy requires no cosignatures" if policy.quorum == "none" else "cosigned by " + ", ".join(cosigned))
 
 
 def checkpoint_signer(note, keys, policy):
@@ -301,13 +301,13 @@ def checkpoint_signer(note, keys, policy):
         return "the checkpoint carries no signature by a known key of its log", ""
     for key in by:
         if key in logs:
-            return None, "by %s of the policy" % key
+            return None, "signed by %s, a log of the policy" % key
     if policy:
         return "no log of the policy signed the checkpoint", ""
     for k, of in deployment:
         if of in by and may_hold(k, note.size - 1):
-            return None, "by the deployment's key %s; the log's own key is in no policy" % k["pubkey"]
-    return "a retired key signed the checkpoint, after its time", ""
+            return None, "signed by the deployment's key %s; no policy was given, so the log's own key was not checked" % k["pubkey"]
+    return "a retired key signed the checkpoint, whose size is above the tree_size of that key", ""
 
 
 def check_own_input(report, own, certificate):
@@ -317,7 +317,7 @@ def check_own_input(report, own, certificate):
         return
     party, parties = own["party"], certificate["parties"]
     if party >= len(parties):
-        report.add("own_input", "the input is that of party %d, but there are %d parties" % (party, len(parties)))
+        report.add("own_input", "own_input names party %d, but the certificate has %d parties, counted from 0" % (party, len(parties)))
         return
     held = [name for name in ("input", "salt") if name in own]
     if not held:
@@ -333,15 +333,15 @@ def check_own_input(report, own, certificate):
     if root is None and path is None:
         return
     if root is None:
-        problem = "there is no input_root that it could lead to"
+        problem = "own_input has an input_path, but the input_root of the certificate is null"
     elif path is None:
-        problem = "it is missing"
+        problem = "own_input has no input_path"
     elif data is None:
-        problem = "not checked, because the input does not open its commitment"
+        problem = "not checked, because the input and salt do not open the commitment"
     else:
         good = not shape.SHA256(root) and included(leaf_hash(data), party, len(parties),
                                                    [bytes.fromhex(p) for p in path], bytes.fromhex(root[7:]))
-        problem = None if good else "it does not lead from the input to input_root"
+        problem = None if good else "input_path does not lead from the input to input_root"
     report.add("input_path", problem, "party %d of %d" % (party, len(parties)))
 
 
@@ -354,7 +354,7 @@ def draw_problem(certificate):
         again = recompute.draw(labels, recompute.member(shown, "beacon", dict), digest)
     except ValueError as e:
         return str(e)
-    return None if jcs.encode(again) == jcs.encode(shown) else "the draw gives %s" % jcs.encode(again).decode()
+    return None if jcs.encode(again) == jcs.encode(shown) else "the recomputed result is %s" % jcs.encode(again).decode()
 
 
 def opening(commitment, sealed):
@@ -374,24 +374,24 @@ def check_inputs(report, certificate, inputs, params):
     parties = certificate["parties"]
     bad = shape.INPUTS(inputs)
     if bad or len(inputs) != len(parties):
-        problem = "the inputs " + (bad or "are %d for %d parties" % (len(inputs), len(parties)))
+        problem = "the list of inputs " + (bad or "has %d elements, but there are %d parties" % (len(inputs), len(parties)))
         for name in ("commitments", "input_root", "result")[: 2 if params is None else 3]:
             report.add(name, problem)
         return
     opened = [s and opening(p["commitment"], s) for p, s in zip(parties, inputs)]
     closed = [i for i, s in enumerate(inputs) if s is not None and opened[i] is None]
-    report.add("commitments", "the input and salt of parties %s do not match" % closed if closed else None,
+    report.add("commitments", "the input and salt of parties %s do not open the commitments" % closed if closed else None,
                "%d of %d opened" % (sum(o is not None for o in opened), len(parties)))
     if None in opened:
-        root, problem = None, "not all inputs are given and match"
+        root, problem = None, "an input is missing or does not open its commitment"
     else:
         root, problem = "sha256:" + root_of([leaf_hash(data) for data in opened]).hex(), "the inputs give another root"
     same = root == certificate["input_root"]
-    report.add("input_root", None if same else problem, root or "null, since not all have revealed")
+    report.add("input_root", None if same else problem, root or "null, because not all parties have revealed")
     if params is None:
         return
     if certificate["outcome"] == "VOID" and root is None:
-        report.add("result", None, "none, since not all have revealed")
+        report.add("result", None, "none, because not all parties have revealed")
     elif root is None:
         report.add("result", problem)
     else:
@@ -407,8 +407,8 @@ def result_problem(certificate, inputs, params):
         if again is None and certificate["void_flakers"] != recompute.rejectors(inputs):
             return "void_flakers are not the parties that rejected"
     except ValueError as e:
-        return "cannot be recomputed: %s" % e
-    return None if jcs.encode(again) == jcs.encode(shown) else "the inputs give %s" % jcs.encode(again).decode()
+        return "the result cannot be recomputed: %s" % e
+    return None if jcs.encode(again) == jcs.encode(shown) else "the recomputed result is %s" % jcs.encode(again).decode()
 
 
 # ---- The command line

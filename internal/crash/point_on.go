@@ -26,5 +26,5 @@ func Point(name string) {
 		return
 	}
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	select {} // SIGKILL may arrive a moment later: no code after the point may run
+	select {} // block until SIGKILL arrives, so that no code after the point runs
 }

@@ -194,7 +194,7 @@ func TestKeysCheck(t *testing.T) {
 		{"half rolled out", deployed(t, a, first, before, after("")), nil, 1, []string{"FAIL replicas_agree", "wait until the roll-out is done"}},
 		{"another file", rotated, file, 1, []string{"FAIL file_agrees", "correct what failed"}},
 		{"a status of another key", deployed(t, b, first, before), nil, 1, []string{"FAIL status_agrees"}},
-		{"a closed key signs heads", deployed(t, b, first, after(`,"tree_size":1`)), nil, 1, []string{"FAIL tree_head", "retired at tree size 1 and it is of size 2"}},
+		{"a closed key signs heads", deployed(t, b, first, after(`,"tree_size":1`)), nil, 1, []string{"FAIL tree_head", "retired at tree size 1, so it must not sign a head of size 2"}},
 		{"a strange head", deployed(t, a, newKeyed(t), before), nil, 1, []string{"FAIL tree_head"}},
 		{"the log answers an earlier head", grown(2, 0, 1), nil, 0, []string{"OK   consistency", "the tree of size 2 continues the tree of size 1, whose head the log itself returned"}},
 		{"the log answers only that of the empty tree", grown(2, 0), nil, 1,

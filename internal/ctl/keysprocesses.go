@@ -102,7 +102,7 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 		}
 	}
 	if err == nil && len(lacking) > 0 {
-		err = fmt.Errorf("%d of %d have another %s than %s (a process of an earlier release has \"\"): %s", len(lacking), len(processes), what, digest, strings.Join(lacking, ", "))
+		err = fmt.Errorf("%d of %d processes lack the %s %s: %s (\"\" means that the process is of an earlier release)", len(lacking), len(processes), what, digest, strings.Join(lacking, ", "))
 	}
 	var counts []string
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {

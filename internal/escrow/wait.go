@@ -108,8 +108,8 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 // more at the end of the wait. If the deal waits for its draw, the function also tries again
 // after the error's RetryAfter.
 //
-// If before is not nil, each try first calls before. An error of before is the error of the
-// try. If before is nil, the wait also ends once the caller can draw the deal, because the
+// If before is not nil, each try first calls before, and fails with the error that before
+// returns. If before is nil, the wait also ends once the caller can draw the deal, because the
 // worker draws later.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
 	if w.For <= 0 {

@@ -17,12 +17,12 @@ import (
 // Values of Cache-Control.
 const (
 	Public  = "public, no-cache"                    // a cache revalidates before every use
-	Private = "private, no-cache"                   // like Public, but shared caches do not store it; for answers to a credential
+	Private = "private, no-cache"                   // like Public, but shared caches do not store the answer; for answers that need a credential
 	Fixed   = "public, max-age=31536000, immutable" // never revalidated; for paths whose content never changes
 )
 
-// smallest is the size in bytes from which an answer is compressed. For a smaller answer
-// compression costs too much: compressing 1.5 kB takes as long as serving the call.
+// smallest is the size in bytes of the smallest answer that is compressed. Compressing a
+// smaller answer costs too much: for 1.5 kB it takes as long as serving the call.
 const smallest = 4096
 
 // suffix is added to the tag of a compressed answer, because a strong tag names one
@@ -31,22 +31,23 @@ const suffix = "-gzip"
 
 const tagBytes = 18 // a tag is the first 18 bytes of the body's SHA-256
 
-// compressed adds gzip at its fastest level. For a view with 10,000 random commitments the
-// other levels save nothing more and take ten times as long.
+// compressed wraps a handler and compresses its answers with gzip at the fastest level. For a
+// view with 10,000 random commitments, the other levels save no more bytes and take ten times
+// as long.
 var compressed = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(smallest), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.SuffixETag(suffix), gzhttp.EnableZstd(false))
 	if err != nil {
-		panic(err) // the options above are constant
+		panic(err) // cannot happen, because the options above are constant
 	}
 	return wrap
 }()
 
-// Handler adds an entity tag and a Cache-Control header to each 200 from next for a GET or
-// HEAD. control is the value of the header. Handler answers 304 to a matching
-// If-None-Match. Other answers, and a 200 that already has a tag, get neither header.
+// Handler adds an ETag header, and a Cache-Control header with the value control, to each 200
+// from next for a GET or HEAD. Other answers, and a 200 that already has an ETag, get neither
+// header. If the new ETag matches If-None-Match, Handler answers 304 instead of 200.
 //
-// Handler compresses answers. So an answer MUST NOT hold both a secret and text of somebody
-// else: its compressed size would reveal something about the secret (BREACH).
+// Handler compresses answers. So an answer MUST NOT hold both a secret and another party's
+// text: the compressed size would reveal something about the secret (BREACH).
 func Handler(control string, next http.Handler) http.HandlerFunc {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -95,8 +96,8 @@ func Known(sent string) string {
 	return tag
 }
 
-// match looks for the tag, plain or compressed, in the If-None-Match headers by weak
-// comparison (RFC 9110 13.1.2). It returns the ETag to answer with, and whether one matched.
+// match looks for the tag, with or without suffix, in the If-None-Match headers by weak
+// comparison (RFC 9110 13.1.2). It returns the ETag to answer with, and whether a header matched.
 func match(headers []string, tag string) (string, bool) {
 	for known := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		known = strings.TrimPrefix(strings.TrimSpace(known), "W/")

@@ -32,8 +32,8 @@ func isForbidden(path string) bool {
 }
 
 // violations returns the forbidden imports as "folder: import". It looks at the packages in
-// dirs and at the packages of this module that they import. root is the folder of the
-// module.
+// dirs, and at the packages of this module that they import directly or indirectly. root is
+// the folder of the module.
 func violations(t *testing.T, root string, dirs []string) (bad []string) {
 	t.Helper()
 	var visited []string
@@ -88,7 +88,7 @@ func TestPurePackagesImportNothingImpure(t *testing.T) {
 	}
 }
 
-// violations must find imports of imports and skip test files.
+// violations must also report forbidden imports of imported packages. It must skip test files.
 func TestViolationsAreFound(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -11,19 +11,19 @@ import (
 	"github.com/yuin/goldmark/parser"
 )
 
-// markdown writes no raw HTML, and no inline styles because the Content-Security-Policy
+// markdown omits raw HTML. It writes no inline styles, because the Content-Security-Policy
 // blocks them.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
-// readable returns a handler for path. It sends a browser the Markdown text as an HTML page
-// inside frame. Other clients, and a browser that asks for ?format=markdown, get the answer
-// of plain. text must begin with "# " and the title.
+// readable returns the handler of a path that serves a Markdown text. text must begin with
+// "# " and the title. A browser gets the text as an HTML page, made from the template frame.
+// Other clients, and a browser that asks for ?format=markdown, get the answer of plain.
 func readable(frame, path, text string, plain http.Handler) http.Handler {
 	var body bytes.Buffer
 	if err := markdown.Convert([]byte(text), &body); err != nil {
-		panic(err) // the texts are embedded
+		panic(err) // a bug: the text comes from the binary, not from a user
 	}
 	title, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
 	frame = strings.Replace(frame, `<a href="`+path+`"`, `<a href="`+path+`" aria-current="page"`, 1)

@@ -1,8 +1,10 @@
-// Package site holds and serves the pages for people: the home page with a deal to try and
-// a verifier, the API reference, the creation of a deal, and the page of a deal. The pages
-// are HTML, CSS and ES modules without a build step. The page of a deal is the same for
-// every id. Its script calls the API with the token from the link's fragment, which
-// browsers do not send to the server.
+// Package site holds and serves the pages for people: the home page, the API reference, the
+// form for a new deal, and the page of a deal. On the home page, people can play a trial deal
+// and verify a certificate. The pages are HTML, CSS and ES modules without a build step.
+//
+// The page of a deal is the same file for every deal id. The script of this page reads the
+// token from the link's fragment and calls the API with it. Browsers do not send the fragment
+// to the server.
 package site
 
 import (
@@ -34,8 +36,8 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// mark is the placeholder in the pages for the path of the assets. The path has a hash of
-// all assets, so that browsers may cache them without revalidation.
+// mark is the placeholder in the pages for the path of the assets. The path contains a hash
+// of all assets, so that browsers may cache the assets without revalidation.
 const mark = "{{assets}}"
 
 var kinds = map[string]string{
@@ -52,7 +54,7 @@ func Pages(d texts.Deployment) map[string]http.Handler {
 	digest := sha256.New()
 	entries, err := static.ReadDir("static")
 	if err != nil {
-		panic(err) // the directory is embedded
+		panic(err) // a bug: the directory is embedded in the binary
 	}
 	for _, entry := range entries { // ReadDir sorts by name, so the hash is stable
 		body, err := fs.ReadFile(static, "static/"+entry.Name())
@@ -92,7 +94,7 @@ func page(body []byte) http.Handler {
 	}))
 }
 
-// algorithms returns the catalogue as HTML, a dt and a dd for each algorithm.
+// algorithms returns the catalogue as HTML, with a <dt> and a <dd> for each algorithm.
 func algorithms() string {
 	var rows strings.Builder
 	for _, a := range algorithm.All() {
@@ -128,13 +130,14 @@ func facts(chain beacon.Chain, publicURL string) string {
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		panic(err) // the examples are embedded
+		panic(err) // a bug: an embedded example is not valid JSON
 	}
 	return string(text)
 }
 
-// assets serves a file under any version, because during a roll-out the page of one replica
-// may load its assets from another. Only the current version is cached without revalidation.
+// assets serves a file under any version. During a rolling update, a page from one replica
+// may load its assets from a replica with another version. Browsers may cache only the
+// current version without revalidation.
 func assets(files map[string][]byte, version string) http.Handler {
 	fixed, other := map[string]http.Handler{}, map[string]http.Handler{}
 	for name, body := range files {
@@ -152,7 +155,7 @@ func assets(files map[string][]byte, version string) http.Handler {
 			serve.ServeHTTP(w, r)
 			return
 		}
-		answer.Error(w, problem.New(problem.NotFound, "no such asset; the page is at GET /"))
+		answer.Error(w, problem.New(problem.NotFound, "no such asset; the home page is at GET /"))
 	})
 }
 

@@ -23,7 +23,7 @@ type Act struct {
 	DealID     string
 	Party      int
 	Commitment [32]byte // the commitment to store, or the commitment that a reveal opens
-	AttestedBy *string  // commitment only: the certificate's attested_by; nil if no seat key signed
+	AttestedBy *string  // commitment only: the party's attested_by in the certificate; nil if no seat key signed
 	Sealed     []byte   // reveal only: the encrypted input and salt
 	Secret     []byte   // reveal only: fingerprint of the server secret that encrypted Sealed
 	// First is a hint: as far as the caller knows, all parties before First have acted. The
@@ -35,12 +35,13 @@ type Act struct {
 
 // Acted is the outcome of an act.
 type Acted struct {
-	Done    bool // false: nothing was stored, because the party has acted already or the deal does not accept this act
-	All     bool // every party has acted; also false if the deal does not accept this act
-	Missing int  // the first party at or after First that has yet to act; 0 if there is none
-	// Inputs is the snapshot (WithInputs) from which the caller computes the result. It
-	// is set only for the last reveal of a deal without a beacon round, and only if the
-	// inputs are not large.
+	Done    bool // the act was stored; false if the party has acted already or the deal does not accept this act
+	All     bool // every party has acted; always false if the deal does not accept this act
+	Missing int  // the first party at or after First that has yet to act; 0 if there is none or the deal does not accept this act
+	// Inputs is a snapshot as WithInputs reads it. From Inputs the caller computes the
+	// result. Inputs is set only for the last reveal of a deal without a beacon round, and
+	// only if the inputs are not large. If one group stores the last reveals of several
+	// parties of a deal, only one of the callers gets Inputs.
 	Inputs *Snapshot
 
 	locked, secretReplaced bool
@@ -50,8 +51,8 @@ type Acted struct {
 // the same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
-// Reveal stores a reveal if its Commitment is the stored one. Otherwise Done is false.
-// Reveal may return ErrSecretReplaced.
+// Reveal stores a reveal if a.Commitment is the party's stored commitment. Otherwise Done is
+// false. Reveal returns ErrSecretReplaced if another server secret is in force.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.secretReplaced {
@@ -91,8 +92,8 @@ func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*
 	return c.start(s.budget)
 }
 
-// scan reads the columns that commit.sql and reveal.sql share into the Acted, and the
-// columns after them into `more`.
+// scan reads a row of commit.sql or reveal.sql. The first columns, which both statements
+// return, set the fields of a. The columns after them go into more.
 func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool
@@ -164,8 +165,8 @@ func replayColumns(acts []Act) []any {
 }
 
 // locked locks the deals and then runs a statement, in one implicit transaction and one
-// round trip. If another transaction holds a deal, locked waits for it if wait is set,
-// and skips the deal otherwise.
+// round trip. wait decides what happens to a deal that another transaction has locked: true
+// waits for the lock, and false skips the deal.
 func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement string, args []any, scan func(pgx.CollectableRow) error) error {
 	lock := lockSQL
 	if wait {
@@ -177,8 +178,9 @@ func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement
 	return s.pool.SendBatch(ctx, batch).Close()
 }
 
-// each calls scan for each row. It turns a panic in scan into an error: a panic
-// would leave the batch open, and its connection would never return to the pool.
+// each returns a function that calls scan for each row of an answer. The function turns a
+// panic in scan into an error. Otherwise a panic would leave the batch open, and the batch's
+// connection would never return to the pool.
 func each(scan func(pgx.CollectableRow) error) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {
 		defer recovered(&err)

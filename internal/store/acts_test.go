@@ -31,8 +31,8 @@ func did(t *testing.T, what string, want bool) func(bool, error) {
 }
 
 // The transaction of the last commitment also moves the deal to REVEALING. The last reveal
-// of random.v1 sets reveals_closed_at. The last reveal of any other deal returns what a
-// snapshot returns, unless the inputs are large.
+// of random.v1 sets reveals_closed_at. The last reveal of any other deal returns the same
+// snapshot as a later read, unless the inputs are large.
 func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -205,7 +205,7 @@ func TestLateActsAreNotStored(t *testing.T) {
 func TestCatchUpAdvancesADealOfThePreviousRelease(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, random)
-	caughtUp := func(phase deal.State, closed int64) { // closed: time of reveals_closed_at; 0: not set
+	caughtUp := func(phase deal.State, closed int64) { // closed: the expected reveals_closed_at; 0 if none is expected
 		t.Helper()
 		for range 2 { // the second CatchUp does nothing
 			check(t, f.CatchUp(t.Context(), d.DealID))

@@ -38,12 +38,13 @@ func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate,
 	return s.certificate(ctx, certificateBy{deal: dealID})
 }
 
-// certificateBy identifies a certificate by its own id or by its deal's. The
-// other field is empty.
+// certificateBy identifies a certificate by the certificate's id or by the deal's id. Only
+// one of the two fields is set.
 type certificateBy struct{ cert, deal string }
 
-// certificateSize is the size in bytes that a read assumes for a certificate. A
-// certificate of a few parties is smaller, one of 10,000 parties about 50 times as large.
+// certificateSize is the size in bytes that a group of reads assumes for each certificate.
+// A certificate of a few parties is smaller. A certificate of 10,000 parties is about 50
+// times as large.
 const certificateSize = 32 << 10
 
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
@@ -69,8 +70,8 @@ func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
 	return c.start(s.budget)
 }
 
-// Published returns the published certificates of the given leaves. It leaves out
-// unknown leaves.
+// Published returns the published certificates with the given leaf indexes. It skips an
+// index that no certificate has.
 func (s *Store) Published(ctx context.Context, leaves []int64) ([]Logged, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Logged], publishedSQL, leaves)
 }
@@ -93,9 +94,10 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 	return translate(err)
 }
 
-// SetSignature stores a signature of a certificate that has no leaf yet, so that an
-// outage of the log does not cause a second signature. It replaces only the signature old.
-// If old is nil, it stores only the first signature.
+// SetSignature stores the signature of a certificate that has no leaf yet, so that an outage
+// of the log does not cause a second signature. old is the signature to replace, or nil if
+// none is stored yet. SetSignature changes nothing if the stored signature differs from old,
+// or if the certificate has a leaf.
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
 	return translate(err)
@@ -118,7 +120,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
 func (s *Store) newPublications() *coalescer[Publication, bool] {
 	c := &coalescer[Publication, bool]{row: func(p Publication) string { return p.CertID }}
 	c.run = func(ctx context.Context, all []Publication, _ bool) ([]bool, error) {
-		// Sorted by id: otherwise groups of two processes could deadlock.
+		// Sort by id, because groups of two processes could deadlock if their orders differed.
 		sorted := slices.SortedFunc(slices.Values(all), func(a, b Publication) int { return strings.Compare(a.CertID, b.CertID) })
 		certs, signatures, leaves := make([]string, len(all)), make([]string, len(all)), make([]int64, len(all))
 		for i, p := range sorted {

@@ -60,8 +60,8 @@ func TestTheFirstSignatureStands(t *testing.T) {
 	set("third", ptr("second"), "second", ptr(int64(7)))
 }
 
-// A second publication changes nothing. The first one may replace the stored signature:
-// callers get a signature only after its publication.
+// A second publication changes nothing. The first publication may replace the stored
+// signature, because callers get a signature only after publication.
 func TestTheFirstPublicationStands(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -18,13 +18,13 @@ import (
 
 const (
 	maxGroup     = 512     // maximum number of calls in one statement
-	maxGroupSize = 1 << 20 // maximum size in bytes of arguments or answers in one statement, unless a single call has more
-	largeRead    = 1 << 18 // the next group does not wait for a single read of at least this many bytes
-	statements   = 2       // maximum number of groups under way at once; meanwhile calls gather in the next groups
+	maxGroupSize = 1 << 20 // maximum bytes of arguments or of answers in one statement; a larger call runs alone
+	largeRead    = 1 << 18 // if a group is a single read of at least this many bytes, the next group does not wait for it
+	statements   = 2       // maximum number of groups under way at once, not counting groups that wait for a locked deal
 	slowDeals    = 4       // maximum number of locked deals to wait for at once, each on its own connection
 	groupTimeout = 20 * time.Second
 	// fillTime is the longest time that a group of reads waits for the group before it.
-	// Meanwhile more calls join the group.
+	// Meanwhile more calls join the waiting group.
 	fillTime = 250 * time.Millisecond
 )
 
@@ -41,25 +41,26 @@ func newBudget() budget {
 	return budget{make(chan struct{}, statements), make(chan struct{}, slowDeals), new(atomic.Int64)}
 }
 
-// coalescer runs calls that wait at the same moment as one statement, which may
-// concern many deals. The calls share one round trip and one flush of the write-ahead
-// log. A call that comes alone starts at once.
+// coalescer collects the calls that wait at the same moment into a group, and runs each
+// group as one statement. The calls of a group may concern many deals. They share one round
+// trip and one flush of the write-ahead log. If no other call waits or runs, a call starts
+// at once.
 //
-// A statement skips a deal whose row another transaction holds. The calls of such
-// a deal are put aside and wait for its lock together. Calls of other deals do not wait
-// for them. At most slowDeals deals wait at once.
+// A statement skips each deal whose row another transaction has locked. The calls of a
+// skipped deal are put aside and wait for the deal's lock together. Calls of other deals do
+// not wait for them. A store waits for the locks of at most slowDeals deals at once.
 type coalescer[Q, A any] struct {
-	// run executes the calls in one transaction and one round trip and returns one
-	// answer for each. If wait is set, it waits for locks instead of skipping deals;
-	// all calls are then of one deal.
+	// run executes the calls in one transaction and one round trip, and returns one
+	// answer for each call. If wait is true, all calls are of one deal, and run waits for
+	// the deal's lock instead of skipping the deal.
 	run  func(ctx context.Context, calls []Q, wait bool) ([]A, error)
-	size func(Q) int // bytes that a call sends or receives at most; nil: too few to count
+	size func(Q) int // estimated bytes that a call sends or receives; nil: too few to count
 	// row names the row that a call writes. A group has at most one call for each row, and
-	// groups run one after the other. nil: groups may run at once.
+	// groups run one after the other. If row is nil, groups may run at once.
 	row     func(Q) string
 	fills   bool           // whether a group waits up to fillTime for the group before it
 	deal    func(Q) string // the deal whose lock a call needs; nil: no lock
-	skipped func(A) bool   // whether another transaction held the lock; nil if deal is nil
+	skipped func(A) bool   // whether an answer says that another transaction held the lock; nil if deal is nil
 
 	queue  chan *call[Q, A]
 	budget budget
@@ -72,8 +73,8 @@ type coalescer[Q, A any] struct {
 	aside map[string][]*call[Q, A]
 }
 
-// call is one caller's query. done has room for one outcome, so that the loops
-// never block on a caller that gave up.
+// call is one caller's query. done has room for one outcome, so that the coalescer's
+// goroutines never block on a caller that gave up.
 type call[Q, A any] struct {
 	query Q
 	span  trace.Span
@@ -93,13 +94,14 @@ func (c *coalescer[Q, A]) start(b budget) *coalescer[Q, A] {
 	return c
 }
 
-// close interrupts the statements under way. Call it only when no caller waits for an answer.
+// close interrupts the statements under way. Call close only when no caller waits, because
+// a queued call would never get an answer.
 func (c *coalescer[Q, A]) close() {
 	c.stop()
 	c.loops.Wait()
 }
 
-// do adds a call to the next group and waits for its answer. If ctx ends first,
+// do queues a call for the next group and waits for the call's answer. If ctx ends first,
 // the call may still take effect.
 func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
 	_, span := tracer.Start(ctx, "grouped statement")
@@ -187,9 +189,9 @@ func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 	return true
 }
 
-// reads returns the run function of a statement that only reads. It sends each distinct
-// query once. scan reads a row and sets *n to the position of the row's query in unique,
-// counted from 1. The answer to a call without a row is nil.
+// reads returns the run function of a statement that only reads. The run function sends
+// each distinct query once. scan reads a row and sets *n to the position of the row's query
+// in unique, counted from 1. The answer to a call without a row is nil.
 func reads[Q comparable, A any](s *Store, statement string, columns func(unique []Q) []any,
 	scan func(row pgx.CollectableRow, n *int, unique []Q) (*A, error)) func(context.Context, []Q, bool) ([]*A, error) {
 	return func(ctx context.Context, calls []Q, _ bool) ([]*A, error) {
@@ -228,7 +230,8 @@ func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	return unique, at
 }
 
-// drain adds the calls that wait now, and returns the first call that does not fit, or nil.
+// drain adds queued calls to the group until a call does not fit or the queue is empty. It
+// returns the call that does not fit, or nil.
 func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
 	for {
 		select {
@@ -242,16 +245,17 @@ func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
 	}
 }
 
-// execute runs a group and answers its calls. If one call made the transaction
-// roll back (a replayed Idempotency-Key, a deadlock), it runs each call separately.
-// After a timeout or a broken connection it does not try again: the outcome is
-// unknown, and a second try would mistake a call's own insert for another caller's.
+// execute runs a group, and answers its calls or puts them aside. If a call or a conflict
+// makes the transaction roll back (a replayed Idempotency-Key, a deadlock), execute runs
+// each call separately. After a timeout or a broken connection, execute does not try again,
+// because the outcome is unknown. A second try could mistake the insert of the first try for
+// an insert of another caller.
 func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait bool) {
 	queries := make([]Q, len(group))
 	for i, one := range group {
 		queries[i] = one.query
 	}
-	answers, err := c.attempt(trace.ContextWithSpan(ctx, group[0].span), queries, wait) // the trace of the first call shows the statement
+	answers, err := c.attempt(trace.ContextWithSpan(ctx, group[0].span), queries, wait) // only the trace of the first call shows the statement
 	switch {
 	case err != nil && len(group) > 1 && retriable(err):
 		for _, one := range group {
@@ -273,9 +277,8 @@ func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait
 	}
 }
 
-// attempt runs the statement once, within groupTimeout. It turns a panic into an
-// error: it runs on a goroutine of the coalescer, where a panic would end the
-// process.
+// attempt runs the statement once, within groupTimeout. It turns a panic into an error,
+// because a panic on a goroutine of the coalescer would end the process.
 func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (answers []A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
@@ -285,9 +288,10 @@ func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (
 
 // errPanicked is returned when the store's own code panicked. It does not count as
 // an outage.
-var errPanicked = errors.New("store: panic, see the log")
+var errPanicked = errors.New(`store: panic during a statement: see the log message "panic" for the stack`)
 
-// recovered logs a panic of the function that defers recovered, and sets err.
+// recovered is for use with defer. If the surrounding function panics, recovered logs the
+// panic and sets *err to errPanicked.
 func recovered(err *error) {
 	if fault := recover(); fault != nil {
 		slog.Error("panic", "fault", fault, "stack", string(debug.Stack()))

@@ -31,11 +31,11 @@ type statement struct {
 	*coalescer[ask, answered]
 	hold chan struct{} // groups wait until hold is closed
 	fail func(group []ask) error
-	free map[string]chan struct{} // by deal whose row is held; a closed channel means that the row is free
+	free map[string]chan struct{} // by deal; the deal's row is held until the channel is closed
 
 	mu     sync.Mutex
-	groups [][]ask // groups that ran without waiting for rows
-	aside  [][]ask // groups that ran and waited for their deal's row
+	groups [][]ask // groups that were run with wait false
+	aside  [][]ask // groups that were run with wait true
 }
 
 func newStatement(t *testing.T) *statement {
@@ -105,8 +105,8 @@ func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, [
 
 func (s *statement) queued() int { return len(s.queue) }
 
-// await waits until condition returns true; it calls condition under mu. After a minute it
-// fails t.
+// await calls condition, with mu locked, until condition returns true. After a minute await
+// fails the test.
 func (s *statement) await(t *testing.T, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
@@ -185,7 +185,7 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 		{&pgconn.PgError{Code: "23505", ConstraintName: "idempotency_pkey"}, true},
 		{&pgconn.PgError{Code: "40P01"}, true},
 		{&pgconn.PgError{Code: "40001"}, true},
-		{&pgconn.PgError{Code: "55P03"}, false}, // lock timeout: each call would wait as long again
+		{&pgconn.PgError{Code: "55P03"}, false}, // lock timeout: each separate call would wait for the lock again
 		{&pgconn.PgError{Code: "57014"}, false},
 		{errors.New("connection reset"), false},
 	} {
@@ -265,7 +265,7 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 			t.Errorf("a waiting group has calls of several deals, want one deal: %v", g)
 		}
 	}
-	if got := len(s.aside); got > 2*slow { // for each deal a group with the first call, then one with the rest
+	if got := len(s.aside); got > 2*slow { // at most two groups for each deal: one with the first call, one with the rest
 		t.Errorf("%d groups waited for %d deals with %d calls each, want at most %d groups", got, slow, each, 2*slow)
 	}
 	s.await(t, func() bool {
@@ -275,8 +275,8 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	})
 }
 
-// A caller whose context ends gets UNAVAILABLE at once, whether its call waits in the queue,
-// is under way or is put aside.
+// A caller whose context ends gets UNAVAILABLE at once, whether its call waits before a full
+// queue, is under way or is put aside.
 func TestACallEndsWithItsContext(t *testing.T) {
 	s := newStatement(t)
 	s.free["slow"] = make(chan struct{})
@@ -362,9 +362,9 @@ func TestAPanicFailsItsGroupOnly(t *testing.T) {
 	}
 }
 
-// translate turns the error of an outage into a 503 with Retry-After, and returns the
-// errors of this program unchanged. Appendix A of the Postgres documentation lists the
-// SQLSTATEs.
+// translate turns the error of an outage or of a read-only database into a 503 with
+// Retry-After. It returns every other error unchanged. Appendix A of the Postgres
+// documentation lists the SQLSTATEs.
 func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 	pg := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for _, row := range []struct {

@@ -40,9 +40,9 @@ type NewDeal struct {
 // Created is the outcome of a creation.
 type Created struct {
 	Now int64 // unix seconds; the deal's created_at
-	OK  bool  // false: commit_deadline is not after Now, and nothing was stored
+	OK  bool  // false: nothing was stored, because SecretReplaced is true or commit_deadline is not after Now
 
-	SecretReplaced bool // another server secret is in force; CreateDeal returns ErrSecretReplaced
+	SecretReplaced bool // true: another server secret is in force, and CreateDeal returns ErrSecretReplaced
 }
 
 // CreateDeal stores a deal and its parties, or returns ErrSecretReplaced.

@@ -32,7 +32,7 @@ type Ending struct {
 	Result          []byte
 	VoidFlakers     []int
 	CertID          *string // nil: no certificate
-	Payload         []byte  // the signed bytes of the certificate
+	Payload         []byte  // the bytes of the certificate that are signed
 	MAC             []byte  // of CertID and Payload, with the server secret
 	At              int64   // time of the end in unix seconds
 }
@@ -104,7 +104,7 @@ func endingColumns(endings []*Ending) (deals []string, args []any) {
 }
 
 // intArray returns numbers as the text of an int[]. An SQL array of arrays cannot hold the
-// flakers of several deals, because their lengths differ.
+// flakers of several deals, because its inner arrays must have equal lengths.
 func intArray(numbers []int) *string {
 	if numbers == nil {
 		return nil
@@ -117,10 +117,11 @@ func intArray(numbers []int) *string {
 	return &text
 }
 
-// Reject stores a reveal that rejects (shapley.v1) and ends the deal VOID. It does both
-// in one transaction, so that no other call computes a result from the stored reveal.
-// e.Reveals does not count this reveal. Reject returns false if the deal has changed since
-// e was computed, or if its reveal_deadline has passed. Reject may return ErrSecretReplaced.
+// Reject stores the reveal a, which rejects the deal (shapley.v1), and ends the deal as VOID.
+// It does both in one transaction, so that no other call computes a result from the stored
+// reveal. e.Reveals does not count this reveal. Reject returns false if the deal has changed
+// since e was computed, or if the deal's reveal_deadline has passed. Reject may return
+// ErrSecretReplaced.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
@@ -134,8 +135,8 @@ func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, err
 	return s.decide(ctx, dealID, cancelSQL, dealID, scope, body, response, lifetime)
 }
 
-// Adopt overwrites the end and the certificate of a deal with e and p. It returns false if
-// the deal does not exist.
+// Adopt overwrites the end and the certificate of a deal with e and p, which come from a
+// certificate whose digest is in the log. It returns false if the deal does not exist.
 func (s *Store) Adopt(ctx context.Context, e *Ending, commitsClosedAt *int64, p Publication) (bool, error) {
 	return s.decide(ctx, e.DealID, adoptSQL, e.DealID, e.CertID, e.Payload, e.MAC, p.Signature, p.LeafIndex,
 		e.To, commitsClosedAt, e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers)
@@ -152,9 +153,9 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 	return done != nil && *done, translate(err)
 }
 
-// CatchUp advances a deal in which all parties have acted, if the last act did not advance
-// it. This happens only if a process of the previous release dies between its last insert
-// and its change of phase. CatchUp does not change other deals.
+// CatchUp advances a deal if all parties have acted and the last act did not advance the
+// deal. Otherwise CatchUp does nothing. Only a process of the previous release leaves such a
+// deal, if the process dies between its last insert and its change of phase.
 func (s *Store) CatchUp(ctx context.Context, dealID string) error {
 	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)
 	return translate(err)

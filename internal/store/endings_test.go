@@ -100,8 +100,8 @@ func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 	}
 }
 
-// With retention purge the transaction that ends a deal deletes its inputs, however the deal
-// ends. The reveals stay recorded. A refused end deletes nothing.
+// With retention purge, the transaction that ends a deal deletes the deal's inputs, whatever
+// the final state. The reveals stay recorded. A refused end deletes nothing.
 func TestPurge(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -97,7 +97,7 @@ func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
 // declare returns a split.v1 deal of two parties with an hour for each phase. The function
-// change, if not nil, modifies the deal. declare stores the owner's API key.
+// change, if not nil, modifies the deal. declare stores the owner's API key, but not the deal.
 func (f *fixture) declare(t *testing.T, change func(*store.Declaration)) store.NewDeal {
 	t.Helper()
 	d := newDeal(f.now(t), change)

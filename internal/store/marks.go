@@ -11,20 +11,20 @@ import (
 var marksSQL = query("marks")
 
 // Mark is a summary of a deal. It changes whenever a view of the deal changes, except from
-// COMPUTED to CERTIFIED. A call that waits for a change compares marks. Counts suffice,
-// because commitments and reveals are never removed.
+// COMPUTED to CERTIFIED. A call that waits for a change compares marks. A count of
+// commitments or reveals shows every change, because they are never removed.
 type Mark struct {
 	Phase     deal.State
-	Acted     int  // number of commitments in COMMITTING, of reveals in REVEALING, else 0
-	Drawing   bool // all have revealed, and the deal waits for its beacon round
+	Acted     int  // COMMITTING: number of commitments; REVEALING: number of reveals; else 0
+	Drawing   bool // all parties have revealed, and the deal waits for its beacon round
 	Published bool // the certificate has a leaf in the log
 }
 
-// State returns the state that a view shows, and COMPUTED for a CERTIFIED deal.
+// State returns the state that a view shows, but COMPUTED if the view shows CERTIFIED.
 func (m Mark) State() deal.State { return deal.Deal{Phase: m.Phase, Commits: m.Acted}.State() }
 
-// Same reports whether two marks are equal. With stateOnly it compares the states instead
-// of the numbers of commitments and reveals.
+// Same reports whether two marks are equal. With stateOnly, it compares State() instead of
+// Phase and Acted.
 func (m Mark) Same(other Mark, stateOnly bool) bool {
 	if stateOnly {
 		return m.State() == other.State() && m.Drawing == other.Drawing && m.Published == other.Published

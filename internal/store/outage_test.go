@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// calls returns a call of each method that uses the tables.
+// calls returns, by method name, calls of the store's methods that use the tables.
 func calls(s *store.Store, dealID string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"InsertKey":    func(ctx context.Context) error { return s.InsertKey(ctx, random32(), nil) },
@@ -73,8 +73,8 @@ func allUnavailable(t *testing.T, s *store.Store, dealID string, timeout time.Du
 	}
 }
 
-// recovers commits for party 1 until the database answers, and checks that this last
-// commitment advanced the deal.
+// recovers repeats the commit of party 1 until the database answers, and checks that this
+// last commitment advanced the deal.
 func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -103,7 +103,7 @@ func TestPostgresHangs(t *testing.T) {
 	f := newFixture(t)
 	proxied, freeze, thaw := freezable(t, f.url)
 	f.Store = open(t, proxied)
-	called, d := f.create(t, nil), f.create(t, nil) // a call that got a 503 may still take effect, so the calls use a deal of their own
+	called, d := f.create(t, nil), f.create(t, nil) // allUnavailable uses only `called`: a call that got a 503 may still take effect
 	f.commit(t, d, 0)
 	freeze()
 	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)

@@ -109,7 +109,7 @@ func (s step) touched() float64 {
 
 // scans returns the nodes that read a table without a key.
 func (s step) scans() (bad []string) {
-	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"} // small: they index active deals and pending certificates only
+	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"} // small, so they may be read in full: they hold only active deals and pending certificates
 	switch {
 	case s.Node == "Seq Scan":
 		bad = append(bad, "scans "+s.Table)
@@ -201,8 +201,9 @@ func (f *fixture) burst(t *testing.T, like string, n int) {
 	}
 }
 
-// In a deal of n parties one act must not read n rows, and the last act must not read n²
-// rows. That holds even without statistics and with a plan from before the first row.
+// In a deal of n parties, an act with a good hint (Act.First) must not read n rows, and the
+// last act must not read n² rows. Both bounds hold even without statistics and with a plan
+// made while the tables were empty.
 func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	const size, acted = 4000, 2000
 	f := newFixture(t)
@@ -220,7 +221,7 @@ func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series(0, $2::int - 1) i", revealing.DealID, size)
 	act(0, acted)
 	act(acted+10, size) // ten parties are missing, from index `acted` on
-	// touched runs a statement after the lock, in a transaction that is rolled back.
+	// touched runs lock.sql and then a statement, in a transaction that it rolls back.
 	touched := func(name, dealID, args string) float64 {
 		t.Helper()
 		for _, statement := range []string{"BEGIN", "EXECUTE lock (ARRAY['" + dealID + "'])"} {

@@ -15,8 +15,8 @@ import (
 
 func isDone(a store.Acted, err error) (bool, error) { return a.Done, err }
 
-// All concurrent last acts are stored. One transaction advances the deal, and exactly the
-// acts of this transaction get All.
+// All concurrent last acts are stored. One transaction advances the deal, and All is true
+// for exactly the acts of this transaction.
 func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 	f := newFixture(t)
 	for _, n := range []int{2, 3, 8} {
@@ -90,15 +90,15 @@ func (f *fixture) awaitWaiting(t *testing.T, n int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	conn := f.connect(t) // not f.sql: within a transaction pg_stat_activity does not change
+	conn := f.connect(t) // not f.sql: it may be in a transaction, in which pg_stat_activity does not change
 	for waiting := 0; waiting < n; {
 		check(t, conn.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").Scan(&waiting))
 	}
 }
 
-// Of two concurrent changes of a deal, the second sees what the first did. READ COMMITTED
-// checks again only the row for which a statement waited, so the statement after the lock
-// must read everything else.
+// Of two concurrent changes of a deal, the second sees what the first did. Under READ
+// COMMITTED, a statement that waited for a row reads only that row again. So the statement
+// after the lock must read everything else.
 func TestDecidesAfterTheLock(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -163,8 +163,8 @@ func TestDecidesAfterTheLock(t *testing.T) {
 	})
 }
 
-// The clock is read after the lock is taken: a call that waits past the deadline
-// is late.
+// The clock is read after the lock is taken, so a call that waits for the lock past the
+// deadline is late.
 func TestTheClockIsReadAfterTheLock(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, nil)
@@ -205,7 +205,7 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 	}
 	call(func() (bool, error) { return f.End(ctx, e) })
 	f.awaitWaiting(t, 3)
-	for range 3 { // in a group with a slow deal, these calls would wait for its row
+	for range 3 { // these calls must not wait for the rows of the slow deals
 		other := f.create(t, nil)
 		f.commit(t, other, 0, 1)
 		f.reveal(t, other, 0, 1)
@@ -227,8 +227,8 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 }
 
 // A deal's row may become free after the lock statement skipped it and before end.sql runs.
-// Then end.sql must report the deal as held, so that the caller waits for the row instead of
-// reading the deal again.
+// Then end.sql must report the deal as not free, so that the coalescer waits for the row.
+// If end.sql reported it as free and not ended, the caller would read the deal again.
 func TestADealThatTheLockSkippedIsNotDecidedOn(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -20,7 +20,7 @@ func (s *Store) FindReplay(ctx context.Context, scope []byte, former [][]byte) (
 	return r, translate(err)
 }
 
-// SetResponse stores a record's response unless it has one, and returns the
+// SetResponse stores a record's response unless the record already has one, and returns the
 // stored response. It returns ErrNotFound if the record is gone.
 func (s *Store) SetResponse(ctx context.Context, scope, response []byte) (stored []byte, err error) {
 	err = s.pool.QueryRow(ctx, setResponseSQL, scope, response).Scan(&stored)

@@ -15,10 +15,11 @@ var (
 	forgetSecretsSQL = query("forget_secrets")
 )
 
-// Rotation is the progress of a rotation of the server secret.
+// Rotation is the progress of a rotation of the server secret. To reseal an input is
+// to encrypt it again under the secret in force.
 type Rotation struct {
 	SecretState
-	After   *SealedInput // inputs that follow this one are not resealed yet; nil: none is left to reseal
+	After   *SealedInput // only inputs after this one, by deal and party, are left to reseal; nil: none is left
 	Now     int64        // unix seconds
 	Replays int          // idempotency records that may need a former secret
 	Inputs  int          // inputs that are not resealed yet
@@ -37,16 +38,16 @@ func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Ro
 	return r, translate(err)
 }
 
-// InputsAfter returns at most limit inputs that follow last in the order of deal and party.
-// The list ends early once its inputs have the given number of bytes.
+// InputsAfter returns at most limit inputs, in the order of deal and party. The list starts
+// after the input `last`, and ends early once its inputs have the given number of bytes.
 func (s *Store) InputsAfter(ctx context.Context, last SealedInput, limit, bytes int) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], resealNextSQL, last.DealID, last.Party, limit, bytes)
 }
 
-// Reseal replaces the stored inputs `read` by `fresh`: the same inputs, encrypted under
-// the secret in force. It does not replace an input that has changed since the read, and
-// does nothing if fingerprint is not in force. The next batch starts after last; nil: no
-// input is left.
+// Reseal replaces the stored inputs `read` by `fresh`: the same inputs, encrypted under the
+// secret with this fingerprint. It does not replace an input that has changed since it was
+// read. If another secret is in force, Reseal does nothing. Reseal also records that the next
+// batch starts after the input `last`; nil: no input is left.
 func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, fresh [][]byte, last *SealedInput) error {
 	deals, parties, sealed := make([]string, len(read)), make([]int, len(read)), make([][]byte, len(read))
 	for i, in := range read {
@@ -69,22 +70,22 @@ type PendingMAC struct {
 	MAC       []byte
 }
 
-// PendingMACs returns at most limit pending certificates that follow last in the order of
-// their creation.
+// PendingMACs returns at most limit pending certificates in the order of creation, starting
+// after the certificate `last`.
 func (s *Store) PendingMACs(ctx context.Context, last PendingMAC, limit int) ([]PendingMAC, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingMAC], pendingMACsSQL, last.CreatedAt, last.CertID, limit)
 }
 
-// SetMAC replaces p's MAC by mac. It does nothing if the certificate is published or has
-// another MAC than p.
+// SetMAC replaces p's MAC by mac. It does nothing if the certificate is published or its
+// stored MAC is not p.MAC.
 func (s *Store) SetMAC(ctx context.Context, p PendingMAC, mac []byte) error {
 	_, err := s.pool.Exec(ctx, setMACSQL, p.CertID, p.MAC, mac)
 	return translate(err)
 }
 
-// ForgetSecrets ends a rotation to the secret in force: stored data no longer needs
-// former secrets. It returns false if inputs are left to reseal, or if there is no
-// rotation to end.
+// ForgetSecrets ends the rotation to the secret with this fingerprint. It records that stored
+// data no longer needs former secrets. It returns false and changes nothing if another secret
+// is in force, if inputs are left to reseal, or if there is no rotation to end.
 func (s *Store) ForgetSecrets(ctx context.Context, fingerprint []byte) (bool, error) {
 	tag, err := s.pool.Exec(ctx, forgetSecretsSQL, fingerprint)
 	return tag.RowsAffected() > 0, translate(err)

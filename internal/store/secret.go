@@ -25,8 +25,8 @@ var ErrSecretReplaced = errors.New("store: another server secret is in force")
 // SecretState names the server secrets of a database.
 type SecretState struct {
 	Fingerprint []byte   // of the secret in force, which encrypts new data
-	Former      [][]byte // of former secrets that stored data still needs; nil: never rotated
-	Since       int64    // unix seconds: when Fingerprint came into force
+	Former      [][]byte // fingerprints of former secrets that stored data still needs; nil: never rotated
+	Since       int64    // when ClaimSecret or RotateSecret set Fingerprint, in unix seconds
 }
 
 // ServerSecret returns which server secrets this database uses, or ErrNotFound if none is
@@ -36,34 +36,35 @@ func (s *Store) ServerSecret(ctx context.Context) (state SecretState, err error)
 	return state, translate(err)
 }
 
-// ClaimSecret records the secret in force. It replaces a recorded secret only if replace is
-// true.
+// ClaimSecret records the secret with this fingerprint as the secret in force. If a secret is
+// already recorded and replace is false, ClaimSecret does nothing.
 func (s *Store) ClaimSecret(ctx context.Context, fingerprint []byte, replace bool) error {
 	_, err := s.pool.Exec(ctx, claimSecretSQL, fingerprint, replace)
 	return translate(err)
 }
 
-// SealedInput is one party's input as it is stored.
+// SealedInput is one party's input in its stored, encrypted form.
 type SealedInput struct {
 	DealID string
 	Party  int
 	Sealed []byte // nil: purged
 }
 
-// LiveInputs returns a few sealed inputs of deals that have not ended.
+// LiveInputs returns a few sealed inputs of deals that have not ended. With these inputs the
+// caller can find the server secret that decrypts them.
 func (s *Store) LiveInputs(ctx context.Context) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], liveInputSQL)
 }
 
-// Live counts what still needs its server secret: deals that have an input and have not
-// ended, and pending certificates.
+// Live counts the deals that have an input and have not ended, and the pending certificates.
+// They need the server secret under which they were stored.
 func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 	err = s.pool.QueryRow(ctx, liveSQL).Scan(&deals, &certificates)
 	return deals, certificates, translate(err)
 }
 
-// LoseDeals ends the deals that Live counts. They become EXPIRED, because nobody can
-// decrypt their inputs.
+// LoseDeals ends the deals that Live counts. Call it only if their server secret is lost. The
+// deals become EXPIRED, because nobody can decrypt their inputs.
 func (s *Store) LoseDeals(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, loseDealsSQL)
 	return translate(err)
@@ -71,18 +72,21 @@ func (s *Store) LoseDeals(ctx context.Context) error {
 
 const rotateTries = 30
 
-// RotateSecret puts the secret `to` in force in place of `from`. It returns false if
-// `from` is not in force. After it returns true, CreateDeal, InsertKey, Reveal and Reject
-// with the old secret store nothing and return ErrSecretReplaced.
+// RotateSecret puts the secret `to` in force in place of `from`. Both are fingerprints.
+// RotateSecret returns false if `from` is not in force. After it returns true, CreateDeal,
+// InsertKey, Reveal and Reject with the old secret store nothing and return
+// ErrSecretReplaced.
 //
 // Commit and Cancel do not check the secret. They use it only for their idempotency
 // record, and a deal refuses a repeated commitment or cancellation even without that
-// record. RotateSecret waits for the writes under way, for at most 2 seconds a try. New
-// writes wait for RotateSecret meanwhile. Each try is several round trips.
+// record.
+//
+// RotateSecret makes up to rotateTries tries of several round trips. A try waits at most
+// 2 seconds for the writes under way. New writes wait until the try ends.
 func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, err error) {
 	for range rotateTries {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-			// 2 s is longer than Postgres takes to cancel an autovacuum that holds the table.
+			// 2 s is longer than Postgres takes to cancel an autovacuum that has locked the table.
 			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
 				return err
 			}
@@ -99,7 +103,7 @@ func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, e
 		select {
 		case <-ctx.Done():
 			return false, ctx.Err()
-		case <-time.After(time.Second): // lets the writes that waited for the lock run
+		case <-time.After(time.Second): // gives the waiting writes time to run
 		}
 	}
 	return false, translate(err)

@@ -24,8 +24,8 @@ func (f *fixture) rotate(t *testing.T, from, to []byte) {
 	}
 }
 
-// A call under a secret that is not in force stores nothing. Other processes might not
-// decrypt its input or find its record.
+// A call with a server secret that is not in force stores nothing. If it did, other processes
+// might be unable to decrypt the input or to find the idempotency record.
 func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -77,8 +77,8 @@ func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	}
 }
 
-// Before a rotation under load, calls with the old secret are stored. After the rotation they
-// are refused and add no record.
+// InsertKey runs with the old secret while the secret is rotated. Before the rotation these
+// calls succeed. After the rotation they are refused and add no record.
 func TestARotationFencesTheFormerSecret(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -115,8 +115,8 @@ func TestARotationFencesTheFormerSecret(t *testing.T) {
 	}
 }
 
-// A process of the previous release names no secret with its writes. These writes are
-// accepted.
+// Processes of the previous release write without the fingerprint of a secret. The store
+// accepts such writes.
 func TestRecordsWithoutASecret(t *testing.T) {
 	f := newFixture(t)
 	check(t, f.ClaimSecret(t.Context(), random32(), false))
@@ -126,8 +126,8 @@ func TestRecordsWithoutASecret(t *testing.T) {
 	f.reveal(t, d, 0)
 }
 
-// Batches of inputs follow the order of their key, hold each input once and are
-// bounded. An input that has changed since it was read is not replaced.
+// InputsAfter returns the inputs in bounded batches, in the order of deal and party, and each
+// input once. Reseal does not replace an input that has changed since the read.
 func TestResealInBatches(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -170,7 +170,7 @@ func TestResealInBatches(t *testing.T) {
 			}
 			read, fresh = append(read, in), append(fresh, []byte("fresh"))
 		}
-		// One input is purged after it was read. Reseal must leave its row unchanged.
+		// Purge one input after the read. Reseal must leave the row of this input unchanged.
 		if seen == 0 && len(read) > 0 {
 			f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", read[0].DealID)
 		}
@@ -223,8 +223,9 @@ func TestLoseDeals(t *testing.T) {
 	}
 }
 
-// The runbook secrets.md rotates the database password by a second role, which acts as the
-// owner of the tables. This role can write, rotate the server secret and list the clients.
+// To rotate the database password, the runbook secrets.md creates a second role that acts as
+// the owner of the tables. The second role can write, rotate the server secret and list the
+// clients.
 func TestASecondDatabaseUser(t *testing.T) {
 	f := newFixture(t)
 	owner, second := "owner_"+strings.ToLower(rand.Text()), "second_"+strings.ToLower(rand.Text())

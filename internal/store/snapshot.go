@@ -23,21 +23,24 @@ type Snapshot struct {
 	Result          []byte
 	VoidFlakers     []int
 	CertID          *string
-	Published       bool   // the certificate has a leaf in the log
-	LeafIndex       *int64 // the index of that leaf; nil if there is none, or if the caller published the certificate after the read
-	Commits         int
-	Reveals         int
-	LastReveal      int64 // time of the last reveal; 0: none yet
-	Now             int64
-	NowMilli        int64 // Now in milliseconds
+	Published       bool // the certificate has a leaf in the log
+	// LeafIndex is the index of the certificate's leaf; nil: no leaf. It stays nil if the
+	// caller publishes the certificate after the read and sets Published itself.
+	LeafIndex  *int64
+	Commits    int
+	Reveals    int
+	LastReveal int64 // time of the last reveal; 0: none yet
+	Now        int64 // time of the read
+	NowMilli   int64 // the same time in unix milliseconds
 
-	Parts []Part // of the parties in Want, in order
-	First int    // the index of the party of Parts[0]
-	// Sealed holds the encrypted inputs, if wanted: one element for each stored reveal, in
-	// party order. An element is nil if the input is purged.
+	Parts []Part // of the parties in Want, in party order
+	First int    // party index of Parts[0]
+	// Sealed is set if Want asks for the inputs. It holds one encrypted input for each stored
+	// reveal, in party order. An element is nil if the input is purged.
 	Sealed [][]byte
-	// AttestedBy holds each party's attested_by in the certificate, if wanted. An element is
-	// nil if the party has not committed or no seat key signed.
+	// AttestedBy is set if Want asks for it. For each element of Parts it holds the party's
+	// attested_by in the certificate. An element is nil if the party has not committed, or if
+	// no seat key signed the commitment.
 	AttestedBy []*string
 }
 
@@ -49,7 +52,7 @@ type Part struct {
 
 // Want says what a snapshot reads in addition to the deal's row and counts.
 type Want struct {
-	first, last int  // parties whose Part is wanted
+	first, last int  // first and last party whose Part is wanted
 	inputs      bool // whether Snapshot.Sealed is wanted
 	attested    bool // whether Snapshot.AttestedBy is wanted
 	bytes       int  // rough size of the answer; 0: too small to count
@@ -59,7 +62,8 @@ var (
 	// Nobody is the Want of a snapshot without Parts.
 	Nobody = Want{last: -1}
 	// WithInputs is the Want of a snapshot with all Parts, Sealed and AttestedBy. The size
-	// of the inputs is not known before the read, so no two such calls share a group.
+	// of the inputs is unknown before the read. So bytes is the maximum for one statement,
+	// and two calls with inputs never run in the same statement.
 	WithInputs = Want{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
@@ -119,7 +123,7 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 	s.First = want.first
 	s.Parts = make([]Part, max(0, min(want.last+1, parties)-want.first))
 	if end := want.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= end || len(revealed) > 0 && revealed[len(revealed)-1] >= end {
-		return nil, fmt.Errorf("store: deal %s has %d parties, and a commitment or reveal of a party with a higher index", calls[*n-1].dealID, parties)
+		return nil, fmt.Errorf("store: deal %s has %d parties, but the party index of a stored commitment or reveal is too high", calls[*n-1].dealID, parties)
 	}
 	for i, party := range committed {
 		text := CommitmentText(commitments[i])

@@ -8,8 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// A snapshot has the wanted parts only, whether its call is alone or in a group of calls for
-// several deals.
+// A snapshot has only the wanted parts, whether its call runs alone or in one statement with
+// calls for other deals.
 func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 	f := newFixture(t)
 	before := f.now(t)

@@ -11,9 +11,10 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// If a commit's wait for the synchronous standby is cancelled, Postgres sends only a
-// warning, although a failover may lose the commit. The caller gets UNAVAILABLE. A retry
-// with the same Idempotency-Key also gets UNAVAILABLE until a standby has the commit.
+// If a transaction's wait for the synchronous standby is cancelled, Postgres sends only a
+// warning, although a failover may lose the transaction. The store returns UNAVAILABLE. A
+// retry with the same Idempotency-Key also gets UNAVAILABLE until a standby has the
+// transaction.
 func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	primary := servertest.StartPostgres(t)
 	url, err := primary.EnsureDatabase(t.Context(), "fairpact")

@@ -5,14 +5,15 @@
 //
 // Locks: a commitment, a reveal and a change of phase first lock the deal's row, and
 // decide in the statement after the lock. A change of phase therefore waits for each
-// insert that got the lock before it, and sees that insert. An insert that gets the lock
-// later sees the new phase. So a certificate never blames a party whose commitment was
-// acknowledged, and the second of two last reveals sees the first. The end of a deal in
-// which all have revealed needs no earlier lock (see allRevealed). No deal stays locked
-// across a round trip of the client.
+// commitment or reveal that got the lock before it, and sees the inserted row. A commitment
+// or reveal that gets the lock later sees the new phase. So a certificate never blames a
+// party whose commitment was acknowledged. If the last two reveals run at the same time, the
+// second one sees the first. If all parties have revealed, the end of the deal needs no lock
+// statement (see allRevealed). Postgres never waits for this process while a deal is locked.
 //
-// Plans: every statement finds its rows by key, from arrays or scalar subqueries. A
-// session plans each statement once (see internal/database/sql/session_settings.sql).
+// Plans: a session plans each statement once, with sequential scans off (see
+// internal/database/sql/session_settings.sql). So every statement finds its rows by key. The
+// keys come from arrays or scalar subqueries.
 package store
 
 import (
@@ -64,8 +65,8 @@ type Store struct {
 	publications     *coalescer[Publication, bool]
 }
 
-// Migrate brings the escrow's tables to this binary's version. It may run again, and in
-// several processes at once.
+// Migrate brings the escrow's tables to this binary's version. It is idempotent, and several
+// processes may run it at the same time.
 func Migrate(ctx context.Context, databaseURL string) error {
 	return schema.Migrate(ctx, databaseURL)
 }
@@ -89,8 +90,9 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 	return s, nil
 }
 
-// Close ends all connections. The caller MUST ensure that nobody waits for an answer. An
-// insert whose caller has given up is interrupted, as in a crash.
+// Close ends all connections. Close MUST NOT run while a call of the Store waits for its
+// answer. If a caller gave up, its insert may still run. Close interrupts this insert, as a
+// crash would.
 func (s *Store) Close() {
 	for _, c := range []interface{ close() }{s.creations, s.commits, s.reveals, s.snapshots, s.endings, s.certificates, s.publications} {
 		c.close()
@@ -98,7 +100,7 @@ func (s *Store) Close() {
 	database.Close(s.pool)
 }
 
-// Server identifies the database server; see database.Server.
+// Server returns a text that identifies the database server (see database.Server).
 func (s *Store) Server() string { return database.Server() }
 
 // serverAge is how long Confirm relies on the last answer before it sends a query.
@@ -139,7 +141,7 @@ func rows[T any](ctx context.Context, pool *pgxpool.Pool, scan pgx.RowToFunc[T],
 }
 
 // Replay is the idempotency record that a transaction writes together with its
-// effect. A nil *Replay writes no record.
+// effect. If the *Replay is nil, the transaction writes no record.
 type Replay struct {
 	Scope    []byte // 32-byte HMAC
 	Body     []byte // 32-byte HMAC
@@ -179,9 +181,10 @@ var ErrNotFound = errors.New("store: not found")
 // changed nothing.
 var ErrReplayed = errors.New("store: idempotency record exists")
 
-// translate turns the errors of pgx into ErrNotFound, ErrReplayed, READ_ONLY (503, the
-// database refuses writes) and UNAVAILABLE (503, an outage). It returns any other error
-// unchanged, because such an error is a fault of this program.
+// translate turns the errors of pgx into ErrNotFound, ErrReplayed, READ_ONLY and
+// UNAVAILABLE. READ_ONLY means that the database refuses writes, and UNAVAILABLE means an
+// outage. translate returns any other error of Postgres unchanged, because such an error is a
+// fault of this program.
 func translate(err error) error {
 	for _, own := range []error{ErrNotFound, ErrReplayed, ErrSecretReplaced, errPanicked} {
 		if errors.Is(err, own) {
@@ -196,7 +199,7 @@ func translate(err error) error {
 		case pg.Code == "23505" && pg.ConstraintName == "idempotency_pkey":
 			return ErrReplayed
 		case pg.Code == "25006":
-			return problem.New(problem.ReadOnly, "the service takes no changes now, for maintenance or while its database fails over; nothing was changed: send the same request again later").After(10).Because(err)
+			return problem.New(problem.ReadOnly, "the service is read-only now, because of maintenance or a database failover; nothing was changed: send the same request again later").After(10).Because(err)
 		}
 	}
 	if !database.Outage(err) {

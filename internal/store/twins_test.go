@@ -11,9 +11,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Without Redis, two calls with one Idempotency-Key may be in one statement, and the
-// statement rolls back because of the second record. One deal is created, and both calls
-// get its answer. The other calls of the group are not affected.
+// Without the lock in Redis, two calls with the same Idempotency-Key may run in one statement.
+// The second idempotency record makes the statement roll back. Nevertheless the two calls
+// create one deal and get the same answer, and the other calls in the statement succeed.
 func TestOneKeyTwiceInOneGroup(t *testing.T) {
 	f := newFixture(t)
 	secret, err := sealing.New(make([]byte, 32))

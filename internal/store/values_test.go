@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// The store returns values byte for byte: it does not normalise or trim them, and accepts
+// The store returns values byte for byte. It does not normalise or trim them, and it accepts
 // U+0000.
 func TestValuesAreReadBackUnchanged(t *testing.T) {
 	f := newFixture(t)
@@ -38,7 +38,7 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 
 	d = f.create(t, nil)
 	commitments := [][32]byte{{}, [32]byte(bytes.Repeat([]byte{0xff}, 32))}
-	inputs := [][]byte{[]byte("\x00sealed\x00"), bytes.Repeat([]byte{0xff, 0}, 700_000)} // the second is larger than a group may be
+	inputs := [][]byte{[]byte("\x00sealed\x00"), bytes.Repeat([]byte{0xff, 0}, 700_000)} // the second is larger than maxGroupSize
 	for p, c := range commitments {
 		attestedBy := []*string{nil, ptr("what the certificate says")}[p]
 		stored(t, "commit", true)(f.Commit(ctx, store.Act{DealID: d.DealID, Party: p, Commitment: c, AttestedBy: attestedBy}))

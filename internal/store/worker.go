@@ -15,36 +15,40 @@ var (
 // Due is a deal with a step for the worker.
 type Due struct {
 	DealID string
-	In     int64 // milliseconds until the step is due; 0 or less: it is due now
+	In     int64 // milliseconds until the step is due; 0 or less: due now
 }
 
-// Due lists deals whose deadline is at most horizon seconds away, random.v1 deals whose
-// draw is due, and deals with a pending certificate; at most limit of each kind. It leaves
-// out the certificates of the deals in except. A draw is due drawDelay seconds after the
-// later of the last reveal and the round time. Until then the parties can draw.
+// Due lists the deals with a step for the worker, at most limit of each kind:
+//   - deals whose deadline is at most horizon seconds away;
+//   - random.v1 deals whose draw is due. A draw is due drawDelay seconds after the later of
+//     the last reveal and the round time. The delay gives the parties time to draw first;
+//   - deals whose certificate has been pending for more than 3 seconds, except the deals in
+//     except.
 func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }
 
-// Complete lists deals in which every party has acted and whose next step has not been
-// taken. Either a process died before the step, or an input is lost and the deal waits for
-// its deadline. Complete reads every active deal, so call it less often than Due.
+// Complete lists COMMITTING deals in which every party has committed, and REVEALING deals in
+// which every party has revealed. The next step of these deals has not been taken. Either a
+// process died before the step, or an input is lost and the deal waits for its deadline.
+// Complete reads every active deal, so call it less often than Due.
 func (s *Store) Complete(ctx context.Context, limit int) ([]string, error) {
 	return rows(ctx, s.pool, pgx.RowTo[string], completeSQL, limit)
 }
 
-// Load counts open deals and pending certificates. An age is the number of seconds since
-// the oldest one was created, by the database's clock; 0: there is none.
+// Load counts active deals and pending certificates. CommittingAge, RevealingAge and PendingAge
+// are the seconds since the oldest of these deals or certificates was created, by the
+// database's clock; 0: there is none.
 type Load struct {
 	Committing, Revealing       int64 // deals by phase; COMMITTING includes deals shown as OPEN
 	CommittingAge, RevealingAge float64
 	Pending                     int64 // certificates
 	PendingAge                  float64
-	Overdue                     float64 // seconds since the oldest deadline whose step was not taken
-	DrawOverdue                 float64 // seconds since the oldest pending draw became due
+	Overdue                     float64 // seconds since the earliest past deadline whose step is not taken yet; 0: none
+	DrawOverdue                 float64 // seconds since the earliest pending draw became due; 0: none is due
 }
 
-// Load returns the current load. drawDelay is as in Due.
+// Load returns the current load. drawDelay has the same meaning as in Due.
 func (s *Store) Load(ctx context.Context, drawDelay int64) (l Load, err error) {
 	err = s.pool.QueryRow(ctx, loadSQL, drawDelay).Scan(&l.Committing, &l.CommittingAge, &l.Revealing, &l.RevealingAge, &l.Pending, &l.PendingAge, &l.Overdue, &l.DrawOverdue)
 	return l, translate(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// logInterval is the shortest time between two lines of one cause. Without this bound, the
-// retries in an outage or the refusals of strangers would fill the disk.
+// logInterval is the shortest time between two log lines about the same cause. Without this
+// bound, retries in an outage or refused requests of strangers would fill the disk.
 const logInterval = time.Minute
 
 const (
@@ -19,9 +19,9 @@ const (
 	maxDeals  = 1 << 14 // maximum number of distinct deals counted between two lines
 )
 
-// Repeats logs recurring events: the first event of a cause at once, then at most one line
-// a minute with the number of events since the previous line. It is safe for concurrent
-// use.
+// Repeats logs recurring events. It logs the first event of a cause at once. After that it
+// logs at most one line a minute for the cause, with the number of events since the previous
+// line. Repeats is safe for concurrent use.
 type Repeats struct {
 	logger *slog.Logger
 
@@ -29,7 +29,7 @@ type Repeats struct {
 	causes map[string]*repeated // by message and cause
 }
 
-// repeated counts the events of one cause since its last line.
+// repeated counts the events of one cause since the last log line about this cause.
 type repeated struct {
 	logged time.Time
 	times  int
@@ -41,9 +41,10 @@ func NewRepeats(logger *slog.Logger) *Repeats {
 	return &Repeats{logger: logger, causes: make(map[string]*repeated)}
 }
 
-// Failure logs or counts a failure. deal may be empty. The cause is the error's text before
-// the first colon, so this part should hold no id. An INTERNAL error is always logged,
-// because it is unforeseen.
+// Failure logs a failure, or only counts it if a line with the same message and cause is less
+// than a minute old. The cause is the error's text before the first colon. This part should
+// contain no id, because each id would be a cause of its own. An INTERNAL error is always
+// logged, because it is unforeseen. deal is the deal's id or empty.
 func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string, err error, deal string, attrs ...any) {
 	cause, _, _ := strings.Cut(err.Error(), ":")
 	if inner := problem.From(err).Unwrap(); inner != nil { // log the inner cause, which callers do not see
@@ -57,8 +58,9 @@ func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string,
 	r.Log(ctx, level, message, cause, deal, attrs...)
 }
 
-// Log logs or counts one event. After 64 pairs of message and cause, all new causes of a
-// message count as one, named "others".
+// Log logs an event, or only counts it if a line with the same message and cause is less than
+// a minute old. Once 64 pairs of message and cause exist, Log replaces every new cause by
+// "others".
 func (r *Repeats) Log(ctx context.Context, level slog.Level, message, cause, deal string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,10 +1,11 @@
 // Package telemetry makes the metrics, spans, request ids and log attributes that all calls
 // have in common. Metrics and spans of a single package are in that package.
 //
-// A metric label, a span name and a span attribute MUST come from a fixed list: a route, a
-// tool, an error code. They MUST NOT hold a party's label, a secret or an id. The only
-// exception is a deal's id in a span. This package makes the spans of calls itself, because
-// otelhttp would record the path, query, host and user agent that a stranger sent.
+// A metric label, a span name and a span attribute MUST come from a fixed list, such as the
+// routes, the tools or the error codes. They MUST NOT contain a party's label, a secret or an
+// id. The only exception is a deal's id in a span. This package makes the spans of calls
+// itself, because otelhttp would record the path, query, host and user agent that a stranger
+// sent.
 package telemetry
 
 import (
@@ -68,9 +69,9 @@ type Call struct {
 }
 
 // Begin counts a call as in flight and sets the request id of its answer. The returned
-// request has the id and a span in its context. The caller MUST call End afterwards.
+// request has the id and a span in its context. The caller MUST call End after the answer.
 //
-// If outside is true, the span links to the caller's trace and does not join it. So a
+// If outside is true, the span links to the client's trace and does not join it. So a
 // stranger cannot decide what is sampled.
 func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request, Call) {
 	inFlight.Inc()
@@ -81,7 +82,7 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 		return r.WithContext(ctx), Call{time.Now(), trace.SpanFromContext(ctx), ctx} // a span that does nothing
 	}
 	from := trace.SpanContextFromContext(otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(r.Header)))
-	from = from.WithTraceState(trace.TraceState{}) // the trace state is free text of the caller
+	from = from.WithTraceState(trace.TraceState{}) // the trace state is free text of the client
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	switch {
 	case !from.IsValid():

@@ -14,26 +14,27 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// RequestIDHeader holds the id of a request: the caller's or a new one. It is sent with the
-// answer and in calls to log-server.
+// RequestIDHeader is the HTTP header with the id of a request. If the caller sends no
+// acceptable id, requestID returns a new one. The answer and the calls to log-server also have
+// this header.
 const RequestIDHeader = "X-Request-Id"
 
-// longestID is the length of a UUID. An API key or token is longer and contains an
-// underscore, so it is never accepted as an id and logged. A salt or nonce in hex may be
-// accepted and logged.
+// longestID is the greatest length of a caller's request id, the length of a UUID. An API key
+// or token is longer and contains an underscore. So requestID rejects API keys and tokens, and
+// they are not logged. A salt or nonce in hex may be accepted and logged.
 const longestID = 36
 
-// work is one request, or one run of the worker on a deal. It holds the attributes of its
-// log lines.
+// work is one request, or one run of the worker on a deal. It holds the attributes that
+// LogHandler adds to the log lines of this request or run.
 type work struct {
 	id     string
 	deal   atomic.Pointer[string]
-	waited atomic.Int64 // nanoseconds
+	waited atomic.Int64 // nanoseconds recorded by NoteWait
 }
 
 type workKey struct{}
 
-// WithRequestID returns a context for new work with a request id.
+// WithRequestID returns a context for new work with this request id.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, workKey{}, &work{id: id})
 }
@@ -41,8 +42,8 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 // NewRequestID returns a random id of 16 letters and digits.
 func NewRequestID() string { return rand.Text()[:16] }
 
-// requestID returns the caller's id if it is 1 to 36 letters, digits and dashes, and a
-// new one otherwise.
+// requestID returns the caller's id if it consists of 1 to 36 letters, digits and dashes.
+// Otherwise it returns a new id.
 func requestID(h http.Header) string {
 	id := h.Get(RequestIDHeader)
 	if id == "" || len(id) > longestID {
@@ -56,9 +57,9 @@ func requestID(h http.Header) string {
 	return id
 }
 
-// NoteDeal adds the deal's id to later log lines of the work and to its span. dealID MUST
-// have the form of a deal id. The id is not a secret: it gives no access without a
-// credential. It also does not reveal the deal's entry in the transparency log.
+// NoteDeal adds the deal's id to the span in ctx and to later log lines of the work in ctx.
+// dealID MUST have the form of a deal id. A deal id is not a secret. It gives no access
+// without a credential, and does not reveal the deal's entry in the transparency log.
 func NoteDeal(ctx context.Context, dealID string) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.deal.Store(&dealID)
@@ -68,8 +69,8 @@ func NoteDeal(ctx context.Context, dealID string) {
 	}
 }
 
-// NoteWait records time for which a caller asked to wait for a change. Took does not count
-// it.
+// NoteWait records that the call waited for the time d because the caller asked to wait for a
+// change. Took does not count this time.
 func NoteWait(ctx context.Context, d time.Duration) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.waited.Add(int64(d))

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// blocks returns the fenced blocks of a document by the second word after the fence:
-// "```json certificate" is the block certificate.
+// blocks returns the contents of the fenced blocks of a document by name. The name is the
+// second word after the opening fence: "```json certificate" opens the block certificate.
 func blocks(t *testing.T, document string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -35,7 +35,8 @@ func blocks(t *testing.T, document string) map[string]string {
 	return found
 }
 
-// rows parses lines of a name and a value with two or more blanks between them.
+// rows returns the values of a block by name. Each line of the block is a name, two or more
+// blanks, and a value.
 func rows(t *testing.T, block string) map[string]string {
 	t.Helper()
 	values := map[string]string{}

@@ -45,7 +45,7 @@ func TestTrustNamesWhoSignsTheDraw(t *testing.T) {
 	other.Hash = strings.Repeat("ab", 32)
 	for chain, want := range map[*beacon.Chain]string{
 		new(beacon.Quicknet()): "is that of drand quicknet, not the operator's",
-		&other:                 "Its operator may run its chain",
+		&other:                 "The operator may run that chain",
 	} {
 		if page := Trust(*chain); !strings.Contains(page, want) || strings.Contains(page, "{{") {
 			t.Errorf("/trust for the chain %s does not say %q, or has a placeholder:\n%s", chain.Hash, want, page)
@@ -53,8 +53,8 @@ func TestTrustNamesWhoSignsTheDraw(t *testing.T) {
 	}
 }
 
-// The program on the page computes the same commitment as the service, also for names whose
-// order by UTF-16 code units differs from their order by code points.
+// The program seal.py in llms.txt computes the same commitment as the service. The input has
+// member names whose order by UTF-16 code units differs from their order by code points.
 func TestLLMsRecipe(t *testing.T) {
 	_, rest, found := strings.Cut(llms, "cat > seal.py <<'PY'\n")
 	program, _, ended := strings.Cut(rest, "PY\n")

@@ -179,8 +179,8 @@ func TestProtocolCertificate(t *testing.T) {
 	}
 }
 
-// Section 8 computes the root of the tree head from the example certificate. It names the
-// hash after each step.
+// Section 8 of protocol.md lists the hash after each step from the example certificate to the
+// root of the tree head. The test computes each hash again.
 func TestProtocolInclusion(t *testing.T) {
 	b := blocks(t, Protocol)
 	var cert certificate.Certificate

@@ -30,14 +30,14 @@ var llms string
 type Deployment struct {
 	Chain       beacon.Chain
 	PublicURL   string // "": not known
-	Development bool   // it signs with a development key
+	Development bool   // the deployment signs with a development key
 }
 
 // Trust returns the trust model in Markdown, for a deployment with this beacon chain.
 func Trust(chain beacon.Chain) string {
-	draw := "Its BLS signature is that of drand quicknet, not the operator's."
+	draw := "The round's BLS signature is that of drand quicknet, not the operator's."
 	if chain.Hash != beacon.Quicknet().Hash {
-		draw = "This deployment\n  does not draw from drand quicknet. Its operator may run its chain, and could then know the draw early."
+		draw = "This deployment\n  uses another beacon chain than drand quicknet. The operator may run that chain, and could then know the draw early."
 	}
 	return strings.Replace(trust, "{{draw}}", draw, 1)
 }

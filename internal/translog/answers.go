@@ -55,13 +55,13 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 		}()
 		switch {
 		case route == "":
-			answer.Error(w, problem.New(problem.NotFound, "this port has no path %.100q: its paths are %s", r.URL.Path, strings.Join(slices.Sorted(maps.Keys(rs)), ", ")))
+			answer.Error(w, problem.New(problem.NotFound, "this port does not serve the path %.100q; use one of %s", r.URL.Path, strings.Join(slices.Sorted(maps.Keys(rs)), ", ")))
 		case r.Method == http.MethodOptions:
 			w.Header().Set("Allow", found.methods)
 			w.WriteHeader(http.StatusNoContent)
 		case !strings.Contains(", "+found.methods+",", ", "+r.Method+","):
 			w.Header().Set("Allow", found.methods)
-			answer.Error(w, problem.New(problem.MethodNotAllowed, "send one of %s to %s", found.methods, r.URL.Path))
+			answer.Error(w, problem.New(problem.MethodNotAllowed, "this path accepts only %s; send one of these methods to %s", found.methods, r.URL.Path))
 		default:
 			body, err := found.serve(r)
 			if text, ok := body.(plain); ok && err == nil {
@@ -106,26 +106,26 @@ func toProblem(err error) *problem.Error {
 	}
 	switch {
 	case errors.Is(err, ErrInconsistent):
-		return problem.New(problem.LogInconsistent, "the stored tree does not lead to its signed head: the operator must find the cause before the log answers again").Because(err)
+		return problem.New(problem.LogInconsistent, "the stored tree does not match its signed head: tell the operator of this deployment, who must find the cause before the log answers again").Because(err)
 	case errors.Is(err, ErrNotFound):
-		return problem.New(problem.LeafNotFound, "%s; ask with the leaf_index or entry of a published certificate, and a tree_size above its leaf_index", detail(err, ErrNotFound)).Because(err)
+		return problem.New(problem.LeafNotFound, "%s; ask with the leaf_index or entry of a published certificate, and with a tree_size greater than its leaf_index", detail(err, ErrNotFound)).Because(err)
 	case errors.Is(err, errNoHead):
-		return problem.New(problem.HeadNotFound, "%s; leave the size out for the newest head, or use the size of a head that was answered before", err).Because(err)
+		return problem.New(problem.HeadNotFound, "%s; omit the size to get the newest head, or use the size of a head that this log has returned before", err).Because(err)
 	case errors.Is(err, errNoCheckpoint):
 		return problem.New(problem.CheckpointNotFound, "%s; GET /v1/log/status shows what this log publishes, and GET /checkpoint its newest checkpoint", err).Because(err)
 	case errors.Is(err, errNoTile):
-		return problem.New(problem.TileNotFound, "%s; fetch only tiles of the newest GET /checkpoint", err).Because(err)
+		return problem.New(problem.TileNotFound, "%s; fetch only tiles that the newest checkpoint covers (GET /checkpoint)", err).Because(err)
 	case errors.Is(err, ErrRefused):
-		return problem.New(problem.Forbidden, "%s; send the SHA-256 digest of a certificate's signing bytes with its es256 signature by a key of the deployment", detail(err, ErrRefused)).Because(err)
+		return problem.New(problem.Forbidden, "%s; send the SHA-256 digest of a certificate's signing bytes, and the certificate's es256 signature by a key of the deployment", detail(err, ErrRefused)).Because(err)
 	case errors.Is(err, ErrTagTaken):
-		return problem.New(problem.TagTaken, "the log has another certificate of this deal, %s: do not send this one again, and adopt the one that was logged with `fairpactctl certificate adopt`", detail(err, ErrTagTaken)).Because(err)
+		return problem.New(problem.TagTaken, "the log has another certificate of this deal, %s: do not send this certificate again; use `fairpactctl certificate adopt` to adopt the logged one", detail(err, ErrTagTaken)).Because(err)
 	case errors.Is(err, ErrUnavailable):
 		return problem.New(problem.Unavailable, "the log cannot answer now; send the same request again: repeating it never logs an entry twice").After(1).Because(err)
 	}
 	return problem.From(err)
 }
 
-// detail returns the text of err without the text of the sentinel in front of it.
+// detail returns the text of err without the sentinel's text at its start.
 func detail(err, sentinel error) string {
 	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
 }

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// 600 callers append 300 entries to two replicas that share a database and a fork guard.
-// The entries fill more than one tile. A lost race for the guard is no contradiction.
+// 600 callers append 300 entries, each entry twice, to two replicas that share a database
+// and a fork guard. The entries fill more than one tile (256 leaves). A replica that loses a
+// race for the guard retries and counts no contradiction.
 func TestConcurrentAppends(t *testing.T) {
 	t.Parallel()
 	const distinct, callers = 300, 600
@@ -83,7 +84,7 @@ func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	d := newDeployment(t)
 	gate := newGate(d)
 	l := d.open(t, d.pool, gate)
-	<-gate.entered // the head of size 0
+	<-gate.entered // the log now waits for the signature of the head of size 0
 	var group sync.WaitGroup
 	for n := range 50 {
 		signature := d.sign(t, entryOf(n))
@@ -96,7 +97,7 @@ func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	eventually(t, "all are sequenced", func() bool { return committedSize(t, d) == 50 })
 	close(gate.pass)
 	group.Wait()
-	if n := gate.count.Load(); n > 3 { // sizes 0 and 50, and perhaps one between
+	if n := gate.count.Load(); n > 3 { // heads of the sizes 0 and 50, and perhaps of one size between them
 		t.Errorf("%d signatures for 50 appends that waited together, want at most 3", n)
 	}
 }
@@ -105,7 +106,8 @@ func newGate(d *deployment) *gatedSigner {
 	return &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
 }
 
-// gatedSigner sends on entered at each call. It signs after it receives from pass.
+// gatedSigner delays signatures. Each call of Sign sends to the channel entered, and signs
+// only after it has received from the channel pass.
 type gatedSigner struct {
 	Signer
 	entered chan struct{}
@@ -156,8 +158,8 @@ func TestAppendRefusesBadSignaturesAndOwnHeads(t *testing.T) {
 	}
 }
 
-// The log refuses the digest of the committed head, because the head may be signed before
-// it is stored.
+// The log refuses the digest of the committed head as an entry. That head may be signed
+// already, although it is not stored yet.
 func TestUnstoredHeadIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

@@ -28,12 +28,12 @@ const (
 type appendRequest struct {
 	Entry     string `json:"entry"`     // 64 lower-case hex digits
 	Signature string `json:"signature"` // es256:…, over the entry
-	// Tag is 64 lower-case hex digits. The previous release does not send it.
+	// Tag is 64 lower-case hex digits. The previous release sends no tag.
 	Tag string `json:"tag,omitempty"`
 }
 
-// AppendHandler serves the private append port to callers with one of the deployment's
-// append secrets.
+// AppendHandler serves the private append port. A caller must send one of the secrets,
+// which are the append secrets of the deployment.
 func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	want := make([][32]byte, len(secrets))
 	for i, secret := range secrets {
@@ -64,7 +64,7 @@ func authorize(r *http.Request, want [][32]byte) error {
 		matches |= subtle.ConstantTimeCompare(got[:], one[:])
 	}
 	if matches != 1 {
-		return problem.New(problem.InvalidCredential, "this is not an append secret of the deployment: set the same FAIRPACT_APPEND_SECRET_FILE for the log server and its callers")
+		return problem.New(problem.InvalidCredential, "this secret is not an append secret of the deployment: set the same FAIRPACT_APPEND_SECRET_FILE for the log server and its callers")
 	}
 	return nil
 }
@@ -102,16 +102,16 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	return l.Append(ctx, entry, request.Signature, tag)
 }
 
-// A process of the deployment asks the append port for many proofs in one request. Calls
-// that wait at the same moment share a request. The public read port proves one leaf for
-// each request.
+// The append port also serves proofs to the processes of the deployment. Concurrent calls
+// of Client.Inclusion share one request for many proofs. The public read port serves one
+// proof in each request.
 
 const (
 	proofsPath    = "/v1/proofs"
 	maxProofs     = 256             // in one request
-	maxProofsBody = maxProofs * 256 // bytes of one request
-	maxWaiting    = 1 << 14         // calls of one client that wait for a request
-	proofRequests = 2               // requests of one client at once
+	maxProofsBody = maxProofs * 256 // bytes of one request body
+	maxWaiting    = 1 << 14         // queued calls of one client, not in a request yet
+	proofRequests = 2               // concurrent requests of one client
 )
 
 type provedLeaf struct {
@@ -119,7 +119,8 @@ type provedLeaf struct {
 	Entry     string `json:"entry"` // 64 lower-case hex digits
 }
 
-// proved is a proof, or the error text that the read port would answer.
+// proved is the answer for one leaf: its proof, or the error text that the read port would
+// send for this leaf.
 type proved struct {
 	*Inclusion
 	Error string `json:"error,omitempty"`
@@ -145,7 +146,7 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 	}
 	all := make([]proved, len(leaves))
 	var group errgroup.Group
-	group.SetLimit(maxLoads) // each proof may read a tile
+	group.SetLimit(maxLoads) // each proof may read tiles, and at most maxLoads callers read tiles at once
 	for i, q := range questions {
 		group.Go(func() error {
 			in, err := l.prove(r.Context(), q.leaf, read[i])

@@ -12,31 +12,33 @@ import (
 )
 
 const (
-	certifiedEvery   = time.Second
-	certifiedRarely  = 10 * time.Second       // if the log demands no cosignatures, or runs an earlier release
-	certifiedTimeout = 250 * time.Millisecond // how long a log that hangs may delay a view of a deal
+	certifiedEvery   = time.Second            // how often to ask the log for the certified size
+	certifiedRarely  = 10 * time.Second       // how often to ask if the log demands no cosignatures or runs an earlier release
+	certifiedTimeout = 250 * time.Millisecond // the longest delay of a deal's view if the log hangs
 )
 
-// certified is the largest size that a client knows to be cosigned by a quorum.
+// certified is what a client knows about the largest tree size that a quorum of witnesses
+// has cosigned.
 type certified struct {
 	size   atomic.Int64 // never falls
 	next   atomic.Int64 // when to ask again, in unix nanoseconds
 	asking singleflight.Group
 }
 
-// Trust sets the keys that LearnCertified verifies heads with. Without keys the client
-// believes no certified size. Call Trust before the first LearnCertified.
+// Trust sets the keys that LearnCertified verifies heads with. Without keys, Certified
+// stays 0. Call Trust before the first LearnCertified.
 func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 
 // Certified returns the largest tree size that this client knows to be cosigned by a
 // quorum of witnesses, or 0. The size never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
 
-// LearnCertified asks the log for the size that Certified returns, at most once a second
-// for all callers. It waits at most certifiedTimeout.
+// LearnCertified asks the log for the certified size, which Certified then returns. All
+// callers together ask at most once a second. A call waits at most certifiedTimeout.
 //
-// The client has no witness policy, so it trusts the log's answer. It only checks that
-// the newest head covers the size and is signed by a trusted key.
+// The client has no witness policy, so it cannot verify the quorum and trusts the log's
+// answer. It only checks that the newest head covers the size and is signed by a trusted
+// key.
 func (c *Client) LearnCertified(ctx context.Context) {
 	due := func() bool { return time.Now().UnixNano() >= c.certified.next.Load() }
 	if !due() {

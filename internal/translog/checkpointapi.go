@@ -15,9 +15,9 @@ const textPlain = "text/plain; charset=utf-8"
 type Status struct {
 	Origin         *string       `json:"origin"` // null if the log publishes no checkpoints
 	Keys           []VerifierKey `json:"keys"`
-	CheckpointSize *int64        `json:"checkpoint_size"` // the size of the newest checkpoint
-	CertifiedSize  *int64        `json:"certified_size"`  // the largest size that met the witnesses' quorum; null: none has
-	Quorum         bool          `json:"quorum"`          // whether the policy demands cosignatures
+	CheckpointSize *int64        `json:"checkpoint_size"` // the size of the newest checkpoint; null if there is none
+	CertifiedSize  *int64        `json:"certified_size"`  // the largest size that met the witnesses' quorum; null if none did
+	Quorum         bool          `json:"quorum"`          // whether the witness policy demands cosignatures
 }
 
 // VerifierKey is a key that signs checkpoints now, signed them before, or will sign them.
@@ -74,8 +74,8 @@ func (l *Log) serveCheckpoint(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", newest.text()}, nil
 }
 
-// serveCheckpointOf serves the checkpoint of the size ?tree_size=. Without that parameter
-// it serves the largest checkpoint that met the quorum.
+// serveCheckpointOf serves the checkpoint of the size in the parameter tree_size. Without
+// the parameter, it serves the largest checkpoint that met the witnesses' quorum.
 func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -111,7 +111,8 @@ func (l *Log) servePolicy(*http.Request) (any, error) {
 	return plain{textPlain, httpcache.Public, l.checkpoints.PolicyText}, nil
 }
 
-// checkpointing returns the checkpoints of the log, or errNoCheckpoint if it has none.
+// checkpointing returns l.checkpoints, or errNoCheckpoint if the log publishes no
+// checkpoints.
 func (l *Log) checkpointing() (*checkpoints, error) {
 	if l.checkpoints == nil {
 		return nil, fmt.Errorf("%w is published: this log has no origin and no log key", errNoCheckpoint)

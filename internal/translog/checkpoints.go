@@ -16,10 +16,11 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// A checkpoint is a published head as a signed note (c2sp.org/tlog-checkpoint). The log's
-// Ed25519 key and the deployment key sign it. Appends do not wait for checkpoints: once a
-// second each replica looks for a published head that is newer than the newest checkpoint.
-// The first checkpoint that is stored for a size counts, so replicas need no agreement.
+// A checkpoint is a published head in the form of a signed note (c2sp.org/tlog-checkpoint).
+// The log's Ed25519 key and the deployment key sign the note. Once a second, each replica
+// looks for a published head that is newer than the newest checkpoint, and signs a
+// checkpoint of that head. Appends do not wait for checkpoints. Only the first stored
+// checkpoint of a size counts, so the replicas need not agree.
 
 // Checkpoints configures the checkpoints of a log and the witnesses that cosign them.
 type Checkpoints struct {
@@ -43,9 +44,9 @@ type checkpoints struct {
 	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by PublicKey
 	known      []checkpoint.Key          // all keys that may have signed a stored note
 	reads      *group[struct{}, *signedCheckpoint]
-	bundles    chan struct{} // a semaphore of maxBundles
+	bundles    chan struct{} // a semaphore: at most maxBundles entry bundles are read at once
 
-	latest    atomic.Pointer[signedCheckpoint] // the newest checkpoint when last read; nil: none read yet
+	latest    atomic.Pointer[signedCheckpoint] // the newest checkpoint at the last read; nil until one is read
 	certified atomic.Int64                     // the largest size whose quorum was verified, or 0; never falls
 }
 
@@ -62,7 +63,7 @@ func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
 	c.known = append(c.known, c.own)
 	for _, retired := range c.Retired {
 		if retired.Type() != checkpoint.TypeEd25519 || retired.Name() != c.Origin {
-			return nil, fmt.Errorf("the retired log key %s is not an Ed25519 key of the name %s", retired, c.Origin)
+			return nil, fmt.Errorf("the retired log key %s is not an Ed25519 key with the origin %s as its name: correct FAIRPACT_LOG_RETIRED_KEYS", retired, c.Origin)
 		}
 		if retired.ID() != c.own.ID() {
 			c.known = append(c.known, retired)
@@ -71,7 +72,7 @@ func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
 	for _, key := range l.checks.keys.Keys() {
 		public, err := signing.ES256(key.PublicKey)
 		if err != nil {
-			continue // an old ed25519 key, which never signed a checkpoint
+			continue // an old ed25519 deployment key, which never signed a checkpoint
 		}
 		of, err := checkpoint.ECDSAKey(c.Origin, public)
 		if err != nil {
@@ -89,15 +90,15 @@ func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
 			return c, nil
 		}
 	}
-	return nil, fmt.Errorf("the witness policy does not list this log: add the line log %s", c.own)
+	return nil, fmt.Errorf("the witness policy does not list this log: add the line \"log %s\"", c.own)
 }
 
 type signedCheckpoint struct {
 	checkpoint.Checkpoint
 	note  string   // the note with the log's signatures
 	lines []string // the witnesses' signature lines
-	// witnessed is the largest size that met the quorum according to the tables, -1 if
-	// there was none.
+	// witnessed is the largest size that met the quorum according to the tables, or -1. It
+	// may be the size of another checkpoint.
 	witnessed int64
 }
 
@@ -116,7 +117,7 @@ func (c *checkpoints) run(ctx context.Context) {
 			checkpointFailures.Inc()
 			c.log.checks.logger.WarnContext(ctx, "no checkpoint was signed, retrying", "err", c.log.checks.note(ctx, err))
 		}
-		if (first || demands) && ctx.Err() == nil { // the first pass finds the checkpoint of the previous process
+		if (first || demands) && ctx.Err() == nil { // the first pass reads the checkpoint that an earlier process stored
 			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) && ctx.Err() == nil {
 				c.log.checks.logger.WarnContext(ctx, "reading the newest checkpoint failed, retrying", "err", err)
 			}
@@ -130,7 +131,8 @@ func (c *checkpoints) run(ctx context.Context) {
 	}
 }
 
-// signDue signs and stores a checkpoint of the newest published head if one is due.
+// signDue signs and stores a checkpoint of the newest published head, if that head needs a
+// checkpoint now (sqlDueCheckpoint).
 func (c *checkpoints) signDue(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
 	defer cancel()
@@ -205,7 +207,8 @@ func (c *checkpoints) readNewest(ctx context.Context, calls []struct{}) ([]*sign
 	return slices.Repeat([]*signedCheckpoint{newest}, len(calls)), nil
 }
 
-// latestSize returns the size of the newest checkpoint at the last read, or -1.
+// latestSize returns the size of the newest checkpoint at the last read, or -1 if none was
+// read yet.
 func (c *checkpoints) latestSize() int64 {
 	if latest := c.latest.Load(); latest != nil {
 		return latest.Size
@@ -241,13 +244,13 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	case err != nil:
 		return nil, fmt.Errorf("%w: the stored checkpoint of size %d cannot be verified: %w (if the log's key was replaced, list the old one in FAIRPACT_LOG_RETIRED_KEYS)", ErrInconsistent, size, err)
 	case s.Size != size:
-		return nil, fmt.Errorf("%w: the stored checkpoint of size %d is of size %d", ErrInconsistent, size, s.Size)
+		return nil, fmt.Errorf("%w: the stored checkpoint of size %d has a note of size %d", ErrInconsistent, size, s.Size)
 	}
 	return &s, nil
 }
 
-// certify raises c.certified to newest.witnessed, the largest size with a quorum in the
-// tables. It does so only if the stored cosignatures meet the quorum of the current policy.
+// certify raises c.certified to newest.witnessed, if the stored cosignatures of that size
+// meet the quorum of the current policy.
 func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) error {
 	if c.Policy == nil || !c.Policy.Demands() || newest.witnessed <= c.certified.Load() {
 		return nil
@@ -280,10 +283,10 @@ func (c *checkpoints) met(of *signedCheckpoint) bool {
 }
 
 // quorumWait measures how long a checkpoint has waited for its quorum. Every replica
-// measures it, because the replica that asks the witnesses may be dead or cut off.
+// measures this time, because the replica that asks the witnesses may be dead or cut off.
 type quorumWait struct {
 	since     time.Time
-	certified int64 // the largest size with a quorum at the last call
+	certified int64 // the largest size with a quorum at the last call of follow
 }
 
 // follow returns the wait, or 0 if no checkpoint waits. newest is the size of the newest
@@ -297,7 +300,7 @@ func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duratio
 	return now.Sub(q.since)
 }
 
-// raise sets number to the given value if that is larger.
+// raise sets number to the given value if the value is larger than number.
 func raise(number *atomic.Int64, to int64) {
 	for {
 		at := number.Load()

@@ -134,8 +134,8 @@ func TestTilesProveTheLogElsewhere(t *testing.T) {
 	requireNoContradiction(t, l, fresh)
 }
 
-// Anyone can send the digest of a checkpoint with the deployment key's signature of it,
-// because both are public.
+// The digest of a checkpoint and the deployment key's signature over that digest are
+// public. So a caller could send them as an entry and its signature.
 func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -147,7 +147,7 @@ func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	if err != nil || key.PublicKey != d.signer.PublicKey() {
 		t.Fatalf("the deployment key did not sign the digest: %v", err)
 	}
-	d.mustAppend(t, l, 1) // the head is in memory now
+	d.mustAppend(t, l, 1) // l has the committed head in memory now, so it tries one statement first
 	for name, by := range map[string]*Log{"in one statement": l, "under the lock": d.open(t, openPool(t, d.url), nil)} {
 		if _, err := by.Append(t.Context(), newest.Digest(), signature, Tag{}); err == nil || !strings.Contains(err.Error(), "head or checkpoint") {
 			t.Errorf("append the digest of a checkpoint %s: %v, want a refusal that says why", name, err)
@@ -184,8 +184,9 @@ func TestReplicasShareOneCheckpointASecond(t *testing.T) {
 		check(t, d.pool.QueryRow(t.Context(), "SELECT count(*), coalesce(extract(epoch FROM max(signed_at) - min(signed_at)), 0) FROM translog.checkpoints").Scan(&made, &span))
 		return made >= 3
 	})
-	// Checkpoints that are a second apart number at most span+1. One more is allowed,
-	// because both replicas may store one at the same moment.
+	// If checkpoints are at least a second apart, at most span+1 of them fit into span
+	// seconds. One more is allowed, because both replicas may store a checkpoint at the same
+	// moment.
 	if float64(made) > span+2 {
 		t.Errorf("%d checkpoints in %.1f s, want at most one a second", made, span)
 	}
@@ -224,7 +225,7 @@ func TestRetiredLogKeyStaysValid(t *testing.T) {
 type witnesses struct {
 	all     []*devwitness.Witness
 	servers []*httptest.Server
-	faults  []atomic.Pointer[http.HandlerFunc] // if set, the server calls it instead of the witness
+	faults  []atomic.Pointer[http.HandlerFunc] // one for each server; a fault that is set answers instead of the witness
 	policy  Checkpoints
 }
 
@@ -252,8 +253,8 @@ func newWitnesses(t *testing.T, key *signing.LogKey, quorum string, count int) *
 	return ws
 }
 
-// witnessed returns a log with the given number of running witnesses. quorum ends the
-// witness policy: group lines, if any, and the quorum line.
+// witnessed returns a log with count running witnesses. quorum is the last part of the
+// witness policy: its group lines, if any, and its quorum line.
 func witnessed(t *testing.T, quorum string, count int) (*deployment, *witnesses, *Log) {
 	t.Helper()
 	d, ws := newDeployment(t), newWitnesses(t, newLogKey(t), quorum, count)
@@ -295,7 +296,7 @@ func TestQuorumCertifies(t *testing.T) {
 		t.Errorf("GET /v1/log/status: %s, want size %d with its quorum and two keys", body, size)
 	}
 
-	// A faulty witness delays only the quorum.
+	// A faulty witness delays the quorum, but not the checkpoint.
 	stranger := of(devwitness.Open(t.TempDir(), "witness.example/1", l.checkpoints.own)).ok(t)
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -340,7 +341,8 @@ func oldOf(r *http.Request) string {
 	return strings.TrimPrefix(line, "old ")
 }
 
-// With quorum none, cosignatures are collected, but no size is certified.
+// If the witness policy says "quorum none", the log collects cosignatures but certifies no
+// size.
 func TestQuorumNoneCertifiesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -355,7 +357,8 @@ func TestQuorumNoneCertifiesNothing(t *testing.T) {
 	}
 }
 
-// Each witness cosigns new checkpoints even if the database lacks its last cosignature.
+// After a restart, the log gets cosignatures from a witness even if the database has lost
+// the last cosignature of that witness.
 func TestWitnessesAreAskedAfterARestart(t *testing.T) {
 	t.Parallel()
 	d, ws, l := witnessed(t, "quorum w0", 1)

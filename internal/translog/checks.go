@@ -21,10 +21,10 @@ type checks struct {
 	failures atomic.Int64
 }
 
-// errRetired marks a head that is larger than the tree size at which its key is closed.
-// The key may have been closed after it signed the head. Verifiers refuse the head, but
-// its root may be right.
-var errRetired = errors.New("no verifier accepts it")
+// errRetired marks a head that is larger than the tree size at which its signing key was
+// closed. The key may have signed the head before it was closed. Verifiers refuse the head,
+// although the head's root may be right.
+var errRetired = errors.New("no verifier accepts the head")
 
 // head verifies the head's signature, and that the signing key may sign heads of this size.
 func (c *checks) head(h TreeHead) error {
@@ -38,8 +38,9 @@ func (c *checks) head(h TreeHead) error {
 	return nil
 }
 
-// note logs and counts a contradiction, and returns err unchanged. It does not count a
-// refusal by the fork guard, because publishFailures counts the failed round.
+// note logs and counts a contradiction, and returns err unchanged. A refusal by the fork
+// guard is logged but not counted here, because publishFailures counts the failed round of
+// the publisher.
 func (c *checks) note(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):

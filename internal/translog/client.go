@@ -27,9 +27,9 @@ import (
 type Client struct {
 	appendURL, readURL, secret string
 	http                       *http.Client
-	proofs                     *group[provedLeaf, proved] // through the append port
+	proofs                     *group[provedLeaf, proved] // asks the append port for many proofs in one request
 	certified                  certified
-	heads                      *checks // set by Trust
+	heads                      *checks // verifies heads; nil until Trust sets it
 
 	// Check, if set, checks each answer before its body is read. If Check returns an
 	// error, the call returns ErrUnavailable. Set Check before the first call.
@@ -60,7 +60,7 @@ func NewClient(appendURL, readURL, secret string) *Client {
 		http: &http.Client{
 			Transport: transport,
 			Timeout:   clientTimeout,
-			// A log-server sends no redirect. Following one would leak the secret.
+			// A log-server sends no redirects. Following a redirect could leak the secret.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -87,9 +87,9 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// Append logs a signed digest under a tag. It returns the leaf index once a published head
-// covers the leaf. The caller MUST repeat the call after ErrUnavailable, because the entry
-// may be in the log already.
+// Append appends a signed digest to the log under a tag. It returns the leaf index once a
+// published head covers the leaf. After ErrUnavailable the caller MUST repeat the call,
+// because the digest may be in the log already.
 func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (int64, error) {
 	var appended struct {
 		LeafIndex *int64 `json:"leaf_index"`
@@ -129,10 +129,10 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 	return head, nil
 }
 
-// Inclusion returns the newest published head with the path of the leaf under it.
-// leafIndex comes from Append. The error is ErrNotFound if no published head covers the
-// leaf, or the leaf has another entry. It is ErrInconsistent if the log's tables do not
-// lead to the head.
+// Inclusion returns the newest published head, and the path from the leaf to the root of
+// that head. leafIndex is the index that Append returned. The error is ErrNotFound if no
+// published head covers the leaf, or the leaf has another entry. The error is
+// ErrInconsistent if the log's tables do not lead to the head.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	inclusion, err := c.inclusion(ctx, entry, leafIndex)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 		case err == nil && got.Inclusion != nil:
 			return *got.Inclusion, nil
 		case err == nil:
-			return inclusion, misshapen(errors.New("it has neither a proof nor an error"))
+			return inclusion, misshapen(errors.New("the answer has neither a proof nor an error"))
 		case !errors.Is(err, errNotServed):
 			return inclusion, err
 		}
@@ -178,7 +178,7 @@ func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, e
 		return nil, err
 	}
 	if len(all) != len(leaves) {
-		return nil, misshapen(fmt.Errorf("it has %d proofs for %d leaves", len(all), len(leaves)))
+		return nil, misshapen(fmt.Errorf("the answer has %d proofs for %d leaves", len(all), len(leaves)))
 	}
 	return all, nil
 }
@@ -188,7 +188,7 @@ func (i Inclusion) checkShape() error {
 		return err
 	}
 	if i.LeafIndex < 0 || i.LeafIndex >= i.TreeSize {
-		return fmt.Errorf("leaf_index %d is not below tree_size %d", i.LeafIndex, i.TreeSize)
+		return fmt.Errorf("leaf_index %d is negative or not below tree_size %d", i.LeafIndex, i.TreeSize)
 	}
 	for n, hash := range i.Path {
 		if _, err := canon.ParseHash(hash); err != nil {
@@ -209,8 +209,8 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+c.secret)
-	// The empty list adds no header, but lets the transport repeat the request if a
-	// kept-alive connection was closed.
+	// This key lets the transport repeat the request if a kept-alive connection was closed.
+	// The list is empty, so the transport sends no Idempotency-Key header.
 	request.Header["Idempotency-Key"] = []string{}
 	return c.do(request, into)
 }
@@ -237,7 +237,7 @@ func (c *Client) do(request *http.Request, into any) error {
 	telemetry.Propagate(ctx, request.Header)
 	err := c.exchange(request, into)
 	if err != nil {
-		span.SetStatus(codes.Error, "") // no error text, because another server may have sent it
+		span.SetStatus(codes.Error, "") // no error text, because another server may have sent the text
 	}
 	return err
 }

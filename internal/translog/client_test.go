@@ -101,7 +101,7 @@ func TestMalformedAnswersAreNoVerdict(t *testing.T) {
 		_, _ = io.WriteString(w, text)
 	}))
 	defer server.Close()
-	client := NewClient("", server.URL, "") // has no append port, so it asks the read port for proofs
+	client := NewClient("", server.URL, "") // without an append port, the client asks the read port for proofs
 
 	answer.Store(fmt.Sprintf(inclusion, "2", hash, "0", entry, `"`+hash+`"`))
 	if _, err := client.Inclusion(t.Context(), entry, 0); err != nil {
@@ -198,7 +198,7 @@ func TestAppendPortAnswers(t *testing.T) {
 
 // HTTP_PROXY is for external calls. The proxy must not see the append secret. A process
 // reads the variable once, so the client runs in a child process. Go never uses a proxy
-// for loopback addresses, but it does for 0.0.0.0.
+// for loopback addresses, but uses one for 0.0.0.0, so the client calls 0.0.0.0.
 func TestTheAppendSecretGoesToNoProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) != "" {

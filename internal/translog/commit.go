@@ -16,13 +16,14 @@ import (
 
 type store struct{ pool *pgxpool.Pool }
 
+// Values of place.index for entries that the log refuses.
 const (
 	refused = -1 // the entry is the digest of a head or checkpoint of this log
-	late    = -2 // the entry is new, and its key may not hold the next leaf index
+	late    = -2 // the entry is new, but its signing key may not hold the next leaf index
 )
 
-// appendTo appends the growth to the log in one statement. It reports false if it
-// changed nothing; see sqlAppendBatch.
+// appendTo appends the growth to the log in one statement. appended is false if the
+// statement changed nothing; sqlAppendBatch says when.
 func appendTo(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, g *growth) (appended bool, err error) {
@@ -33,12 +34,13 @@ func appendTo(ctx context.Context, db interface {
 	return appended, fromDatabase(err)
 }
 
-// commit appends the new entries under the lock of the committed head, and tags leaves
-// that have no tag yet. It returns the place of each entry and the growth of the tree.
-// After an error the transaction may be committed or not. Repeating the call returns the
-// same places.
+// commit appends the new entries and tags under the lock of the committed head. A new tag
+// may belong to an old leaf. commit returns the place of each entry and the growth of the
+// tree. After an error, the transaction may be committed or not. The call may be repeated,
+// because it looks up the entries that are in the log already.
 //
-// It makes three round trips: begin, lock and look up; append; commit.
+// commit needs three round trips. The first begins the transaction, locks the head and
+// looks the entries up. The second appends. The third commits.
 func (s *store) commit(ctx context.Context, entries []candidate) (places []place, g *growth, err error) {
 	var head state
 	all, named := make([][]byte, len(entries)), make([][]byte, len(entries))
@@ -49,7 +51,7 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 
 	look := &pgx.Batch{}
 	// The look-up runs after the lock is taken. Under READ COMMITTED it sees everything
-	// that the last holder of the lock committed.
+	// that the previous holder of the lock committed.
 	look.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	look.Queue(sqlLockHead).QueryRow(func(row pgx.Row) error { return row.Scan(&head.size, &head.hash, &head.hashes) })
 	look.Queue(sqlLookUp, all).Query(leafIndexes(leaves))
@@ -72,7 +74,7 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	}
 	appended, err := appendTo(ctx, tx, g)
 	if err == nil && !appended {
-		err = unavailable(errors.New("another call took the tag of an entry, or signed a head or checkpoint whose digest is an entry; append again"))
+		err = unavailable(errors.New("another transaction took a tag of this batch, or stored a head or checkpoint whose digest is in this batch: append again"))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -81,8 +83,9 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	return places, g, fromDatabase(tx.Commit(ctx))
 }
 
-// leafIndexes returns a function that reads rows (entry or tag, leaf index) into the map.
-// A refused digest stays refused, even if it has a leaf.
+// leafIndexes returns a function that reads rows into the map. Each row has an entry or a
+// tag, and a leaf index. An entry that one row refuses (sqlLookUp) stays refused, even if
+// another row has a leaf index for the entry.
 func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var key []byte
@@ -97,10 +100,10 @@ func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 	}
 }
 
-// admit returns the place of each candidate and the growth of the log. leaves and tags
-// hold the leaf indexes of logged entries and tags. admit adds the new ones. An entry that
-// occurs twice in the batch gets one leaf. If two entries have the same tag, the first one
-// gets it.
+// admit returns the place of each candidate and the growth of the log. leaves and tags map
+// the entries and tags in the log to their leaf indexes. admit adds the new entries and tags
+// to the maps. An entry that occurs twice in the batch gets one leaf. If two entries have the
+// same tag, the first entry gets the tag.
 func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]place, *growth, error) {
 	// Refuse the digest of the committed head, because the head may be signed but not
 	// stored yet.
@@ -136,9 +139,10 @@ func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]
 	return places, g, err
 }
 
-// fromDatabase converts an error of the database. A violated constraint means that a leaf
-// or node is beyond the committed head, so the tables contradict each other. The
-// constraint tags_pkey is the exception: another batch took the tag, so retry this one.
+// fromDatabase converts an error of the database to ErrInconsistent or ErrUnavailable. A
+// violated constraint means that a leaf or node is beyond the committed head, so the tables
+// contradict each other. The constraint tags_pkey is the exception: another transaction took
+// the tag, so the batch is retried.
 func fromDatabase(err error) error {
 	if err == nil || errors.Is(err, ErrInconsistent) {
 		return err

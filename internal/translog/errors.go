@@ -13,7 +13,7 @@ import (
 var (
 	// ErrUnavailable is returned when the log, its database or its signer could not
 	// be reached in time, or the client is misconfigured. The call may be repeated: an
-	// append that was sequenced keeps its index.
+	// entry that is in the log keeps its index.
 	ErrUnavailable = errors.New("the transparency log is out of reach")
 
 	// ErrRefused is returned when the log does not admit this entry with this
@@ -45,7 +45,7 @@ var errNotServed = errors.New("not served")
 // misshapen marks an answer that no log-server sends: another program listens at the
 // address.
 func misshapen(err error) error {
-	return fmt.Errorf("%w: the answer is not from a log-server: check the address: %w", ErrUnavailable, err)
+	return fmt.Errorf("%w: the answer is not from a log-server: %w; check the address", ErrUnavailable, err)
 }
 
 // fromAnswer converts an answer to an error. Status 401, and 404 for an unknown path, say

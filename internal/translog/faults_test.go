@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// The connection ends during a commit. The caller does not know the outcome. The retry
-// must leave the entry with one leaf in either case.
+// The connection ends during a commit, so the sequencer does not know whether the commit took
+// effect. In both cases the entry must have exactly one leaf after the retry.
 func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*testing.T, *deployment, net.Conn, []byte){
@@ -34,12 +34,12 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 			if _, err := wire.Write(message); err != nil {
 				t.Errorf("pass the commit on: %v, want no error", err)
 			}
-			_, _ = wire.Read(make([]byte, 1024)) // the server has committed
+			_, _ = wire.Read(make([]byte, 1024)) // wait for the answer, so that the server has committed
 			wire.Close()
 		},
 	}
-	// commits is a part of the message that commits entry 1. The first append of a
-	// process is under the lock, the next one is one statement.
+	// The first message that contains the bytes in commits is the one that commits entry 1.
+	// The first append of a process runs under the lock, the next one in one statement.
 	second := entryOf(1)
 	for way, commits := range map[string][]byte{"under the lock": []byte("commit\x00"), "in one statement": second[:]} {
 		for name, cut := range cases {
@@ -73,8 +73,8 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 	}
 }
 
-// wiredPool returns a pool that passes each written message to cut first. If cut returns
-// true, the message is not written.
+// wiredPool returns a pool that calls cut before it sends a message to the server. If cut
+// returns true, the pool does not send the message.
 func wiredPool(t *testing.T, url string, cut func(net.Conn, []byte) bool) *pgxpool.Pool {
 	t.Helper()
 	config := of(database.Config(url)).ok(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// refusals collects what a replica writes to its logger. The replica logs each refusal of a
-// witness.
+// refusals collects the log lines of a replica. The replica logs a line each time a witness
+// refuses a checkpoint.
 type refusals struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -26,7 +26,8 @@ func (r *refusals) Write(line []byte) (int, error) {
 	return r.text.Write(line)
 }
 
-// has reports whether a log line says that witness w0 refused the size with this error.
+// has reports whether witness w0 refused the checkpoint of this size with an error that
+// contains the text what.
 func (r *refusals) has(t *testing.T, size int64, what string) bool {
 	t.Helper()
 	r.mu.Lock()
@@ -45,8 +46,9 @@ func (r *refusals) has(t *testing.T, size int64, what string) bool {
 	return false
 }
 
-// A malicious operator runs a second log with the same keys. Its leaves differ from leaf
-// 2 on. The witness has cosigned the first log, so it cosigns no size of the second.
+// A malicious operator runs a second log with the same keys. The two logs share leaves 0 and 1
+// and differ after them. The witness has cosigned the first log, so it must not cosign any
+// checkpoint of the second.
 func TestWitnessRefusesAFork(t *testing.T) {
 	t.Parallel()
 	d, ws, honest := witnessed(t, "quorum w0", 1)
@@ -59,8 +61,9 @@ func TestWitnessRefusesAFork(t *testing.T) {
 	forked := other.withCheckpoints(t, other.pool, Checkpoints{Key: ws.policy.Key})
 	var logged refusals
 	var last *Log
-	// refused grows the fork and checks that the witness refuses the newest checkpoint. Each
-	// call starts a new replica, because a replica submits one size for up to 10 s (patience).
+	// refused appends leaves to the fork, and checks that the witness refuses the new
+	// checkpoint. Each call starts a new replica, because a running one would submit the old
+	// checkpoint again for up to 10 s (patience).
 	refused := func(leaves []int, want string) {
 		t.Helper()
 		size := other.mustAppend(t, forked, leaves...).LeafIndex + 1
@@ -75,7 +78,7 @@ func TestWitnessRefusesAFork(t *testing.T) {
 	}
 	refused([]int{0, 1}, "status 409: the witness has cosigned size 3, but the newest checkpoint of this log is of size 2: the log forked")
 	last.Close()
-	refused([]int{102}, "status 422: ") // the witness's size with another root
+	refused([]int{102}, "status 422: ") // size 3, which the witness has cosigned with another root
 	last.Close()
 	refused([]int{103, 104}, "status 422: ")
 	client := NewClient("", readPort(t, last), "")

@@ -18,14 +18,15 @@ type Finding struct {
 	Problem string `json:"problem"`
 }
 
-// FsckOptions says how Fsck verifies signatures. A nil Heads skips the signatures of
-// heads, a nil Checkpoints those of checkpoints.
+// FsckOptions says how Fsck verifies signatures. If Heads is nil, Fsck does not verify the
+// signatures of heads. If Checkpoints is nil, Fsck does not verify the signatures of checkpoints.
 type FsckOptions struct {
 	Heads       func(TreeHead) error
 	Checkpoints []checkpoint.Key
 }
 
-// FsckReport is the result of Fsck.
+// FsckReport is the result of Fsck. Heads and Checkpoints are the numbers of rows that Fsck
+// checked.
 type FsckReport struct {
 	Size        int64     `json:"tree_size"`
 	Heads       int64     `json:"heads"`
@@ -34,14 +35,15 @@ type FsckReport struct {
 }
 
 const (
-	fsckPage    = 1 << 16 // leaves or tags read by one statement
+	fsckPage    = 1 << 16 // maximum number of leaves or tags that one statement reads
 	maxFindings = 100
 )
 
-// Fsck checks the tables of the log in one snapshot. It computes the tree from the
-// leaves. It compares the stored nodes, the committed head, and all published heads and
-// checkpoints with that tree. It also checks digests, signatures and tags. It stops at a
-// missing leaf and returns ErrInconsistent. It needs one bit of memory for each leaf.
+// Fsck checks the tables of the log in one snapshot. It computes the tree from the leaves.
+// Then it compares the stored nodes, the committed head, and all published heads and
+// checkpoints with that tree. It also checks digests, signatures and tags. If a leaf is
+// missing, Fsck stops and returns ErrInconsistent. To find leaves with two tags, Fsck needs
+// one bit of memory for each leaf.
 func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, error) {
 	f := fsck{ctx: ctx, FsckOptions: o, at: emptyState, report: FsckReport{Findings: []Finding{}}}
 	if err := schema.Current(ctx, pool); err != nil {
@@ -54,8 +56,8 @@ func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, e
 	return f.report, fromDatabase(err)
 }
 
-// readSnapshot calls read in one snapshot of the tables. There is no statement timeout,
-// because reading a large log takes long.
+// readSnapshot calls read in a transaction that sees one snapshot of the tables. The
+// transaction has no statement timeout, because reading a large log takes a long time.
 func readSnapshot(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
@@ -88,13 +90,13 @@ func (f *fsck) run() error {
 	if err := committed.check(); err != nil {
 		f.find("the committed head", "%v", err)
 	}
-	for above := int64(-1); above < committed.size; above = f.at.size { // from -1, to check a head of size 0 too
+	for above := int64(-1); above < committed.size; above = f.at.size { // starts at -1, so that page also checks a head of size 0
 		if err := f.page(above, min(f.at.size+fsckPage, committed.size)); err != nil {
 			return err
 		}
 	}
 	if !f.at.same(committed.root) {
-		f.find("the committed head", "the %d leaves have the root %x, but its root is %x", f.at.size, f.at.hash, committed.hash)
+		f.find("the committed head", "the %d leaves lead to the root %x, but the stored root is %x", f.at.size, f.at.hash, committed.hash)
 	}
 	nodes := int64(0)
 	for level := committed.size >> tileHeight; level > 0; level >>= tileHeight {
@@ -119,10 +121,10 @@ func (f *fsck) run() error {
 	return f.tags()
 }
 
-const beyond = "a row is for leaf or size %d, but the committed size is %d"
+const beyond = "a row has the leaf_index or tree_size %d, which is beyond the committed tree of %d leaves"
 
-// page reads the next leaves, up to index end-1. It checks the nodes that these leaves
-// complete, and the heads and checkpoints with sizes of above+1 to end.
+// page reads the next leaves, up to index end-1, and checks the nodes that these leaves
+// complete. It also checks the heads and checkpoints of the sizes from above+1 to end.
 func (f *fsck) page(above, end int64) error {
 	rows, _ := f.tx.Query(f.ctx, sqlLeavesBetween, f.at.size, end)
 	entries, err := collect(rows, 0, uint64(f.at.size), uint64(end))
@@ -160,8 +162,8 @@ func (f *fsck) page(above, end int64) error {
 	return nil
 }
 
-// grow appends entries, checks the nodes that they complete, and returns the root of
-// the tree at each of the sizes.
+// grow appends entries to the computed tree, and checks the nodes that the entries complete.
+// It returns the root of the tree at each of the sizes.
 func (f *fsck) grow(entries [][]byte, sizes []int64) (roots map[int64][]byte, err error) {
 	slices.Sort(sizes)
 	roots = map[int64][]byte{}
@@ -188,7 +190,7 @@ func (f *fsck) nodes(g *growth) error {
 		if stored == nil {
 			f.find(row, "the row is missing")
 		} else {
-			f.find(row, "the leaves lead to the hash %x, but the row has %x", want, stored)
+			f.find(row, "the leaves lead to the hash %x, but the stored hash is %x", want, stored)
 		}
 		return nil
 	})
@@ -210,10 +212,10 @@ type storedCheckpoint struct {
 func (f *fsck) head(h storedHead, want []byte) {
 	row, head := fmt.Sprint("head ", h.Size), root{h.Size, h.Root}.head(h.Signature)
 	if digest := head.Digest(); !bytes.Equal(h.Digest, digest[:]) {
-		f.find(row, "its digest does not match its size and root")
+		f.find(row, "the stored digest does not match the size and root")
 	}
 	if !bytes.Equal(h.Root, want) {
-		f.find(row, "the leaves have the root %x, but its root is %x", want, h.Root)
+		f.find(row, "the leaves lead to the root %x, but the stored root is %x", want, h.Root)
 	}
 	if f.Heads == nil {
 		return
@@ -231,10 +233,10 @@ func (f *fsck) checkpoint(c storedCheckpoint, want []byte) {
 		return
 	}
 	if digest := noted.Digest(); !bytes.Equal(c.Digest, digest[:]) {
-		f.find(row, "its digest does not match its text")
+		f.find(row, "the stored digest does not match the text of the note")
 	}
 	if noted.Size != c.Size || !bytes.Equal(noted.Root[:], want) {
-		f.find(row, "the %d leaves have the root %x, but its text has the root %x of %d leaves", c.Size, want, noted.Root, noted.Size)
+		f.find(row, "the first %d leaves lead to the root %x, but the text of the note has the root %x of %d leaves", c.Size, want, noted.Root, noted.Size)
 	}
 	if f.Checkpoints == nil {
 		return
@@ -244,7 +246,8 @@ func (f *fsck) checkpoint(c storedCheckpoint, want []byte) {
 	}
 }
 
-// tags finds leaves with two tags, and tags of leaves that do not exist.
+// tags reports each leaf that has two tags, and the first leaf index that a tag names but the
+// tree lacks.
 func (f *fsck) tags() error {
 	tagged := make([]byte, f.at.size/8+1) // one bit for each leaf
 	last, first := []byte{}, int64(-1)
@@ -259,7 +262,7 @@ func (f *fsck) tags() error {
 					first = leaf
 				}
 			case tagged[leaf/8]&(1<<(leaf%8)) != 0:
-				f.find(fmt.Sprint("leaf ", leaf), "it has two tags")
+				f.find(fmt.Sprint("leaf ", leaf), "the leaf has two tags")
 			default:
 				tagged[leaf/8] |= 1 << (leaf % 8)
 			}

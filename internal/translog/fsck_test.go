@@ -58,7 +58,7 @@ func TestFsckNamesChangedRows(t *testing.T) {
 				t.Errorf("%s: found %v, want %s (%v)", name, report.Findings, want, err)
 			}
 		}
-		back := cmp.Or(c.back, c.change) // flip restores the row when it runs again
+		back := cmp.Or(c.back, c.change) // a flip statement restores the row when it runs again
 		asOwner(t, d, back)
 	}
 	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 1000000 WHERE leaf_index = 20")
@@ -96,7 +96,7 @@ func TestFsckOutlastsTheStatementTimeout(t *testing.T) {
 	check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
 	done := make(chan error, 1)
 	go func() { done <- second(Fsck(t.Context(), pool, FsckOptions{})) }()
-	waited := false // longer than the timeout
+	waited := false // whether Fsck has waited longer than the timeout
 	eventually(t, "Fsck waits or ends", func() bool {
 		check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
 		return waited || len(done) > 0

@@ -6,27 +6,28 @@ import (
 	"sync"
 )
 
-// group coalesces concurrent calls: calls that wait at the same moment share one run. It
-// uses no timer, so a single call runs at once. A run starts after its calls, so no
-// answer is older than its call.
+// group coalesces concurrent calls. The calls that wait when a run starts share that run. No
+// timer delays a run, so a single call runs at once. A run starts after its calls have
+// arrived, so the answers are never older than the calls.
 type group[Q, A any] struct {
 	run  func(ctx context.Context, queries []Q) ([]A, error) // returns one answer for each query
 	runs int                                                 // maximum number of concurrent runs
-	most int                                                 // a run takes no more calls once it has this many queries
-	room int                                                 // maximum number of calls that wait for a run
+	most int                                                 // once a run has this many queries, it takes no further calls
+	room int                                                 // maximum number of waiting calls
 
-	ctx   context.Context // ends at close and cancels the runs
+	ctx   context.Context // ends when close is called, which cancels the runs
 	stop  context.CancelFunc
 	loops sync.WaitGroup
 
 	mu sync.Mutex
-	// mu guards the fields below. A call is in waiting, in one run, or answered.
+	// mu guards the fields below. A run removes its calls from the list waiting, so no call
+	// runs twice.
 	waiting []*call[Q, A]
 	running int
 	closed  bool
 }
 
-// call holds the queries of one caller. They share one run.
+// call holds the queries of one caller. One run answers all of them.
 type call[Q, A any] struct {
 	queries []Q
 	ctx     context.Context   // the caller's
@@ -53,8 +54,8 @@ func (g *group[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
 }
 
 // all adds a call to the next run and returns an answer for each query. It returns
-// ErrUnavailable if too many calls wait, the group is closed, or ctx ends first. In the
-// last case the call may still run.
+// ErrUnavailable if too many calls wait, the group is closed, or ctx ends before the answer.
+// After ctx has ended, the call may still run.
 func (g *group[Q, A]) all(ctx context.Context, queries []Q) ([]A, error) {
 	one := &call[Q, A]{queries, ctx, make(chan outcome[[]A], 1)}
 	if err := g.add(one); err != nil {
@@ -77,7 +78,7 @@ func (g *group[Q, A]) add(one *call[Q, A]) error {
 	case g.closed:
 		return errClosed
 	case len(g.waiting) >= g.room:
-		return fmt.Errorf("%w: %d calls are waiting already, the most allowed", ErrUnavailable, g.room)
+		return fmt.Errorf("%w: the limit of %d waiting calls is reached: try again later", ErrUnavailable, g.room)
 	}
 	g.waiting = append(g.waiting, one)
 	if g.running < g.runs {
@@ -94,7 +95,8 @@ func (g *group[Q, A]) serve() {
 		for _, one := range calls {
 			queries = append(queries, one.queries...)
 		}
-		// The run has the trace and request id of its first call, but outlives that call.
+		// The run has the trace and request id of its first call, but does not end when the
+		// ctx of that call ends.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
 		release := context.AfterFunc(g.ctx, cancel)
 		answers, err := g.run(ctx, queries)
@@ -112,7 +114,7 @@ func (g *group[Q, A]) serve() {
 	}
 }
 
-// take returns the calls of the next run. It drops calls whose callers have left.
+// take returns the calls of the next run. It drops calls whose ctx has ended.
 func (g *group[Q, A]) take() (calls []*call[Q, A]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,7 +132,7 @@ func (g *group[Q, A]) take() (calls []*call[Q, A]) {
 	return calls
 }
 
-// close cancels the running calls and fails the waiting ones.
+// close fails the waiting calls, cancels the runs, and waits until the runs have ended.
 func (g *group[Q, A]) close() {
 	g.mu.Lock()
 	g.closed = true

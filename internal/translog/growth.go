@@ -10,7 +10,8 @@ import (
 
 var ranges = &compact.RangeFactory{Hash: hasher.HashChildren}
 
-// state is a committed tree: its root and its compact range. It is immutable.
+// state is a tree: its root and its compact range (hashes). The compact range is the list of
+// the roots of the tree's perfect subtrees, from left to right. A state is immutable.
 type state struct {
 	root
 	hashes [][]byte
@@ -40,13 +41,13 @@ func (s state) check() error {
 	}
 	computed, err := rootOf(tree)
 	if err == nil && !bytes.Equal(computed, s.hash) {
-		err = fmt.Errorf("%w: the committed root of size %d is not that of its compact range", ErrInconsistent, s.size)
+		err = fmt.Errorf("%w: the committed root of size %d does not match the compact range", ErrInconsistent, s.size)
 	}
 	return err
 }
 
 func (s state) grow(entries [][]byte) (*growth, error) {
-	tree, err := ranges.NewRange(0, uint64(s.size), slices.Clone(s.hashes)) // a clone, because Append writes into it
+	tree, err := ranges.NewRange(0, uint64(s.size), slices.Clone(s.hashes)) // tree.Append overwrites the slice, so tree gets a clone
 	if err != nil {
 		return nil, fmt.Errorf("%w: the compact range of size %d is malformed: %w", ErrInconsistent, s.size, err)
 	}
@@ -75,7 +76,8 @@ func rootOf(tree *compact.Range) ([]byte, error) {
 	return hash, nil
 }
 
-// rows returns the nodes at levels 8, 16, … as columns. Only these nodes are stored.
+// rows returns the nodes at levels 8, 16, …, one slice for each column of translog.nodes.
+// Other nodes are not stored.
 func (g *growth) rows() (levels []int16, indexes []int64, hashes [][]byte) {
 	for _, n := range g.nodes {
 		if n.id.Level > 0 && n.id.Level%tileHeight == 0 {

@@ -9,21 +9,25 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// guardAttempts is how often one round tries to move the guard while other replicas move
-// it.
+// guardAttempts is the maximum number of times that one round tries to replace the guard's
+// record. An attempt fails if another process replaces the record between Load and Store.
 const guardAttempts = 5
 
-// errBehind is returned when another publisher of the same database was faster, or
-// another program wrote the guard's record. The database must be read again.
-var errBehind = fmt.Errorf("%w: the race for the fork guard was lost", ErrUnavailable)
+// errBehind is returned when another replica has signed a larger head, or another process
+// replaced the guard's record before each of the guardAttempts attempts. The publisher must
+// read the database again.
+var errBehind = fmt.Errorf("%w: another process moved the fork guard first", ErrUnavailable)
 
-// advanceGuard moves the guard's record to r, so that r may be signed, or refuses r.
+// advanceGuard replaces the guard's record with r, so that r may be signed. It returns an
+// error if r must not be signed.
 //
-// The record has size S and root R. It is the largest head that is signed or about to be
-// signed. If r is larger than S, tree must prove that r extends the record. If r has size
-// S, its root must be R: after a crash the same head may be signed again. If r is smaller
-// than S, advanceGuard refuses r: another replica signed a larger head, or the database
-// lost leaves.
+// The record is the largest head that is signed or about to be signed. If there is no record,
+// mayAdopt decides. Otherwise there are three cases:
+//   - r is larger than the record: tree must prove that r extends the record.
+//   - r has the size of the record: the roots must be equal. After a crash, the same head may
+//     be signed again.
+//   - r is smaller than the record: r must not be signed. Either another replica has signed a
+//     larger head, or the database has lost leaves.
 func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error {
 	if p.guard == nil {
 		return nil
@@ -48,8 +52,8 @@ func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error 
 	return fmt.Errorf("%w: another program wrote the guard's record before each of %d attempts to move it: only log-servers of this log may write the record (runbooks/fork-guard.md)", errBehind, guardAttempts)
 }
 
-// compare reports whether the guard is already at r. If it returns an error, the guard must
-// not be moved to r.
+// compare reports whether the guard's record is r already. If compare returns an error, r must
+// not replace the record.
 func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root, tree *tree) (there bool, err error) {
 	if loaded.Empty() {
 		return false, p.mayAdopt(ctx, r)
@@ -65,21 +69,21 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	case r.size == recorded.size:
 		return false, refuse("two roots of size %d: %s was signed, %s is in the database", r.size, loaded.Root, r.head("").RootHash)
 	case r.size < recorded.size:
-		// The guard moves to a head only after the head's leaves are committed. So a
-		// database with fewer leaves has lost some.
+		// A head becomes the record only after the leaves of the head are committed. So a
+		// database with fewer leaves than the record has lost leaves.
 		committed, _, err := p.store.heads(ctx)
 		if err != nil {
 			return false, err
 		}
 		if committed.size < recorded.size {
-			return false, refuse("the database is older than what was signed: it has %d leaves, and a head of size %d was signed", committed.size, recorded.size)
+			return false, refuse("the database is older than what was signed: it has %d leaves, but a head of size %d was signed", committed.size, recorded.size)
 		}
-		return false, fmt.Errorf("%w: another replica has signed a larger head since", errBehind)
+		return false, fmt.Errorf("%w: another replica has signed a larger head", errBehind)
 	case recorded.size == 0:
 		if loaded.Root != emptyRoot.head("").RootHash {
-			return false, refuse("its record of size 0 is not the empty tree")
+			return false, refuse("the guard's record has size 0, but not the root of the empty tree")
 		}
-		return false, nil // p.extends has verified that the leaves lead to the root
+		return false, nil // every tree extends the empty tree
 	}
 	if _, err := tree.consistency(ctx, recorded, r); err != nil {
 		if errors.Is(err, ErrInconsistent) {
@@ -90,9 +94,10 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	return false, nil
 }
 
-// mayAdopt returns nil if an empty guard may start with this database: the log is new, or
-// the operator has given the size of its newest head. If heads are published, the record
-// may have been lost. Only the operator knows.
+// mayAdopt returns nil if a guard without a record may accept this database. It may in two
+// cases: the log has published no leaf, or Options.Adopt is the size of the newest published
+// head. Otherwise the record may have been lost, and only the operator knows whether the
+// database is complete.
 func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 	_, newest, err := p.store.heads(ctx)
 	if err != nil {
@@ -102,10 +107,10 @@ func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 		return nil
 	}
 	if p.adopt == nil {
-		return refuse("it has no record, and a head of size %d is published: make sure that the database is the newest one, then start with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize)
+		return refuse("the guard has no record, and a head of size %d is published: make sure that the database is the newest one, then start log-server with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize)
 	}
 	if *p.adopt != newest.TreeSize {
-		return refuse("it has no record, a head of size %d is published, but FAIRPACT_FORK_GUARD_INIT is %d: the record was lost after that was set; make sure that the database is the newest one, then start with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize, *p.adopt)
+		return refuse("the guard has no record, and a head of size %d is published, but FAIRPACT_FORK_GUARD_INIT is %d, a wrong or outdated size: make sure that the database is the newest one, then start log-server with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize, *p.adopt)
 	}
 	p.checks.logger.Warn("the fork guard had no record and adopts the database, as FAIRPACT_FORK_GUARD_INIT says", "tree_size", r.size, "published", newest.TreeSize)
 	return nil
@@ -116,5 +121,6 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w: %s (runbooks/fork-guard.md)", ErrInconsistent, errGuarded, fmt.Sprintf(format, args...))
 }
 
-// errGuarded marks a refusal by the fork guard. The published heads are still consistent.
-var errGuarded = errors.New("the fork guard refuses to have a head signed")
+// errGuarded marks a refusal by the fork guard. A refusal also wraps ErrInconsistent, although
+// the published heads are consistent.
+var errGuarded = errors.New("the fork guard refuses the new head")

@@ -15,10 +15,11 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// memoryGuard is a guard in memory. load, before and after, if set, run in a call and may
-// fail it.
+// memoryGuard is a guard in memory. Load calls the hook load. Store calls the hook before,
+// replaces the record, and calls the hook after. A hook may be nil. An error of a hook fails
+// the call.
 type memoryGuard struct {
-	forkguard.Guard     // nil; it only supplies Close, and the log never calls Close
+	forkguard.Guard     // nil; embedded only for the method Close, which the log never calls
 	mu                  sync.Mutex
 	held                forkguard.Record
 	load, before, after func() error
@@ -95,7 +96,8 @@ func (d *deployment) logging(t *testing.T, logged *strings.Builder, g forkguard.
 	return d.openWith(t, openPool(t, d.url), nil, slog.New(slog.NewTextHandler(logged, nil)), Options{Guard: g})
 }
 
-// A failed Store delays the head, whether or not the record was stored.
+// If Store fails, the replica retries and publishes the head later, whether or not the failed
+// Store has replaced the record.
 func TestFailedStoreOfTheGuardIsRetried(t *testing.T) {
 	t.Parallel()
 	fault := func() func() error { return once(func() error { return errors.New("connection reset") }) }
@@ -146,8 +148,8 @@ func TestNothingIsSignedWithoutTheGuard(t *testing.T) {
 	requireNoContradiction(t, l)
 }
 
-// If another program moves the guard before each Store, the round fails and is retried
-// with backoff. The append gets the reason.
+// If another program replaces the guard's record before each Store, the round fails, and the
+// publisher retries with backoff. The error of the append names the reason.
 func TestGuardThatIsAlwaysMovedIsAFailure(t *testing.T) {
 	d := newDeployment(t)
 	var logged strings.Builder
@@ -190,8 +192,8 @@ func failuresCounted(t *testing.T) float64 {
 	return read.GetCounter().GetValue()
 }
 
-// If another replica publishes a larger head first, a replica reads the database again at
-// once, without a warning and without backoff.
+// If another replica publishes a larger head first, the slower replica reads the database
+// again at once, without a warning and without backoff.
 func TestLostRaceIsNoFailure(t *testing.T) {
 	d := newDeployment(t)
 	var logged strings.Builder
@@ -213,7 +215,8 @@ func TestLostRaceIsNoFailure(t *testing.T) {
 	}
 }
 
-// A process died after it had committed leaves and moved the guard.
+// A process died after it had committed leaves, either before or after it moved the guard. The
+// next process publishes the leaves.
 func TestCommittedLeavesArePublishedAtStart(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -234,9 +237,9 @@ func (l *Log) lastFailure() error {
 	return l.publisher.lastErr
 }
 
-// The database is swapped for an older copy. A running replica does not answer an index
-// that the copy assigns again. A new replica is refused, even after the copy has grown by
-// other leaves.
+// The database is replaced by an older copy. The guard refuses the next head of a running
+// replica, so no append gets an index that the copy assigns a second time. The guard also
+// refuses the heads of a new replica, even after other leaves were appended to the copy.
 func TestOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -275,7 +278,8 @@ func TestOlderCopyIsRefused(t *testing.T) {
 	}
 }
 
-// A guard without a record may be new, or may have lost its record.
+// A guard without a record is new or has lost its record. If the log has published leaves, it
+// signs no head until the operator sets Adopt.
 func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -290,8 +294,8 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	}
 	r.Close()
 
-	// Options.Adopt must be the size of the newest published head. If Adopt stays set, it has
-	// no effect when the record is lost again.
+	// Options.Adopt must be the size of the newest published head. An old value has no effect
+	// when the record is lost again, because a larger head is published by then.
 	adopt := int64(4)
 	r, gate = d.guarded(t, g, &adopt)
 	if _, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {

@@ -21,7 +21,7 @@ type TreeHead = certificate.TreeHead
 // signature.
 func checkShape(h TreeHead) error {
 	if h.TreeSize < 0 || h.TreeSize > canon.MaxInt {
-		return fmt.Errorf("tree_size %d is not from 0 to 2^53-1", h.TreeSize)
+		return fmt.Errorf("tree_size %d is outside [0, 2^53-1]", h.TreeSize)
 	}
 	if _, err := canon.ParseHash(h.RootHash); err != nil {
 		return fmt.Errorf("root_hash has %w", err)
@@ -46,8 +46,8 @@ func (r root) head(signature string) TreeHead {
 
 func (r root) same(other root) bool { return r.size == other.size && bytes.Equal(r.hash, other.hash) }
 
-// treeOf returns the root of a head. A malformed hash becomes the zero hash, and no tree
-// has the zero hash.
+// treeOf returns the size and root hash of a head. A malformed root hash becomes the zero hash,
+// which is the root of no tree.
 func treeOf(h TreeHead) root {
 	hash, _ := canon.ParseHash(h.RootHash)
 	return root{size: h.TreeSize, hash: hash[:]}

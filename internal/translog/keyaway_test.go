@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// If the signer fails, the waiting append fails at once. So do later appends, even while
-// the signer hangs. An append whose leaf the old head covers succeeds. The first round
-// with a signature publishes the new leaves.
+// If the signer fails, the append that waits for a head fails at once. Later appends also fail
+// at once, even while the signer hangs. An append of an entry under the old head succeeds.
+// Once the signer works again, a round publishes the new leaves.
 func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 	t.Parallel()
 	why := errors.New("the key is disabled")
@@ -17,7 +17,7 @@ func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 	gate := newGate(d)
 	signer := &failingSigner{Signer: gate, err: why}
 	l := d.open(t, d.pool, signer)
-	gate.pass <- struct{}{} // the head of size 0
+	gate.pass <- struct{}{} // lets the signer sign the head of size 0
 	<-gate.entered
 	go func() { gate.pass <- struct{}{} }()
 	d.mustAppend(t, l, 0)
@@ -38,7 +38,7 @@ func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 		t.Errorf("a leaf that the old head covers: %+v, want leaf 0 under size 1", again)
 	}
 	signer.down.Store(false)
-	<-gate.entered // the signer hangs in the next round
+	<-gate.entered // the next round has begun, and the signer hangs
 	client, _, _ := ports(t, l)
 	_, err = client.Append(within(t, time.Minute), entryOf(2), d.sign(t, entryOf(2)), Tag{})
 	refused(2, err)

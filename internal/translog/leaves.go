@@ -17,8 +17,8 @@ type TaggedLeaf struct {
 	Tag   Tag
 }
 
-// Untagged returns the indexes of the leaves without a tag, in order. A release without
-// tags appended them.
+// Untagged returns the indexes of the leaves without a tag, in ascending order. An earlier
+// release, which had no tags, appended these leaves.
 func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
 	var indexes []int64
 	err := readSnapshot(ctx, pool, func(tx pgx.Tx) (err error) {
@@ -29,9 +29,10 @@ func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
 	return indexes, fromDatabase(err)
 }
 
-// TagLeaves tags leaves. It returns the indexes of leaves that cannot get their tag: the
-// leaf has another entry, or another leaf has the tag. It may run while replicas append,
-// because the primary key decides which leaf gets a tag.
+// TagLeaves stores the tags of the leaves. It returns the indexes of the leaves that cannot get
+// their tag, because the log has another entry at that index, or another leaf has the tag.
+// TagLeaves may run while replicas append, because the primary key of translog.tags allows
+// each tag only once.
 func TagLeaves(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf) (untagged []int64, err error) {
 	indexes, entries, tags := make([]int64, len(leaves)), make([][]byte, len(leaves)), make([][]byte, len(leaves))
 	for i := range leaves {
@@ -45,11 +46,11 @@ func TagLeaves(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf) (un
 	return untagged, fromDatabase(err)
 }
 
-// Return appends the newest leaves again if a restored backup lacks them, and returns
-// their number. The caller MUST have verified the signature of head. The leaves must
-// continue the committed tree without a gap and lead to the head's root. Leaves that the
-// log has are skipped. If a leaf does not fit, Return changes nothing and returns
-// ErrRefused.
+// Return appends the newest leaves again if a restored backup lacks them. It returns the number
+// of leaves that it appended. The caller MUST have verified the signature of head. The leaves
+// must continue the committed tree without a gap and lead to the root of head. Return skips
+// leaves whose index the log has already. If a leaf does not fit, Return appends no leaf and
+// returns ErrRefused.
 func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head TreeHead) (returned int, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var committed state
@@ -65,7 +66,7 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 		}
 		appended, err := appendTo(ctx, tx, g)
 		if err == nil && !appended {
-			err = fmt.Errorf("%w: the log has one of the entries at another leaf, or one of the tags at another entry", ErrRefused)
+			err = fmt.Errorf("%w: another leaf of the log has the entry or the tag of one of the given leaves", ErrRefused)
 		}
 		returned = len(g.entries)
 		return err
@@ -76,8 +77,8 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 	return returned, nil
 }
 
-// growTo returns the growth by those leaves that the tree lacks. It returns ErrRefused
-// if they have a gap or do not lead to the head.
+// growTo returns the growth that appends the leaves that the tree lacks. It returns ErrRefused
+// if these leaves have a gap, or the grown tree is not the tree of head.
 func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
 	leaves = slices.DeleteFunc(slices.Clone(leaves), func(l TaggedLeaf) bool { return l.Index < s.size })
 	slices.SortFunc(leaves, func(a, b TaggedLeaf) int { return cmp.Compare(a.Index, b.Index) })
@@ -96,10 +97,10 @@ func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
 	}
 	g.tags, g.tagged = tags, tagged
 	if g.to.size != head.TreeSize {
-		return nil, fmt.Errorf("%w: with these leaves the log has %d leaves, but the tree head covers %d", ErrRefused, g.to.size, head.TreeSize)
+		return nil, fmt.Errorf("%w: with the given leaves the log would have %d leaves, but the tree head covers %d", ErrRefused, g.to.size, head.TreeSize)
 	}
 	if !g.to.same(treeOf(head)) {
-		return nil, fmt.Errorf("%w: the given leaves do not lead to the root of the tree head of size %d: one is wrong or of another log", ErrRefused, head.TreeSize)
+		return nil, fmt.Errorf("%w: the given leaves do not lead to the root of the tree head of size %d: at least one leaf is wrong or of another log", ErrRefused, head.TreeSize)
 	}
 	return g, nil
 }

@@ -38,20 +38,21 @@ type Options struct {
 	// ReadOnly makes the log refuse every append over HTTP. Committed leaves still get a
 	// published head, so that a restore can finish.
 	ReadOnly bool
-	// Guard is the fork guard, or nil. The log moves the guard's record to a head before
-	// it signs the head. All replicas share the record.
+	// Guard is the fork guard, or nil. Before the log signs a head, it stores the head in the
+	// guard's record. All replicas share the record.
 	Guard forkguard.Guard
-	// Adopt is a size, or nil. An empty guard accepts the database if its newest published
-	// head has this size. Only an operator who knows that the database is complete may set
-	// it.
+	// Adopt is a tree size, or nil. If the guard has no record, the log accepts a database whose
+	// newest published head has this size. Only an operator who knows that the database is
+	// complete may set Adopt.
 	Adopt *int64
 	// Checkpoints, if not nil, makes the log publish checkpoints and tiles.
 	Checkpoints *Checkpoints
 }
 
 // Open starts a replica on a migrated database. The pool must come from database.Open.
-// The replica first publishes a head for leaves that have none. A new log gets a head of
-// size 0. Open returns an error if the schema is not current or o.Checkpoints is invalid.
+// The replica first publishes a head that covers all committed leaves, unless there is one.
+// A new log gets a head of size 0. Open returns an error if the schema is not current or
+// o.Checkpoints is invalid.
 func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, o Options) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
@@ -77,8 +78,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.
 	return l, nil
 }
 
-// Close stops the replica. Appends that still wait get ErrUnavailable. Their leaves stay,
-// and the next start publishes them.
+// Close stops the replica. Appends that still wait return ErrUnavailable. Their committed leaves
+// stay in the log. The next append or the next start of a replica publishes these leaves.
 func (l *Log) Close() {
 	l.end()
 	l.sequencer.batches.close()
@@ -95,14 +96,15 @@ type Appended struct {
 	TreeSize  int64 `json:"tree_size"` // the size of a published head that covers the leaf
 }
 
-// Append logs a digest that a key of the set has signed, and returns once a published
-// head covers it. The call may be repeated after any error: a logged entry keeps its
-// index. A leaf without a tag gets the given tag.
+// Append appends entry, which is a digest that a key of the set has signed. It returns once a
+// published head covers the leaf. The call may be repeated after any error: a logged entry
+// keeps its index. If the entry has a leaf without a tag, that leaf gets the given tag.
 //
 // The errors include:
 //   - ErrTagTaken if another entry has the tag.
-//   - ErrRefused if the signature does not verify, or if the entry is new and its retired
-//     key may hold no leaf at the next index.
+//   - ErrRefused if the signature does not verify.
+//   - ErrRefused if the entry is new and the key that signed it is closed at a tree size that
+//     the log has reached.
 //   - ErrRefused if the entry is the digest of a head or checkpoint of this log. Such a
 //     digest and its signature are public, so anyone could send them.
 //   - ErrUnavailable if the log cannot publish the leaf now. The leaf may be in the log
@@ -110,7 +112,7 @@ type Appended struct {
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (Appended, error) {
 	key, err := l.checks.keys.SignedBy(entry, signature)
 	if err != nil {
-		return Appended{}, fmt.Errorf("%w: its signature: %w", ErrRefused, err)
+		return Appended{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	began := time.Now()
 	at, err := l.sequencer.batches.do(ctx, candidate{entry, ceiling(key), tag})
@@ -119,12 +121,12 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 		return Appended{}, err
 	case at.taken:
 		tagsTaken.Inc()
-		l.checks.logger.ErrorContext(ctx, "another entry has this tag", "leaf_index", at.index, "entry", hex.EncodeToString(entry[:]))
+		l.checks.logger.ErrorContext(ctx, "append refused: another entry has the tag", "leaf_index", at.index, "entry", hex.EncodeToString(entry[:]))
 		return Appended{}, fmt.Errorf("%w: leaf %d", ErrTagTaken, at.index)
 	case at.index == refused:
 		return Appended{}, fmt.Errorf("%w: the entry is the digest of a head or checkpoint of this log", ErrRefused)
 	case at.index == late:
-		return Appended{}, fmt.Errorf("%w: the entry is new, but its signature is by a retired key that may hold no leaf from index %d on; sign it again with the current key", ErrRefused, ceiling(key))
+		return Appended{}, fmt.Errorf("%w: the entry is new, and the retired key that signed it gets no leaf from index %d on: sign the entry again with the current key", ErrRefused, ceiling(key))
 	}
 	size, err := l.publisher.wait(ctx, l.closed, at.index)
 	if err != nil {
@@ -134,9 +136,9 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 	return Appended{LeafIndex: at.index, TreeSize: size}, nil
 }
 
-// Ready returns an error while this replica cannot serve: the schema is not current, no
-// head is published, or the database is out of reach. The error for a database out of
-// reach wraps database.ErrNoAnswer.
+// Ready returns an error while this replica cannot serve: the schema is not current, no head is
+// published, or the database is out of reach. If the database is out of reach, the error wraps
+// database.ErrNoAnswer.
 func (l *Log) Ready(ctx context.Context) error {
 	if err := schema.Current(ctx, l.store.pool); err != nil {
 		return err
@@ -145,12 +147,13 @@ func (l *Log) Ready(ctx context.Context) error {
 	if err == nil {
 		sizePublished.Set(float64(head.TreeSize))
 	}
-	if errors.Is(err, errRetired) { // still ready: the current key signs the next head
+	if errors.Is(err, errRetired) { // a retired key signed the newest head, but the current key signs the next one
 		return nil
 	}
 	return err
 }
 
-// ProofFailures returns how many contradictions this replica has found, except refusals
-// by the fork guard. It must stay 0. doc.go describes contradictions under Faults.
+// ProofFailures returns the number of contradictions that this replica has found. The number
+// must stay 0. It does not include refusals by the fork guard. doc.go describes contradictions
+// under Faults.
 func (l *Log) ProofFailures() int64 { return l.checks.failures.Load() }

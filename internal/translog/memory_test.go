@@ -11,8 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// After its first append, a process needs two round trips to the database for a single
-// append: one for the leaf, one for the head. A proof or the newest head needs one.
+// After its first append, a process that appends alone needs two round trips to the database
+// for each append: one for the leaf and one for the head. A call for a proof or for the newest
+// head needs one.
 func TestRoundTripsOfASingleCaller(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -28,7 +29,7 @@ func TestRoundTripsOfASingleCaller(t *testing.T) {
 			t.Errorf("%s: %d round trips, want %d", what, got, want)
 		}
 	}
-	for n := 3; n < 300; n++ { // a tile has 256 leaves
+	for n := 3; n < 300; n++ { // past the end of the first tile, which has 256 leaves
 		signature := d.sign(t, entryOf(n))
 		takes(fmt.Sprint("append ", n), 2, func() error { return second(l.Append(t.Context(), entryOf(n), signature, Tag(entryOf(n)))) })
 		takes(fmt.Sprint("proof ", n), 1, func() error { return prove(t, l, int64(n)) })
@@ -48,7 +49,8 @@ func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 	head := root{300, refRoot(history)}.head("")
 	head.Signature = d.sign(t, head.Digest())
 	check(t, second(l.store.insertHead(t.Context(), head, nil)))
-	checkHeadAndPaths(t, l, history, []int{299, 0, 199, 200, 255, 256}) // leaf 299 comes first because all its tiles are in memory
+	// Leaf 299 comes first: all tiles of its proof are in memory, with the old history.
+	checkHeadAndPaths(t, l, history, []int{299, 0, 199, 200, 255, 256})
 	requireNoContradiction(t, l)
 }
 

@@ -22,8 +22,8 @@ type Consistency struct {
 	Path   []string `json:"consistency_path"` // RFC 6962 2.1.2
 }
 
-// LeafQuery names a leaf by its index, its entry, or both. TreeSize is the size of the
-// published head to prove it under; nil means the newest one.
+// LeafQuery names a leaf by its index, its entry, or both. The proof leads to the published
+// head of size TreeSize, or to the newest head if TreeSize is nil.
 type LeafQuery struct {
 	LeafIndex *int64
 	Entry     *[32]byte
@@ -31,8 +31,8 @@ type LeafQuery struct {
 }
 
 // TreeHead returns the newest published head. Each call reads the database, so the head
-// is at least as new as every head that was answered before the call. Only a head that was
-// read while Postgres crashed may be missing after a failover, until it is signed again.
+// is at least as new as every head that was answered before the call. Exception: a head that was
+// read while Postgres crashed may be missing after a failover, until the log signs it again.
 func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
 	return l.headAt(ctx, nil)
 }
@@ -51,9 +51,10 @@ func (l *Log) headAt(ctx context.Context, size *int64) (TreeHead, error) {
 	return heads[0], nil
 }
 
-// Inclusion proves a leaf. It returns ErrNotFound if no published head covers the leaf,
-// or the leaf has another entry than q.Entry. It returns ErrInconsistent if the head or
-// the leaf's row is not what was signed.
+// Inclusion proves that a leaf is under the head of size q.TreeSize, or under the newest
+// head if q.TreeSize is nil. It returns ErrNotFound if that head does not cover the leaf, or
+// if the leaf has another entry than q.Entry. It returns ErrInconsistent if the head's
+// signature does not verify, or if the leaf's row does not lead to the head.
 func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	inclusion, err := l.inclusion(ctx, q)
 	return inclusion, l.checks.note(ctx, err)
@@ -67,7 +68,7 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	return l.prove(ctx, q, read)
 }
 
-// prove proves a leaf from a reading that was made for the query.
+// prove returns the proof that q asks for. read must have been read for q.
 func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion, error) {
 	head, err := l.published(read, q.TreeSize)
 	if err != nil {
@@ -83,20 +84,20 @@ func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion,
 	case !found && q.LeafIndex != nil:
 		return Inclusion{}, missing(0, uint64(leaf.index))
 	case !found:
-		return Inclusion{}, fmt.Errorf("%w: no leaf has the entry", ErrNotFound)
+		return Inclusion{}, fmt.Errorf("%w: no leaf has the given entry", ErrNotFound)
 	}
 	path, err := l.tree.inclusion(ctx, leaf.index, leaf.entry, treeOf(head))
 	if err != nil {
 		return Inclusion{}, err
 	}
 	if q.Entry != nil && !bytes.Equal(leaf.entry, q.Entry[:]) {
-		return Inclusion{}, fmt.Errorf("%w: leaf %d has another entry", ErrNotFound, leaf.index)
+		return Inclusion{}, fmt.Errorf("%w: leaf %d has another entry than the given one", ErrNotFound, leaf.index)
 	}
 	return Inclusion{TreeHead: head, LeafIndex: leaf.index, Entry: hex.EncodeToString(leaf.entry), Path: toHex(path)}, nil
 }
 
-// Consistency proves that the published head of size second extends the one of size first.
-// first must not be larger than second. A nil second means the newest head.
+// Consistency proves that one published head extends another. first and second are the sizes
+// of the two heads. A nil second means the newest head. first must not be larger than second.
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
 	_, heads, err := l.ask(ctx, LeafQuery{}, &first, second)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/transparency-dev/merkle/proof"
 )
 
-// inclusion returns the verified path of a leaf to the head's root. It returns
-// ErrInconsistent if the leaf is not the hash of the entry.
+// inclusion returns the verified path from a leaf to the head's root. It returns
+// ErrInconsistent if the path does not verify, or if the leaf is not the hash of entry.
 func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head root) (path [][]byte, err error) {
 	at, size := uint64(index), uint64(head.size)
 	nodes, err := proof.Inclusion(at, size)
@@ -55,9 +55,9 @@ func (t *tree) consistency(ctx context.Context, first, second root) (path [][]by
 	return path, err
 }
 
-// prove calls verify with the nodes. If the nodes in memory contradict the root, prove
-// reads the tables, because the database may have been swapped for another. If the tables
-// agree with the root, their tiles replace the tiles in memory.
+// prove calls verify with the hashes of the nodes. If the hashes in memory contradict the
+// root, prove reads the tables, because the database may have been replaced since. If the
+// tables agree with the root, the tiles from the tables replace those in memory.
 func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, verify func([][]byte) error) error {
 	if len(ids) == 0 {
 		return verify(nil)
@@ -77,10 +77,11 @@ func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, veri
 	return nil
 }
 
-// shortly drops both roots from the text of a root mismatch.
+// shortly shortens the error of a root mismatch. The library's text prints both roots, over
+// several lines.
 func shortly(err error) error {
 	if _, ok := errors.AsType[proof.RootMismatchError](err); ok {
-		return errors.New("the computed root differs")
+		return errors.New("the computed root differs from the expected root")
 	}
 	return err
 }

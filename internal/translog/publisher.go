@@ -15,13 +15,15 @@ import (
 const (
 	publishBackoff = 100 * time.Millisecond
 	maxBackoff     = 2 * time.Second
-	// lostRaces rounds in a row may lose to other replicas. The next loss counts as a
-	// failure, because a foreign program may be writing the guard's record.
+	// lostRaces is how many rounds may lose the race for the fork guard (errBehind) before
+	// one succeeds. The publisher repeats these rounds at once. A further lost race counts
+	// as a failure, because another program may be writing the guard's record.
 	lostRaces = 10
 )
 
-// publisher signs and stores the committed head whenever an append waits. The head covers
-// all leaves that were committed before the round.
+// publisher signs and stores the committed head whenever an append waits. Each attempt is a
+// round (round.go). The head of a round covers all leaves whose appends waited when the
+// round began.
 type publisher struct {
 	store  *store
 	checks *checks
@@ -29,20 +31,22 @@ type publisher struct {
 	signer Signer
 	guard  forkguard.Guard // nil if the deployment has none
 	adopt  *int64          // see Options.Adopt
-	// guardAccepted says that the guard has accepted this database. proven is the tree of
-	// the last round, nil if that round failed. Only run uses these two fields.
+	// guardAccepted is true once the guard has accepted this database. proven is the root
+	// that the last round verified, or nil if that round failed. Only the goroutine of run
+	// uses these two fields.
 	guardAccepted bool
 	proven        *root
 
 	mu sync.Mutex
-	// mu guards the fields up to handed. A waiter is answered once, when it is removed.
-	size    int64 // the newest published size that this replica has seen; never falls
-	wanted  int64 // the size that covers all leaves that appends have waited for
+	// mu guards the fields from size to handed. A waiter that is answered is also removed
+	// from waiting, so it gets one answer.
+	size    int64 // the largest size of a published head that this replica has seen
+	wanted  int64 // the smallest tree size that covers every leaf that an append has waited for
 	waiting map[*waiter]struct{}
-	lastErr error   // of the last round
-	handed  *growth // the sequencer's last growth; nil: withdrawn
+	lastErr error   // the error of the last round
+	handed  *growth // the sequencer's last growth, or nil if the next round must read the tables
 
-	kick chan struct{} // has a token if a waiter came after the last round began
+	kick chan struct{} // has capacity 1; a token wakes run
 }
 
 type waiter struct {
@@ -55,16 +59,18 @@ func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
 }
 
-// hand takes the growth that the sequencer committed. A nil growth withdraws the last one.
+// hand stores the growth that the sequencer committed last. If g is nil, the next round
+// reads the tables.
 func (p *publisher) hand(g *growth) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.handed = g
 }
 
-// wait returns the size of a published head that covers the leaf. It waits for a round to
-// end, even if p.size already covers the leaf, because p.size may be wrong: the database
-// may have been replaced by an older copy, in which another entry has the index.
+// wait returns the size of a published head that covers the leaf. It waits for a round even
+// if p.size is larger than index, because the database may have been replaced by an older
+// copy. Then the sequencer assigns indexes below p.size again, and no published head covers
+// the new leaves.
 //
 // If the last round got no signature and p.size does not cover the leaf, wait returns an
 // error at once.
@@ -97,7 +103,7 @@ func (p *publisher) leave(w *waiter, why error) error {
 	defer p.mu.Unlock()
 	delete(p.waiting, w)
 	if p.lastErr != nil {
-		why = fmt.Errorf("%w (the last attempt: %w)", why, p.lastErr)
+		why = fmt.Errorf("%w (the last attempt to publish a head failed: %w)", why, p.lastErr)
 	}
 	return uncovered(w.index, why)
 }
@@ -112,9 +118,9 @@ func uncovered(index int64, why error) error {
 	return fmt.Errorf("%w: leaf %d is sequenced, but no head covers it yet: %w", ErrUnavailable, index, why)
 }
 
-// run publishes at the start and then on demand. It retries a failed round until it
-// succeeds. A round that lost a race to another replica is repeated at once. After
-// lostRaces of these in a row, the next one counts as a failure.
+// run publishes a head at the start and then on demand. After a failed round it backs off
+// and retries until a round succeeds. It repeats a round at once if that round lost the race
+// for the fork guard (see lostRaces).
 func (p *publisher) run(ctx context.Context) {
 	backoff, lost := publishBackoff, 0
 	for {
@@ -152,7 +158,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// traced adds a round to the trace of one of its waiters.
+// traced returns ctx with the span of one waiter, so that the round joins the trace of that waiter.
 func (p *publisher) traced(ctx context.Context) context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -174,9 +180,10 @@ func (p *publisher) awaited() bool {
 	return len(p.waiting) > 0 || p.wanted > p.size
 }
 
-// answer answers waiters after a round. A waiter whose leaf is published gets the size. A
-// contradiction fails all waiters. A missing signature fails the waiters whose leaf has
-// no head, although a later round will publish their leaves.
+// answer answers waiters after a round. If the published head covers a waiter's leaf, the
+// waiter gets the size of that head. ErrInconsistent fails all waiters. errUnsigned fails the
+// waiters whose leaf no head covers, although a later round will publish their leaves. After
+// any other error all waiters wait for the next round.
 func (p *publisher) answer(size int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

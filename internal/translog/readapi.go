@@ -62,9 +62,9 @@ func (l *Log) serveConsistency(r *http.Request) (any, error) {
 	first, second := q.integer("first"), q.integer("second")
 	switch {
 	case first == nil:
-		q.refuse("add ?first= with the tree_size of the older head; leave second out for the newest head")
+		q.refuse("first is missing: add ?first= with the tree_size of the older head; without second, the proof is to the newest head")
 	case second != nil && *first > *second:
-		q.refuse("first is %d and second %d: swap them, because first is the size of the older head", *first, *second)
+		q.refuse("first %d is larger than second %d: swap them, because first is the size of the older head", *first, *second)
 	}
 	if q.err != nil {
 		return nil, q.err
@@ -105,7 +105,8 @@ func (q *query) one(name string) (text string, given bool) {
 	return values[0], true
 }
 
-// integer returns a decimal integer of 0 to 2^53-1, or nil if the parameter is absent.
+// integer returns the value of a parameter, or nil if the parameter is absent. A value that
+// is not a decimal integer of 0 to 2^53-1 is an error.
 func (q *query) integer(name string) *int64 {
 	text, given := q.one(name)
 	if !given {
@@ -118,8 +119,8 @@ func (q *query) integer(name string) *int64 {
 	return &n
 }
 
-// leaf returns the leaf that leaf_index, entry or both name. A query with neither is an
-// error.
+// leaf returns the leaf that the parameters leaf_index and entry name. At least one of them
+// is required.
 func (q *query) leaf() (leaf LeafQuery) {
 	leaf.LeafIndex = q.integer("leaf_index")
 	if text, given := q.one("entry"); given {
@@ -130,7 +131,7 @@ func (q *query) leaf() (leaf LeafQuery) {
 		leaf.Entry = &entry
 	}
 	if leaf.LeafIndex == nil && leaf.Entry == nil {
-		q.refuse("name the leaf: add ?leaf_index= (an integer from 0) or ?entry= (64 lower-case hex digits)")
+		q.refuse("no leaf is named: add ?leaf_index= (an integer from 0) or ?entry= (64 lower-case hex digits)")
 	}
 	return leaf
 }

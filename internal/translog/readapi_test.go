@@ -132,7 +132,7 @@ func TestReadPort(t *testing.T) {
 	}
 }
 
-// Anyone may call the public port, so its callers must not decide what is sampled.
+// Anyone may call the public port, so its callers must not decide which traces are sampled.
 func TestOnlyThePrivatePortJoinsTraces(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	provider, propagator := otel.GetTracerProvider(), otel.GetTextMapPropagator()

@@ -12,21 +12,21 @@ import (
 
 const (
 	maxReads    = 2    // maximum number of statements at once
-	maxAsked    = 1024 // a statement takes no more calls once it has this many questions
+	maxAsked    = 1024 // no call joins a statement that already has this many questions
 	readsBudget = 10 * time.Second
 )
 
 // question is what a call asks the database for besides the newest head.
 type question struct {
 	leaf  LeafQuery
-	sizes []*int64 // of heads; nil means the newest one
+	sizes []*int64 // the sizes of the heads; nil means the newest head
 }
 
 // reading is the result of one statement: the newest head, and the heads and leaves that
 // were asked for.
 type reading struct {
 	heads  map[int64]TreeHead // by size
-	newest int64              // -1 if no head is published
+	newest int64              // the size of the newest head, or -1 if no head is published
 	leaves []leafRow
 }
 
@@ -35,8 +35,8 @@ type leafRow struct {
 	entry []byte
 }
 
-// leaf returns the row with the query's index or, if the query has no index, with its
-// entry. If there is no such row, found is false.
+// leaf returns the row with index q.LeafIndex. If q.LeafIndex is nil, it returns the row
+// with entry q.Entry. found is false if there is no such row.
 func (r *reading) leaf(q LeafQuery) (row leafRow, found bool) {
 	at := slices.IndexFunc(r.leaves, func(row leafRow) bool {
 		if q.LeafIndex != nil {
@@ -87,8 +87,8 @@ func (l *Log) readTables(ctx context.Context, questions []question) ([]*reading,
 	return slices.Repeat([]*reading{got}, len(questions)), nil
 }
 
-// ask reads a leaf and the verified heads of the sizes. Concurrent calls share a
-// statement.
+// ask reads a leaf and the heads of the given sizes, and verifies the heads. Concurrent
+// calls share a statement.
 func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*reading, []TreeHead, error) {
 	read, err := l.reads.do(ctx, question{leaf, sizes})
 	if err != nil {
@@ -103,8 +103,8 @@ func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*readin
 	return read, heads, nil
 }
 
-// published returns the verified head of the size, or the newest one if the size is
-// nil. It returns an error if the head is not published or verifiers refuse it.
+// published returns the head of the given size from read, or the newest head if size is nil.
+// It returns an error if that head is not published or does not verify.
 func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 	at := read.newest
 	if size != nil {
@@ -118,10 +118,11 @@ func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 		return TreeHead{}, fmt.Errorf("%w: %d", errNoHead, at)
 	}
 	err := l.checks.head(head)
-	// A head by a retired key is no contradiction. Verifiers reject it, so the log answers
-	// that it has no such head.
+	// Verifiers reject a head of this size by a retired key (errRetired). So a request for
+	// this size gets errNoHead, which is not counted as a contradiction. A request for the
+	// newest head still gets ErrInconsistent.
 	if size != nil && errors.Is(err, errRetired) {
-		err = fmt.Errorf("%w: that of size %d is signed by a retired key, which verifiers reject; ask for the newest head", errNoHead, at)
+		err = fmt.Errorf("%w: verifiers reject the head of size %d, because a retired key signed it", errNoHead, at)
 	}
 	return head, err
 }

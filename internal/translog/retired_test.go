@@ -21,8 +21,8 @@ type ring struct {
 	by map[string]*signing.Signer
 }
 
-// newRing returns a deployment with a current, a next and a retired ("open") key, and keys
-// that are closed at the given tree sizes ("closed at N").
+// newRing returns a deployment with the keys "current", "next" and "open", and a key "closed
+// at N" for each given tree size N. "open" is a retired key that no tree size closes.
 func newRing(t *testing.T, closedAt ...int64) *ring {
 	t.Helper()
 	r := &ring{newDeployment(t), map[string]*signing.Signer{}}
@@ -33,7 +33,7 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 	}
 	now := time.Now().Unix()
 	add("current", fmt.Sprintf(`,"uri":"dev://key","signs_from":%d`, now-1000))
-	add("next", fmt.Sprintf(`,"uri":"dev://next","signs_from":%d`, now+100)) // accepted before it signs
+	add("next", fmt.Sprintf(`,"uri":"dev://next","signs_from":%d`, now+100)) // the log accepts this key before its signs_from
 	add("open", "")
 	for _, size := range closedAt {
 		add(fmt.Sprint("closed at ", size), fmt.Sprintf(`,"tree_size":%d`, size))
@@ -63,7 +63,7 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 		{"closed at 5", 1},
 		{"closed at 2", refused},
 		{"open", 2},
-		{"next", 3}, // another replica may already sign with it, by its own clock
+		{"next", 3}, // a replica whose clock is ahead may already sign with the next key
 		{"closed at 5", 4},
 		{"closed at 5", refused},
 		{"current", 5},
@@ -79,7 +79,7 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 			continue
 		}
 		limit := strings.TrimPrefix(step.key, "closed at ")
-		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no leaf from index "+limit+" on") || !strings.Contains(err.Error(), "sign it again with the current key") {
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no leaf from index "+limit+" on") || !strings.Contains(err.Error(), "sign the entry again with the current key") {
 			t.Errorf("step %d, %s: %v, want ErrRefused that names index %s and what to do", n, step.key, err, limit)
 		}
 		if size := committedSize(t, r.deployment); size != before {
@@ -99,8 +99,8 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	}
 }
 
-// An entry gets a leaf only if its index is below the ceiling of its key. If an entry
-// occurs twice, the highest ceiling counts.
+// A new entry gets a leaf only if the leaf index is below the ceiling of the entry's key. If
+// an entry occurs twice in a batch, the higher ceiling counts.
 func TestBatchOfMixedKeys(t *testing.T) {
 	t.Parallel()
 	_, l := newLog(t)
@@ -111,7 +111,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		ceiling, index int64
 	}{
 		{0, math.MaxInt64, 0}, {1, 2, 1}, {2, 2, late}, {3, math.MaxInt64, 2},
-		{4, 2, 3}, {4, math.MaxInt64, 3}, // the highest ceiling counts
+		{4, 2, 3}, {4, math.MaxInt64, 3}, // the higher ceiling counts
 		{5, 2, late}, {6, math.MaxInt64, 4}, {1, 2, 1}, {6, 2, 4},
 	} {
 		batch = append(batch, candidate{entryOf(c.entry), c.ceiling, Tag{}})
@@ -208,7 +208,7 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 }
 
 // Verifiers refuse a head above the tree size at which its key is closed. So the log
-// answers neither the head nor a proof that leads to it.
+// returns neither that head nor a proof that leads to that head.
 func TestHeadOfAClosedKeyIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 1, 2)

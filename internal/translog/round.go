@@ -14,8 +14,8 @@ import (
 
 const publishTimeout = 30 * time.Second
 
-// round publishes a head that covers the committed leaves, and returns its size. With an
-// error, size is 0 or the size of the newest published head.
+// round publishes a head that covers the committed leaves, and returns the head's size. If
+// round fails, size is the size of the newest published head, or 0 if that is unknown.
 func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -38,9 +38,10 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 		if err == nil {
 			p.proven = &handed.to.root
 		}
-		if !errors.Is(err, ErrInconsistent) { // inconsistent: the memory may be wrong, so read the tables
+		if !errors.Is(err, ErrInconsistent) {
 			return size, err
 		}
+		// The memory may be wrong, so read the tables.
 	}
 	committed, size, err := p.roundFromTables(ctx)
 	if err == nil {
@@ -67,7 +68,7 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 		newest = &first
 	}
 	if seen := p.seen(); committed.size < seen {
-		if p.guard != nil { // the guard would refuse the next head, so report its error now
+		if p.guard != nil { // the guard would refuse the next head, so return the guard's error now
 			return root{}, 0, refuse("the database is older than what was signed: it has %d leaves, but this process has seen a head of size %d", committed.size, seen)
 		}
 		return root{}, 0, fmt.Errorf("%w: the database has %d leaves, but this process has seen a head of size %d: the database is an older copy; restore the newer one (runbooks/restore.md)", ErrInconsistent, committed.size, seen)
@@ -115,9 +116,9 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 }
 
 // sign signs and stores a head. If a head of the same size is stored already, sign returns
-// the stored one. tree proves that the head extends the guard's record. last is the last
-// entry under the head, or nil. If the database no longer has that entry, sign returns
-// ErrInconsistent.
+// the stored head. It uses tree to prove that the new head extends the guard's record. last
+// is the last entry under the head, or nil if unknown. If the database does not have last at
+// that leaf, sign returns ErrInconsistent.
 func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (TreeHead, error) {
 	head := r.head("")
 	digest := head.Digest()
@@ -133,7 +134,7 @@ func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (
 	}
 	key, err := p.checks.keys.SignedBy(digest, signature)
 	if err == nil && key.Closed() {
-		err = fmt.Errorf("it is by %s, a closed key, which must not sign a new head", key.PublicKey)
+		err = fmt.Errorf("the signature is by %s, a closed key, which must not sign a new head", key.PublicKey)
 	}
 	if err != nil {
 		return TreeHead{}, fmt.Errorf("sign the head of size %d: verify the signature: %w", r.size, err)
@@ -143,7 +144,7 @@ func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (
 	head.Signature = signature
 	stored, err := p.store.insertHead(ctx, head, last)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return TreeHead{}, fmt.Errorf("%w: the database no longer holds the leaf that was committed last under the head of size %d", ErrInconsistent, r.size)
+		return TreeHead{}, fmt.Errorf("%w: the database no longer has the last leaf under the head of size %d", ErrInconsistent, r.size)
 	}
 	if err != nil {
 		return TreeHead{}, err

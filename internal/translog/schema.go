@@ -31,20 +31,25 @@ const (
 	sqlNodesBetween  = `SELECT node_index, hash FROM translog.nodes WHERE level = $3 AND node_index >= $1 AND node_index < $2 ORDER BY node_index`
 )
 
-// sqlReplicated makes a transaction write a commit record, even if it otherwise only
-// reads. The commit then waits until the synchronous standby has the data that was read.
-// The commit that wrote this data may not have waited.
+// sqlReplicated makes a transaction write a commit record, even if the transaction otherwise
+// only reads. Its commit then waits until the synchronous standby has the data that was
+// read. The transaction that wrote this data may not have waited for the standby.
 const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 
-// sqlAppendBatch appends a batch to the tree that the caller knows ($1 to $3). $11 are
-// tags, and $12 the indexes of their leaves. The statement does nothing if the committed head
-// is another one, an entry is in the log or is the digest of a head or checkpoint, or a
-// tag is taken.
+// sqlAppendBatch appends a batch to the log. $1 to $3 are the size, root and compact range
+// that the caller expects of the committed head. $4 to $6 are those of the new head. $7 are
+// the entries, $8 to $10 the nodes, $11 the tags, and $12 the leaf index of each tag.
 //
-// An UPDATE that waits for the lock of the row then reads the new row. The NOT EXISTS
-// checks still see the other tables as before the wait. For leaves this is safe: an unchanged
-// head means that none was added. If another transaction has tagged an old leaf meanwhile, the
-// primary key of translog.tags fails the statement.
+// The statement changes nothing in these cases:
+//   - The committed head is not the expected one.
+//   - An entry is already in the log, or is the digest of a head or checkpoint.
+//   - A tag is taken.
+//
+// If the UPDATE waits for the row lock, it compares the expected head with the row as it is
+// after the wait. The NOT EXISTS checks still see the other tables as before the wait. For
+// translog.leaves this is safe: if the head is unchanged, no leaf was added during the wait.
+// Another transaction can tag an old leaf without changing the head. If it took a tag of this
+// batch during the wait, the primary key of translog.tags makes this statement fail.
 const sqlAppendBatch = `
 WITH moved AS (
     UPDATE translog.log_head SET size = $4, root = $5, hashes = $6
@@ -89,9 +94,10 @@ SELECT leaf_index, entry, NULL FROM translog.leaves WHERE leaf_index = ANY ($2::
 UNION ALL
 SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($3::bytea[])`
 
-// sqlInsertHead stores a head unless one of its size is stored. $5 is the last entry under
-// the head, or NULL. An older copy of the database has another entry there. ON CONFLICT
-// names no index, because either of two unique indexes may report the conflict.
+// sqlInsertHead stores a head unless a head of the same size is stored. $5 is the last entry
+// under the head, or NULL. If the last leaf has another entry than $5, the database is an
+// older copy, and the statement stores nothing. ON CONFLICT names no index, because tree_size
+// and digest each have a unique index.
 const sqlInsertHead = `
 INSERT INTO translog.tree_heads (tree_size, root, digest, signature)
 SELECT $1, $2, $3, $4
@@ -118,8 +124,8 @@ WHERE NOT EXISTS (
 ON CONFLICT DO NOTHING`
 
 const (
-	// sqlCheckpoints reads checkpoints with their cosignatures. The last column is the
-	// largest size whose quorum was met, or -1.
+	// sqlCheckpoints reads checkpoints with their cosignatures. The last column is the size
+	// of the largest checkpoint that met the witnesses' quorum, or -1 if none did.
 	sqlCheckpoints = `
 SELECT c.tree_size, c.note,
        ARRAY(SELECT s.line FROM translog.cosignatures s WHERE s.tree_size = c.tree_size ORDER BY s.witness),
@@ -136,8 +142,8 @@ ON CONFLICT DO NOTHING`
 
 const sqlInsertWitnessed = `INSERT INTO translog.witnessed (tree_size) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// sqlCosigned returns the largest size that one of the witnesses is known to have
-// cosigned, 0 if there is none.
+// sqlCosigned returns the largest size that any of the given witnesses is known to have
+// cosigned, or 0 if there is none.
 const sqlCosigned = `
 SELECT coalesce(max((SELECT s.tree_size FROM translog.cosignatures s WHERE s.witness = w.witness ORDER BY s.tree_size DESC LIMIT 1)), 0)
 FROM unnest($1::text[]) AS w (witness)`
@@ -146,8 +152,8 @@ const sqlLockWitnesses = `SELECT pg_try_advisory_lock(hashtextextended('fairpact
 
 const sqlUntagged = `SELECT leaf_index FROM translog.leaves LEFT JOIN translog.tags USING (leaf_index) WHERE tag IS NULL ORDER BY leaf_index`
 
-// sqlTagLeaves tags leaves: $1 are their indexes, $2 their entries, $3 the tags. It
-// skips a tag that is taken, and a leaf that has another entry.
+// sqlTagLeaves tags leaves. $1 are the leaf indexes, $2 the entries, and $3 the tags. The
+// statement skips a tag that is taken, and a leaf that has another entry than the given one.
 const sqlTagLeaves = `
 INSERT INTO translog.tags (tag, leaf_index)
 SELECT w.tag, w.leaf_index FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS w (leaf_index, entry, tag)
@@ -165,7 +171,7 @@ WHERE NOT EXISTS (SELECT FROM translog.leaves l WHERE l.leaf_index = w.leaf_inde
 const (
 	sqlFsckHeads       = `SELECT tree_size, root, digest, signature FROM translog.tree_heads WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
 	sqlFsckCheckpoints = `SELECT tree_size, digest, note FROM translog.checkpoints WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
-	sqlFsckTags        = `SELECT tag, leaf_index FROM translog.tags WHERE tag > $1 ORDER BY tag LIMIT $2` // a page after the tag $1
+	sqlFsckTags        = `SELECT tag, leaf_index FROM translog.tags WHERE tag > $1 ORDER BY tag LIMIT $2` // one page: at most $2 tags after the tag $1
 
 	// sqlFsckNodes returns the nodes whose stored hash differs from the given one. The
 	// stored hash of a missing row is NULL.
@@ -175,8 +181,9 @@ FROM unnest($1::smallint[], $2::bigint[], $3::bytea[]) AS w (level, node_index, 
 LEFT JOIN translog.nodes n USING (level, node_index)
 WHERE n.hash IS DISTINCT FROM w.hash ORDER BY w.level, w.node_index`
 
-	// sqlFsckBeyond returns, for each table, the first index or size that a tree of $1
-	// leaves cannot have. For nodes it returns the number of rows if that is not $2.
+	// sqlFsckBeyond returns, for each table, the smallest stored index or size that is too
+	// large for a tree of $1 leaves, or NULL. For the table nodes it returns the number of
+	// rows if that number is not $2.
 	sqlFsckBeyond = `
 SELECT 'leaves', min(leaf_index) FROM translog.leaves WHERE leaf_index >= $1
 UNION ALL SELECT 'tree_heads', min(tree_size) FROM translog.tree_heads WHERE tree_size > $1

@@ -12,36 +12,37 @@ import (
 )
 
 const (
-	maxBatch      = 4096    // maximum number of entries of one transaction
+	maxBatch      = 4096    // maximum number of entries in one transaction
 	maxQueue      = 1 << 16 // maximum number of entries that wait for a transaction
 	batchTimeout  = 10 * time.Second
 	batchAttempts = 3
 	batchBackoff  = 50 * time.Millisecond
 )
 
-// sequencer assigns indexes to entries, a batch at a time. Entries that arrive while one
-// batch runs form the next batch.
+// sequencer assigns leaf indexes to entries, a batch at a time. Entries that arrive while
+// one batch runs form the next batch.
 type sequencer struct {
 	batches *group[candidate, place]
 	store   *store
 	checks  *checks
 	tree    *tree
-	// hand passes a committed growth to the publisher. A nil growth withdraws the last one.
+	// hand passes a committed growth to the publisher. After hand(nil) the publisher's next
+	// round reads the tables.
 	hand func(*growth)
 
-	// known is the committed head as this process left it, nil if the outcome of the
-	// last batch is unknown. alone is false while other replicas move the head. Only
-	// the running batch uses these two fields.
+	// known is the committed head after the last batch of this process. It is nil if the
+	// outcome of the last batch is unknown. alone is false if another replica appended
+	// between the last two batches. Only the running batch uses these two fields.
 	known *state
 	alone bool
 }
 
-// Tag is a hash of a deal's id. The log takes one entry with each tag. The zero Tag means
-// no tag.
+// Tag is a hash of a deal's id. The log accepts only one entry for each tag. The zero Tag
+// means no tag.
 type Tag [32]byte
 
-// candidate is an entry to append. Its signing key may hold only leaf indexes below
-// ceiling.
+// candidate is an entry to append. A new entry gets a leaf only if the leaf index is below
+// ceiling (see the function ceiling).
 type candidate struct {
 	entry   [32]byte
 	ceiling int64
@@ -50,11 +51,12 @@ type candidate struct {
 
 // place is the result for a candidate.
 type place struct {
-	index int64 // of the leaf; or the constant refused or late
+	index int64 // the leaf index, or the constant refused or late
 	taken bool  // another entry has the tag; index is the leaf of that entry
 }
 
-// ceiling returns the first leaf index that the key may not hold.
+// ceiling returns the tree size at which the key is closed, or MaxInt64 if the key is not
+// closed. A leaf that the key signed must have a smaller index.
 func ceiling(key signing.Key) int64 {
 	if key.TreeSize == nil {
 		return math.MaxInt64
@@ -68,10 +70,10 @@ func newSequencer(s *store, c *checks, t *tree, hand func(*growth)) *sequencer {
 	return q
 }
 
-// sequence commits the batch and returns the place of each candidate. A failed attempt
-// may have been committed: the next attempt then finds the entries in the log.
+// sequence commits the batch and returns the place of each candidate. A failed attempt may
+// have committed the batch. The next attempt then finds the entries in the log.
 func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, error) {
-	// If an entry has several signatures, the highest ceiling counts.
+	// An entry may occur several times, signed by different keys. The highest ceiling counts.
 	ceilings := make(map[[32]byte]int64, len(batch))
 	for _, c := range batch {
 		ceilings[c.entry] = max(ceilings[c.entry], c.ceiling)
@@ -86,7 +88,7 @@ func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, e
 		if places, err = s.attempt(ctx, entries); err == nil || errors.Is(err, ErrInconsistent) {
 			break
 		}
-		s.checks.logger.WarnContext(ctx, "batch not sequenced, retrying", "entries", len(entries), "attempt", attempt+1, "err", err)
+		s.checks.logger.WarnContext(ctx, "attempt to sequence a batch failed", "entries", len(entries), "attempt", attempt+1, "err", err)
 		if !pause(ctx, batchBackoff<<attempt) {
 			break
 		}
@@ -108,8 +110,9 @@ func (s *sequencer) attempt(ctx context.Context, entries []candidate) ([]place, 
 	return s.appendLocked(ctx, entries)
 }
 
-// appendOptimistic appends the batch to the head in memory in one statement. It returns
-// nil if that failed or the outcome is unknown. appendLocked then decides.
+// appendOptimistic appends the batch in one statement if the committed head is the one in
+// memory. It returns nil if it appended nothing or the outcome is unknown. The caller then
+// calls appendLocked.
 func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) []place {
 	if s.known == nil || !s.alone {
 		return nil
@@ -133,7 +136,7 @@ func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) [
 	return places
 }
 
-// appendLocked locks the head, looks the entries up and appends the new ones.
+// appendLocked locks the head, looks up the entries and appends those that are new.
 func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]place, error) {
 	places, g, err := s.store.commit(ctx, entries)
 	if err != nil {
@@ -147,9 +150,9 @@ func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]pl
 	return places, nil
 }
 
-// committed updates the memory after a commit. continues says that g extends the head
-// that this process left. While this process appends alone, tiles that are behind catch
-// up here. Otherwise the tiles are read only when a proof needs them.
+// committed updates the memory after a commit. continues reports whether g extends the head
+// after the last batch of this process. If the tiles in memory are behind and s.alone is
+// true, committed reads the missing tiles. Otherwise they are read when a proof needs them.
 func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
 	s.known = &g.to
 	sizeCommitted.Set(float64(g.to.size))

@@ -15,8 +15,9 @@ import (
 // is nil if no head is published.
 func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
 	batch := &pgx.Batch{}
-	// Leaves that a standby lacks must not be signed: after a failover to that standby,
-	// the guard would be ahead of the database for ever.
+	// sqlReplicated makes the batch wait until the synchronous standby has the leaves that
+	// the batch reads. If a head covered leaves that the standby lacks, a failover to the
+	// standby would leave the fork guard ahead of the database for ever.
 	batch.Queue(sqlReplicated)
 	// Read the published head first, so that the committed one is at least as new.
 	batch.Queue(sqlNewestHead).Query(func(rows pgx.Rows) error {
@@ -40,9 +41,11 @@ func scanHead(row pgx.CollectableRow) (TreeHead, error) {
 	return r.head(signature), err
 }
 
-// insertHead stores the head unless a head of its size is stored, and returns the stored
-// head. last is the last entry under the head, or nil if unknown. If the database has
-// another entry at that leaf, insertHead stores nothing and returns pgx.ErrNoRows.
+// insertHead stores the head and returns it. If a head of the same size is already stored,
+// insertHead returns the stored one instead. last is the last entry that the head covers,
+// or nil if unknown. If the leaf of that entry is missing or has another entry, insertHead
+// does not store the head. If no head of the size is stored either, the error wraps
+// pgx.ErrNoRows.
 func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {
 	r := treeOf(head)
 	digest := head.Digest()
@@ -56,8 +59,8 @@ func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (Tre
 }
 
 // readTiles reads the stored nodes of tiles in one round trip. It skips nodes that are not
-// complete in a tree of the size. It returns ErrInconsistent if a row is missing. It
-// verifies no hash.
+// complete in a tree of the given size. It returns ErrInconsistent if a row is missing. It
+// does not verify hashes.
 func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*tile, error) {
 	tiles := make([]*tile, len(ids))
 	batch := &pgx.Batch{}
@@ -87,7 +90,7 @@ func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*ti
 }
 
 func (s *store) readEntries(ctx context.Context, first, end uint64) ([][]byte, error) {
-	rows, _ := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end)) // pgx returns the error again when rows is read
+	rows, _ := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end)) // collect gets this error from rows
 	entries, err := collect(rows, 0, first, end)
 	return entries, fromDatabase(err)
 }
@@ -117,9 +120,9 @@ func missing(level uint, index uint64) error {
 	return fmt.Errorf("%w: the row of node %d at level %d is missing", ErrInconsistent, index, level)
 }
 
-// CheckClosed returns an error if a closed key signed a head above its tree size, because
-// certificates under that head would no longer verify. It skips disowned keys. It checks
-// only the first `limit` heads above the tree size.
+// CheckClosed returns an error if a closed key signed a head larger than the key's
+// TreeSize, because certificates under that head would no longer verify. It skips disowned
+// keys. For each key it checks only the `limit` smallest heads above TreeSize.
 func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, limit int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err
@@ -139,7 +142,7 @@ func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, li
 		}
 		for _, head := range heads {
 			if by.Verify(head.Message(), head.Signature) == nil {
-				return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the head of size %d: give the key a tree_size of %d or more, or \"disowned\":true if it was stolen and that head is not to count",
+				return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the head of size %d: set the key's tree_size to %d or more; if the key was stolen and that head must not count, set \"disowned\":true",
 					key.PublicKey, *key.TreeSize, head.TreeSize, head.TreeSize)
 			}
 		}

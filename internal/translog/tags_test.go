@@ -60,7 +60,8 @@ func TestATagHasOneEntry(t *testing.T) {
 	t.Run("a leaf without a tag is tagged", func(t *testing.T) {
 		check(t, takenBy(0)(d.tagged(t, l, 1, tag(0))))
 		check(t, isAt(1)(d.tagged(t, other, 1, tag(1))))
-		// The head in this replica's memory is still current, so it tries one statement.
+		// Tagging leaf 1 did not change the head. So l first tries to append in one statement,
+		// which must find that the tag is taken.
 		check(t, takenBy(1)(d.tagged(t, l, 2, tag(1))))
 	})
 	t.Run("in one batch", func(t *testing.T) {
@@ -127,8 +128,8 @@ func TestConcurrentEntriesWithOneTag(t *testing.T) {
 	requireNoContradiction(t, replicas...)
 }
 
-// A transaction tags an old leaf, so the head does not move. A concurrent append with the
-// same tag waits for the transaction and is then refused.
+// A transaction tags an old leaf, which does not change the head. A concurrent append of a
+// new entry with the same tag waits for the transaction and is then refused.
 func TestATagIsTakenDuringAnAppend(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)

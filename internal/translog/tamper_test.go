@@ -25,14 +25,16 @@ func asOwner(t *testing.T, d *deployment, statements ...string) {
 	check(t, tx.Commit(t.Context()))
 }
 
-// flip returns a statement that changes one byte of a column. A second run restores it.
+// flip returns a statement that changes one byte of a column. Running the statement again
+// restores the byte.
 func flip(table, column, where string) string {
 	return fmt.Sprintf("UPDATE translog.%s SET %[2]s = set_byte(%[2]s, 5, 255 - get_byte(%[2]s, 5)) WHERE %s", table, column, where)
 }
 
-// Each case changes rows that the proof of leaf 10 depends on. Every call reads the rows
-// of the leaf and the head. Other rows are verified when a process reads their tile: a
-// process with the tile in memory still proves the leaf, and a new process refuses.
+// Each case changes rows that the proof of leaf 10 depends on. Every call for the proof reads
+// the rows of the leaf and of the head. Any other row is verified only when a process reads
+// the tile of that row. In the cases with `cached`, the old process has that tile in memory
+// and still proves the leaf, and a new process refuses.
 func TestTamperedTables(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -166,7 +168,7 @@ func TestTamperedCommittedHead(t *testing.T) {
 			gate := newGate(d)
 			close(gate.pass)
 			l := d.open(t, d.pool, gate)
-			if inMemory { // single appends leave the head in memory
+			if inMemory { // fill bypasses the sequencer; mustAppend leaves the head in the sequencer's memory
 				fill(t, l, 0, 298)
 				d.mustAppend(t, l, 298)
 				d.mustAppend(t, l, 299)
@@ -195,7 +197,7 @@ func TestTamperedCommittedHead(t *testing.T) {
 	}
 }
 
-// setCommitted sets the committed head to that of a tree with the leaves.
+// setCommitted replaces the committed head with the head of a tree of these leaves.
 func setCommitted(t *testing.T, d *deployment, leaves [][]byte) {
 	t.Helper()
 	now := of(emptyState.grow(leaves)).ok(t)

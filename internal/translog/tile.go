@@ -9,11 +9,12 @@ const (
 	tileBytes  = tileNodes*32 + 256
 )
 
-// tileID names a tile. A tile has 256 neighbouring nodes of a stored level (0, 8, 16, …)
-// and the nodes computed from them below the next stored level. Level 0 has the leaves.
+// tileID names a tile. A tile has 256 neighbouring nodes of a stored level (0, 8, 16, …).
+// It also has the nodes of the seven levels above them, which are computed and not stored.
+// Level 0 has the leaves. A node is complete when the tree has all leaves under the node.
 type tileID struct {
 	level uint
-	index uint64 // its stored nodes begin at 256*index
+	index uint64 // the first stored node has the index 256*index
 }
 
 func tileOf(id compact.NodeID) tileID {
@@ -21,27 +22,27 @@ func tileOf(id compact.NodeID) tileID {
 	return tileID{level: id.Level - above, index: id.Index >> (tileHeight - above)}
 }
 
-// span returns the range [first, end) of the tile's stored nodes that are complete in a
-// tree of the size.
+// span returns the indexes [first, end) of the tile's stored nodes that are complete in a
+// tree of the given size.
 func (t tileID) span(size uint64) (first, end uint64) {
 	first = t.index * tileWidth
 	return first, min(first+tileWidth, size>>t.level)
 }
 
-// complete reports whether all nodes of the tile are complete in a tree of the size.
+// complete reports whether all nodes of the tile are complete in a tree of the given size.
 func (t tileID) complete(size uint64) bool { return t.index+1 <= size>>(t.level+tileHeight) }
 
 // root returns the node above the whole tile.
 func (t tileID) root() compact.NodeID { return compact.NewNodeID(t.level+tileHeight, t.index) }
 
-// tile is a tile in memory. Nodes that are not complete yet are zero. Each node is
-// written once, so reading a complete node needs no lock.
+// tile is a tile in memory. Nodes that are not complete yet are zero. Each node is written
+// only once, when it is complete. After that, reading the node needs no lock.
 type tile struct {
 	tileID
 	nodes [tileNodes][32]byte
 }
 
-// slot returns the node's position in its tile. The stored level comes first.
+// slot returns the node's index in tile.nodes. The nodes of the stored level come first.
 func slot(id compact.NodeID) uint64 {
 	above := id.Level % tileHeight
 	return 2*tileWidth - 2*tileWidth>>above + id.Index%(tileWidth>>above)
@@ -49,7 +50,7 @@ func slot(id compact.NodeID) uint64 {
 
 func (t *tile) node(id compact.NodeID) []byte { return t.nodes[slot(id)][:] }
 
-// newTile returns a tile with the stored nodes and those computed from them.
+// newTile returns a tile with the given stored nodes. It computes the other nodes from them.
 func newTile(id tileID, stored [][]byte) *tile {
 	t := &tile{tileID: id}
 	for i, hash := range stored {

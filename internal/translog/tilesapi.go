@@ -15,13 +15,14 @@ import (
 	"github.com/fairpact/fairpact/internal/httpcache"
 )
 
-// maxBundles is the most entry bundles that are read from the database at once.
+// maxBundles is the maximum number of entry bundles that are read from the database at once.
 const maxBundles = 4
 
 var errNoTile = errors.New("no such tile")
 
-// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles). Even partial tiles
-// never change, so a cache may keep them for ever.
+// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles). The path of a partial
+// tile includes its width. So the answer for a path never changes, and a cache may keep it
+// for ever.
 func (l *Log) serveTile(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -46,10 +47,10 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 			return nil, err
 		}
 		if !covered(t, under.Size) {
-			return nil, fmt.Errorf("%w: %s is not complete under the newest checkpoint, of size %d", errNoTile, checkpoint.TilePath(t), under.Size)
+			return nil, fmt.Errorf("%w: %s is not complete in the tree of the newest checkpoint, which has size %d", errNoTile, checkpoint.TilePath(t), under.Size)
 		}
 	}
-	ids := make([]compact.NodeID, t.W) // of the leaves if t is an entry bundle
+	ids := make([]compact.NodeID, t.W) // the nodes of the tile, or the leaves of the entry bundle
 	for i := range ids {
 		ids[i] = compact.NewNodeID(uint(max(t.L, 0))*checkpoint.TileHeight, uint64(t.N)*checkpoint.TileWidth+uint64(i))
 	}
@@ -60,7 +61,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	select { // a separate limit, so that public bundles do not delay tiles for private proofs
+	select { // separate from maxLoads, so that public requests for bundles do not delay proofs
 	case c.bundles <- struct{}{}:
 		defer func() { <-c.bundles }()
 	case <-ctx.Done():
@@ -79,7 +80,8 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	return checkpoint.EntryBundle(entries), nil
 }
 
-// covered reports whether all hashes of the tile are complete in a tree of the size.
+// covered reports whether all nodes of the tile or entry bundle are complete in a tree of
+// the given size.
 func covered(t tlog.Tile, size int64) bool {
 	level := uint(max(t.L, 0)) * checkpoint.TileHeight
 	have := uint64(size) >> level

@@ -13,9 +13,9 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// TLogProof proves a leaf as a .tlog-proof file (c2sp.org/tlog-proof). The proof is under
-// the largest checkpoint that met the witnesses' quorum. If that does not cover the leaf,
-// the proof is under the newest checkpoint.
+// TLogProof returns the proof of a leaf as a .tlog-proof file (c2sp.org/tlog-proof). The
+// proof leads to the largest checkpoint that met the witnesses' quorum. If there is no such
+// checkpoint, or it does not cover the leaf, the proof leads to the newest checkpoint.
 func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -26,7 +26,7 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 		return nil, err
 	}
 	if certified := c.certified.Load(); certified > 0 {
-		better, err := c.at(ctx, certified) // of may have this size, but may have been read before the last cosignature
+		better, err := c.at(ctx, certified) // read it even if `of` has this size, because `of` may lack the last cosignatures
 		if err != nil {
 			return nil, l.checks.note(ctx, err)
 		}

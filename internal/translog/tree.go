@@ -15,8 +15,8 @@ const (
 	cacheBytes = 64 << 20
 	// At most maxLoads callers read tiles at once. The others wait.
 	maxLoads = 4
-	// If the edge lacks more than maxCatchUp leaves, the whole edge is read again.
-	// Otherwise only the missing leaves are read.
+	// If the edge (see type tree) lacks more than maxCatchUp leaves, the whole edge is read
+	// again. Otherwise only the missing leaves are read.
 	maxCatchUp = 1024
 )
 
@@ -24,17 +24,17 @@ const (
 // edge is the last tile of each level, and grows as leaves are committed. Complete tiles
 // never change.
 //
-// A tile is verified once, when it is read. The edge must lead to the root of its tree. A
-// complete tile must lead to the node above it.
+// A tile is verified once, when it is read. The hashes of the edge must lead to the root of
+// the tree, and the hashes of a complete tile to the node above the tile.
 type tree struct {
 	store *store
-	fresh bool // made by freshTree, so its tiles come from the tables as they are now
+	fresh bool // set by freshTree: no tile was read before the tree was made
 	loads chan struct{}
 
 	mu sync.Mutex
-	// mu guards the fields below. A complete node never changes, so it may be read without
-	// mu after it was found under mu. at is the tree that the edge leads to.
-	at       state
+	// mu guards the fields below. A complete node that was found under mu may then be read
+	// without mu, because the node never changes.
+	at       state          // the tree that the edge leads to
 	edge     map[uint]*tile // by level
 	complete *simplelru.LRU[tileID, *tile]
 }
@@ -47,7 +47,7 @@ func newTree(s *store, bytes int) *tree {
 	return &tree{store: s, loads: make(chan struct{}, maxLoads), at: emptyState, edge: map[uint]*tile{}, complete: complete}
 }
 
-// freshTree returns an empty tree, so that every proof from it reads the tables.
+// freshTree returns an empty tree. Its proofs use only rows that are read after this call.
 func freshTree(s *store) *tree {
 	t := newTree(s, cacheBytes)
 	t.fresh = true
@@ -84,8 +84,8 @@ func (t *tree) replace(other *tree) {
 	t.at, t.edge, t.complete = other.at, other.edge, other.complete
 }
 
-// nodes returns the hashes of nodes that are complete under the root. It reads tiles that
-// are not in memory.
+// nodes returns the hashes of the nodes, which must be complete in the tree of the root
+// `under`. If a tile is not in memory, nodes reads it from the tables.
 func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][]byte, error) {
 	if hashes := t.inMemory(under, ids); hashes != nil {
 		return hashes, nil
@@ -113,7 +113,7 @@ func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][
 	return hashes, nil
 }
 
-// inMemory returns the nodes, or nil if one of them is not in memory.
+// inMemory returns the hashes of the nodes, or nil if one of them is not in memory.
 func (t *tree) inMemory(under root, ids []compact.NodeID) [][]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +131,7 @@ func (t *tree) inMemory(under root, ids []compact.NodeID) [][]byte {
 	return hashes
 }
 
-// tile returns a tile in memory, or nil. The caller holds mu.
+// tile returns the tile, or nil if it is not in memory. The caller holds mu.
 func (t *tree) tile(id tileID) *tile {
 	if last := t.edge[id.level]; last != nil && last.tileID == id {
 		return last
@@ -149,7 +149,7 @@ func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
 		return in, nil
 	}
 	if !id.complete(size) {
-		return nil, fmt.Errorf("%w: tile %d of level %d is not in a tree of size %d", ErrInconsistent, id.index, id.level, size)
+		return nil, fmt.Errorf("%w: tile %d of level %d is not complete in a tree of size %d", ErrInconsistent, id.index, id.level, size)
 	}
 	above, err := t.load(ctx, tileOf(id.root()))
 	if err != nil {
@@ -169,8 +169,9 @@ func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
 	return in, nil
 }
 
-// follow extends the edge at least to the size of `to`. It reads the missing leaves or,
-// if more than maxCatchUp are missing, the whole edge.
+// follow extends the edge at least to the size of `to`. It reads up to maxCatchUp missing
+// leaves. If more are missing, if the edge is empty, or if the leaves do not lead to `to`,
+// follow reads the whole edge.
 func (t *tree) follow(ctx context.Context, to root) error {
 	t.mu.Lock()
 	from := t.at
@@ -192,7 +193,8 @@ func (t *tree) follow(ctx context.Context, to root) error {
 	return t.readEdge(ctx, to)
 }
 
-// readEdge reads the edge of the root's tree, and verifies that it leads to the root.
+// readEdge reads the edge of the tree with the root `to`, and verifies that the edge leads
+// to that root.
 func (t *tree) readEdge(ctx context.Context, to root) error {
 	size := uint64(to.size)
 	perfect := compact.RangeNodes(0, size, nil)

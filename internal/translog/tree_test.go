@@ -104,7 +104,7 @@ func checkConsistency(t *testing.T, l *Log, tree *testonly.Tree, first int) {
 	if err != nil {
 		t.Fatalf("prove that size %d is extended by size %d: %v", first, second, err)
 	}
-	var path [][]byte // stays nil for an empty tree, whose proof has no nodes
+	var path [][]byte // nil if the first tree is empty, because the proof then has no nodes
 	if first > 0 {
 		path = of(tree.ConsistencyProof(uint64(first), uint64(second))).ok(t)
 	}

@@ -19,31 +19,33 @@ import (
 )
 
 // Witnesses cosign checkpoints (c2sp.org/tlog-witness). The replica that holds an advisory
-// lock asks them. The lock saves requests, but two replicas may still ask at once. No
-// append, head or checkpoint waits for a witness.
+// lock asks them. The lock only saves requests: it does no harm if two replicas ask at
+// once. No append, head or checkpoint waits for a witness.
 //
 // A quorum must cosign the same size, but witnesses answer at different speeds. So the
 // replica asks all witnesses for one checkpoint, the target. When the target has its
-// quorum, or after the time patience, the newest checkpoint becomes the target.
+// quorum, or after the duration `patience`, the newest checkpoint becomes the target.
 
 const (
 	witnessTimeout = 10 * time.Second
 	patience       = 10 * time.Second
-	lockTimeout    = 5 * time.Second // to take the lock, and for each ping of its session
+	lockTimeout    = 5 * time.Second // limits each call of lock, recall and ping
 	firstRetry     = 500 * time.Millisecond
 	lastRetry      = time.Minute
 )
 
-// CheckWitnessURL returns an error if the submission prefix is not a usable URL.
+// CheckWitnessURL returns an error if prefix cannot be the submission prefix of a witness
+// (c2sp.org/tlog-witness).
 func CheckWitnessURL(prefix string) error {
 	u, err := url.Parse(prefix)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("%q is not a witness's submission prefix: write https://HOST/PATH", prefix)
+		return fmt.Errorf("%q is not the submission prefix of a witness: write https://HOST/PATH, without user, query or fragment", prefix)
 	}
 	return nil
 }
 
-// asking asks the witnesses of a log while this replica holds the lock.
+// asking is what the goroutines that ask the witnesses share. It exists while this replica
+// holds the lock.
 type asking struct {
 	*checkpoints
 	client *http.Client
@@ -55,19 +57,20 @@ type asking struct {
 	moved  chan struct{}     // closed when target changes
 }
 
-// submission is one URL to ask, with the policy's witnesses of that URL: one for each key.
+// submission is one URL to ask. witnesses are the policy's witnesses with that URL, one for
+// each key.
 type submission struct {
 	url       string
 	witnesses []checkpoint.Witness
-	size      int64     // the last size that the witness is known to have cosigned
+	size      int64     // the last size that the witness is known to have cosigned; 0: none or unknown
 	done      int64     // the largest target size that needs no request any more; -1: none
-	conflict  int64     // the target size of the last conflict answer; 0: none
+	conflict  int64     // the target size of the last answer with status 409; 0: none
 	owes      time.Time // since when a cosignature is due; zero: none is due
 }
 
 func (s *submission) name() string { return s.witnesses[0].Name }
 
-// askWitnesses asks the witnesses, while this replica has the lock, until ctx ends.
+// askWitnesses runs until ctx ends. It asks the witnesses while this replica holds the lock.
 func (c *checkpoints) askWitnesses(ctx context.Context) {
 	places := c.submissions()
 	if len(places) == 0 {
@@ -99,7 +102,8 @@ func (c *checkpoints) submissions() (all []*submission) {
 	return all
 }
 
-// lock takes the lock on a separate connection. It returns nil if another replica has it.
+// lock takes the lock on a separate connection. It returns nil if another replica
+// holds the lock.
 func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -113,21 +117,21 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 		return nil, fromDatabase(err)
 	}
 	conn := pooled.Hijack()
-	// If this node dies, Postgres ends the idle session and with it the lock. TCP alone
-	// would take hours to notice. Postgres before 14 lacks the setting, so an error is
-	// ignored.
+	// If this node dies, Postgres ends the idle session, which releases the lock. Without
+	// this setting, Postgres may notice the dead connection only after hours. Postgres
+	// before 14 lacks the setting, so an error is ignored.
 	_, _ = conn.Exec(ctx, "SET idle_session_timeout = '15s'")
 	return conn, nil
 }
 
-// askLocked asks the witnesses until ctx or the lock's connection ends. It does nothing if
-// another replica has the lock.
+// askLocked asks the witnesses until ctx ends or the lock's connection fails. It does
+// nothing if another replica holds the lock.
 func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error {
 	conn, err := c.lock(ctx)
 	if err != nil || conn == nil {
 		return err
 	}
-	defer func() { // the lock ends with the connection
+	defer func() { // closing the connection releases the lock
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = conn.Close(closing)
@@ -160,14 +164,15 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error
 	}
 }
 
-// ping keeps the session alive and finds a dead connection.
+// ping keeps the session alive, and returns an error if the connection is dead.
 func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	return conn.Ping(ctx)
 }
 
-// recall reads the sizes that the witnesses are known to have cosigned.
+// recall reads the largest size that a witness of each URL has cosigned, as far as the
+// tables show.
 func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*submission) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -184,8 +189,8 @@ func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*subm
 	return nil
 }
 
-// aim makes the newest checkpoint the target if the old target has its quorum or its time
-// (patience) is over.
+// aim makes the newest checkpoint the target if the old target has its quorum, or has been
+// the target for `patience`.
 func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -249,8 +254,9 @@ const (
 	outcomeUnreachable = "unreachable"
 )
 
-// ask submits the target once. The first conflict for a target is no error, because the
-// answer names the size that the witness has cosigned. The second conflict is an error.
+// ask submits the target once. A conflict (status 409) names the size that the witness has
+// cosigned, and the next request starts from that size. So the first conflict for a target
+// is not an error, and the second one is.
 func (a *asking) ask(ctx context.Context, place *submission, target *signedCheckpoint) (outcome string, err error) {
 	if place.size > target.Size { // the witness has cosigned a newer checkpoint and refuses older ones
 		place.done = target.Size
@@ -258,7 +264,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	}
 	request := checkpoint.AddCheckpoint{Old: place.size, Note: []byte(target.note)}
 	if request.Proof, err = a.proof(ctx, place.size, target); err != nil {
-		place.size = 0 // a request from size 0 makes the witness answer with its own size
+		place.size = 0 // the next request starts from size 0, so the witness answers with its own size
 		return outcomeRefused, err
 	}
 	status, answer, err := a.post(ctx, place.url+checkpoint.AddCheckpointPath, request.Marshal())
@@ -268,7 +274,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	case status == http.StatusConflict:
 		size, err := checkpoint.ParseSize(strings.TrimSuffix(answer, "\n"))
 		if err == nil && size == request.Old {
-			err = fmt.Errorf("the witness names size %d, but the request already had that size", size)
+			err = fmt.Errorf("the witness says that it last cosigned size %d, but the request started from that size", size)
 		}
 		if err == nil && size > a.latestSize() {
 			err = fmt.Errorf("the witness has cosigned size %d, but the newest checkpoint of this log is of size %d: the log forked, or its database is an older copy", size, a.latestSize())
@@ -279,7 +285,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 		again := place.conflict == target.Size
 		place.size, place.conflict = size, target.Size
 		if again {
-			return outcomeConflict, fmt.Errorf("the witness got a proof from the size that it had named, but now names %d", size)
+			return outcomeConflict, fmt.Errorf("the witness named a size and got a proof from that size, but now names size %d", size)
 		}
 		return outcomeConflict, nil
 	case status == http.StatusForbidden, status == http.StatusNotFound, status == http.StatusUnprocessableEntity, status == http.StatusBadRequest:
@@ -306,9 +312,9 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	return outcomeCosigned, nil
 }
 
-// proof proves that the target extends the tree of size old. The proof is empty if old is
-// 0 or the target's size. Otherwise old is the size of a checkpoint, so a head of that
-// size is published.
+// proof returns the proof that the target extends the tree of size old. The proof is empty
+// if old is 0 or the target's size. A witness cosigns only checkpoints, so for any other
+// old the log has published a head of that size.
 func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil
@@ -343,8 +349,8 @@ func (a *asking) post(ctx context.Context, address string, body []byte) (status 
 	return response.StatusCode, string(text), err
 }
 
-// keep stores verified cosignatures, and records the target's size as certified if its
-// quorum is now met.
+// keep stores verified cosignatures of the target. If the target now has its quorum, keep
+// records the target's size as certified.
 func (a *asking) keep(ctx context.Context, target *signedCheckpoint, lines map[string]string) error {
 	var ids, texts []string
 	for id, line := range lines {

@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// keysOf returns the keys that a command line would read: from an array of labels or from a
-// document of the deployment.
+// keysOf returns the keys of a case. given is an array of labels, or a document of the
+// deployment that lists its keys. problem says why the document cannot be read.
 func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
 	var named []verification.Trusted
 	if labels, ok := given.([]any); ok {
@@ -56,8 +56,8 @@ func sharedCases(t *testing.T) []sharedCase {
 	return cases
 }
 
-// The Python verifier shares no code with this one. On every case of its tests, both give
-// the same verdict and name the same failed checks.
+// The Python verifier shares no code with this one. On every case of the Python tests, both
+// verifiers have the same verdict and the same failed checks.
 func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 	t.Parallel()
 	cases := sharedCases(t)

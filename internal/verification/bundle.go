@@ -13,10 +13,12 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Checks of a bundle in addition to those of its certificate, in report order. A part that
-// the bundle lacks is not checked.
+// Names of the checks of a bundle, in report order. The checks of its certificate follow
+// BundleShape. The check of an optional member is omitted if the bundle lacks that member,
+// with two exceptions. With a policy, Witnesses fails if log_proof is missing. With an input
+// and an input_root, InputPath fails if input_path is missing.
 const (
-	BundleShape         = "bundle"               // exactly the members of a bundle; if it fails, no other check is made
+	BundleShape         = "bundle"               // exactly the members of a bundle; if this check fails, no other check is made
 	LogProof            = "log_proof"            // the path leads from the entry to the checkpoint's root
 	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or, without a policy, by the deployment
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; checked only with a policy
@@ -25,7 +27,7 @@ const (
 	InputPath           = "input_path"           // the path leads from the party's input and salt to input_root
 )
 
-// BundleVersion is the value of a bundle's version member.
+// BundleVersion is the value of bundle_version in a bundle.
 const BundleVersion = "1"
 
 var bundleShape = record(map[string]rule{
@@ -37,9 +39,9 @@ var bundleShape = record(map[string]rule{
 	"own_input?":   record(map[string]rule{"party": integer, "input?": object, "salt?": anyText, "input_path?": array(hash)}),
 })
 
-// Trust is what a verifier trusts besides the bundle.
+// Trust is what a verifier trusts and knows before it reads the bundle.
 type Trust struct {
-	Keys    []Key                 // of the deployment; if nil, those in the bundle
+	Keys    []Key                 // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
 	Policy  *checkpoint.Policy    // if nil, witnesses are not checked
 	Parties map[int]string        // as in Evidence
 	Open    func([]Trusted) []Key // as in Evidence
@@ -62,19 +64,19 @@ func VerifyBundle(bundle any, trust Trust) Report {
 	keys := trust.Keys
 	if keys == nil {
 		keys = trust.Open(named)
-		r.Notes = append(r.Notes, "the keys are those that the bundle names: give the key of the deployment to know whose certificate it is")
+		r.Notes = append(r.Notes, "the keys come from the bundle itself: give the key of the deployment to prove whose certificate it is")
 	}
 	of, c := verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys, Parties: trust.Parties, Open: trust.Open})
 	r.Checks, r.Notes, r.Valid = append(r.Checks, of.Checks...), append(r.Notes, of.Notes...), of.Valid
 
 	if c == nil {
-		return *r // malformed: nothing else can be checked
+		return *r // the certificate is malformed, so nothing else can be checked
 	}
 	r.logProof(members, *c, keys, trust.Policy)
 	r.declared(members["declaration"], c.Payload)
 	r.beaconChain(members["beacon"], *c)
 	r.ownInput(members["own_input"], *c)
-	r.Notes = append(r.Notes, "the result was not recomputed: that takes the inputs of all parties")
+	r.Notes = append(r.Notes, "the result was not recomputed: recomputing needs the inputs of all parties")
 	return *r
 }
 
@@ -84,9 +86,9 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 	}
 	given, ok := members["log_proof"].(string)
 	if !ok {
-		r.Notes = append(r.Notes, "no checkpoint was checked: the bundle has no log_proof, and the tree head alone proves the leaf")
+		r.Notes = append(r.Notes, "no checkpoint was checked: the bundle has no log_proof, so only the tree head proves the leaf")
 		if policy != nil {
-			r.add(Witnesses, "the bundle has no log_proof that a witness could have cosigned", "")
+			r.add(Witnesses, "the bundle has no log_proof, so it contains no cosignatures", "")
 		}
 		return
 	}
@@ -103,11 +105,11 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 	entry := sha256.Sum256(Signed(members["certificate"].(map[string]any)))
 	switch err := proof.VerifyInclusion(entry[:], signed); {
 	case proof.Index != c.LogProof.LeafIndex:
-		r.add(LogProof, fmt.Sprintf("it is of leaf %d, and the certificate of leaf %d", proof.Index, c.LogProof.LeafIndex), "")
+		r.add(LogProof, fmt.Sprintf("the proof is for leaf %d, but the certificate is at leaf %d", proof.Index, c.LogProof.LeafIndex), "")
 	case err != nil:
 		r.add(LogProof, fmt.Sprintf("the path does not lead from the certificate at leaf %d to the root of the checkpoint", proof.Index), "")
 	case badHead == "" && head.TreeSize == signed.Size && head.RootHash != hex.EncodeToString(signed.Root[:]):
-		r.add(LogProof, "the tree head and the checkpoint are of one size and have different roots: the log is forked", "")
+		r.add(LogProof, "the tree head and the checkpoint have the same size but different roots: the log is forked", "")
 	default:
 		r.add(LogProof, "", fmt.Sprintf("leaf %d of %d in %s", proof.Index, signed.Size, signed.Origin))
 	}
@@ -123,22 +125,23 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 	case err != nil:
 		r.add(Witnesses, err.Error(), "")
 	case !policy.Demands():
-		r.add(Witnesses, "", "the policy demands none")
+		r.add(Witnesses, "", "the policy requires no cosignatures")
 	default:
 		r.add(Witnesses, "", "cosigned by "+strings.Join(cosigned, ", "))
 	}
 }
 
 // checkpointSigner checks who signed the checkpoint. With a policy, a log of the policy
-// must have signed it. Without one, a key of the deployment must have signed it, and
-// the key must be valid for this size. good names the signer, or problem says what is wrong.
+// must have signed it. Without a policy, a key of the deployment must have signed it, and
+// that key must have been allowed to sign at this tree size. If the check passes, good names
+// the signer. Otherwise problem says what is wrong.
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {
 		logs = append(logs, policy.Logs...)
 	}
 	ofPolicy := len(logs)
-	deployment := map[string]Trusted{} // deployment keys by the text of their checkpoint.Key
+	deployment := map[string]Trusted{} // the deployment's keys, by checkpoint.Key.String()
 	for _, k := range keys {
 		if key, err := noteKey(c.Origin, k.Label); err == nil && !slices.ContainsFunc(logs, func(l checkpoint.Key) bool { return l.String() == key.String() }) {
 			deployment[key.String()] = k.Trusted
@@ -153,19 +156,19 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, po
 		of, deployed := deployment[by.String()]
 		switch {
 		case policy != nil && slices.ContainsFunc(logs[:ofPolicy], func(l checkpoint.Key) bool { return l.String() == by.String() }):
-			return "", "by " + by.ID() + " of the policy"
+			return "", "signed by " + by.ID() + ", a log of the policy"
 		case policy == nil && deployed && of.mayHold(c.Size-1):
-			return "", "by the deployment's key " + of.Label + "; the log's own key is in no policy"
+			return "", "signed by the deployment's key " + of.Label + "; no policy was given, so the log's own key was not checked"
 		}
 	}
 	if policy != nil {
 		return "no log of the policy signed the checkpoint", ""
 	}
-	return "a retired key signed the checkpoint, after its time", ""
+	return "a retired key signed the checkpoint, whose size is above the tree_size of that key", ""
 }
 
-// noteKey converts the label of a key of the deployment to a note verifier for an
-// origin. It returns an error if the label is not that of an es256 key.
+// noteKey converts the label of a deployment key to a checkpoint.Key with the given origin.
+// It returns an error if the label is not that of an es256 key.
 func noteKey(origin, label string) (checkpoint.Key, error) {
 	digits, _ := strings.CutPrefix(label, "es256:")
 	point, err := hex.DecodeString(digits)
@@ -190,7 +193,7 @@ func (r *Report) beaconChain(given any, c certificate.Certificate) {
 		return
 	}
 	of := beacon["chain_hash"].(string)
-	r.hold(BeaconChain, of == shownBeacon(c.Result).ChainHash, "the bundle has the key of chain "+of+", and the result was not drawn from that", of)
+	r.hold(BeaconChain, of == shownBeacon(c.Result).ChainHash, "the bundle has the key of beacon chain "+of+", but the result was not drawn from that chain", of)
 }
 
 func (r *Report) ownInput(given any, c certificate.Certificate) {
@@ -202,7 +205,7 @@ func (r *Report) ownInput(given any, c certificate.Certificate) {
 	}
 	party, n := own["party"].(int64), int64(len(c.Parties))
 	if party >= n {
-		r.add(OwnInput, fmt.Sprintf("the input is that of party %d, but there are %d parties", party, n), "")
+		r.add(OwnInput, fmt.Sprintf("own_input names party %d, but the certificate has %d parties, counted from 0", party, n), "")
 		return
 	}
 	input, held := own["input"].(map[string]any)
@@ -220,18 +223,18 @@ func (r *Report) ownInput(given any, c certificate.Certificate) {
 	rows, proven := own["input_path"].([]any)
 	switch {
 	case c.InputRoot == nil && proven:
-		r.add(InputPath, "there is no input_root that it could lead to", "")
+		r.add(InputPath, "own_input has an input_path, but the input_root of the certificate is null", "")
 	case c.InputRoot == nil:
 	case !proven:
-		r.add(InputPath, "it is missing", "")
+		r.add(InputPath, "own_input has no input_path", "")
 	case !opens:
-		r.add(InputPath, "not checked, because the input does not open its commitment", "")
+		r.add(InputPath, "not checked, because the input and salt do not open the commitment", "")
 	default:
 		path := make([]string, len(rows))
 		for i, row := range rows {
 			path[i] = row.(string)
 		}
 		err := certificate.VerifyInput(leaf, int(party), len(c.Parties), path, *c.InputRoot)
-		r.hold(InputPath, err == nil, "it does not lead from the input to input_root", fmt.Sprintf("party %d of %d", party, n))
+		r.hold(InputPath, err == nil, "input_path does not lead from the input to input_root", fmt.Sprintf("party %d of %d", party, n))
 	}
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// bundleCases holds cases that this verifier, the Python one and the web page share: good
-// bundles, forged bundles, and the checks that must fail. No service writes such forgeries,
-// so they are stored (see e2e/verifier/README.md).
+// bundleCases is the folder of the cases that this verifier, the Python verifier and the web
+// page share: good bundles, forged bundles, and the checks that must fail. No service writes
+// forged bundles, so they are stored (see e2e/verifier/README.md).
 const bundleCases = "../../e2e/testdata/bundles"
 
-// bundleCase is a bundle, what its verifier trusts, and the checks that fail. Says is part
-// of the detail of a failed check.
+// bundleCase is a bundle, what the verifier trusts, and the checks that must fail. Says must
+// occur in the detail of a failed check.
 type bundleCase struct {
 	Bundle  any      `json:"bundle"`
 	Policy  string   `json:"policy,omitempty"`
@@ -31,7 +31,7 @@ type bundleCase struct {
 	Says    string   `json:"says,omitempty"`
 
 	Parties  map[int]string `json:"parties,omitempty"`  // seat keys that the verifier knows
-	Unproven string         `json:"unproven,omitempty"` // text in a note of a valid report
+	Unproven string         `json:"unproven,omitempty"` // must occur in a note if the report is valid
 }
 
 func trustedKeys(named []verification.Trusted) []verification.Key {
@@ -113,8 +113,8 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 	}
 }
 
-// A good bundle with any one value replaced is not valid. The keys and most members of the
-// beacon are exempt.
+// If any one value of a good bundle is changed, the bundle is not valid. The keys and most
+// members of the beacon are exempt.
 func TestEveryPlaceOfABundleCounts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"good", "good-seats"} {
@@ -138,7 +138,7 @@ func everyPlaceCounts(t *testing.T, name string) {
 		each := func(key any, v any) {
 			at := fmt.Sprint(path, "/", key)
 			if strings.HasPrefix(at, "/keys/") || strings.HasPrefix(at, "/beacon/") && at != "/beacon/chain_hash" {
-				return // not checked here: the keys are given, and only fairpactctl checks the beacon signature
+				return // not checked here: the case gives the keys, and VerifyBundle does not check the beacon signature
 			}
 			var other any
 			switch v := v.(type) {

@@ -33,31 +33,31 @@ func contradictions(p certificate.Payload) string {
 
 	claim(a.MinParties <= n && n <= a.MaxParties, "%s takes %d to %d parties, not %d", a.ID, a.MinParties, a.MaxParties, n)
 	claim(inOrder, "party indexes are not 0 to n-1 in order")
-	claim(hasResult == (p.VoidFlakers == nil), "not exactly one of result and void_flakers is set")
-	claim(hasResult == computed, "result is set without COMPUTED, or the reverse")
-	claim((p.Timing.ComputedAt != nil) == computed, "computed_at is set without COMPUTED, or the reverse")
-	claim((p.Timing.CommitsClosedAt != nil) == (len(missing) == 0), "commits_closed_at and the commitments disagree")
-	claim((p.Timing.RevealsClosedAt != nil) == (p.InputRoot != nil), "reveals_closed_at and input_root disagree")
+	claim(hasResult == (p.VoidFlakers == nil), "exactly one of result and void_flakers must be set")
+	claim(hasResult == computed, "result must be set if and only if outcome is COMPUTED")
+	claim((p.Timing.ComputedAt != nil) == computed, "computed_at must be set if and only if outcome is COMPUTED")
+	claim((p.Timing.CommitsClosedAt != nil) == (len(missing) == 0), "commits_closed_at must be set if and only if every party has a commitment")
+	claim((p.Timing.RevealsClosedAt != nil) == (p.InputRoot != nil), "reveals_closed_at must be set if and only if input_root is set")
 	claim(p.InputRoot == nil || len(missing) == 0, "input_root is set although a party never committed")
 	claim(len(slices.Compact(slices.Clone(flags))) == len(flags), "a property occurs twice")
-	claim(!slices.Contains(flags, "inputs-purged") || p.Retention == "purge", "inputs-purged without purge")
-	claim(!slices.Contains(flags, "beacon-verified") || computed && a.NeedsBeacon, "beacon-verified without a draw")
+	claim(!slices.Contains(flags, "inputs-purged") || p.Retention == "purge", "properties contains inputs-purged, but retention is not purge")
+	claim(!slices.Contains(flags, "beacon-verified") || computed && a.NeedsBeacon, "properties contains beacon-verified, but the result was not drawn with a beacon")
 	if _, err := attestation.DigestIn(flags); err != nil {
 		claim(false, "%v", err)
 	}
 	if reasons := slices.DeleteFunc(slices.Clone(flags), func(f string) bool { return !strings.HasPrefix(f, "void:") }); len(reasons) > 0 {
-		claim(len(reasons) == 1 && !computed, "more than one reason for a VOID, or one without a VOID")
-		claim((reasons[0] == certificate.MissedCommit) == (len(missing) > 0), "the reason of the VOID and the commitments disagree")
-		claim(reasons[0] != certificate.MissedReveal || p.InputRoot == nil, "void:missed-reveal although all have revealed")
-		claim(reasons[0] != certificate.Rejected || a.MayReject(), "void:rejected without an algorithm that takes a rejection")
-		claim(reasons[0] != certificate.MissedCommit || !slices.Contains(flags, "inputs-committed-before-reveal"), "inputs-committed-before-reveal although nobody could reveal")
+		claim(len(reasons) == 1 && !computed, "properties contains more than one reason for a VOID, or contains one although outcome is COMPUTED")
+		claim((reasons[0] == certificate.MissedCommit) == (len(missing) > 0), "the reason for the VOID must be void:missed-commit if and only if a party never committed")
+		claim(reasons[0] != certificate.MissedReveal || p.InputRoot == nil, "properties contains void:missed-reveal although all parties have revealed")
+		claim(reasons[0] != certificate.Rejected || a.MayReject(), "properties contains void:rejected, but this algorithm has no rejection")
+		claim(reasons[0] != certificate.MissedCommit || !slices.Contains(flags, "inputs-committed-before-reveal"), "properties contains void:missed-commit and inputs-committed-before-reveal, but nobody can reveal before all parties commit")
 	}
 	if p.VoidFlakers != nil {
 		ascending := slices.Compact(slices.Sorted(slices.Values(p.VoidFlakers)))
 		claim(len(ascending) > 0 && slices.Equal(p.VoidFlakers, ascending), "void_flakers is empty, unsorted or repeats a party")
 		claim(!slices.ContainsFunc(ascending, func(i int) bool { return i >= n }), "void_flakers names a party that does not exist")
 		claim(len(missing) == 0 || slices.Equal(p.VoidFlakers, missing), "void_flakers are not the parties that never committed")
-		claim(p.InputRoot == nil || a.MayReject(), "VOID although all have revealed")
+		claim(p.InputRoot == nil || a.MayReject(), "void_flakers is set although all parties have revealed and this algorithm has no rejection")
 	}
 	return strings.Join(found, "; ")
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// drawn returns an unsigned certificate with the result of a vector.
+// drawn returns a certificate with the commitments and the result of a vector. Its signature
+// is all zeros, so it does not verify.
 func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	t.Helper()
 	at := func(n int64) *int64 { return &n }
@@ -44,8 +45,8 @@ func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	return tree
 }
 
-// inputsOf returns copies of a vector's inputs, because tests modify inputs and share
-// the vectors.
+// inputsOf returns the inputs of a vector with their salts. The inputs are copies, because
+// tests modify inputs and share the vectors.
 func inputsOf(t rapid.TB, v algorithm.Vector) []any {
 	t.Helper()
 	var rows []any
@@ -75,7 +76,8 @@ func failing(e verification.Evidence) []string {
 	return names
 }
 
-// Every published vector with a result verifies as a certificate.
+// A certificate made from any published vector with a result passes all checks except those
+// that need keys or a tree head.
 func TestVectorsAsCertificates(t *testing.T) {
 	t.Parallel()
 	for _, v := range algorithm.Vectors() {
@@ -135,7 +137,8 @@ func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
 	}
 }
 
-// A good certificate with one value replaced is not valid. Verify must not panic on it.
+// Verify must not panic if any value of the certificate or of the inputs is replaced. Without
+// keys, no certificate is valid.
 func TestVerifyAnswersWhateverItIsGiven(t *testing.T) {
 	t.Parallel()
 	vectors := slices.DeleteFunc(algorithm.Vectors(), algorithm.Vector.Void)

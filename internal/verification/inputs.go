@@ -16,7 +16,7 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 	problem := inputsShape(given)
 	rows, _ := given.([]any)
 	if problem == "" && len(rows) != len(p.Parties) {
-		problem = fmt.Sprintf("are %d for %d parties", len(rows), len(p.Parties))
+		problem = fmt.Sprintf("has %d elements, but there are %d parties", len(rows), len(p.Parties))
 	}
 	if problem != "" {
 		names := []string{Commitments, InputRoot, Result}
@@ -24,7 +24,7 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 			names = names[:2]
 		}
 		for _, name := range names {
-			r.add(name, "the inputs "+problem, "")
+			r.add(name, "the list of inputs "+problem, "")
 		}
 		return
 	}
@@ -47,10 +47,10 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 		opened++
 		leaves, inputs = append(leaves, leaf), append(inputs, input)
 	}
-	r.hold(Commitments, len(closed) == 0, fmt.Sprintf("the input and salt of parties %v do not match", closed),
+	r.hold(Commitments, len(closed) == 0, fmt.Sprintf("the input and salt of parties %v do not open the commitments", closed),
 		fmt.Sprintf("%d of %d opened", opened, len(rows)))
 
-	root, problem := "", "not all inputs are given and match"
+	root, problem := "", "an input is missing or does not open its commitment"
 	if opened == len(rows) {
 		root, problem = certificate.InputRoot(leaves), "the inputs give another root"
 	}
@@ -60,13 +60,13 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 	}
 	good := root
 	if root == "" {
-		good = "null, since not all have revealed"
+		good = "null, because not all parties have revealed"
 	}
 	r.hold(InputRoot, root == shown, problem, good)
 	switch {
 	case params == nil:
 	case root == "" && p.Outcome == certificate.Void:
-		r.add(Result, "", "none, since not all have revealed")
+		r.add(Result, "", "none, because not all parties have revealed")
 	case root == "":
 		r.add(Result, problem, "")
 	default:
@@ -74,7 +74,7 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 	}
 }
 
-// open returns the leaf of an input, and whether input and salt open the commitment.
+// open returns a party's leaf of input_root, and whether input and salt open the commitment.
 func open(commitment *string, input map[string]any, salt string) (leaf []byte, ok bool) {
 	if commitment == nil {
 		return nil, false
@@ -84,12 +84,13 @@ func open(commitment *string, input map[string]any, salt string) (leaf []byte, o
 	return slices.Concat(canonical, saltBytes), ok
 }
 
-// Recompute computes the result of a certified deal again and returns its RFC 8785 bytes,
-// or null if a party rejected. It takes the beacon value from p.
+// Recompute computes the result of a certified deal from the inputs and params. It returns
+// the RFC 8785 form of the result, or null if a party rejected. It takes the beacon value from
+// p.Result.
 func Recompute(p certificate.Payload, inputs []map[string]any, params map[string]any) ([]byte, error) {
 	a, ok := algorithm.Lookup(p.Algorithm)
 	if !ok {
-		return nil, fmt.Errorf("no algorithm %q", p.Algorithm)
+		return nil, fmt.Errorf("algorithm %q is unknown", p.Algorithm)
 	}
 	var drawn *algorithm.Beacon
 	if shown := shownBeacon(p.Result); shown.ChainHash != "" {
@@ -105,13 +106,13 @@ func Recompute(p certificate.Payload, inputs []map[string]any, params map[string
 func resultProblem(p certificate.Payload, inputs []map[string]any, params map[string]any) string {
 	again, err := Recompute(p, inputs, params)
 	if err != nil {
-		return "cannot be recomputed: " + err.Error()
+		return "the result cannot be recomputed: " + err.Error()
 	}
 	if string(again) == "null" && !slices.Equal(p.VoidFlakers, rejectors(p.Algorithm, inputs)) {
 		return "void_flakers are not the parties that rejected"
 	}
 	if shown := canonicalResult(p); string(again) != string(shown) {
-		return "the inputs give " + string(again)
+		return "the recomputed result is " + string(again)
 	}
 	return ""
 }
@@ -129,14 +130,14 @@ func rejectors(id string, inputs []map[string]any) []int {
 }
 
 // drawProblem recomputes a draw from the certificate's beacon value and nonce_digest.
-// It returns what differs, or "".
+// It returns what is wrong, or "".
 func drawProblem(a *algorithm.Algorithm, p certificate.Payload) string {
 	again, err := a.Redraw(labelsOf(p), p.Result)
 	if err != nil {
 		return err.Error()
 	}
 	if string(again) != string(canonicalResult(p)) {
-		return "the draw gives " + string(again)
+		return "the recomputed result is " + string(again)
 	}
 	return ""
 }
@@ -149,11 +150,11 @@ func labelsOf(p certificate.Payload) []string {
 	return labels
 }
 
-// canonicalResult returns p.Result in RFC 8785 form, and null if there is none.
+// canonicalResult returns p.Result in RFC 8785 form, or null if p.Result is empty.
 func canonicalResult(p certificate.Payload) []byte {
 	tree, err := canon.Parse(p.Result)
 	if err != nil {
-		return []byte("null") // the certificate has no result
+		return []byte("null")
 	}
 	return canon.Encode(tree)
 }

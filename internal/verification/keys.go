@@ -4,18 +4,19 @@ import "fmt"
 
 // States of a key in the answer of GET /v1/pubkeys.
 const (
-	Current = "current" // signs now, or soon will
-	Next    = "next"    // published before it signs
+	Current = "current" // signs now, or begins to sign within 5 minutes
+	Next    = "next"    // published in advance; will sign later
 	Retired = "retired" // replaced; its earlier signatures stay valid
 )
 
-// mostKeys is the most keys of a deployment. It bounds the time of a verification.
+// mostKeys is the most keys that a deployment may publish. The limit bounds the time of a
+// verification.
 const mostKeys = 1000
 
-// Trusted is a public key in the form of GET /v1/pubkeys.
+// Trusted is a public key, with what GET /v1/pubkeys or GET /v1/status says about it.
 type Trusted struct {
 	Label     string
-	State     string // "" if the document has no states
+	State     string // Current, Next or Retired; "" if unknown
 	RetiredAt *int64 // unix seconds at which a retired key was replaced; nil if unknown
 	TreeSize  *int64 // a retired key may sign only leaves below this index; nil if there is no such bound
 
@@ -23,7 +24,7 @@ type Trusted struct {
 }
 
 // developmentKey is the note on a certificate that a development key signed.
-const developmentKey = "whose certificate it is: the deployment declares this key a development key, whose certificates prove nothing"
+const developmentKey = "who issued the certificate: the deployment declares the signing key a development key, and certificates by such a key prove nothing"
 
 // mayHold reports whether the key was allowed to sign a leaf at this index.
 func (t Trusted) mayHold(leafIndex int64) bool {
@@ -37,7 +38,7 @@ func (t Trusted) standing() string {
 	case t.State != Retired:
 		return "the " + t.State + " key"
 	case t.TreeSize == nil:
-		return "a retired key that no tree size closes"
+		return "a retired key without tree_size"
 	}
 	return fmt.Sprintf("a key retired at tree size %d", *t.TreeSize)
 }
@@ -66,7 +67,7 @@ func ReadKeys(document any) (keys []Trusted, problem string) {
 	}
 	current, there := members["pubkey"]
 	if !there {
-		return nil, "has neither `keys`, as GET /v1/pubkeys answers, nor `pubkey`, as GET /v1/status answers"
+		return nil, "has neither `keys` (GET /v1/pubkeys) nor `pubkey` (GET /v1/status)"
 	}
 	if wrong := text(current); wrong != "" {
 		return nil, "`pubkey` " + wrong
@@ -90,7 +91,7 @@ func readKeySet(document any) (keys []Trusted, problem string) {
 		members := row.(map[string]any)
 		k := Trusted{Label: members["pubkey"].(string), State: members["state"].(string), RetiredAt: optional(members["retired_at"]), TreeSize: optional(members["tree_size"])}
 		if k.State != Retired && (k.RetiredAt != nil || k.TreeSize != nil) {
-			return nil, fmt.Sprintf("`keys` [%d] is %s and has what only a retired key has", i, k.State)
+			return nil, fmt.Sprintf("`keys` [%d] is %s, but only a retired key may have `retired_at` or `tree_size`", i, k.State)
 		}
 		if labels[k.Label] {
 			return nil, fmt.Sprintf("`keys` [%d] repeats a key", i)
@@ -114,19 +115,20 @@ func optional(v any) *int64 {
 	return nil
 }
 
-// inForce adds the check that both keys were allowed to sign at this leaf and head size.
-// cert and head are the keys that made the two signatures, or nil. A head of n leaves
-// covers the leaves 0 to n-1.
+// inForce adds the check KeyInForce. cert is the key that signed the certificate. It must have
+// been allowed to sign the leaf at leafIndex. head is the key that signed the tree head. It
+// must have been allowed to sign leaf headSize-1, which is the last leaf under the tree head.
+// cert or head is nil if no trusted key made the signature.
 func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 	switch {
 	case cert == nil:
-		r.add(KeyInForce, "not checked, because no key made the certificate's signature", "")
+		r.add(KeyInForce, "not checked, because no trusted key signed the certificate", "")
 	case head == nil:
-		r.add(KeyInForce, "not checked, because no key made the tree head's signature", "")
+		r.add(KeyInForce, "not checked, because no trusted key signed the tree head", "")
 	case !cert.mayHold(leafIndex):
-		r.add(KeyInForce, fmt.Sprintf("the key of the certificate retired at tree size %d and this is leaf %d: it was signed after that, by whoever holds the retired key", *cert.TreeSize, leafIndex), "")
+		r.add(KeyInForce, fmt.Sprintf("the key of the certificate retired at tree size %d, so it must not sign leaf %d: somebody used the key after it retired", *cert.TreeSize, leafIndex), "")
 	case !head.mayHold(headSize - 1):
-		r.add(KeyInForce, fmt.Sprintf("the key of the tree head retired at tree size %d and the head is of size %d: it was signed after that, by whoever holds the retired key", *head.TreeSize, headSize), "")
+		r.add(KeyInForce, fmt.Sprintf("the key of the tree head retired at tree size %d, so it must not sign a head of size %d: somebody used the key after it retired", *head.TreeSize, headSize), "")
 	default:
 		good := "certificate: " + cert.standing()
 		if cert.Label != head.Label {
@@ -136,8 +138,9 @@ func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 	}
 }
 
-// VerifyTreeHead returns the key that signed a tree head (SPEC 2.7). If no key did, or
-// the key may not sign a head of this size, problem says so.
+// VerifyTreeHead returns the key that signed a tree head (SPEC 2.7). problem says what is wrong
+// if document is malformed, no key signed it, or the signing key may not sign a head of this
+// size.
 func VerifyTreeHead(document any, keys []Key) (by Key, problem string) {
 	head, bad := readHead(document)
 	if bad != "" {
@@ -149,7 +152,7 @@ func VerifyTreeHead(document any, keys []Key) (by Key, problem string) {
 		return by, r.Checks[0].Detail
 	}
 	if !signer.mayHold(head.TreeSize - 1) {
-		return by, fmt.Sprintf("its key retired at tree size %d and it is of size %d: it was signed after that, by whoever holds the retired key", *signer.TreeSize, head.TreeSize)
+		return by, fmt.Sprintf("the signing key retired at tree size %d, so it must not sign a head of size %d: somebody used the key after it retired", *signer.TreeSize, head.TreeSize)
 	}
 	return *signer, ""
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// At every moment of a rotation, the published key set is readable by verifiers and agrees
-// with the status.
+// Throughout a rotation, verifiers can read the published key set, which has the same current
+// and retired keys as the status.
 func TestVerifiersReadWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Unix()
-	label := func(x int) string { return fmt.Sprintf("es256:02%064x", x) } // x = 5, 6 and 8 are on the curve
+	label := func(x int) string { return fmt.Sprintf("es256:02%064x", x) } // P-256 has points with x = 5, 6 and 8
 	for _, offset := range []int64{-100_000, -1000, -200, 0, 200, 1000, 100_000} {
 		set, err := signing.ParseKeySet(fmt.Appendf(nil, `{"keys":[{"pubkey":%q,"uri":"dev://1","signs_from":%d},{"pubkey":%q,"uri":"dev://2","signs_from":%d},{"pubkey":%q,"retired_at":5,"tree_size":7}]}`,
 			label(5), now-50_000, label(6), now+offset, label(8)))

@@ -16,9 +16,9 @@ import (
 
 // Checks of who committed, in report order.
 const (
-	PartySignatures = "party_signatures" // attested_by is well-formed and each seat key signed its commitment; checked if there is a seat key or a malformed attested_by
-	PartyKeys       = "party_keys"       // each party in Evidence.Parties signed with its key there
-	Declaration     = "declaration"      // the declaration in a bundle is the one that the certificate names, and fits it
+	PartySignatures = "party_signatures" // each attested_by is well-formed and each signature in it is valid; checked only if an attested_by has a seat key or is malformed
+	PartyKeys       = "party_keys"       // each party that Evidence.Parties names signed with the key given there
+	Declaration     = "declaration"      // the declaration in a bundle is the one that the certificate names, and agrees with the certificate
 )
 
 // seats checks the signatures of seat keys. If the verifier knows a party's key, seats also
@@ -26,7 +26,7 @@ const (
 func (r *Report) seats(p certificate.Payload, parties map[int]string, open func([]Trusted) []Key) {
 	holds := func(label string, message []byte, signature string) error {
 		if open == nil {
-			return errors.New("this verifier has no means to check seat signatures; use fairpactctl verify")
+			return errors.New("seat signatures cannot be checked here: use fairpactctl verify")
 		}
 		key := open([]Trusted{{Label: label}})[0]
 		if key.Problem != nil {
@@ -35,7 +35,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		return key.Verify(message, signature)
 	}
 	digest, err := attestation.DigestIn(p.Properties)
-	signers := make([]attestation.Attestation, len(p.Parties)) // by party; only those with a verified signature are set
+	signers := make([]attestation.Attestation, len(p.Parties)) // by party index; the zero value for a party without a valid signature
 	var wrong, mismatched []string
 	var alone, unknown []int
 	keyed := false
@@ -46,9 +46,9 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		switch {
 		case formed != nil, by.Signature == "":
 		case party.Commitment == nil:
-			problem = errors.New("it is a signature without a commitment")
+			problem = errors.New("attested_by has a signature, but the party has no commitment")
 		case digest == "":
-			problem = errors.Join(errors.New("the certificate names no declaration, which a seat signature must cover"), err)
+			problem = errors.Join(errors.New("the certificate names no declaration, but a seat signature must cover one"), err)
 		default:
 			seat := attestation.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
 			if problem = by.Verify(seat, holds); problem == nil {
@@ -61,9 +61,9 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		named, given := parties[i]
 		switch {
 		case given && signers[i].Key == "":
-			mismatched = append(mismatched, fmt.Sprintf("party %d has no signature of a seat key that holds", i))
+			mismatched = append(mismatched, fmt.Sprintf("party %d has no valid signature by a seat key", i))
 		case given && signers[i].Key != named:
-			mismatched = append(mismatched, fmt.Sprintf("party %d signed with %s", i, signers[i].Key))
+			mismatched = append(mismatched, fmt.Sprintf("party %d signed with %s, not with the key that you named", i, signers[i].Key))
 		case given, party.Commitment == nil:
 		case signers[i].Key == "":
 			alone = append(alone, i)
@@ -77,10 +77,10 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		}
 	}
 	if keyed {
-		r.add(PartySignatures, few(wrong), "each seat key signed its commitment in this deal")
+		r.add(PartySignatures, few(wrong), "each seat signature is valid for its party and commitment in this deal")
 	}
 	if len(parties) > 0 {
-		r.add(PartyKeys, few(mismatched), fmt.Sprintf("%d signed with the key that you named", len(parties)))
+		r.add(PartyKeys, few(mismatched), fmt.Sprintf("parties that signed with the key that you named: %d", len(parties)))
 	}
 	if len(alone) > 0 {
 		r.Notes = append(r.Notes, "who committed as party "+indexes(alone)+": no seat key signed, and the initiator held every invite token")
@@ -90,7 +90,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		for _, i := range unknown[:min(len(unknown), mostNamed)] {
 			says = append(says, fmt.Sprintf("party %d signed with %s", i, signers[i].Key))
 		}
-		r.Notes = append(r.Notes, "whose seat key party "+indexes(unknown)+" signed with: the initiator may have named or brought a key of its own; compare it with the key that you know ("+strings.Join(says, "; ")+")")
+		r.Notes = append(r.Notes, "who owns the seat key of party "+indexes(unknown)+": the initiator may have named or brought its own; compare the seat key with the one that you know ("+strings.Join(says, "; ")+")")
 	}
 }
 
@@ -128,7 +128,7 @@ func (r *Report) declared(given any, p certificate.Payload) {
 		return
 	}
 	if text := canon.Encode(given); attestation.Digest(text) != digest {
-		r.add(Declaration, "the declaration is another one than the certificate names", "")
+		r.add(Declaration, "the declaration is not the one that the certificate names", "")
 		return
 	}
 	members := given.(map[string]any)
@@ -137,13 +137,13 @@ func (r *Report) declared(given any, p certificate.Payload) {
 	switch {
 	case members["algorithm"] != p.Algorithm || members["mode"] != p.Mode || members["retention"] != p.Retention,
 		len(labels) != len(p.Parties) || len(keys) != len(p.Parties):
-		problem = "it is not of this deal: algorithm, mode, retention or the number of parties differ"
+		problem = "the declaration is of another deal: algorithm, mode, retention or the number of parties differ"
 	default:
 		for i, party := range p.Parties {
 			by, _ := attestation.Parse(party.AttestedBy)
 			named, _ := keys[i].(string)
 			if labels[i] != party.Label || by.Declared != (named != "") || by.Declared && by.Key != named {
-				problem = fmt.Sprintf("party %d has another label or another declared key in it", i)
+				problem = fmt.Sprintf("party %d has another label or another declared key in the declaration", i)
 				break
 			}
 		}
@@ -172,26 +172,26 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	case drawn.ChainHash == "":
 		return ""
 	case declaration["beacon_chain"] != drawn.ChainHash:
-		return "the declaration names another beacon than the result was drawn from"
+		return "the result was drawn from another beacon chain than the declared one"
 	case round != drawn.Round:
-		return fmt.Sprintf("the declaration names beacon round %v, and the result was drawn from %d", round, drawn.Round)
+		return fmt.Sprintf("the declaration names beacon round %v, but the result was drawn from round %d", round, drawn.Round)
 	}
 	return ""
 }
 
-// late returns which phase closed after its deadline, or "". An act at the deadline is too
-// late, and a phase that missed its deadline has no closing time.
+// late returns which phase closed at or after its declared deadline, or "". A closing time
+// MUST be before the deadline. It is null if a party missed the deadline.
 func late(declaration map[string]any, t certificate.Timing) string {
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
-		return fmt.Sprintf("the declaration names commit_deadline %d, and the commits closed at %d", by, *t.CommitsClosedAt)
+		return fmt.Sprintf("commits must close before the declared commit_deadline %d, but they closed at %d", by, *t.CommitsClosedAt)
 	}
 	if by := declaration["reveal_deadline"].(int64); t.RevealsClosedAt != nil && *t.RevealsClosedAt >= by {
-		return fmt.Sprintf("the declaration names reveal_deadline %d, and the reveals closed at %d", by, *t.RevealsClosedAt)
+		return fmt.Sprintf("reveals must close before the declared reveal_deadline %d, but they closed at %d", by, *t.RevealsClosedAt)
 	}
 	return ""
 }
 
-// shownBeacon returns the beacon of a result. Its chain hash is empty if there is none.
+// shownBeacon returns the beacon of a result. ChainHash is empty if the result has no beacon.
 func shownBeacon(result json.RawMessage) algorithm.Beacon {
 	var shown struct{ Beacon algorithm.Beacon }
 	if len(result) > 0 {

@@ -86,7 +86,7 @@ func arrayUpTo(most int, r rule) rule {
 			return "is not an array"
 		}
 		if len(list) > most {
-			return fmt.Sprintf("has %d elements, and %d are the most", len(list), most)
+			return fmt.Sprintf("has %d elements, but at most %d are allowed", len(list), most)
 		}
 		for i, element := range list {
 			if problem := r(element); problem != "" {
@@ -137,7 +137,7 @@ var (
 	sha256Hex = matches(regexp.MustCompile(`^sha256:[0-9a-f]{64}$`), "sha256: and 64 lower-case hex digits")
 	signature = matches(signatureForm, "es256: or ed25519: and 128 lower-case hex digits")
 
-	// certificateShape is that of SPEC 2.5.
+	// certificateShape is the rule for a certificate (SPEC 2.5).
 	certificateShape = record(map[string]rule{
 		"cert_version": oneOf(certificate.Version),
 		"cert_id":      text,
@@ -149,7 +149,7 @@ var (
 		"parties": array(record(map[string]rule{
 			"index": integer, "label": text, "commitment": nullable(sha256Hex), "attested_by": text,
 		})),
-		"input_root":   nullable(text), // the check InputRootForm checks its form
+		"input_root":   nullable(text), // any text, because the check InputRootForm reports a malformed root
 		"result":       nullable(object),
 		"void_flakers": nullable(array(integer)),
 		"properties":   array(text),
@@ -167,7 +167,7 @@ var (
 		"party_keys": array(nullable(text)), "party_labels": array(text), "retention": text, "reveal_deadline": integer,
 	})
 
-	// treeHeadShape is that of SPEC 2.7.
+	// treeHeadShape is the rule for a tree head (SPEC 2.7).
 	treeHeadShape = record(map[string]rule{"tree_size": integer, "root_hash": hash, "signature": signature})
 
 	inputsShape = array(nullable(record(map[string]rule{"input": object, "salt?": nullable(anyText)})))

@@ -1,10 +1,11 @@
 // Package verification checks a certificate without trusting the deployment. It needs the
-// certificate, a signed tree head and the keys that the verifier trusts. If the inputs and
-// the deal's params are known, it checks more. It does no I/O, so the verdict is the same
+// certificate, a signed tree head and the keys that the verifier trusts. With the inputs of
+// the parties it also checks the commitments and input_root. With the inputs and the deal's
+// params it also recomputes the result. The package does no I/O, so the verdict is the same
 // everywhere.
 //
-// It takes JSON trees of package canon instead of structs, so that it finds unknown
-// members.
+// Certificates and bundles are JSON trees of package canon, because decoding into structs
+// would hide unknown members.
 package verification
 
 import (
@@ -19,26 +20,26 @@ import (
 )
 
 // Names of the checks, in report order. Commitments, InputRoot and Result need inputs;
-// Result also needs params. Draw applies to a COMPUTED certificate that shows its beacon
-// value (random.v1).
+// Result also needs params. Draw applies to a COMPUTED certificate whose result contains the
+// beacon value (random.v1).
 const (
-	Shape             = "shape"                 // exactly the members of SPEC 2.5, each well-formed
-	KeysUsable        = "keys"                  // at least one key, and each is usable
-	Signature         = "signature"             // one of the keys signed the bytes that Signed returns
+	Shape             = "shape"                 // the certificate has exactly the members of SPEC 2.5, each well-formed
+	KeysUsable        = "keys"                  // at least one key is given, and every given key is usable
+	Signature         = "signature"             // one of the keys signed the certificate (see Signed)
 	TreeHeadSignature = "tree_head_signature"   // one of the keys signed the tree head
-	KeyInForce        = "key_in_force"          // the keys of both signatures were allowed to sign at this leaf index and tree size
-	TreeSize          = "tree_size"             // proof and tree head have the same size
+	KeyInForce        = "key_in_force"          // the certificate's key may sign at this leaf index, and the tree head's key at this tree size
+	TreeSize          = "tree_size"             // log_proof and the tree head have the same tree_size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
 	InputRootForm     = "input_root_wellformed" // SPEC 2.9
 	Consistency       = "consistency"           // no member contradicts another; Draw and Result check the members of result
 	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
-	Commitments       = "commitments"           // each given input and salt opens its commitment
+	Commitments       = "commitments"           // each given input, with its salt, opens the party's commitment
 	InputRoot         = "input_root"            // the root computed from the inputs and salts is input_root
 	Result            = "result"                // the recomputed result equals the certificate's, byte for byte
 )
 
-// Check is one line of a report. Detail says what is wrong or what was found. It may quote
-// the certificate, which comes from strangers.
+// Check is one line of a report. Detail says what is wrong or what was found. Detail may
+// quote the certificate, whose texts come from strangers.
 type Check struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
@@ -52,8 +53,9 @@ type Report struct {
 	Notes  []string `json:"notes,omitempty"`
 }
 
-// Key is a public key that the verifier trusts. Verify checks a signature of a message. If
-// the label is not usable, Problem says why, and Verify is not called.
+// Key is a public key that the verifier trusts. Verify checks a signature of a message. If the
+// key is not usable (for example, its Label is malformed), Problem says why, and Verify is not
+// called.
 type Key struct {
 	Trusted
 	Verify  func(message []byte, signature string) error
@@ -66,18 +68,18 @@ type Evidence struct {
 	TreeHead    any
 	Keys        []Key
 
-	Inputs any            // array of {input, salt} in party order, with null for an unknown one; nil if all are unknown
+	Inputs any            // array of {input, salt} or null (unknown), one for each party in order; nil if all are unknown
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
 	Parties map[int]string        // seat keys that the verifier knows, by party index: es256:HEX or ed25519:HEX
-	Open    func([]Trusted) []Key // returns keys with Verify or Problem set; if nil, seat signatures fail
+	Open    func([]Trusted) []Key // returns a Key with Verify or Problem set for each Trusted; if Open is nil, seat signatures fail
 }
 
 // Verify makes every check that the evidence allows. It does not panic on any input.
 func Verify(e Evidence) Report {
 	r, c := verify(e)
 	if c != nil {
-		r.undeclared(c.Payload, "a bundle holds the declaration, a certificate alone does not")
+		r.undeclared(c.Payload, "a certificate does not contain the declaration; verify the bundle instead")
 	}
 	return r
 }
@@ -156,7 +158,8 @@ func (r *Report) Add(c Check) {
 	r.Valid = r.Valid && c.OK
 }
 
-// add appends a check. problem says what is wrong; it is empty if the check passed.
+// add appends a check. problem says what is wrong, and is empty if the check passed. good is the
+// Detail of a passed check.
 func (r *Report) add(name, problem, good string) {
 	r.hold(name, problem == "", problem, good)
 }
@@ -192,7 +195,7 @@ func (r *Report) signed(name string, keys []Key, message []byte, signature any) 
 			return &keys[i]
 		}
 	}
-	r.add(name, fmt.Sprintf("the signature holds under none of the %d keys (es256 must be low-S)", len(keys)), "")
+	r.add(name, fmt.Sprintf("the signature does not verify under any of the %d keys (an es256 signature must be low-S)", len(keys)), "")
 	return nil
 }
 
@@ -203,7 +206,7 @@ func (r *Report) inclusion(proof certificate.LogProof, entry [32]byte, head cert
 		return
 	}
 	r.hold(TreeSize, proof.TreeSize == head.TreeSize,
-		fmt.Sprintf("the proof is for size %d, the tree head for %d", proof.TreeSize, head.TreeSize), fmt.Sprint(head.TreeSize))
+		fmt.Sprintf("log_proof has tree_size %d, but the tree head has %d", proof.TreeSize, head.TreeSize), fmt.Sprint(head.TreeSize))
 	err := certificate.VerifyInclusion(entry, proof, head.RootHash)
 	r.hold(MerkleInclusion, err == nil, "leaf_index and inclusion_path do not lead to root_hash",
 		fmt.Sprintf("leaf %d of %d", proof.LeafIndex, proof.TreeSize))

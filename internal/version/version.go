@@ -12,9 +12,9 @@ var (
 	Revision = "" // the commit, 40 hex digits
 )
 
-// Commit returns the first 12 hex digits of Revision. If Revision is empty, Commit returns those of
-// the commit that the Go toolchain recorded, and "-dirty" if the checkout had changes. Without
-// either commit it returns "".
+// Commit returns the first 12 hex digits of the commit, or "" if the commit is unknown. If Revision
+// is empty, the commit is the one that the Go toolchain recorded. In that case "-dirty" follows if
+// the checkout had changes.
 var Commit = sync.OnceValue(func() string {
 	commit, dirty := Revision, ""
 	if commit == "" {
@@ -37,7 +37,7 @@ var Commit = sync.OnceValue(func() string {
 	return commit[:min(12, len(commit))] + dirty
 })
 
-// String returns the version and, as SemVer build metadata, the commit.
+// String returns Version. If the commit is known, String appends it as SemVer build metadata.
 func String() string {
 	if c := Commit(); c != "" {
 		return Version + "+" + c

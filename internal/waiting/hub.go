@@ -1,16 +1,17 @@
 // Package waiting lets calls wait for a change of a deal. A waiting call costs only memory:
-// it uses no connection to the database or Redis. The hub looks at deals with waiting calls:
+// it uses no connection to the database or Redis. The hub reads the deals of waiting calls.
+// Each read is one SQL statement (store.Marks), called a look. The hub looks:
 //
-//	when                                          which deals
-//	a use case of this process changes a deal     that deal (Changed, which also announces it)
-//	another replica announces changes             the announced deals (Heard)
-//	every lookSlowly × lookEvery                  all
-//	every lookEvery, while not Connected          all
+//	when                                                      at which deals
+//	a use case of this process changes a deal                 that deal (Changed, which also announces the change)
+//	another replica announces changes                         the announced deals (Heard)
+//	Connected changes to true                                 all
+//	every lookSlowly × lookEvery                              all
+//	every lookEvery, if not Connected or after a failed look  all
 //
-// A look is one SQL statement for all of these deals (store.Marks). It wakes each call whose
-// deal has a due step or differs from what the call knows. The call then reads its deal. So
-// a lost announcement only delays an answer, and a look also finds a change that was made by
-// hand.
+// A look wakes each call whose deal has a due step or differs from what the call knows. The
+// call then reads its deal. So a lost announcement only delays an answer. The looks at all
+// deals also find changes that somebody made directly in the database.
 package waiting
 
 import (
@@ -32,13 +33,14 @@ const Longest = 45 * time.Second
 
 const (
 	lookEvery   = time.Second
-	lookSlowly  = 5                     // while announcements arrive, the hub looks every lookSlowly × lookEvery
+	lookSlowly  = 5                     // while Connected, the hub looks at all deals only every lookSlowly × lookEvery
 	betweenTwo  = 10 * time.Millisecond // pause after a look, so that one look serves more deals under load
 	lookTimeout = 5 * time.Second
 
-	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Waiting calls (about 30 kB
-	// each) can use three quarters of a process's connections, and those of one client
-	// network one quarter. The rest is for other calls.
+	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Waiting calls can use three
+	// quarters of the connections of a process, so that the rest is left for other calls.
+	// The waiting calls of one client network can use one quarter. A waiting call needs
+	// about 30 kB.
 	Connections = 8192
 )
 
@@ -56,14 +58,14 @@ type Hub struct {
 	networks map[string]int
 	calls    int
 	touched  map[string]struct{} // deals to look at
-	look     chan struct{}       // has an element if touched is not empty
+	look     chan struct{}       // tells Run that touched is not empty
 	ended    chan struct{}
 	end      func()
 }
 
-// New returns a hub with the bounds that Bound sets by default. read is store.Marks.
-// announce tells the other replicas about a change and MUST NOT block; it is nil if there
-// are no other replicas.
+// New returns a hub with the default bounds (see Bound). read is store.Marks. announce tells
+// the other replicas about a change and MUST NOT block; announce is nil if there are no other
+// replicas.
 func New(read func(context.Context, []string) ([]store.Marked, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
 	h := &Hub{
@@ -75,8 +77,8 @@ func New(read func(context.Context, []string) ([]store.Marked, error), announce 
 	return h
 }
 
-// Bound sets the bounds on waiting calls from the number of connections that the process
-// serves; 0 means Connections. Call it before Join.
+// Bound limits how many calls can wait. The limits are fractions of the number of connections
+// that the process serves; 0 means Connections. Call Bound before Join.
 func (h *Hub) Bound(connections int) {
 	if connections <= 0 {
 		connections = Connections
@@ -84,7 +86,8 @@ func (h *Hub) Bound(connections int) {
 	h.maxCalls, h.maxNetwork = max(1, connections/4*3), max(1, connections/4)
 }
 
-// Changed tells the hub that this process has changed a deal. It does not block.
+// Changed tells the hub and the other replicas that this process has changed a deal. It does
+// not block.
 func (h *Hub) Changed(dealID string) {
 	h.Heard(dealID)
 	if h.announce != nil {
@@ -111,8 +114,8 @@ func (h *Hub) touch(dealID string) {
 	}
 }
 
-// Connected tells the hub whether announcements of other replicas arrive from now on. When
-// they begin to arrive, the hub looks at all deals with waiting calls, because it may have
+// Connected tells the hub whether it receives announcements of other replicas from now on. At
+// a change from false to true, the hub looks at all deals of waiting calls, because it may have
 // missed announcements.
 func (h *Hub) Connected(now bool) {
 	if h.connected.Swap(now) == now || !now {
@@ -125,10 +128,10 @@ func (h *Hub) Connected(now bool) {
 	}
 }
 
-// End ends all current and later waits, because the process drains.
+// End ends all current and later waits. The process calls End when it drains.
 func (h *Hub) End() { h.end() }
 
-// Run looks at the deals with waiting calls until ctx ends.
+// Run looks at the deals of waiting calls, as the package comment describes, until ctx ends.
 func (h *Hub) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -159,7 +162,7 @@ func (h *Hub) Run(ctx context.Context) {
 		if err != nil && !failed && ctx.Err() == nil {
 			h.logger.WarnContext(ctx, "cannot read the deals with waiting calls, retrying", "err", err)
 		}
-		failed = err != nil || failed && !all // after a failed look, keep looking at all deals until one look succeeds
+		failed = err != nil || failed && !all // failed stays true until a look at all deals succeeds
 		select {
 		case <-ctx.Done():
 		case <-time.After(betweenTwo):
@@ -167,8 +170,8 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// lookAt reads deals. It wakes each call whose deal has a due step or differs from what the
-// call knows.
+// lookAt reads the marks of deals. It wakes each call whose deal has a due step or differs from
+// what the call knows.
 func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -192,15 +195,15 @@ type Call struct {
 	dealID, network string
 	changed         chan struct{} // has an element if the deal may have changed
 
-	// known is what the caller knows of the deal, nil before the first Wait.
-	// stateOnly is the argument of the same Wait. hub.mu guards both.
+	// known and stateOnly are the arguments of the latest Wait. Before the first Wait, known
+	// is nil. hub.mu guards both fields.
 	known     *store.Mark
 	stateOnly bool
 }
 
 // Join begins to watch a deal for a call from a client network. The caller MUST call Leave
-// afterwards. A change after Join ends the next Wait. The error is RATE_LIMITED if too many
-// calls of the network wait, and OVERLOADED if too many calls of the process wait.
+// afterwards. A change between Join and Wait also ends the Wait. The error is RATE_LIMITED if
+// too many calls of the network wait, and OVERLOADED if too many calls of the process wait.
 func (h *Hub) Join(dealID, network string) (*Call, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -221,7 +224,7 @@ func (h *Hub) Join(dealID, network string) (*Call, error) {
 	return c, nil
 }
 
-// Leave ends what Join began.
+// Leave stops watching the deal. Call Leave exactly once.
 func (c *Call) Leave() {
 	h := c.hub
 	h.mu.Lock()
@@ -238,9 +241,9 @@ func (c *Call) Leave() {
 	waitingCalls.Dec()
 }
 
-// Wait waits until the deal may differ from known. With stateOnly it ignores commitments
-// and reveals that do not change the state (see store.Mark). It returns false if the time
-// is up, ctx has ended or the process drains.
+// Wait waits until the deal may differ from known, and returns true. If stateOnly is true, Wait
+// ignores commitments and reveals that do not change the state (see store.Mark.Same). It
+// returns false if timeUp fires, ctx ends or the process drains.
 func (c *Call) Wait(ctx context.Context, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	c.hub.mu.Lock()
 	c.known, c.stateOnly = &known, stateOnly
@@ -264,7 +267,7 @@ func (c *Call) knows(now store.Mark) bool {
 	return c.known != nil && c.known.Same(now, c.stateOnly)
 }
 
-// Wake ends the current or next Wait, as a change does.
+// Wake makes the current or next Wait return true, as a change of the deal does.
 func (c *Call) Wake() {
 	select {
 	case c.changed <- struct{}{}:

@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// deals stands for the database and counts how often it is read.
+// deals stands in for the database and counts the reads.
 type deals struct {
 	mu    sync.Mutex
 	marks map[string]store.Marked
@@ -35,7 +35,8 @@ func (d *deals) read(_ context.Context, ids []string) (found []store.Marked, err
 	return found, d.err
 }
 
-// set stores a deal in which acted parties have committed or revealed.
+// set stores a deal. acted is the number of parties that have committed or, in REVEALING,
+// revealed.
 func (d *deals) set(id string, phase deal.State, acted int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +78,8 @@ func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 	})
 }
 
-// waiter waits for a change of a deal in d. The channel receives the result of Wait.
+// waiter starts a call that waits for a change of the deal id in d, for at most long. The channel
+// receives the result of Wait.
 func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time.Duration) <-chan bool {
 	t.Helper()
 	c, err := h.Join(id, "")
@@ -114,7 +116,7 @@ func TestWaitEndsWithAChange(t *testing.T) {
 	})
 }
 
-// A party's act does not wake a call that waits for another state.
+// A commitment does not wake a call that waits for another state (stateOnly).
 func TestWaitForAnotherState(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		d.set("d_1", deal.Committing, 1)
@@ -156,8 +158,9 @@ func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
 	})
 }
 
-// Without announcements, one statement a second reads for all calls. While announcements
-// arrive, there is one statement every five seconds. Without waiting calls there is none.
+// While the hub is not Connected, one statement a second reads the deals of all waiting calls.
+// While the hub is Connected, there is one statement every five seconds. If no call waits, there
+// is no statement.
 func TestOneStatementReadsForAll(t *testing.T) {
 	const calls = 5000
 	for _, c := range []struct {
@@ -167,7 +170,7 @@ func TestOneStatementReadsForAll(t *testing.T) {
 		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *Hub, d *deals) {
 				h.Connected(c.connected)
-				time.Sleep(time.Minute + lookEvery/2) // the calls below start between two looks: a look would wake a call before its Wait
+				time.Sleep(time.Minute + lookEvery/2) // start the calls below between two looks, because a look between Join and Wait wakes the call
 				if n := d.asked(); n != 0 {
 					t.Errorf("%d statements without waiting calls, want 0", n)
 				}

@@ -10,6 +10,6 @@ var (
 		Name: "fairpact_waiting_calls", Help: "Calls that wait for a change of a deal.",
 	})
 	looks = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_waiting_looks_total", Help: "Statements that read the deals for waiting calls.",
+		Name: "fairpact_waiting_looks_total", Help: "SQL statements that read the deals of waiting calls.",
 	})
 )

@@ -25,16 +25,16 @@ type CommittedBody struct {
 }
 
 // Committed returns c with the next step. words names the calls of that step. wait is appended
-// to the call that reads the deal, so that it waits for the end of COMMITTING; for REST it
-// is "?wait=45&since=COMMITTING".
+// to the call that reads the deal, so that the call waits for the end of COMMITTING. For REST,
+// wait is "?wait=45&since=COMMITTING".
 func Committed(d *escrow.Deal, c escrow.Committed, words Words, wait string) CommittedBody {
 	read, reveal := words(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), words(problem.Call{Op: problem.Reveal, DealID: c.DealID})
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
 	switch c.State {
 	case deal.Committing:
-		next = fmt.Sprintf("wait for the others: call %s%s until its state is REVEALING, then call %s with your input and salt before %d", read, wait, reveal, d.RevealDeadline)
+		next = fmt.Sprintf("wait for the others: call %s%s until the state is REVEALING, then call %s with your input and salt before reveal_deadline %d", read, wait, reveal, d.RevealDeadline)
 	case deal.Revealing:
-		next = fmt.Sprintf("all have committed: call %s with your input and salt before %d", reveal, d.RevealDeadline)
+		next = fmt.Sprintf("all have committed: call %s with your input and salt before reveal_deadline %d", reveal, d.RevealDeadline)
 	}
 	return CommittedBody{c, next}
 }
@@ -68,7 +68,7 @@ type viewParty struct {
 	Revealed   bool    `json:"revealed"`
 }
 
-// View writes a deal view. Party 0 is the initiator.
+// View writes a deal view. The member initiator is always 0, because party 0 is the initiator.
 func View(v escrow.View) ([]byte, error) {
 	body := view{
 		DealID: v.DealID, Algorithm: v.Algorithm, Params: v.Params, Mode: v.Mode, Retention: v.Retention, State: v.State,
@@ -127,24 +127,24 @@ func Bundle(b escrow.Bundle) ([]byte, error) {
 
 const commitmentScheme = "sha256: followed by the lower-case hex of SHA-256(RFC 8785 canonical JSON of the party input ‖ salt bytes). " +
 	"Inputs hold integers only, within ±9007199254740991, nested at most 31 deep; " +
-	"the canonical JSON has at most so many bytes: {{input sizes}}. " +
-	"The salt bytes are the UTF-8 bytes of the salt string, at most 1024, empty by default; a salt that is an even number of hex digits is also accepted " +
-	"where the commitment was made over the bytes that they spell. " +
-	"Use 16 random bytes (32 hex digits): a commitment without salt to an input that can be guessed is opened by whoever sees it."
+	"the canonical JSON has at most this many bytes: {{input sizes}}. " +
+	"The salt bytes are the UTF-8 bytes of the salt string, at most 1024, empty by default. " +
+	"If the salt is an even number of hex digits, a commitment over the bytes that the digits encode is also accepted. " +
+	"Use 16 random bytes (32 hex digits) as the salt: without a salt, anyone who sees the commitment can test guesses of the input."
 
-// flow describes a deal. Its %s stand for the calls CreateKey, CreateDeal, Commit,
-// Reveal, Draw, ReadCertificate and Verify, as a [Words] names them.
+// flow describes the life of a deal. Each %s is the name of a call, as a [Words] returns it, in
+// this order: CreateKey, CreateDeal, Commit, Reveal, Draw, ReadCertificate, Verify.
 const flow = "1. Anyone gets an API key (%s). " +
 	"2. The initiator creates a deal (%s) and hands each party its invite token. " +
 	"3. Before commit_deadline each party sends the commitment to its input (%s). " +
 	"4. When all have committed, and before reveal_deadline, each party reveals input and salt (%s). " +
 	"5. With the last reveal the algorithm runs and the signed certificate is issued; " +
-	"a deal with a beacon round ({{with beacon}}) first waits for it (%s). " +
+	"a deal with a beacon round ({{with beacon}}) first waits for that round (%s). " +
 	"6. Parties fetch the certificate (%s); anyone verifies it (%s) against the public transparency log. " +
-	"A missed deadline or a rejection ({{with reject}}) makes the deal VOID, and the certificate names who caused it."
+	"A missed deadline or a rejection ({{with reject}}) makes the deal VOID, and the certificate names the parties that caused the VOID."
 
-// Catalogue writes the algorithm catalogue (SPEC 2.10) and names calls by words.
-// Unless vectors is true, each algorithm's test_vectors is empty.
+// Catalogue writes the algorithm catalogue (SPEC 2.10). words names the calls in its texts. If
+// vectors is false, test_vectors of each algorithm is empty.
 func Catalogue(words Words, vectors bool) ([]byte, error) {
 	var calls []any
 	for _, op := range []problem.Op{problem.CreateKey, problem.CreateDeal, problem.Commit, problem.Reveal, problem.Draw, problem.ReadCertificate, problem.Verify} {

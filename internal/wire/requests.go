@@ -41,7 +41,7 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 	r.Algorithm = o.text("algorithm", "one of "+strings.Join(algorithm.IDs(), ", "))
 	r.Mode = o.choice("mode", "sealed", "open")
 	r.Retention = o.choice("retention", "standard", "purge")
-	for i, label := range o.list("party_labels", "an array of at least 2 strings, one a party") {
+	for i, label := range o.list("party_labels", "an array of at least 2 strings, one for each party") {
 		text, ok := label.(string)
 		if !ok {
 			o.fail("party_labels[%d] must be a string", i)
@@ -89,7 +89,7 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	}
 	var bad error
 	if c.Hash, bad = canon.ParseCommitment(text); bad != nil {
-		return c, problem.New(problem.InvalidCommitment, "commitment must be `sha256:` and 64 lower-case hex digits, the SHA-256 of the RFC 8785 form of your input followed by the salt; it has %d characters", len(text))
+		return c, problem.New(problem.InvalidCommitment, "commitment is a string of %d bytes; it must be `sha256:` and 64 lower-case hex digits, the SHA-256 of the RFC 8785 form of your input followed by the salt", len(text))
 	}
 	return c, nil
 }
@@ -98,12 +98,12 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 // caller and, optionally, the id that the caller expects it to have.
 func Handed(body map[string]any) (document map[string]any, certID string, err error) {
 	o := object{body, &err}
-	document = o.object("certificate", "the certificate as you were handed it, a JSON object")
+	document = o.object("certificate", "the certificate as you received it, a JSON object")
 	if document["bundle_version"] != nil {
-		o.fail("certificate is a bundle: pass its member certificate; fairpactctl, the Python verifier and the page verify whole bundles")
+		o.fail("certificate is a bundle: pass the bundle's member `certificate`, or verify the whole bundle with fairpactctl, the Python verifier or the web page")
 	}
 	if body["cert_id"] != nil {
-		certID = o.text("cert_id", "a string, the id that the certificate should have, or left out")
+		certID = o.text("cert_id", "a string, the id that you expect in the certificate; leave cert_id out if you expect none")
 	}
 	return document, certID, err
 }
@@ -120,7 +120,7 @@ func Opening(body map[string]any) (r escrow.Opening, err error) {
 		r.Salt = text
 	}
 	if len(r.Salt) > maxSalt {
-		o.fail("salt has %d bytes; at most %d", len(r.Salt), maxSalt)
+		o.fail("salt has %d bytes; it must have at most %d", len(r.Salt), maxSalt)
 	}
 	return r, err
 }
@@ -137,7 +137,7 @@ func (o object) fail(format string, args ...any) {
 	}
 }
 
-// member reads a required member of type T. want describes the member in the error.
+// member reads a required member of type T. want completes the error `… it must be`.
 func member[T any](o object, name, want string) T {
 	v, ok := o.members[name].(T)
 	if !ok {

@@ -34,7 +34,7 @@ func parsed(t *testing.T, body []byte, err error) map[string]any {
 	return tree
 }
 
-// members fails t unless object has exactly the members in want, separated by spaces.
+// members checks that object has exactly the members in want, a list of names separated by spaces.
 func members(t *testing.T, object any, want string) {
 	t.Helper()
 	got := slices.Sorted(maps.Keys(object.(map[string]any)))
@@ -102,7 +102,7 @@ func TestViewHasAllMembers(t *testing.T) {
 			v.Result, v.CertificateID, v.Sealed = []byte(`{"x":1}`), ptr("c_1"), [][]byte{[]byte("sealed input")}
 		},
 		`"state":"VOID","parties":[{"index":0,"label":"a","committed":true,"commitment":"` + hash + `","revealed":false},{"index":1,"label":"<b>","committed":false,"commitment":null,"revealed":false}],
-			"commits_closed_at":null,"reveals_closed_at":null,"computed_at":null,"result":null,"void_flakers":[1],"certificate_id":null}`: func(v *escrow.View) { // the certificate is pending
+			"commits_closed_at":null,"reveals_closed_at":null,"computed_at":null,"result":null,"void_flakers":[1],"certificate_id":null}`: func(v *escrow.View) { // the deal has a CertID, but no CertificateID until the certificate is published
 			v.State, v.Parts[0].Commitment, v.VoidFlakers, v.CertID = deal.Void, &hash, []int{1}, ptr("c_1")
 		},
 	} {
@@ -118,12 +118,12 @@ func TestViewHasAllMembers(t *testing.T) {
 	}
 }
 
-// SPEC 4: `{deal_id, state, party, committed, next}`.
+// SPEC 4: the answer to a commitment is `{deal_id, state, party, committed, next}`.
 func TestCommitted(t *testing.T) {
 	d := &escrow.Deal{Declaration: &store.Declaration{RevealDeadline: 20}}
 	for state, next := range map[deal.State]string{
-		deal.Committing: "wait for the others: call GET /v1/deals/d_1?wait=45&since=COMMITTING until its state is REVEALING, then call POST /v1/deals/d_1/reveal with your input and salt before 20",
-		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before 20",
+		deal.Committing: "wait for the others: call GET /v1/deals/d_1?wait=45&since=COMMITTING until the state is REVEALING, then call POST /v1/deals/d_1/reveal with your input and salt before reveal_deadline 20",
+		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before reveal_deadline 20",
 		deal.Void:       "the deal is VOID: read it with GET /v1/deals/d_1",
 	} {
 		body, err := answer.Encode(wire.Committed(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true}, answer.REST, "?wait=45&since=COMMITTING"))

@@ -1,6 +1,6 @@
-// Command deadline-worker ends deals at their deadlines and finishes interrupted
-// certificates. It is a controller-runtime manager. In a cluster a Lease elects one
-// leading replica; this only saves work, because several leaders do no harm.
+// Command deadline-worker processes the deadlines of deals and finishes certificates whose
+// issuing was interrupted. It is a controller-runtime manager. In a cluster a Lease elects one
+// leading replica. The election only saves work, because several leaders do no harm.
 package main
 
 import (
@@ -39,7 +39,7 @@ type config struct {
 
 func main() {
 	var c config
-	kong.Parse(&c, kong.Name("deadline-worker"), kong.Description("The deadlines of a Fairpact deployment."))
+	kong.Parse(&c, kong.Name("deadline-worker"), kong.Description("The deadline worker of a Fairpact deployment."))
 	service.Main("deadline-worker", c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
@@ -75,7 +75,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 			return nil // a standby is ready while it waits for the Lease
 		}
 	})
-	// controller-runtime's registry has its own Go and process collectors.
+	// /metrics also serves controller-runtime's registry, which has its own Go and process collectors.
 	prometheus.Unregister(collectors.NewGoCollector())
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health.Measure(runtimemetrics.Registry)
@@ -84,7 +84,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 }
 
 // newManager returns a manager that uses an API server only for the Lease. Without leader
-// election the manager gets an address that is never called and an empty mapper.
+// election there may be no API server. The manager then gets an empty RESTMapper, and an address
+// that it never calls.
 func newManager(c config) (manager.Manager, error) {
 	drain := service.DrainTimeout
 	options := manager.Options{
@@ -116,15 +117,16 @@ func newManager(c config) (manager.Manager, error) {
 }
 
 // election divides the failover time into the three periods of the election. A standby
-// reads the Lease at intervals of retry × (1 to 2.2). It may see the leader's last
-// renewal one interval late, then waits for the lease duration, and may notice the end
-// of the Lease another interval late. The sum is at most 0.6 + 2 × 2.2/15 = 0.89 of the
-// failover time. The rest is for the API server.
+// reads the Lease at intervals of retry × (1 to 2.2). In the worst case the standby sees the
+// leader's last renewal one interval late. The standby then waits for the lease duration, and
+// notices the end of the Lease another interval late. The sum is at most
+// 0.6 + 2 × 2.2/15 = 0.89 of the failover time. The rest is left for the calls to the API
+// server.
 func (c config) election(options *manager.Options) error {
 	if c.Failover < 5*time.Second || c.Failover > time.Hour {
 		return fmt.Errorf("FAIRPACT_FAILOVER is %s: set a time from 5s to 1h", c.Failover)
 	}
-	lease := (c.Failover * 3 / 5).Truncate(time.Second) // a Lease has whole seconds
+	lease := (c.Failover * 3 / 5).Truncate(time.Second) // a Lease stores its duration in whole seconds
 	renew, retry := c.Failover*2/5, c.Failover/15
 	options.LeaseDuration, options.RenewDeadline, options.RetryPeriod = &lease, &renew, &retry
 	return nil

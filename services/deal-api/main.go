@@ -58,10 +58,10 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		s := httpapi.Status{
 			Status: "ok", Service: "fairpact", Version: version.String(),
 			PublicKey: parts.Keys.Current(), Custody: parts.Signer.Custody(), LegacyKeys: parts.Keys.Legacy(), DevEphemeral: parts.Signer.Ephemeral(),
-			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the surface is at /openapi.json",
+			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the API is described at /openapi.json",
 		}
 		if c.ReadOnly {
-			s.Note += "; in maintenance: every change is refused with READ_ONLY, reads are served, and deadlines do not move"
+			s.Note += "; in maintenance: every change is refused with READ_ONLY, reads are served, and deadlines still pass"
 		}
 		if s.DevEphemeral {
 			s.Note += "; this deployment signs with a development key: its certificates prove nothing"

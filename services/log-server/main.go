@@ -1,6 +1,6 @@
 // Command log-server is a replica of the transparency log. It appends the entries that it
-// gets on the private append port, asks witnesses to cosign checkpoints, and serves heads,
-// proofs, checkpoints and tiles on the public read port. Any number of replicas may share
+// gets on the private append port, and asks witnesses to cosign checkpoints. On the public
+// read port it serves heads, proofs, checkpoints and tiles. Any number of replicas may share
 // a database.
 package main
 
@@ -90,7 +90,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	service.ReadOnly(c.ReadOnly, logger)
 	options := translog.Options{ReadOnly: c.ReadOnly, Adopt: c.ForkGuardInit}
 	if c.ForkGuard == "" {
-		logger.Warn("no fork guard, so a database restored from a backup would be signed: set FAIRPACT_FORK_GUARD")
+		logger.Warn("no fork guard, so the log would fork after a restore of an old backup: set FAIRPACT_FORK_GUARD")
 	} else {
 		if options.Guard, err = forkguard.Open(c.ForkGuard); err != nil {
 			return fmt.Errorf("FAIRPACT_FORK_GUARD: %w", err)
@@ -182,13 +182,13 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 	return nil
 }
 
-// closedHeads is how many heads translog.CheckClosed checks for each closed key, at 0.1 ms
-// a head. They are the first heads above the key's tree size. More are not needed: a key
-// that signed a later head signed the first ones too.
+// closedHeads is how many heads translog.CheckClosed checks for each closed key: the first
+// ones above the key's tree size. The check of a head takes 0.1 ms. Later heads need no check,
+// because a key that signed a later head signed the first ones too.
 const closedHeads = 1000
 
-// server returns a server that limits slow clients. The write timeout is longer than the
-// time that an append waits for a signed head.
+// server returns a server with timeouts against slow clients. The write timeout is longer than
+// the time that an append waits for a signed head.
 func server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

@@ -26,7 +26,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// With this variable the test binary runs as the log-server.
+// If this environment variable is set, the test binary runs as log-server.
 const asServer = "FAIRPACT_TEST_RUN_LOG_SERVER"
 
 func TestMain(m *testing.M) {
@@ -70,13 +70,13 @@ func migrated(t *testing.T) config {
 }
 
 type running struct {
-	ports map[string]string // addresses by name
+	ports map[string]string // addresses by port name
 	stop  context.CancelFunc
 	ended chan error
-	log   *bytes.Buffer // read it only after a receive from ended
+	log   *bytes.Buffer // the server writes to log: read log only after a receive from ended
 }
 
-// start starts a log-server, and waits until its ports are open or it has ended.
+// start starts a log-server. It waits until the ports are open or the server has ended.
 func start(t *testing.T, c config) *running {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -138,8 +138,8 @@ func await(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// A stopping server refuses new connections and answers the append of the batch in flight.
-// The log has the leaf at the next start.
+// A server that stops refuses new connections, but still answers an append whose batch is not
+// yet committed. After the next start the log has the leaf.
 func TestStopAnswersTheBatchInFlight(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)
@@ -256,8 +256,8 @@ func TestRefusesToStart(t *testing.T) {
 	}
 }
 
-// A key set may close a key at a tree size below a head that the key signed. The server then
-// does not start, because valid certificates would become invalid.
+// If the key set closes a key at a tree size below a head that the key signed, the server does
+// not start, because valid certificates would become invalid.
 func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)

@@ -137,9 +137,9 @@ func explain(step string, err error) error {
 		cryptoki.CKR_OPERATION_ACTIVE, cryptoki.CKR_OPERATION_NOT_INITIALIZED:
 		passing, words = true, "the session is no longer valid: no action needed, the service logs in again"
 	default:
-		return fmt.Errorf("%s: %w", step, err)
+		return fmt.Errorf("cannot %s: %w", step, err)
 	}
-	err = fmt.Errorf("%s: %s (%w)", step, words, err)
+	err = fmt.Errorf("cannot %s: %s (%w)", step, words, err)
 	if passing {
 		return provider.Transient(err)
 	}

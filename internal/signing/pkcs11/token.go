@@ -71,7 +71,7 @@ func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	case token.Flags&cryptoki.CKF_USER_PIN_LOCKED != 0:
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_LOCKED))
 	case token.Flags&cryptoki.CKF_USER_PIN_FINAL_TRY != 0:
-		return fmt.Errorf("log in: one more wrong PIN locks the token %q: log in once by hand with the right PIN (pkcs11-tool --login --list-objects), put this PIN into the file of pin-source, and restart", token.Label)
+		return fmt.Errorf("cannot log in: one more wrong PIN locks the token %q: log in once by hand with the right PIN (pkcs11-tool --login --list-objects), put this PIN into the file of pin-source, and restart", token.Label)
 	}
 	pin, err := readPIN(k.at.pinFile)
 	if err != nil {

@@ -34,7 +34,7 @@ export async function verifyBundle({ bundle, keys = [], policy = null, known = n
   if (misshapen) return { checks, notes };
   if (keys.length === 0) {
     keys = named;
-    notes.push('the keys are those that the bundle names: give the key of the deployment to know whose certificate it is');
+    notes.push('the keys come from the bundle itself: give the key of the deployment to prove whose certificate it is');
   }
   const { certificate, tree_head: head, own_input: own } = bundle;
   checks.push(...await verifyCertificate({ certificate, head, keys, known, notes, chain: bundle.beacon ?? null }));
@@ -44,10 +44,10 @@ export async function verifyBundle({ bundle, keys = [], policy = null, known = n
   if (bundle.beacon) {
     const of = bundle.beacon.chain_hash;
     add('beacon_chain', 'The beacon is that of the result', of !== certificate.result?.beacon?.chain_hash
-      && `the bundle has the key of chain ${of}, and the result was not drawn from that`, of);
+      && `the bundle has the key of beacon chain ${of}, but the result was not drawn from that chain`, of);
   }
   await addOwnInput(add, notes, own, certificate);
-  notes.push('the result was not recomputed: that takes the inputs of all parties');
+  notes.push('the result was not recomputed: recomputing needs the inputs of all parties');
   return { checks, notes, head };
 }
 
@@ -55,8 +55,8 @@ async function addLogProof(add, notes, { certificate, tree_head: head, log_proof
   const titles = { log: 'It is under the checkpoint', signed: 'The checkpoint is signed by a key that you trust', witnesses: 'Witnesses cosigned the checkpoint' };
   if (!policy) notes.push('no witness was checked: no policy was given');
   if (text === undefined) {
-    notes.push('no checkpoint was checked: the bundle has no log_proof, and the tree head alone proves the leaf');
-    if (policy) add('witnesses', titles.witnesses, 'the bundle has no log_proof that a witness could have cosigned');
+    notes.push('no checkpoint was checked: the bundle has no log_proof, so only the tree head proves the leaf');
+    if (policy) add('witnesses', titles.witnesses, 'the bundle has no log_proof, so it contains no cosignatures');
     return;
   }
   let proof;
@@ -70,10 +70,10 @@ async function addLogProof(add, notes, { certificate, tree_head: head, log_proof
   const own = certificate.log_proof.leaf_index;
   const leaf = await leafHash(await sha256(signingBytes(certificate)));
   let problem = null;
-  if (index !== own) problem = `it is of leaf ${index}, and the certificate of leaf ${own}`;
+  if (index !== own) problem = `the proof is for leaf ${index}, but the certificate is at leaf ${own}`;
   else if (!await included(leaf, index, note.size, path, note.root)) problem = `the path does not lead from the certificate at leaf ${index} to the root of the checkpoint`;
   else if (!TREE_HEAD(head) && head.tree_size === note.size && !equal(fromHex(head.root_hash), note.root)) {
-    problem = 'the tree head and the checkpoint are of one size and have different roots: the log is forked';
+    problem = 'the tree head and the checkpoint have the same size but different roots: the log is forked';
   }
   add('log_proof', titles.log, problem, `leaf ${index} of ${note.size} in ${note.origin}`, [['checkpoint', new TextDecoder().decode(note.text)], ['root', toHex(note.root)]]);
   const [unsigned, by] = await checkpointSigner(note, keys, policy);
@@ -94,7 +94,7 @@ async function addLogProof(add, notes, { certificate, tree_head: head, log_proof
         : `the quorum of witnesses is not met: cosigned by ${cosigned.join(', ') || 'none'}`;
     }
     add('witnesses', titles.witnesses, missing,
-      policy.demands ? `cosigned by ${cosigned.join(', ')}` : 'the policy demands none');
+      policy.demands ? `cosigned by ${cosigned.join(', ')}` : 'the policy requires no cosignatures');
   } catch (fault) {
     add('witnesses', titles.witnesses, fault.message);
   }
@@ -112,10 +112,10 @@ async function checkpointSigner(note, keys, policy) {
   }
   if (by.length === 0) return ['the checkpoint carries no signature by a known key of its log', ''];
   const log = by.find((key) => logs.includes(key));
-  if (log) return [null, `by ${log.words} of the policy`];
+  if (log) return [null, `signed by ${log.words}, a log of the policy`];
   if (policy) return ['no log of the policy signed the checkpoint', ''];
   const found = deployment.find(({ row, key }) => by.includes(key) && mayHold(row, note.size - 1));
-  return found ? [null, `by the deployment’s key ${found.row.pubkey}; the log’s own key is in no policy`] : ['a retired key signed the checkpoint, after its time', ''];
+  return found ? [null, `signed by the deployment’s key ${found.row.pubkey}; no policy was given, so the log’s own key was not checked`] : ['a retired key signed the checkpoint, whose size is above the tree_size of that key', ''];
 }
 
 async function addOwnInput(add, notes, own, { parties, input_root: root }) {
@@ -126,7 +126,7 @@ async function addOwnInput(add, notes, own, { parties, input_root: root }) {
   }
   const titles = { input: 'Your input opens your commitment', path: 'Your input is under the signed root' };
   if (own.party >= parties.length) {
-    add('own_input', titles.input, `the input is that of party ${own.party}, but there are ${parties.length} parties`);
+    add('own_input', titles.input, `own_input names party ${own.party}, but the certificate has ${parties.length} parties, counted from 0`);
     return;
   }
   if (own.input === undefined && own.salt === undefined) {
@@ -141,11 +141,11 @@ async function addOwnInput(add, notes, own, { parties, input_root: root }) {
   add('own_input', titles.input, !data && `the input and salt do not open the commitment of party ${own.party}`, `of party ${own.party}`);
   let problem = null;
   if (root === null && own.input_path === undefined) return;
-  if (root === null) problem = 'there is no input_root that it could lead to';
-  else if (own.input_path === undefined) problem = 'it is missing';
-  else if (!data) problem = 'not checked, because the input does not open its commitment';
+  if (root === null) problem = 'own_input has an input_path, but the input_root of the certificate is null';
+  else if (own.input_path === undefined) problem = 'own_input has no input_path';
+  else if (!data) problem = 'not checked, because the input and salt do not open the commitment';
   else if (SHA256(root) || !await included(await leafHash(data), own.party, parties.length, own.input_path.map(fromHex), fromHex(root.slice(7)))) {
-    problem = 'it does not lead from the input to input_root';
+    problem = 'input_path does not lead from the input to input_root';
   }
   add('input_path', titles.path, problem, `party ${own.party} of ${parties.length}`);
 }

@@ -52,7 +52,7 @@ export const mayHold = (key, leafIndex) => key.state !== 'retired' || key.tree_s
 export function standing(key) {
   if (key.state === undefined) return 'a key given without its state';
   if (key.state !== 'retired') return `the ${key.state} key`;
-  return key.tree_size === undefined ? 'a retired key that no tree size closes' : `a key retired at tree size ${key.tree_size}`;
+  return key.tree_size === undefined ? 'a retired key without tree_size' : `a key retired at tree size ${key.tree_size}`;
 }
 
 /**
@@ -60,10 +60,10 @@ export function standing(key) {
  * Each is undefined if no key matched. Returns [problem, detail]. A head of n leaves covers the leaves 0 to n−1.
  */
 export function inForce(signer, headSigner, leafIndex, headSize) {
-  if (!signer) return ['not checked, because no key made the certificate’s signature', ''];
-  if (!headSigner) return ['not checked, because no key made the tree head’s signature', ''];
-  const late = (what, key, place) => `the key of the ${what} retired at tree size ${key.tree_size} and ${place}: it was signed after that, by whoever holds the retired key`;
-  if (!mayHold(signer, leafIndex)) return [late('certificate', signer, `this is leaf ${leafIndex}`), ''];
-  if (!mayHold(headSigner, headSize - 1)) return [late('tree head', headSigner, `the head is of size ${headSize}`), ''];
+  if (!signer) return ['not checked, because no trusted key signed the certificate', ''];
+  if (!headSigner) return ['not checked, because no trusted key signed the tree head', ''];
+  const late = (what, key, place) => `the key of the ${what} retired at tree size ${key.tree_size}, so it must not sign ${place}: somebody used the key after it retired`;
+  if (!mayHold(signer, leafIndex)) return [late('certificate', signer, `leaf ${leafIndex}`), ''];
+  if (!mayHold(headSigner, headSize - 1)) return [late('tree head', headSigner, `a head of size ${headSize}`), ''];
   return [null, `certificate: ${standing(signer)}; tree head: ${standing(headSigner)}`];
 }

@@ -75,8 +75,8 @@ export async function addSeats(add, notes, certificate, known) {
     keyed ||= by === null || by.key !== null;
     let [signer, problem] = [null, null];
     if (by === null) problem = 'attested_by is of no known form';
-    else if (by.signature !== null && row.commitment === null) problem = 'it is a signature without a commitment';
-    else if (by.signature !== null && named === null) problem = bad ?? 'the certificate names no declaration, which a seat signature must cover';
+    else if (by.signature !== null && row.commitment === null) problem = 'attested_by has a signature, but the party has no commitment';
+    else if (by.signature !== null && named === null) problem = bad ?? 'the certificate names no declaration, but a seat signature must cover one';
     else if (by.signature !== null && keyProblem(by.key)) problem = `its key ${keyProblem(by.key)}`;
     else if (by.signature !== null) {
       try {
@@ -88,32 +88,32 @@ export async function addSeats(add, notes, certificate, known) {
     }
     if (problem) wrong.push(`party ${i}: ${problem}`);
     if (known.has(i)) {
-      if (signer === null) mismatched.push(`party ${i} has no signature of a seat key that holds`);
-      else if (signer !== known.get(i)) mismatched.push(`party ${i} signed with ${signer}`);
+      if (signer === null) mismatched.push(`party ${i} has no valid signature by a seat key`);
+      else if (signer !== known.get(i)) mismatched.push(`party ${i} signed with ${signer}, not with the key that you named`);
     } else if (row.commitment !== null) (signer === null ? alone : unknown).push([i, signer]);
   }
   for (const i of known.keys()) if (i >= rows.length) mismatched.push(`there is no party ${i}`);
-  if (keyed) add('party_signatures', 'Seat keys signed the commitments', few(wrong).join('; '), 'each seat key signed its commitment in this deal', rows.map((row) => [row.label, row.attested_by]));
-  if (known.size > 0) add('party_keys', 'The parties signed with the keys that you know', few(mismatched).join('; '), `${known.size} signed with the key that you named`);
+  if (keyed) add('party_signatures', 'Seat keys signed the commitments', few(wrong).join('; '), 'each seat signature is valid for its party and commitment in this deal', rows.map((row) => [row.label, row.attested_by]));
+  if (known.size > 0) add('party_keys', 'The parties signed with the keys that you know', few(mismatched).join('; '), `parties that signed with the key that you named: ${known.size}`);
   const indexes = (list) => few(list.map(([i]) => i)).join(', ');
   if (alone.length) notes.push(`who committed as party ${indexes(alone)}: no seat key signed, and the initiator held every invite token`);
   if (unknown.length) {
     const says = unknown.slice(0, MOST_NAMED).map(([i, key]) => `party ${i} signed with ${key}`).join('; ');
-    notes.push(`whose seat key party ${indexes(unknown)} signed with: the initiator may have named or brought a key of its own; compare it with the key that you know (${says})`);
+    notes.push(`who owns the seat key of party ${indexes(unknown)}: the initiator may have named or brought its own; compare the seat key with the one that you know (${says})`);
   }
 }
 
 /** Returns how the result's beacon differs from the declared one, or null. */
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
   if (drawn?.chain_hash === undefined) return null;
-  if (chain !== drawn.chain_hash) return 'the declaration names another beacon than the result was drawn from';
-  return round === drawn.round ? null : `the declaration names beacon round ${round}, and the result was drawn from ${drawn.round}`;
+  if (chain !== drawn.chain_hash) return 'the result was drawn from another beacon chain than the declared one';
+  return round === drawn.round ? null : `the declaration names beacon round ${round}, but the result was drawn from round ${drawn.round}`;
 }
 
 /** Returns a problem if a phase closed at or after its deadline, or null. A phase that missed its deadline has no closing time. */
 function late(declaration, timing) {
   const phase = ['commit', 'reveal'].find((name) => timing[`${name}s_closed_at`] !== null && timing[`${name}s_closed_at`] >= declaration[`${name}_deadline`]);
-  return phase ? `the declaration names ${phase}_deadline ${declaration[`${phase}_deadline`]}, and the ${phase}s closed at ${timing[`${phase}s_closed_at`]}` : null;
+  return phase ? `${phase}s must close before the declared ${phase}_deadline ${declaration[`${phase}_deadline`]}, but they closed at ${timing[`${phase}s_closed_at`]}` : null;
 }
 
 /** Adds the check of the bundle's declaration: the certificate names the declaration's digest and agrees with its content. */
@@ -127,15 +127,15 @@ export async function addDeclaration(add, notes, declaration, certificate) {
   const { party_labels: labels, party_keys: keys } = declaration;
   let problem = null;
   if (named === null) problem = 'the certificate names no declaration';
-  else if (await digestOf(declaration) !== named) problem = 'the declaration is another one than the certificate names';
+  else if (await digestOf(declaration) !== named) problem = 'the declaration is not the one that the certificate names';
   else if (['algorithm', 'mode', 'retention'].some((name) => declaration[name] !== certificate[name]) || labels.length !== rows.length || keys.length !== rows.length) {
-    problem = 'it is not of this deal: algorithm, mode, retention or the number of parties differ';
+    problem = 'the declaration is of another deal: algorithm, mode, retention or the number of parties differ';
   } else {
     const other = rows.findIndex((row, i) => {
       const by = attested(row.attested_by);
       return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
     });
-    problem = other >= 0 ? `party ${other} has another label or another declared key in it` : otherDraw(declaration, result?.beacon) ?? late(declaration, timing);
+    problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration` : otherDraw(declaration, result?.beacon) ?? late(declaration, timing);
   }
   add('declaration', 'What was declared is what the certificate names', problem, named ?? '', [['declaration', JSON.stringify(declaration)]]);
 }

@@ -23,7 +23,7 @@ const nullable = (inner) => (v) => (v === null ? null : inner(v));
 
 const array = (inner, most = Infinity) => (value) => {
   if (!Array.isArray(value)) return 'is not an array';
-  if (value.length > most) return `has ${value.length} elements, and ${most} are the most`;
+  if (value.length > most) return `has ${value.length} elements, but at most ${most} are allowed`;
   const at = value.findIndex((v) => inner(v));
   return at < 0 ? null : `[${at}] ${inner(value[at])}`;
 };
@@ -97,7 +97,7 @@ export function keySetProblem(document) {
   if (bad) return bad;
   const [{ keys }, labels] = [document, new Set()];
   for (const [i, key] of keys.entries()) {
-    if (key.state !== 'retired' && ('retired_at' in key || 'tree_size' in key)) return `[${i}] is ${key.state} and has what only a retired key has`;
+    if (key.state !== 'retired' && ('retired_at' in key || 'tree_size' in key)) return `[${i}] is ${key.state}, but only a retired key may have retired_at or tree_size`;
     if (labels.has(key.pubkey)) return `[${i}] repeats a key`;
     labels.add(key.pubkey);
   }
@@ -115,26 +115,26 @@ export function contradictions(c) {
   const claims = [
     [low <= n && n <= high, `${c.algorithm} takes ${low} to ${high} parties, not ${n}`],
     [c.parties.every((p, i) => p.index === i), 'party indexes are not 0 to n−1 in order'],
-    [(c.result === null) !== (flakers === null), 'not exactly one of result and void_flakers is set'],
-    [(c.result !== null) === computed, 'result is set without COMPUTED, or the reverse'],
-    [(timing.computed_at !== null) === computed, 'computed_at is set without COMPUTED, or the reverse'],
-    [(timing.commits_closed_at !== null) === (missing.length === 0), 'commits_closed_at and the commitments disagree'],
-    [(timing.reveals_closed_at !== null) === (c.input_root !== null), 'reveals_closed_at and input_root disagree'],
+    [(c.result === null) !== (flakers === null), 'exactly one of result and void_flakers must be set'],
+    [(c.result !== null) === computed, 'result must be set if and only if outcome is COMPUTED'],
+    [(timing.computed_at !== null) === computed, 'computed_at must be set if and only if outcome is COMPUTED'],
+    [(timing.commits_closed_at !== null) === (missing.length === 0), 'commits_closed_at must be set if and only if every party has a commitment'],
+    [(timing.reveals_closed_at !== null) === (c.input_root !== null), 'reveals_closed_at must be set if and only if input_root is set'],
     [c.input_root === null || missing.length === 0, 'input_root is set although a party never committed'],
     [new Set(c.properties).size === c.properties.length, 'a property occurs twice'],
-    [!c.properties.includes('inputs-purged') || c.retention === 'purge', 'inputs-purged without purge'],
-    [!c.properties.includes('beacon-verified') || (computed && (c.algorithm === 'random.v1' || !known)), 'beacon-verified without a draw'],
+    [!c.properties.includes('inputs-purged') || c.retention === 'purge', 'properties contains inputs-purged, but retention is not purge'],
+    [!c.properties.includes('beacon-verified') || (computed && (c.algorithm === 'random.v1' || !known)), 'properties contains beacon-verified, but the result was not drawn with a beacon'],
   ];
   const [, unnamed] = digestIn(c.properties);
   if (unnamed) claims.push([false, unnamed]);
   const [reason, ...more] = c.properties.filter((p) => p.startsWith('void:'));
   if (reason !== undefined) {
     claims.push(
-      [more.length === 0 && !computed, 'more than one reason for a VOID, or one without a VOID'],
-      [(reason === 'void:missed-commit') === (missing.length > 0), 'the reason of the VOID and the commitments disagree'],
-      [reason !== 'void:missed-reveal' || c.input_root === null, 'void:missed-reveal although all have revealed'],
-      [reason !== 'void:rejected' || c.algorithm === 'shapley.v1' || !known, 'void:rejected without an algorithm that takes a rejection'],
-      [reason !== 'void:missed-commit' || !c.properties.includes('inputs-committed-before-reveal'), 'inputs-committed-before-reveal although nobody could reveal'],
+      [more.length === 0 && !computed, 'properties contains more than one reason for a VOID, or contains one although outcome is COMPUTED'],
+      [(reason === 'void:missed-commit') === (missing.length > 0), 'the reason for the VOID must be void:missed-commit if and only if a party never committed'],
+      [reason !== 'void:missed-reveal' || c.input_root === null, 'properties contains void:missed-reveal although all parties have revealed'],
+      [reason !== 'void:rejected' || c.algorithm === 'shapley.v1' || !known, 'properties contains void:rejected, but this algorithm has no rejection'],
+      [reason !== 'void:missed-commit' || !c.properties.includes('inputs-committed-before-reveal'), 'properties contains void:missed-commit and inputs-committed-before-reveal, but nobody can reveal before all parties commit'],
     );
   }
   if (flakers) {
@@ -142,7 +142,7 @@ export function contradictions(c) {
       [flakers.length > 0 && rising(flakers), 'void_flakers is empty, unsorted or repeats a party'],
       [flakers.every((i) => i < n), 'void_flakers names a party that does not exist'],
       [missing.length === 0 || String(flakers) === String(missing), 'void_flakers are not the parties that never committed'],
-      [c.input_root === null || c.algorithm === 'shapley.v1' || !known, 'VOID although all have revealed'],
+      [c.input_root === null || c.algorithm === 'shapley.v1' || !known, 'void_flakers is set although all parties have revealed and this algorithm has no rejection'],
     );
   }
   return claims.filter(([holds]) => !holds).map(([, words]) => words);

@@ -66,7 +66,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
   }
 
   add('key_in_force', IN_FORCE, ...inForce(signed.key, signedHead.key, certificate.log_proof.leaf_index, headProblem ? 0 : head.tree_size));
-  if (signed.key?.development) notes.push('whose certificate it is: the deployment declares this key a development key, whose certificates prove nothing');
+  if (signed.key?.development) notes.push('who issued the certificate: the deployment declares the signing key a development key, and certificates by such a key prove nothing');
   await addInclusion(add, certificate.log_proof, headProblem ? null : head, headProblem, entry);
   const [root, computed] = [certificate.input_root, certificate.outcome === 'COMPUTED'];
   add('input_root_wellformed', 'The root over the inputs is well-formed',
@@ -138,7 +138,7 @@ async function drawProblem({ result: shown, parties }) {
   try {
     if (!isObject(shown.beacon) || typeof shown.nonce_digest !== 'string') throw new Error('the result lacks beacon or nonce_digest');
     const again = canonical(await draw(parties.map((p) => p.label), shown.beacon, shown.nonce_digest));
-    return again === canonical(shown) ? null : `the draw gives ${again}`;
+    return again === canonical(shown) ? null : `the recomputed result is ${again}`;
   } catch (fault) {
     return fault.message;
   }
@@ -159,22 +159,22 @@ async function addInputs(add, certificate, inputs, params) {
   const { parties } = certificate;
   if (!recomputes(certificate.algorithm)) params = null; // showReport says that the result was not recomputed
   const titles = { commitments: 'Each input opens its commitment', input_root: 'The inputs give the signed root', result: 'The result follows from the inputs' };
-  const bad = INPUTS(inputs) ?? (inputs.length !== parties.length ? `are ${inputs.length} for ${parties.length} parties` : null);
+  const bad = INPUTS(inputs) ?? (inputs.length !== parties.length ? `has ${inputs.length} elements, but there are ${parties.length} parties` : null);
   if (bad) {
-    for (const name of ['commitments', 'input_root', ...(params === null ? [] : ['result'])]) add(name, titles[name], `the inputs ${bad}`);
+    for (const name of ['commitments', 'input_root', ...(params === null ? [] : ['result'])]) add(name, titles[name], `the list of inputs ${bad}`);
     return;
   }
   const opened = await Promise.all(inputs.map((sealed, i) => sealed && opening(parties[i].commitment, sealed)));
   const closed = opened.flatMap((data, i) => (inputs[i] && !data ? [parties[i].label] : []));
   const count = opened.filter(Boolean).length;
-  add('commitments', titles.commitments, closed.length && `input and salt of ${closed.join(', ')} do not match`, `${count} of ${parties.length} opened`,
+  add('commitments', titles.commitments, closed.length && `the input and salt of ${closed.join(', ')} do not open the commitments`, `${count} of ${parties.length} opened`,
     parties.map((p) => [p.label, String(p.commitment)]));
   const all = count === parties.length;
   const root = all ? `sha256:${toHex(await rootOf(await Promise.all(opened.map(leafHash))))}` : null;
-  const problem = all ? 'the inputs give another root' : 'not all inputs are given and match';
-  add('input_root', titles.input_root, root !== certificate.input_root && problem, root ?? 'null, since not all have revealed');
+  const problem = all ? 'the inputs give another root' : 'an input is missing or does not open its commitment';
+  add('input_root', titles.input_root, root !== certificate.input_root && problem, root ?? 'null, because not all parties have revealed');
   if (params === null) return;
-  if (certificate.outcome === 'VOID' && !all) add('result', titles.result, null, 'none, since not all have revealed');
+  if (certificate.outcome === 'VOID' && !all) add('result', titles.result, null, 'none, because not all parties have revealed');
   else if (!all) add('result', titles.result, problem);
   else add('result', titles.result, ...await recomputed(certificate, inputs.map((sealed) => sealed.input), params));
 }
@@ -188,6 +188,6 @@ async function recomputed(certificate, inputs, params) {
     if (again === null && String(certificate.void_flakers) !== String(rejectors(inputs))) return ['void_flakers are not the parties that rejected', '', facts];
     return [canonical(again) !== canonical(shown) && 'the inputs give another result', 'byte for byte as recomputed', facts];
   } catch (fault) {
-    return [`cannot be recomputed: ${fault.message}`];
+    return [`the result cannot be recomputed: ${fault.message}`];
   }
 }
