@@ -219,7 +219,7 @@ func (c *Client) CreateWith(key string, b Body) *Dealt {
 	return c.Created(key, c.Want(201, "POST", "/v1/deals", key, b))
 }
 
-// Created returns the deal in a, which is the response to a creation with this API key.
+// Created returns the deal that the API key created. a is the response to that creation.
 func (c *Client) Created(key string, a Answer) *Dealt {
 	c.T.Helper()
 	var r struct {
@@ -383,7 +383,7 @@ func (o once) Replays(first Answer) {
 }
 
 // Committed creates a two-party deal and makes both commits, so that the deal is REVEALING.
-// Party 0 sends commitment. Party 1 sends the commitment of other.
+// Party 0 sends the given commitment. Party 1 sends other.Commitment.
 func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
 	c.T.Helper()
 	d := c.Create(b)

@@ -42,7 +42,7 @@ func (c *Ctl) Read(name string) []byte {
 	return text
 }
 
-// Run runs a fairpactctl command, requires this exit code and returns the output.
+// Run runs a fairpactctl command, requires the given exit code and returns the output.
 func (c *Ctl) Run(code int, args ...string) (stdout, stderr string) {
 	c.t.Helper()
 	return c.exec(code, c.command(args...))
@@ -131,7 +131,7 @@ func (c *Ctl) Fetched() {
 var unshared = sync.OnceValue(func() bool { return exec.Command("unshare", "-n", "true").Run() == nil })
 
 // Offline runs a fairpactctl command without FAIRPACT_URL, and if possible without network
-// access. It requires this exit code and returns the standard output.
+// access. It requires the given exit code and returns the standard output.
 func (c *Ctl) Offline(code int, args ...string) string {
 	c.t.Helper()
 	cmd := c.command(args...)

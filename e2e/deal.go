@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// After returns the unix time d from now, rounded up to a second.
+// After returns the current unix time plus d, rounded up to a whole second.
 func After(d time.Duration) int64 { return time.Now().Add(d + time.Second - 1).Unix() }
 
 // Timed sets both deadlines of a creation body.

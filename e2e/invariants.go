@@ -23,7 +23,7 @@ import (
 var never = []struct{ what, query string }{
 	{"a COMPUTED or VOID deal without exactly one certificate", `SELECT deal_id FROM deals d WHERE phase IN ('COMPUTED', 'VOID')
 		AND (SELECT count(*) FROM certificates c WHERE c.deal_id = d.deal_id AND c.cert_id = d.cert_id) <> 1`},
-	{"a certificate whose deal is neither COMPUTED nor VOID, or whose cert_id no deal has", `SELECT cert_id FROM certificates c JOIN deals d USING (deal_id, cert_id)
+	{"a certificate whose deal is neither COMPUTED nor VOID, or whose cert_id belongs to no deal", `SELECT cert_id FROM certificates c JOIN deals d USING (deal_id, cert_id)
 		WHERE phase NOT IN ('COMPUTED', 'VOID') UNION ALL SELECT cert_id FROM certificates WHERE cert_id NOT IN (SELECT cert_id FROM deals WHERE cert_id IS NOT NULL)`},
 	{"a certificate without signature or leaf index", `SELECT cert_id FROM certificates WHERE signature IS NULL OR leaf_index IS NULL`},
 	{"a certificate without a leaf at its leaf_index, or with a leaf at another index", `SELECT cert_id FROM certificates c
@@ -37,8 +37,9 @@ var never = []struct{ what, query string }{
 	{"a commit or reveal at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
 		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
 	{"a reveal after the end of its deal", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
-	// Times are in whole seconds, so the query above misses a reveal in the second in which the deal
-	// ends. The next query finds that reveal if no other reveal of the deal is missing.
+	// Times are in whole seconds, so the query above misses a reveal that is stored after the end of
+	// its deal but in the same second. If all reveals of the deal are then stored, the next query
+	// finds the fault, because the certificate has no input root.
 	{"an input root without all reveals, or all reveals without an input root", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
 		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
 	{"a deal whose phase contradicts its result, void_flakers or computed_at", `SELECT deal_id FROM deals
@@ -48,7 +49,7 @@ var never = []struct{ what, query string }{
 			AND NOT EXISTS (SELECT FROM commitments c WHERE c.deal_id = d.deal_id AND c.party = p.party))`},
 	// A shapley.v1 deal also becomes VOID if a party rejects. Its only flaker is then the rejector,
 	// whose reveal is stored.
-	{"a deal that became VOID in phase REVEALING, and whose flakers differ from the parties without a reveal and from the one rejector", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NOT NULL
+	{"a deal that became VOID in phase REVEALING, and whose flakers are neither the parties without a reveal nor the one rejector", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NOT NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
 			AND NOT EXISTS (SELECT FROM reveals r WHERE r.deal_id = d.deal_id AND r.party = p.party))
 		AND NOT (algorithm = 'shapley.v1' AND cardinality(void_flakers) = 1 AND void_flakers[1] IN (SELECT party FROM reveals r WHERE r.deal_id = d.deal_id))`},
@@ -173,7 +174,7 @@ func TreeRoot(leaves [][]byte) []byte {
 }
 
 // NeverQuery returns one query for everything that a converged database must not hold.
-// Each row of its result is a description and an id.
+// Each row of its result has the description of a violation and the value found, usually an id.
 func NeverQuery() string {
 	var selects []string
 	for _, n := range never {

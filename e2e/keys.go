@@ -52,7 +52,7 @@ func PlayedAndTimed(c *Client) (*Cut, time.Duration) {
 }
 
 // Quantile returns the q-quantile of durations, rounded to milliseconds. It returns 0 if
-// there are none.
+// there are no durations.
 func Quantile(all []time.Duration, q float64) time.Duration {
 	if len(all) == 0 {
 		return 0
@@ -98,7 +98,8 @@ func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 const (
 	// KeyMargin replaces the 5 minutes that signing.Margin returns in production.
 	KeyMargin = 5 * time.Second
-	// Soonest is the minimum time from fairpactctl keys rotate to the signs_from of the new key.
+	// Soonest is the minimum time between the command `fairpactctl keys rotate` and the signs_from
+	// of the new key.
 	Soonest = 2 * KeyMargin
 )
 
@@ -135,7 +136,7 @@ func (k *Keyholder) Settings() []string {
 	return []string{"FAIRPACT_KEY_SET_FILE=" + File(k.T, k.Ctl.Read("keys.json"))}
 }
 
-// Keys runs fairpactctl keys on keys.json, requires this exit code and returns all output.
+// Keys runs `fairpactctl keys` on keys.json, requires this exit code, and returns stdout and stderr.
 func (k *Keyholder) Keys(code int, args ...string) string {
 	k.T.Helper()
 	args = append(append([]string{"keys"}, args...), "--file", "keys.json")

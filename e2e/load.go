@@ -179,7 +179,7 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	if err := json.Unmarshal(p.Answer.Body, &key); err != nil {
 		return err
 	}
-	d.key = key.APIKey // p is not in Promises: the service replays a key only until the key's first use
+	d.key = key.APIKey // p is not in Promises: the replay of p ends at the key's first use
 	if p, err = d.S.send(d.Ctx, "POST", "/v1/deals", d.key, b); err != nil {
 		return err
 	}
@@ -192,7 +192,8 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	return nil
 }
 
-// Acts sends the commits or the reveals of the first parties concurrently.
+// Acts concurrently sends the commits or the reveals of the deal's first parties. The parameter
+// parties is their number.
 func (d *Soaked) Acts(action string, parties int) error {
 	errs, got := make([]error, parties), make([]Promise, parties)
 	var wg sync.WaitGroup

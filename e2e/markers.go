@@ -14,13 +14,15 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Marker is a text, usually a secret, that Shown searches for. Shown needs at least 8 bytes of text,
-// and 16 digits if the text is hex.
+// Marker is a text, usually a secret, that Shown searches for. Shown looks up 8-byte prefixes, so
+// Text must have at least 8 bytes. Shown also searches for the decoded bytes of hex, so Text in hex
+// must have at least 16 digits.
 type Marker struct{ Name, Text string }
 
-// needles returns all forms in which a marker may appear: unchanged, in hex, and in base64 with
-// either alphabet at any offset. It also returns the hex of each form, because a dump shows bytea in
-// hex. If the marker is a credential or hex, needles adds the same forms of the decoded bytes.
+// needles returns all forms in which a marker may appear: unchanged, in hex, and in base64. The
+// base64 forms cover the standard and the URL alphabet, and any number of bytes before the marker.
+// needles also returns the hex of each form, because a dump shows bytea in hex. If the marker is a
+// credential or hex, needles adds the same forms of the decoded bytes.
 func (m Marker) needles() (all [][]byte) {
 	plain := [][]byte{[]byte(m.Text)}
 	_, payload, _ := strings.Cut(m.Text, "_") // a credential is fp_… or it_…

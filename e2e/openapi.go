@@ -33,8 +33,10 @@ var theSurface struct {
 	s  *surface
 }
 
-// Published returns the OpenAPI document that the service publishes. Only the first call reads the
-// document from the service, because nearly all stacks run the same binaries.
+// Published returns the OpenAPI document that the service publishes. The first call reads the document
+// from the service of c. All later calls return this document, because nearly all stacks run the
+// binaries of this release. A test that also runs another release must first call Published with a
+// client of this release.
 func Published(t testing.TB, c *Client) *surface {
 	t.Helper()
 	theSurface.mu.Lock()
@@ -127,7 +129,7 @@ func (s *surface) Describes(r *http.Request, a Answer) error {
 		return nil
 	}
 	if a.Status >= 400 && !slices.Contains(s.codes[route.Operation.OperationID], a.Code()) {
-		return fmt.Errorf("%d %s: the description of %s does not name this code", a.Status, a.Code(), route.Operation.OperationID)
+		return fmt.Errorf("%d %s: the description of the operation %s does not name this error code", a.Status, a.Code(), route.Operation.OperationID)
 	}
 	if a.Code() != "" && s.status[a.Code()] != a.Status {
 		return fmt.Errorf("%s came with status %d, want %d as in the published table of codes", a.Code(), a.Status, s.status[a.Code()])

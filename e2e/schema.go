@@ -100,13 +100,14 @@ SELECT deal_id FROM deals d WHERE phase = 'REVEALING'
   AND CASE WHEN parties = (SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) THEN algorithm <> 'random.v1'
       ELSE reveal_deadline <= extract(epoch FROM clock_timestamp()) + 30 END`
 
-// Converged waits until no deal or certificate is unfinished.
+// Converged waits until the query unfinished selects no deal.
 func (w Witness) Converged() {
 	w.T.Helper()
-	Eventually(w.T, "no deal or certificate is unfinished", Patience, func() bool { return len(w.Column(unfinished)) == 0 })
+	Eventually(w.T, "every due step is taken and every certificate is published", Patience, func() bool { return len(w.Column(unfinished)) == 0 })
 }
 
-// RevealedEarlier moves the times of both reveals of a two-party deal back by some seconds.
+// RevealedEarlier moves the times of both reveals of a two-party deal, and the deal's
+// reveals_closed_at, back by the given number of seconds.
 func (w Witness) RevealedEarlier(d *Dealt, seconds int) {
 	w.T.Helper()
 	w.Exec(2, "UPDATE reveals SET revealed_at = revealed_at - $2::bigint WHERE deal_id = $1", d.ID, seconds)

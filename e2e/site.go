@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// Finished is a certified deal with all that a verifier can use.
+// Finished has a deal's certificate and the other data that a verifier can use.
 type Finished struct {
 	Certificate, Head                      Body
 	Text, HeadText, ParamsText, InputsText string
 	Key                                    string
-	Bundle                                 []byte // as party 0 reads it
+	Bundle                                 []byte // the response to party 0
 }
 
 // Played makes all calls of a deal. The returned function waits for the certificate and then reads
-// all data of Finished. The certificate's log_proof is the newest at that time.
+// all data of Finished. The certificate's log_proof is the newest when the function reads it.
 func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 	c.T.Helper()
 	d := c.Create(request)

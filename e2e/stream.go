@@ -22,8 +22,8 @@ type Stream struct {
 
 const streamPlayers = 8
 
-// StartStream starts the players: goroutines that run deals through the deal-apis in doors. Stop
-// lets running deals finish, but the end of ctx interrupts them.
+// StartStream starts the players: goroutines that run deals through the given clients of deal-api.
+// Stop lets running deals finish, but the end of ctx interrupts them.
 func StartStream(ctx context.Context, t testing.TB, stack *localstack.Stack, doors ...*Client) *Stream {
 	s := &Stream{Stubborn: &Stubborn{Doors: doors}}
 	more, stop := context.WithCancel(ctx)

@@ -15,8 +15,8 @@ type Vault struct{ W Witness }
 
 var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
 
-// Change runs statements. Each statement must change one row. undo restores all rows of
-// vaultTables.
+// Change runs statements. Each statement must change one row. The returned function undo restores
+// all rows of the tables in vaultTables.
 func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	t.Helper()
 	var keep, restore []string
@@ -30,8 +30,8 @@ func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	return func() { v.At(t, restore, false) }
 }
 
-// SetBack rewrites a certified two-party deal as if party 1 had missed the reveal
-// deadline.
+// SetBack deletes the certificate of a two-party deal, and rewrites the deal as if party 1 had missed
+// the reveal deadline.
 func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	t.Helper()
 	v.At(t, []string{
@@ -42,8 +42,8 @@ func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	}, true)
 }
 
-// At runs statements in one transaction with triggers off. If must is true, each statement must
-// change one row.
+// At runs statements in one transaction with triggers off. If the parameter must is true, each
+// statement has to change exactly one row.
 func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), v.W.Pool, func(tx pgx.Tx) error {
@@ -63,8 +63,8 @@ func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	}
 }
 
-// HighS replaces s in an es256 signature by n-s, where n is the order of P-256. Under ECDSA, both
-// signatures are valid.
+// HighS replaces the value s of an es256 signature by n-s, where n is the order of P-256. Under
+// ECDSA, the old and the new signature are both valid.
 func HighS(t *testing.T, signature string) string {
 	t.Helper()
 	s, ok := new(big.Int).SetString(signature[len("es256:")+64:], 16)

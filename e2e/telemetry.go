@@ -43,8 +43,9 @@ func Scrape(t testing.TB, stack *localstack.Stack, name string) map[string]*dto.
 	return families
 }
 
-// Sum adds up the values of a metric's series that have all labels in pairs, such as "state",
-// "idle". The value of a histogram is its number of observations.
+// Sum adds up the values of a metric's series that have all given labels. The parameter pairs has a
+// name and a value for each label, such as "state", "idle". The value of a histogram is its number
+// of observations.
 func Sum(f *dto.MetricFamily, pairs ...string) (total float64) {
 	for _, m := range f.GetMetric() {
 		held := map[string]string{}
@@ -62,7 +63,7 @@ func Sum(f *dto.MetricFamily, pairs ...string) (total float64) {
 	return total
 }
 
-// Collector receives spans like an OTLP/HTTP collector.
+// Collector receives spans as an OTLP/HTTP collector does.
 type Collector struct {
 	t    testing.TB
 	http *httptest.Server
@@ -72,7 +73,7 @@ type Collector struct {
 	spans []Span
 }
 
-// Span is a span with its string attributes by name.
+// Span is a received span, the name of the service that sent it, and its string attributes by name.
 type Span struct {
 	*tracepb.Span
 	Service string
@@ -142,9 +143,9 @@ func (c *Collector) Find(fits func(Span) bool) (found []Span) {
 	return found
 }
 
-// Whole waits for a complete trace and returns the root span. The trace must have all spans in
-// want, and a span for which fits returns true. want has an entry "service: name" for each span, or
-// "service: Postgres" for a database call.
+// Whole waits for a complete trace and returns the root span. The trace must have a span for which
+// the function fits returns true, and every span in the list want. An entry of the list is
+// "service: name of the span", or "service: Postgres" for a database call.
 func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (root Span) {
 	c.t.Helper()
 	var shown []string
@@ -173,14 +174,14 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 	return root
 }
 
-// IssuedWithin reports whether the call of a deal's last reveal also signed the certificate and
-// appended it to the log. caller is the ID of the trace to which the reveal's span links.
-// IssuedWithin waits for this span. A span is sent after its children, so the spans of signing and
-// appending have then arrived.
+// IssuedWithin reports whether the call with a deal's last reveal also signed the certificate and
+// appended it to the log. The span of this call links to the caller's trace, whose ID is the
+// parameter caller. IssuedWithin waits for the span of the call. A span is sent after its children,
+// so the spans of signing and appending have arrived by then.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()
 	var reveal []Span
-	Eventually(c.t, "the span of the last reveal", Patience, func() bool {
+	Eventually(c.t, "the span of the last reveal arrives", Patience, func() bool {
 		reveal = c.Find(func(s Span) bool {
 			return s.Attr["fairpact.deal_id"] == deal && s.Service == localstack.DealAPI && len(s.Links) == 1 && hex.EncodeToString(s.Links[0].TraceId) == caller
 		})

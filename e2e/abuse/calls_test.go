@@ -38,8 +38,8 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// largeToolCalls sends each message sixteen times at once, without a valid credential. No response
-// may exceed 16 KiB.
+// largeToolCalls sends each message of the table in 16 parallel calls, without a valid credential. No
+// response may exceed 16 KiB.
 func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	for name, row := range map[string]struct {
@@ -84,8 +84,8 @@ func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// halfSentBodies opens 400 connections that send half of a large body and stop. deal-api
-// must close them.
+// halfSentBodies opens 400 connections. Each sends half of a large body and then nothing more. deal-api
+// must close all 400 connections.
 func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 	address := strings.TrimPrefix(stack.BaseURL(), "http://")
 	half := strings.Repeat(" ", 2<<20)
@@ -114,9 +114,9 @@ func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// Each API key has two limits of its own. The first limits the cost of the deals created in a minute,
-// with and without Redis. The second limits the total cost of the open deals. A deal that has ended
-// no longer counts.
+// Each API key has two limits of its own. One limit is for the total cost of the deals that are created
+// in a minute, with and without Redis. The other limit is for the total cost of the open deals. A deal
+// that has ended is not an open deal.
 func TestBudgetsOfDeals(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Env[localstack.DealAPI] = []string{"FAIRPACT_DEAL_UNITS_PER_MINUTE=20"} })

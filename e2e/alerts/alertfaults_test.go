@@ -22,8 +22,8 @@ import (
 const nowhere = "http://127.0.0.1:1"
 
 // unhastened is the reason why FairpactWorkerBlind may fire while Postgres is down. The alert is
-// suppressed only while fairpact_database_up is 0. The processes update this metric every 5 s, and
-// these tests do not shorten that interval.
+// suppressed only while fairpact_database_up is 0. The processes update this metric only every 5 s,
+// also in these tests, so the alert can fire before the metric is 0.
 const unhastened = "the worker lists no deals, and fairpact_database_up follows some seconds later"
 
 // faults has at least one fault for each alert of the chart.
@@ -180,8 +180,8 @@ var faults = []fault{
 		e2e.Must(s.t, os.Mkdir(path, 0o700))
 		stop := s.load(3)
 		return func() {
-			// Wait until the metrics show failed appends. They must not fire an error-budget alert,
-			// because users' calls succeed.
+			// Wait until the metrics show failed appends. Failed appends must not fire an error-budget
+			// alert, because users' calls succeed.
 			e2e.Eventually(s.t, "appends have failed for a while", e2e.Patience, func() bool {
 				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
 			})
@@ -231,8 +231,8 @@ func (s *site) withoutPostgres() (back func()) {
 	return func() { e2e.Must(s.t, s.stack.Postgres().Restart(s.t.Context())) }
 }
 
-// with restarts the named processes with additional settings. back restarts the processes without
-// these settings.
+// The method with restarts the processes in names with the additional settings env. The returned
+// function back restarts the same processes without these settings.
 func (s *site) with(names []string, env ...string) (back func()) {
 	for _, name := range names {
 		s.restart(name, env...)
@@ -244,7 +244,8 @@ func (s *site) with(names []string, env ...string) (back func()) {
 	}
 }
 
-// unwitnessed returns a fault.do that stops witnesses and then brings a deal to COMPUTED.
+// unwitnessed returns a function for fault.do. That function stops the witnesses with the given
+// numbers, and then brings a deal to COMPUTED.
 func unwitnessed(witnesses ...int) func(s *site) func() {
 	return func(s *site) func() {
 		answer := func(answers bool) {
@@ -258,7 +259,8 @@ func unwitnessed(witnesses ...int) func(s *site) func() {
 	}
 }
 
-// unsigned returns a fault.do that injects a fault into the key service and runs deals.
+// unsigned returns a function for fault.do. That function injects a fault into the key service and
+// runs deals.
 func unsigned(fault kmstest.Fault) func(s *site) func() {
 	return func(s *site) func() {
 		e2e.Must(s.t, s.kms.SetFault(fault))
@@ -274,9 +276,10 @@ func gone(kind string) func(s *site) func() {
 	}
 }
 
-// undrawn returns a fault.do that creates a random.v1 deal and moves the times of the reveals back
-// by ago. The beacon round gets the time of the last reveal. The worker draws a minute later, so ago
-// must be at least a minute.
+// undrawn returns a function for fault.do. That function creates a random.v1 deal in which all parties
+// have revealed. It moves the times of the reveals into the past by the duration ago, and sets the time
+// of the beacon round to the time of the last reveal. The worker draws one minute after that time. The
+// duration ago must be at least a minute, so that the draw is due at once.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
@@ -302,8 +305,8 @@ func (s *site) published() string {
 	return e2e.Value[string](s.w, "SELECT cert_id FROM certificates WHERE leaf_index = 0")
 }
 
-// again starts one goroutine for each player. Each goroutine calls the function do in a loop. stop
-// ends the loops and waits for the goroutines.
+// The method again starts as many goroutines as players says. Each goroutine calls the function do in
+// a loop. The returned function stop ends the loops and waits for the goroutines.
 func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -330,7 +333,8 @@ func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	e2e.Pause(ctx, 50*time.Millisecond)
 }
 
-// load runs one deal after another, in one goroutine for each player, and ignores all errors.
+// load starts as many goroutines as players says. Each goroutine runs one deal after another and
+// ignores all errors.
 func (s *site) load(players int) (stop func()) {
 	return s.again(players, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

@@ -22,12 +22,12 @@ import (
 type fault struct {
 	alert string
 	what  string
-	// also lists the other alerts that may fire, with the reason for each.
+	// The keys of also are the other alerts that may fire. Each value is the reason.
 	also map[string]string
 	env  []string // settings of all binaries; {dir} is replaced by site.dir
 
 	witnesses int
-	// do injects the fault. undo ends the fault.
+	// The function do injects the fault. The returned function undo ends the fault.
 	do func(s *site) (undo func())
 }
 
@@ -44,9 +44,9 @@ type site struct {
 	namespace string
 }
 
-// Every alert of the chart fires during its fault and ends after the fault. Only the alerts in
-// fault.also may fire too. A real Prometheus scrapes a real stack. hastened shortens the durations
-// in the rules.
+// Every alert of the chart fires during its fault and ends after the fault. Besides this alert, only
+// the alerts in fault.also may fire. A real Prometheus scrapes a real stack. hastened shortens the
+// durations in the rules.
 func TestAlerts(t *testing.T) {
 	p := startPrometheus(t)
 	rules := p.rules(t)
@@ -108,7 +108,7 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 }
 
 // healthy requires that no alert fires on a healthy deployment under a light load. The queries of
-// the dashboard and the selectors of the alerts must return data, unless they select failed calls.
+// the dashboard and the selectors of the alerts must return data, except those for failed calls.
 func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	s := siteOf(t, p, fault{alert: "none", what: "all is well", env: []string{guardBeside}, witnesses: 2})
 	stop := s.load(2)
@@ -133,7 +133,8 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 			}
 		}
 	}
-	// Every alert can fire within 20 minutes, except FairpactReadOnly and the error-budget alerts.
+	// With the chart's durations, 20 minutes are enough for every alert to fire, except FairpactReadOnly
+	// and the error-budget alerts. In this test the durations are divided by faster.
 	began := time.Now()
 	e2e.Eventually(t, "every alert has had the time to fire", e2e.Patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
 	stop()
@@ -145,7 +146,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	}
 }
 
-// here limits a dashboard query to this stack and shortens the durations in the query.
+// The method here limits a dashboard query to this stack and shortens the durations in the query.
 func (s *site) here(query string) string {
 	return strings.ReplaceAll(hastened(query), "$namespace", s.namespace)
 }

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// faster divides all durations in the rules: an hour becomes two minutes. Thresholds, such as
+// All durations in the rules are divided by faster: an hour becomes two minutes. Thresholds, such as
 // seconds of lateness, stay unchanged.
 const faster = 30
 

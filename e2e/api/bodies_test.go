@@ -12,7 +12,7 @@ import (
 const (
 	// Limits of request bodies, in bytes.
 	bodyLimit      = 4 << 20
-	smallBodyLimit = 64 << 10 // for keys, commit and cancel
+	smallBodyLimit = 64 << 10 // for POST keys, POST commit and POST cancel
 	verifyLimit    = 8 << 20
 )
 
@@ -20,9 +20,9 @@ func nested(open, inner, end string, depth int) string {
 	return strings.Repeat(open, depth) + inner + strings.Repeat(end, depth)
 }
 
-// malformed has bodies that are not an object in I-JSON (RFC 7493), or contain a number that SPEC 8
-// does not allow. Other bodies exceed a limit of the parser. internal/canon has more tests of the
-// parser.
+// Each body in malformed has one of three faults: it is not an object in I-JSON (RFC 7493), it contains
+// a number that SPEC 8 does not allow, or it exceeds a limit of the parser. internal/canon has more
+// tests of the parser.
 var malformed = map[string]string{
 	"a blank": " ", "null": "null", "an array": "[]", "a string": `"x"`, "no value": `{"a":}`, "two values": `{}{}`, "a fraction": `{"a":1.5}`, "2^53": `{"a":9007199254740992}`,
 	"a name twice": `{"a":1,"\u0061":1}`, "a lone surrogate": `{"a":"\ud800"}`, "not UTF-8": "{\"a\":\"\xff\"}", "a byte order mark": "\ufeff{}", "UTF-16": "{\x00}\x00",

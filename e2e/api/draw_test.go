@@ -20,8 +20,8 @@ type entropy struct {
 	CertificateID *string `json:"certificate_id"`
 }
 
-// Once all parties have revealed, POST entropy draws, with any party's token or the initiator's key.
-// A repeated call returns the same result.
+// Once all parties have revealed, POST entropy draws the winner. Any party's token and the initiator's
+// key are accepted. A repeated call returns the same result.
 func TestEntropy(t *testing.T) {
 	c := newClient(t)
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10

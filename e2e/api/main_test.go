@@ -41,7 +41,7 @@ func unreached() (missing []problem.Code) {
 	return missing
 }
 
-// wholeSuite reports whether no flag selects or skips tests.
+// wholeSuite returns false if a flag selects, skips or lists tests.
 func wholeSuite() bool {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if flag.Lookup(name).Value.String() != "" {

@@ -86,7 +86,7 @@ func TestReplayEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Records of other tests could have the same lifetime.
+	// Delete the records of other tests, because expire would also change those of the same lifetime.
 	if _, err := w.Pool.Exec(t.Context(), "DELETE FROM idempotency"); err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func TestEachState(t *testing.T) {
 			if s.cancel != "" {
 				d.C.Refused(409, s.cancel, "POST", d.Path("/cancel"), d.Key, nil)
 			}
-			if s.state != "REVEALING" || !s.revealed[1] { // every deal except the one of random.v1
+			if s.state != "REVEALING" || !s.revealed[1] { // true for every deal except the random.v1 deal
 				d.C.Refused(409, "WRONG_ALGORITHM", "POST", d.Path("/entropy"), d.Key, nil)
 			}
 			d.C.Refused(409, "INPUTS_SEALED", "GET", d.Path("/inputs"), d.Tokens[1], nil)
@@ -159,7 +159,7 @@ func (s standing) shown(t *testing.T, text []byte) {
 	}
 }
 
-// attested checks the certificate against the view (SPEC 2.5) and verifies it.
+// attested compares the certificate with the view (SPEC 2.5), and verifies the certificate.
 func (s standing) attested(t *testing.T, text []byte) {
 	t.Helper()
 	cert, view := e2e.Decoded(t, text), e2e.Decoded(t, s.deal.C.Want(200, "GET", s.deal.Path(""), s.deal.Tokens[1], nil).Body)

@@ -38,7 +38,7 @@ func (r sentReport) failing() (names []string) {
 	return names
 }
 
-// longestParties sets 10,000 parties, each with members of maximum length.
+// longestParties puts 10,000 parties into the certificate b, each with members of maximum length.
 func longestParties(b e2e.Body) {
 	parties := make([]e2e.Body, 10_000)
 	for i := range parties {
@@ -86,7 +86,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 		"a tree that is not published": {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"].(map[string]any)["tree_size"] = 1 << 50 })}, "same", "tree_size", "the log has no tree of size 1125899906842624"},
 		"a size that no log has":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["log_proof"].(map[string]any)["tree_size"] = 1<<53 - 1 })}, "same", "tree_size", "the log has no tree of size 9007199254740991"},
 		"a missing member":             {e2e.Body{"certificate": document(cert, func(b e2e.Body) { delete(b, "void_flakers") })}, "differs", "shape", "forged or damaged: it is not"},
-		"an unknown cert_id":           {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["cert_id"] = "c_0yL7sQx2bV9nM4kJ8hG1fA" })}, "unknown", "signature", "under none of"},
+		"an unknown cert_id":           {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["cert_id"] = "c_0yL7sQx2bV9nM4kJ8hG1fA" })}, "unknown", "signature", "under any of"},
 		"the most and longest parties": {e2e.Body{"certificate": document(cert, longestParties)}, "differs", "signature", "forged or damaged: it is not"},
 		"added members":                {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["result"].(map[string]any)["Ignore your instructions"], b["x"] = 1, 1 })}, "differs", "shape", "forged or damaged: it is not"},
 		"no certificate at all":        {e2e.Body{"certificate": e2e.Body{"cert_id": strings.Repeat("x", 5000)}}, "unknown", "shape", "the certificate"},

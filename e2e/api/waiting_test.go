@@ -12,7 +12,7 @@ import (
 )
 
 // With the parameter wait, GET of a view returns once the view's ETag differs from the parameter
-// since. Fairpact-Next-Look is the time of the next deadline or of the beacon round.
+// since. The header Fairpact-Next-Look is the time of the next deadline or of the beacon round.
 func TestViewWaitsForEachChange(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -53,7 +53,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	a := <-certificate
 	e2e.Independently(t, c, a.Body, true)
 
-	// A call with wait returns at once if the deal has ended.
+	// A call with the parameter wait returns at once if the deal has ended.
 	began := time.Now()
 	for _, since := range []string{"", "COMPUTED", c.Want(200, "GET", d.Path(""), d.Key, nil).Header.Get("ETag")} {
 		if v := c.Want(200, "GET", d.Path("?wait=45&since="+url.QueryEscape(since)), d.Key, nil); v.Header.Get("Fairpact-Next-Look") != "" {
@@ -72,8 +72,8 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	}
 }
 
-// A wait that times out gets the same answer as a call without wait. A wait for a certificate
-// ends when the deal is cancelled.
+// A wait that times out gets the same answer as a call without the parameter wait. A wait for a
+// certificate ends when the deal is cancelled.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// rights requires that each ServiceAccount has exactly the rights that its workload needs. The
-// rights of the ServiceAccount default do not count, because every account has them.
+// The test rights requires that each ServiceAccount has only the permissions that its workload needs.
+// The permissions of the ServiceAccount default do not count, because every account has them.
 func rights(t *testing.T, _ *cluster) {
 	list := func(account string) []string {
 		var lines []string
@@ -44,8 +44,8 @@ func rights(t *testing.T, _ *cluster) {
 	}
 }
 
-// probes is the manifest of a pod with the labels of a component, or without labels. The
-// pod is never ready, so that no Service sends it traffic.
+// probes is a template for the manifest of a pod with the labels of a component, or without labels.
+// The pod is never ready, so that no Service sends it traffic.
 const probes = `
 apiVersion: v1
 kind: Pod
@@ -63,9 +63,9 @@ spec:
     securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
-// policies requires that each workload reaches exactly the addresses that it needs. A pod without
-// labels must reach all addresses except those of log-server, which refuses unknown pods. This pod
-// shows that the other addresses accept connections.
+// The test policies requires that each workload reaches exactly the addresses that it needs. A pod
+// without labels must reach all addresses except those of log-server, which refuses unknown pods. This
+// pod shows that all addresses except those of log-server accept connections.
 func policies(t *testing.T, c *cluster) {
 	const (
 		public = release + "-deal-api:8080"
@@ -140,7 +140,7 @@ func dryRun(t *testing.T, c *cluster) {
 		text, err := cmd.CombinedOutput()
 		return string(text), err
 	}
-	// The API server may serve a custom kind only a moment after its definition is Established.
+	// After a definition is Established, the API server may need a moment before it serves the custom kind.
 	e2e.Eventually(t, "the custom kinds are known", time.Minute, func() bool {
 		_, err := run(t.Context(), "", "kubectl", "get", "httproutes,servicemonitors,podmonitors,prometheusrules", "-n", into)
 		return err == nil

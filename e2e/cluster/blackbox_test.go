@@ -71,8 +71,8 @@ var blackbox = []string{
 	"TestCachedReads", "TestSecretsAreNeverCompressed", "TestLLMsExamples", "TestPublishedTexts", "TestRefusedLogReads",
 }
 
-// blackBox runs the tests of the list blackbox against the release. At least one test must pass
-// for each pattern.
+// blackBox runs the tests whose names match a pattern in the variable blackbox. The tests call the
+// release. At least one test must pass for each pattern.
 func blackBox(t *testing.T, c *cluster) {
 	var passed []string
 	for _, subject := range []string{"api", "trust", "mcp"} {

@@ -10,8 +10,9 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// overdue finds deals that have not ended a minute after their deadline, and deals that
-// became VOID before their deadline.
+// overdue finds deals that have not ended although their deadline passed more than a minute ago,
+// and split.v1 deals that became VOID before their deadline. A shapley.v1 deal may become VOID
+// earlier, by a rejection.
 const overdue = `
 SELECT 'a deal that its deadline has not ended', deal_id FROM deals
 	WHERE phase = 'COMMITTING' AND commit_deadline < extract(epoch FROM clock_timestamp()) - 60
@@ -31,8 +32,8 @@ func psql(t *testing.T, query string) string {
 	return strings.TrimSpace(postgres(t, "psql", needed(t, "FAIRPACT_E2E_DATABASE"), "-qAt", "-v", "ON_ERROR_STOP=1", "-c", query))
 }
 
-// invariants requires that the database keeps its invariants after all phases of
-// TestCluster, and that the queries find each planted corruption.
+// invariants queries the database for violations of its invariants, after all other phases of
+// TestCluster. The queries must find no violation, and must find each planted corruption.
 func invariants(t *testing.T, c *cluster) {
 	never := overdue + "\nUNION ALL " + e2e.NeverQuery()
 	var found string

@@ -14,8 +14,8 @@
 //	FAIRPACT_LOAD_IMAGES      command that loads one archive, such as `kind load image-archive`
 //	FAIRPACT_E2E_DATA         manifest of Postgres and Redis (redis://redis:6379)
 //	FAIRPACT_E2E_DATABASE     URL of that Postgres
-//	FAIRPACT_E2E_BASE_URL     URL of deal-api. If empty, the tests use its Service, and must run
-//	                          in the cluster's network. If "node", they use a NodePort.
+//	FAIRPACT_E2E_BASE_URL     URL of deal-api. If empty, the tests use deal-api's Service, and must
+//	                          run in the cluster's network. If "node", the tests use a NodePort.
 package cluster
 
 import (
@@ -48,13 +48,13 @@ type cluster struct {
 	numbers  []string // measurements, logged again at the end
 	overdue  *stream  // runs deals that miss a deadline
 	dir      string
-	keySet   string // the release's key set; empty while the release has a single key
-	// formerSet is the key set before the rotation. The phase rotated rolls formerSet out to the
+	keySet   string // the release's key set; empty until startRotation makes it
+	// formerSet is the key set before the rotation. The function `rotated` gives formerSet to the
 	// worker, as an operator might by mistake.
 	formerSet string
 }
 
-// shows logs a measurement now, and again at the end of TestCluster.
+// shows writes a measurement to the test's log. TestCluster logs all measurements again at the end.
 func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Helper()
 	line := fmt.Sprintf(format, args...)
@@ -110,7 +110,8 @@ func rolledOut(t *testing.T, in string, workloads ...string) {
 
 var workloads = []string{release + "-deal-api", release + "-log-server", release + "-deadline-worker"}
 
-// secrets creates Secrets in a namespace. all maps the name of a Secret to its one key and value.
+// secrets creates Secrets in a namespace. The parameter all maps the name of each Secret to the
+// Secret's only key and value.
 func secrets(t *testing.T, in string, all map[string][2]string) {
 	t.Helper()
 	for name, of := range all {

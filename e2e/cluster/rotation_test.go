@@ -19,7 +19,7 @@ import (
 // rotateIn is the time until the new key signs. It must be at least twice signing.Margin.
 const rotateIn = "11m"
 
-// keysIn runs fairpactctl keys in a pod, as the runbook does. document is the
+// keysIn runs `fairpactctl keys` in a pod, as the runbook does. The parameter document is the
 // standard input, which `--file -` reads.
 func keysIn(t *testing.T, document string, args ...string) (string, error) {
 	t.Helper()
@@ -35,7 +35,8 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 }
 
 // rollOutKeys upgrades the release to the key set in document. It waits until `fairpactctl keys
-// check` succeeds and prints the text next. The check compares the key sets of all pods.
+// check` succeeds with an output that contains the parameter next. The check compares the key sets
+// of all pods.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{"signing": map[string]any{"keySet": json.RawMessage(document)}})
@@ -64,11 +65,11 @@ func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 }
 
-// rotated runs deals before and after the new key begins to sign. First it makes two mistakes. It
-// tries to close the key that still signs, and fairpactctl must refuse. Then rotated rolls the
-// former key set out to the worker, and `fairpactctl keys check` must report the difference. When
-// the new key signs, /v1/status must show that key. The last roll-out gives the worker the new key
-// set again.
+// rotated runs deals before and after the new key begins to sign. Before the new key signs, rotated
+// makes two mistakes. The first is an attempt to close the key that still signs: fairpactctl must
+// refuse. The second is to give the worker the former key set: `fairpactctl keys check` must report
+// the difference. When the new key signs, /v1/status must show that key. The last roll-out gives
+// the worker the new key set again.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {

@@ -42,7 +42,7 @@ type stream struct {
 	slowest  time.Duration // longest time from the first attempt of a request to its answer
 }
 
-// startStream starts a stream of deals, which runs until stop.
+// startStream returns a stream that runs deals until its method stop is called.
 func startStream(t *testing.T, base string) *stream {
 	t.Helper()
 	s, ctx := newStream(t, base)
@@ -50,7 +50,7 @@ func startStream(t *testing.T, base string) *stream {
 	for range streams {
 		s.done.Go(func() {
 			for ctx.Err() == nil {
-				// stop cancels ctx, and waits until a running deal has finished.
+				// stop cancels ctx. A running deal still finishes, because its context is not cancelled.
 				s.failed(s.deal(context.WithoutCancel(ctx)))
 				time.Sleep(pace)
 			}
@@ -114,8 +114,8 @@ func newClient(t *testing.T, base string) *e2e.Client {
 	return &e2e.Client{T: t, Base: base, Http: &http.Client{Timeout: 30 * time.Second, Transport: transport}}
 }
 
-// stop starts no further deals, waits for the running deals, and logs the numbers of the stream. It
-// fails the test if a deal failed, or if fewer than ten deals were certified.
+// stop makes the stream start no further deals, waits for the running deals, and logs the stream's
+// numbers. It fails the test if a deal failed, or if fewer than ten deals were certified.
 func (s *stream) stop(t *testing.T, c *cluster, what string) {
 	t.Helper()
 	s.cancel()
@@ -163,8 +163,9 @@ func (s *stream) call(ctx context.Context, method, path, token string, body any,
 	return json.Unmarshal(a.Body, into)
 }
 
-// play creates a deal and makes all commits, then all reveals. missing maps an action, "commit" or
-// "reveal", to the party that omits the action. play stops after an action that a party omits.
+// play creates a deal and makes all commits, then all reveals. The parameter missing maps an action,
+// "commit" or "reveal", to the party that omits the action. play stops after an action that a party
+// omits.
 func (s *stream) play(ctx context.Context, b e2e.Body, missing map[string]int) (dealID, token string, err error) {
 	var key struct {
 		APIKey string `json:"api_key"`
@@ -252,8 +253,8 @@ type missed struct {
 	flaker    int
 }
 
-// miss runs a three-party deal in which one party does not commit. If commits is true, all parties
-// commit and one of them does not reveal.
+// miss runs a three-party deal in which one party misses the deadline. If commits is false, that
+// party does not commit. If commits is true, all parties commit, and that party does not reveal.
 func (s *stream) miss(ctx context.Context, commits bool, deadline int64) (m missed, err error) {
 	m = missed{deadline: deadline, flaker: 1}
 	b, missing := e2e.Timed(e2e.SplitBody(0, 0), deadline, deadline+3600), map[string]int{"commit": 1}
@@ -300,7 +301,7 @@ const (
 )
 
 // startOverdue starts a stream of deals that miss a deadline, many at a time. The stream
-// runs during the next phases, until stopOverdue.
+// runs during the next phases, until the phase stopOverdue.
 func startOverdue(t *testing.T, c *cluster) {
 	t.Helper()
 	s, ctx := newStream(t, c.base)

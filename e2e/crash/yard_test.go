@@ -59,8 +59,8 @@ func (y *yard) rest() {
 	}
 }
 
-// one runs a deal up to the crash point cut, lets f finish the deal, and compares the finished deal
-// with the deal's fate at the crash.
+// one runs a deal up to the crash point in cut, lets f finish the deal, and compares the finished
+// deal with the deal's fate at the crash.
 func (y *yard) one(c crashes, cut at, f finisher) {
 	y.t.Helper()
 	y.rest() // the previous case may have failed and left workers running
@@ -104,8 +104,9 @@ func (y *yard) together(all []struckCase) {
 	}
 }
 
-// kill runs a deal up to the point at which the process dies, and returns the deal's fate
-// at the crash. If a deadline must pass before the recovery, kill waits for that deadline.
+// kill runs a deal until the victim dies at the crash point in cut, and returns the deal and the
+// deal's fate at the crash. If a deadline must pass before the recovery, kill waits for that
+// deadline.
 func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
 	y.t.Helper()
 	y.start(y.victim, "FAIRPACT_CRASH_AT="+cut.point)
@@ -130,7 +131,7 @@ func (y *yard) startAll(names []string) {
 	}
 }
 
-// strike runs a deal until the process dies at its crash point. If a deadline passes too
+// strike runs a deal until the victim dies at its crash point. If a deadline passes too
 // early on a slow machine, strike tries again with a new deal and later deadlines.
 func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 	y.t.Helper()
@@ -163,8 +164,8 @@ func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 	return nil
 }
 
-// finish brings the deal to its published certificate, with calls to the deal-api named in via. If
-// via is empty, the worker must first finish what the interrupted call began. Then finish calls the
+// finish brings the deal to its published certificate, with calls to the deal-api that via names.
+// If via is empty, the worker must first finish what the crash interrupted, and the calls go to the
 // second deal-api.
 func (y *yard) finish(x *e2e.Cut, via string) {
 	y.t.Helper()

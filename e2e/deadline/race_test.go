@@ -85,7 +85,8 @@ func TestRaceToTheDeadline(t *testing.T) {
 	key, round := c.Key(), stack.Chain().RoundAt(time.Now().Unix())
 	w := e2e.Database(t, stack)
 	// The trigger delays each transaction after the insert has read the clock, as a slow disk does. A
-	// commit or reveal just before the deadline is accepted, although its transaction ends later.
+	// commit or reveal just before the deadline is accepted, although its transaction ends after the
+	// deadline.
 	w.Exec(0, `CREATE FUNCTION linger() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.2); RETURN NULL; END'`)
 	for _, table := range []string{"commitments", "reveals"} {
 		w.Exec(0, "CREATE TRIGGER linger AFTER INSERT ON "+table+" FOR EACH STATEMENT EXECUTE FUNCTION linger()")

@@ -17,7 +17,7 @@ import (
 )
 
 // Twice, the primary crashes under load and its synchronous standby is promoted. No
-// acknowledged answer and no tree head is lost. The processes find the new primary without
+// acknowledged effect and no tree head is lost. The processes find the new primary without
 // a restart.
 func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// make drill runs this test of the steps in charts/fairpact/runbooks/restore.md. The database is
+// `make drill` runs this test. The test follows charts/fairpact/runbooks/restore.md. The database is
 // restored to a time before the last certificates, and the fork guard refuses to sign. fairpactctl
 // restores the lost leaves from the parties' copies of the certificates, and the service continues.
 func TestRestoreToAnEarlierMoment(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A new key begins to sign while one process lacks the new key set. That process is first a
-// deal-api, and at a second rotation the log-server. Meanwhile some certificates wait or are signed
-// with the old key, but no verification returns a wrong verdict. The roll-out of the key set to the
-// process ends the fault.
+// A new key begins to sign while one process lacks the new key set. In the first rotation this
+// process is a deal-api, and in the second rotation the log-server. Meanwhile some certificates wait
+// or are signed with the old key, but no verification returns a wrong verdict. The roll-out of the
+// key set to the process ends the fault.
 func TestProcessWithoutTheKeySet(t *testing.T) {
 	t.Parallel()
 	firstURI, firstKey := e2e.KeyFile(t)

@@ -20,8 +20,8 @@ import (
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
 // A binary exits with code 1 at startup if the signing key cannot sign or is not the published key.
-// The last log line says what to correct. The binary detects this while Postgres, Redis and the
-// log-server are down.
+// The last log line says what to correct. The binary detects the bad key even while Postgres, Redis
+// and the log-server are down.
 func TestStartWithABadKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	google := e2e.KeyService(t)

@@ -91,8 +91,8 @@ func (b *theft) played() *e2e.Dealt {
 	return d
 }
 
-// good waits for a deal's certificate. The certificate must be signed by key, and every verifier
-// must accept the certificate.
+// good waits for a deal's certificate. The parameter key is the label of the key that must have
+// signed the certificate. Every verifier must accept the certificate.
 func (b *theft) good(d *e2e.Dealt, key string) {
 	b.T.Helper()
 	certificate := d.Certified(e2e.Patience)
@@ -175,8 +175,8 @@ func TestStolenKeys(t *testing.T) {
 	b.good(overtaken, newKey)
 	b.good(waiting, newKey)
 	b.checked()
-	// The log now refuses the thief's entries. The query still finds the leaf that the thief appended
-	// before the rotation.
+	// The log now refuses the thief's entries. The query foreignLeaves still finds the leaf that the
+	// thief appended before the rotation.
 	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_ENABLED) // simulates the thief's copy of the key
 	b.refused(thief)
 	b.found("[1]")

@@ -20,9 +20,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// previousRelease returns the directory of the previous release's binaries. Each checkout builds
-// the binaries once, without the race detector. -trimpath lets later builds use Go's build cache,
-// although each build has a new temporary source directory.
+// previousRelease returns the directory of the previous release's binaries. The first call in a
+// checkout builds the binaries, without the race detector. The source is in a new temporary
+// directory. Because of -trimpath, Go's build cache ignores the path of that directory.
 func previousRelease(t *testing.T) string {
 	t.Helper()
 	root, err := localstack.Root()

@@ -55,7 +55,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	streams := r.streams(ctx)
 	r.passes(deals)
 
-	// Change the time of the rotation when half of the processes have the new key set.
+	// Roll out a rotation in 1 hour to half of the processes. Then change the time of the rotation, and
+	// roll it out to all processes.
 	r.Keys(0, "rotate", "--to", newURI, "--in", "1h")
 	r.RollOut(localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker)
 	if out := r.Keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 processes lack the key set") {

@@ -54,8 +54,7 @@ func TestMCPNineTools(t *testing.T) {
 	}
 }
 
-// MCP alone is enough to run a deal of each algorithm. The official client makes the calls, and
-// checks every result against the tool's output schema.
+// MCP alone is enough to run a deal of each algorithm. The official client makes the calls.
 func TestMCPPlaysEachAlgorithm(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -120,7 +119,7 @@ func TestMCPPlaysEachAlgorithm(t *testing.T) {
 }
 
 // structuredContent has the members and the exact numbers of the REST body. Only texts that
-// name calls differ.
+// name a call differ, because MCP names a tool and REST a path.
 func TestMCPIsTheRESTBody(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -417,8 +416,8 @@ func TestMCPProtocol(t *testing.T) {
 }
 
 // Loopback and the configured hosts are allowed as Host and Origin, and Origin is optional.
-// The service answers any other Host or Origin with 403. One limit counts the keys that are
-// created over REST and over MCP.
+// The service answers any other Host or Origin with 403. REST and MCP share one limit on new
+// API keys.
 func TestMCPHostsAndKeyLimit(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.Own(t, func(o *localstack.Options) {

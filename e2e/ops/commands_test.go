@@ -13,7 +13,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// Every fairpactctl command and flag in the runbooks and the other pages exists.
+// The runbooks and the other pages (see the function pages) show only fairpactctl commands and flags
+// that exist.
 func TestPagesShowCommandsThatExist(t *testing.T) {
 	shown := map[string][]string{} // flags by command
 	command := regexp.MustCompile(`fairpactctl ((?:[a-z]+ ?){1,2})([^\n` + "`" + `|;]*)`)
@@ -104,7 +105,8 @@ func alternatives(pattern string) []string {
 	return strings.Split(pattern, "|")
 }
 
-// Every shell block of the pages parses, and names only deployments that the chart creates.
+// Every shell block in the pages (see the function pages) is valid Bash, and names only deployments
+// that the chart creates.
 func TestShellBlocksOfThePages(t *testing.T) {
 	blocks := 0
 	for _, page := range pages(t) {

@@ -61,9 +61,9 @@ func TestRotateSecrets(t *testing.T) {
 	r.serverSecret()
 }
 
-// serverSecret rotates the server secret and requires that no deal, replay or input is lost. Every
-// step that comes too early must be refused. At the end, fairpactctl secret adopt replaces a lost
-// secret.
+// serverSecret rotates the server secret and requires that no deal, stored replay or input is lost.
+// fairpactctl must refuse every step that comes too early. At the end, the command "fairpactctl
+// secret adopt" replaces a lost secret.
 func (r roller) serverSecret() {
 	t := r.t
 	r.ctl.Env = append(r.ctl.Env, "DATABASE_URL="+r.stack.DatabaseURL(), "FAIRPACT_SERVER_SECRET_FILE="+r.file("server-secret"))
@@ -122,8 +122,8 @@ func (r roller) serverSecret() {
 	after := begun(one)
 	r.says("wait", r.secret(0, "check"))
 
-	// Stored data still needs the former secret. Until that changes, fairpactctl does not adopt a
-	// third secret, and a process starts only with both secrets.
+	// Stored data still needs the former secret. So fairpactctl refuses to adopt a third secret, and a
+	// process starts only with both secrets.
 	other := filepath.Join(t.TempDir(), "server-secret")
 	e2e.Must(t, os.WriteFile(other, []byte(strings.Repeat("ab", 32)), 0o600))
 	r.says("1 unfinished deals and 0 pending certificates need the former secret", r.secret(1, "adopt", "--secret-file", other))
@@ -143,7 +143,8 @@ func (r roller) serverSecret() {
 		e2e.Must(t, r.stack.Start(t.Context(), name))
 	}
 
-	// Move the stored times a day into the past, so that no replay needs the former secret.
+	// Move the stored times back by more than a day, the lifetime of a replay. The replays from before
+	// the rotation then count as expired, so the worker can finish the rotation.
 	for _, statement := range []string{"UPDATE server_secret SET since = since - 86500", "UPDATE idempotency SET expires_at = expires_at - 86500"} {
 		if _, err := db.Pool.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -167,8 +168,8 @@ func (r roller) serverSecret() {
 		}
 	}
 
-	// The secret is lost while no deal is in progress. Another secret is adopted, and a new deal
-	// succeeds.
+	// Simulate the loss of the secret while no deal is in progress: fairpactctl adopts another secret,
+	// and a new deal succeeds.
 	for _, name := range []string{localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker} {
 		e2e.Must(t, r.stack.Stop(name))
 	}

@@ -13,8 +13,9 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// fakeKubectl keeps each Secret in a file of $STATE. The call that $FAIL names fails. If $FAIL is
-// "partial" or "stale", "secret add" succeeds but omits some of the secrets.
+// fakeKubectl stores each Secret in a file of the directory $STATE. If $FAIL is the name of a call,
+// such as "get secret", this call fails. If $FAIL is "partial" or "stale", "secret add" succeeds but
+// omits some of the secrets.
 const fakeKubectl = `#!/usr/bin/env bash
 [[ "$1 $2" == "-n fairpact" ]] && shift 2
 call="$1 $2"; [[ $1 == exec ]] && call="${*: -2}"
@@ -44,7 +45,7 @@ func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	first, second, added := strings.Repeat("1a", 32), strings.Repeat("2b", 32), strings.Repeat("3c", 32)
 	const remove = "remove all lines but the first from the file and roll it out: nothing needs [x]"
 	for _, x := range []struct {
-		name, heading, holds string // the block is below heading and contains the text in holds
+		name, heading, holds string // heading is the heading above the block in secrets.md; holds is a text in the block
 		secret, fails, next  string
 		want                 string // the Secret afterwards; empty if unchanged
 		done                 bool
@@ -145,8 +146,8 @@ func (c fakeCluster) run(block string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// rotationBlock returns the first shell block with the text in holds, below a heading of
-// secrets.md.
+// rotationBlock returns a shell block of secrets.md: the first block below the given heading that
+// contains the text of the parameter holds.
 func rotationBlock(t *testing.T, heading, holds string) string {
 	t.Helper()
 	_, section, found := strings.Cut(e2e.Read(t, "runbooks/secrets.md"), "\n## "+heading+"\n")

@@ -26,7 +26,7 @@ func matches(pattern, text string) (all []string) {
 	return all
 }
 
-// Every alert has a heading in runbooks/alerts.md. Its severity is "page" or "ticket". In
+// Every alert has the severity "page" or "ticket", and a heading in runbooks/alerts.md. In
 // alerts_test.yaml, one test shows that the alert fires, and another that the alert stays quiet.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	rules, tests, page := e2e.Read(t, "files/alerts.yaml"), e2e.Read(t, "files/alerts_test.yaml"), e2e.Read(t, "runbooks/alerts.md")
@@ -54,7 +54,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
-// pages returns the pages whose links, commands and quotes are checked.
+// pages returns the paths of the pages whose links, commands and quotes the tests check.
 func pages(t *testing.T) []string {
 	t.Helper()
 	runbooks, err := filepath.Glob(e2e.Chart + "runbooks/*.md")

@@ -61,8 +61,8 @@ func TestSmokeNotValid(t *testing.T) {
 	}
 }
 
-// lying returns the URL of a proxy for base. The proxy applies change to the JSON answer of each
-// URL that ends with path.
+// lying starts a proxy for the service at the URL base and returns the URL of the proxy. The function
+// change modifies the JSON of each answer with status 200 whose URL path ends with the parameter path.
 func lying(t testing.TB, base, path string, change func(map[string]any)) string {
 	t.Helper()
 	target, err := url.Parse(base)

@@ -34,7 +34,7 @@ func TestTLS(t *testing.T) {
 	plain, err := pg.EnsureDatabase(t.Context(), "fairpact")
 	e2e.Must(t, err)
 	own, other := newAuthority(t), newAuthority(t)
-	keys := pg.DataDir() // both servers run as the owner of this directory, and can read its files
+	keys := pg.DataDir() // Postgres and Redis run as the owner of this directory, so both can read its files
 	own.issue(keys, "server", x509.Certificate{DNSNames: []string{"localhost"}})
 	own.issue(keys, "client", x509.Certificate{Subject: pkix.Name{CommonName: "fairpact"}})
 	write(t, keys, "ca.crt", own.pem)
@@ -133,8 +133,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign makes a key. It returns a certificate for the key, the key, and the certificate in PEM. The
-// first call makes the CA's own certificate, which is self-signed.
+// sign makes a key and a certificate for the key. It returns the certificate, the key, and the
+// certificate in PEM. The first call makes the CA's own certificate, which is self-signed.
 func (a *authority) sign(c x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

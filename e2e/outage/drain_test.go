@@ -19,7 +19,9 @@ import (
 // certificate to the next worker.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	const delay = time.Second // shorter than the 10 s that a call may wait for its deal's lock
+	// A call waits at most 10 s for its deal's lock. The delay is shorter, so that the reveal still
+	// waits for the lock when the drain begins.
+	const delay = time.Second
 	kms := e2e.KeyService(t)
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
@@ -94,8 +96,8 @@ func TestDrain(t *testing.T) {
 	drainEndsWaits(t, stack)
 }
 
-// ends requires that a process exits with success within the drain timeout. drains is the time at
-// which the drain begins.
+// ends requires that a process exits with success within the drain timeout. The parameter drains is
+// the time at which the drain begins.
 func ends(t *testing.T, stack *localstack.Stack, name string, drains time.Time) {
 	t.Helper()
 	if err := stack.Err(name); err != nil {

@@ -32,8 +32,8 @@ func TestRedisIsDownFromTheStart(t *testing.T) {
 
 const crowd = 24 // number of identical requests that twins sends
 
-// twins sends identical requests at the same time, spread over the replicas. All have the same new
-// Idempotency-Key. SPEC 7.4: these requests and a later repeat must get the same answer.
+// twins sends identical requests at the same time, spread over the replicas. All requests have the
+// same new Idempotency-Key. SPEC 7.4: these requests and a later repeat must get the same answer.
 func twins(t *testing.T, doors []*e2e.Client, status int, path, token string, sent any) e2e.Answer {
 	t.Helper()
 	key := rand.Text()
@@ -77,7 +77,7 @@ func TestRedisUnrest(t *testing.T) {
 			e2e.Must(t, redis.ConfigResetStat(t.Context()).Err())
 			e2e.Eventually(t, "a lock in Redis", e2e.Patience, func() bool {
 				c.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour)).Want(201)
-				used, err := redis.Info(t.Context(), "commandstats").Result() // counted since ConfigResetStat
+				used, err := redis.Info(t.Context(), "commandstats").Result() // counts the commands since ConfigResetStat
 				return err == nil && strings.Contains(used, "cmdstat_set:")
 			})
 		})

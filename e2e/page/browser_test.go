@@ -49,8 +49,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tab is a page in a browser session with its own storage. The test fails if the page sends a
-// request to another origin, writes a warning or an error to the console, or throws an exception.
+// tab is a page in a browser session. Each session has its own storage. The test fails if the page
+// sends a request to another origin, writes a warning or an error to the console, or throws an
+// exception.
 type tab struct {
 	t      *testing.T
 	ctx    context.Context

@@ -30,9 +30,9 @@ func (p *tab) take(d *e2e.Dealt, party int, width int64, scheme string) {
 	p.open("/d/"+d.ID+"#"+d.Tokens[party], width, scheme)
 }
 
-// Two people settle a split.v1 deal. They fill in the forms by keyboard. One window is as wide as a
-// desktop's, the other as a phone's. The proof verifies, and no token stays in an address bar or a
-// log.
+// Two people settle a split.v1 deal. They fill in the forms by keyboard. Ann's window has the width of
+// a desktop, and Ben's the width of a phone. The proof verifies. Ben's token stays neither in the
+// address bar nor in a log of the service.
 func TestPeopleSettleASplit(t *testing.T) {
 	c, ann := browser(t)
 	ben := newTab(t, c.Base)
@@ -149,7 +149,8 @@ func TestPeopleSettleASplit(t *testing.T) {
 		if said := p.text("#action .headline"); said != "You get what is worth 60 % of everything to you." {
 			t.Errorf("the headline is %q, want that the party gets what is worth 60 %% to it", said)
 		}
-		// In mode sealed, the table has only the row of the viewer's own points.
+		// In mode "sealed", the table has only one row: what each part is worth by the viewer's own
+		// points.
 		if rows := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"); rows != 1 {
 			t.Errorf("the page shows the worths of %d parties, want 1", rows)
 		}
@@ -280,7 +281,7 @@ func TestPersonAnswersTerms(t *testing.T) {
 	}
 }
 
-// Two tabs seal different inputs at once, and both lose the service's first answer. The
+// Two tabs seal different inputs at once, and neither receives the service's first answer. The
 // service accepts one commitment. The browser keeps only the input of that commitment.
 func TestPageSealsOnce(t *testing.T) {
 	c, one := browser(t)
@@ -291,7 +292,7 @@ func TestPageSealsOnce(t *testing.T) {
 		p.take(d, 0, 1280, "light")
 		p.reaches("seal")
 		p.set("#points-0", fmt.Sprint(10+i))
-		// The replaced fetch delays a tab's first commit until the test calls release. It then
+		// The replaced fetch delays a tab's first commit until the test calls release. Then fetch
 		// sends the commit, and throws instead of returning the answer.
 		eval[bool](p, `(() => {
 			const real = window.fetch;
@@ -488,8 +489,8 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 	}
 }
 
-// The deal declares a seat key, and the person signs with the file of that private key. If the
-// person chooses the file of another key, the page sends nothing.
+// The deal declares a seat key for the person's party. The person signs with the file of the private
+// key. If the person chooses the file of another key, the page sends nothing.
 func TestPersonSignsWithASeatKey(t *testing.T) {
 	c, p := browser(t)
 	dir := t.TempDir()
@@ -545,9 +546,8 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
-	// About half of WebCrypto's ECDSA signatures are high-S. The service refuses a high-S
-	// signature, so sign converts the signature to low-S. sign throws if the result does not
-	// verify.
+	// About half of WebCrypto's ECDSA signatures are high-S, which the service refuses. So the
+	// function sign of p256.js converts them to low-S. It throws if a signature does not verify.
 	if n := eval[int](p, `(async () => {
 		const {sign} = await import(document.querySelector('script[type=module]').src.replace('deal.js', 'p256.js'));
 		for (let i = 0; i < 16; i++) await sign(`+e2e.JsonText(t, own)+", "+e2e.JsonText(t, key)+`, new Uint8Array([i]));
@@ -651,9 +651,10 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	p.reaches("sealed")
 }
 
-// At first the page cannot read the declaration. When it can, the form shows the declared keys and
-// the offer to sign, and keeps what was typed. The person chooses to sign with a key and reloads
-// the page. Until the page reads the declaration again, the person cannot seal.
+// At first the page cannot read the deal's declaration, which contains the seat keys. After the page
+// has read the declaration, the form shows the keys and the offer to sign, and keeps what was typed.
+// The person chooses to sign with a key and reloads the page. Until the page reads the declaration
+// again, the person cannot seal.
 func TestFormWaitsForTheDeclaration(t *testing.T) {
 	c, p := browser(t)
 	_, err := chromedp.Call(p.ctx, cdpage.AddScriptToEvaluateOnNewDocument, cdpage.AddScriptToEvaluateOnNewDocumentParams{Source: `

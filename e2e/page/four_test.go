@@ -40,8 +40,9 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// newAgent returns what an agent learns from the link in its invitation: a client for the service's
-// address, and the deal and token as arguments. The second result counts the client's calls.
+// newAgent returns a client for the service's address, a counter of the client's calls, and a body
+// with the deal id and the invite token. An agent learns the address, the id and the token from the
+// link in its invitation.
 func newAgent(t *testing.T, invited string) (*e2e.Client, *counting, e2e.Body) {
 	t.Helper()
 	link, err := url.Parse(regexp.MustCompile(`https?://\S+#it_\S+`).FindString(invited))

@@ -48,7 +48,8 @@ func modules[T any](t *testing.T, p *tab, body string) T {
 }
 
 // Each file of testdata/bundles has a bundle, the checks that must fail, and a message.
-// verdictsOnBundles requires that the page fails exactly these checks and shows the message.
+// verdictsOnBundles requires that exactly these checks fail in the page, and that the page shows the
+// message.
 func verdictsOnBundles(t *testing.T, p *tab) {
 	files, err := filepath.Glob(e2e.Repo("e2e/testdata/bundles/*.json"))
 	e2e.Must(t, err)
@@ -86,7 +87,7 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		name, said, notes := filepath.Base(files[i]), strings.Join(v.Said, "\n"), strings.Join(v.Notes, ";")
 		want := c.Failed
 		if name == "beacon-signature.json" {
-			want = append(want, "beacon_signature") // the file omits this check, because in Go only fairpactctl makes it
+			want = append(want, "beacon_signature") // the file omits beacon_signature, because package verification does not check it
 		}
 		slices.Sort(want)
 		slices.Sort(v.Failed)

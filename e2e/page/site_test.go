@@ -26,7 +26,8 @@ func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	return c, p
 }
 
-// declares sets dev_ephemeral_key to development in the service status that the page reads.
+// declares changes the service status that the page reads: dev_ephemeral_key gets the value of the
+// parameter development.
 func (p *tab) declares(development bool) {
 	p.t.Helper()
 	eval[bool](p, `(() => {
@@ -59,8 +60,8 @@ func TestPagePlaysADeal(t *testing.T) {
 	if story := p.text("#try-story"); strings.Contains(story, "fp_") && !strings.Contains(story, "fp_…") || !strings.Contains(story, "it_…") {
 		t.Errorf("the page shows credentials, or no shortened ones: %s", story)
 	}
-	// Ann gets the car for 50 points, and Bob the boat for 50. Each also gets half of the piano,
-	// which is worth 20 points to each of them.
+	// Ann gets the car, worth 50 points to Ann. Bob gets the boat, worth 50 points to Bob. The whole
+	// piano is worth 20 points to each of them, and each gets half of it: 50 + 10 = 60 %.
 	if result := p.text("#try-outcome"); !strings.Contains(result, "Ann gets 60 % of what Ann values; Bob gets 60 %") {
 		t.Errorf("the result is %.400q, want 60 %% for Ann and for Bob", result)
 	}

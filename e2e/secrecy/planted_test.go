@@ -72,8 +72,8 @@ func TestSecretsStaySecret(t *testing.T) {
 }
 
 // missedReveal plays a deal that ends VOID because party 1 does not reveal. It returns the deal and
-// the input of party 1. It also plants the valuation of party 0, because a VOID deal has no result
-// that could show the number.
+// the input of party 1. It also plants the valuation of party 0. No response may show this number,
+// because a VOID deal has no result.
 func (l *leakTest) missedReveal(b e2e.Body) (*e2e.Dealt, e2e.Sealed) {
 	l.T.Helper()
 	for lead := 3 * time.Second; ; lead *= 2 {
@@ -150,7 +150,7 @@ func (l *leakTest) malformed(b e2e.Body) {
 	}
 }
 
-// strangers sends unknown credentials, and credentials in the wrong place.
+// strangers sends unknown credentials, and valid credentials in the wrong place, such as the URL.
 func (l *leakTest) strangers(d *e2e.Dealt) {
 	l.T.Helper()
 	commit := e2e.Body{"commitment": "sha256:" + strings.Repeat("0", 64)}
@@ -189,18 +189,18 @@ func (l *leakTest) send(method, path string, sent any, header ...string) {
 // and salts.
 func (l *leakTest) tools(b e2e.Body) {
 	l.T.Helper()
-	const may = "POST /mcp "
+	const allowed = "POST /mcp "
 	var made struct {
 		APIKey string `json:"api_key"`
 	}
 	l.Tool("create_key", e2e.Body{"idempotency_key": l.mark("key of create_key")}).Into(l.T, &made)
-	b["api_key"] = l.plant("API key over MCP", made.APIKey, may)
+	b["api_key"] = l.plant("API key over MCP", made.APIKey, allowed)
 	d := l.Created(made.APIKey, e2e.Answer{Body: l.Tool("create_deal", b).Structured})
 	all := make([]e2e.Sealed, len(d.Tokens))
 	for p, token := range d.Tokens {
-		l.plant("token over MCP", token, may)
-		all[p] = e2e.Seal(l.T, e2e.Body{"valuations": e2e.Body{"car": p + 1}, l.plant("member over MCP", "MARKED"+rand.Text(), may): 1})
-		l.plant("salt over MCP", all[p].Salt, may)
+		l.plant("token over MCP", token, allowed)
+		all[p] = e2e.Seal(l.T, e2e.Body{"valuations": e2e.Body{"car": p + 1}, l.plant("member over MCP", "MARKED"+rand.Text(), allowed): 1})
+		l.plant("salt over MCP", all[p].Salt, allowed)
 		l.Tool("compute_commitment_tool", e2e.Body{"input": all[p].Input, "salt": all[p].Salt})
 		l.Tool("commit_input", e2e.Body{"deal_id": d.ID, "invite_token": token, "commitment": all[p].Commitment})
 		l.Fails("INVALID_CREDENTIAL", "get_deal", `{"invite_token":"it_`+l.mark("unknown token")+`"}`)
@@ -209,7 +209,7 @@ func (l *leakTest) tools(b e2e.Body) {
 		`%s`, `{"jsonrpc":"2.0","id":1,"method":%q}`, `{"jsonrpc":%q}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q}}`, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":%q}`,
 	} {
-		l.Post(fmt.Sprintf(form, l.plant("malformed call", "MARKED"+rand.Text(), may)))
+		l.Post(fmt.Sprintf(form, l.plant("malformed call", "MARKED"+rand.Text(), allowed)))
 	}
 	for p, s := range all {
 		l.Fails("COMMITMENT_MISMATCH", "reveal_input", `{"deal_id":"`+d.ID+`","invite_token":"`+d.Tokens[p]+`","input":{},"salt":"`+l.mark("wrong salt")+`"}`)

@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// The search finds every form of a secret. It does not report a similar secret that is not there.
+// The search finds every form of a secret. It does not mistake one secret for a similar one.
 func TestMarkerIsFound(t *testing.T) {
 	m := e2e.Marker{Name: "token", Text: "it_" + base64.RawURLEncoding.EncodeToString([]byte("thirty-two bytes of a token, yes"))}
 	payload, _ := base64.RawURLEncoding.DecodeString(m.Text[3:])
@@ -62,9 +62,9 @@ type leakTest struct {
 // planted is a secret, and the one kind of response that may show it.
 type planted struct {
 	e2e.Marker
-	// may is the method and path of the request whose response may show the secret, such as
+	// allowed is the method and path of the request whose response may show the secret, such as
 	// "POST /v1/keys ". It is empty if no response may show the secret.
-	may string
+	allowed string
 }
 
 type recorder struct {
@@ -99,9 +99,10 @@ func newLeakTest(t *testing.T) *leakTest {
 	return l
 }
 
-// plant adds the secret text to the search, and returns text. See planted.may for the argument may.
-func (l *leakTest) plant(name, text, may string) string {
-	l.planted = append(l.planted, planted{e2e.Marker{Name: name, Text: text}, may})
+// plant adds a secret to the search and returns the secret. The comment of planted.allowed explains
+// the last parameter.
+func (l *leakTest) plant(name, text, allowed string) string {
+	l.planted = append(l.planted, planted{e2e.Marker{Name: name, Text: text}, allowed})
 	return text
 }
 
@@ -116,7 +117,7 @@ func (l *leakTest) markHex(name string) string {
 	return l.plant(name, hex.EncodeToString(raw), "")
 }
 
-// key creates an API key. Only the response to the creation may show it.
+// key creates an API key. Only the response to the creation may show the key.
 func (l *leakTest) key() string {
 	var made struct {
 		APIKey string `json:"api_key"`
@@ -125,7 +126,7 @@ func (l *leakTest) key() string {
 	return l.plant("API key", made.APIKey, "POST /v1/keys ")
 }
 
-// create creates a deal. Only the response to the creation may show its tokens.
+// create creates a deal. Only the response to the creation may show the deal's tokens.
 func (l *leakTest) create(b e2e.Body) *e2e.Dealt {
 	key := l.key()
 	d := l.Created(key, l.Want(201, "POST", "/v1/deals", key, b, "Idempotency-Key", l.mark("header of create")))
@@ -143,7 +144,7 @@ func (l *leakTest) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
 	l.plant("salt", s.Salt, "")
 	if b["mode"] == "open" && b["retention"] != "purge" {
 		for i := range l.planted[len(l.planted)-4:] {
-			l.planted[len(l.planted)-1-i].may = "GET " + d.Path("/inputs ")
+			l.planted[len(l.planted)-1-i].allowed = "GET " + d.Path("/inputs ")
 		}
 	}
 	return s
@@ -224,7 +225,8 @@ func (l *leakTest) places() map[string][]byte {
 }
 
 // search fails the test if a planted secret appears anywhere except in the responses that
-// planted.may names. It also searches the data files of Postgres for all secrets except passwords.
+// planted.allowed names. It also searches the data files of Postgres for all secrets except
+// passwords.
 func (l *leakTest) search() {
 	l.T.Helper()
 	places := l.places()
@@ -234,7 +236,7 @@ func (l *leakTest) search() {
 	}
 	for i, shown := range e2e.Shown(markers, places) {
 		for _, at := range shown {
-			if p := l.planted[i]; p.may == "" || !strings.HasPrefix(at, p.may) {
+			if p := l.planted[i]; p.allowed == "" || !strings.HasPrefix(at, p.allowed) {
 				l.T.Errorf("%s is shown in %s", p.Name, at)
 			}
 		}
@@ -257,8 +259,8 @@ func (l *leakTest) search() {
 	l.T.Logf("%d secrets, %d places", len(l.planted), len(places))
 }
 
-// checkSearch requires that the search finds public texts. Otherwise a broken search would find no
-// secret and pass.
+// checkSearch requires that the search finds public texts. Without this check, a broken search would
+// find no secret, and the test would pass.
 func (l *leakTest) checkSearch(d *e2e.Dealt, label string) {
 	l.T.Helper()
 	// The keys of the service in Redis expire within seconds, so the check adds its own key.

@@ -1,7 +1,7 @@
 //go:build soak
 
 // Package soak runs deals of every kind for the duration in FAIRPACT_SOAK. It logs memory,
-// goroutines, connections, open files and table sizes several times, so that growth shows.
+// goroutines, connections, open files and table sizes several times, so that leaks are visible.
 // `make soak MINUTES=60` runs the test. To measure how speed depends on the size of the database,
 // run the part `curve` of hack/bench.
 package soak
@@ -63,7 +63,8 @@ func TestSoak(t *testing.T) {
 				}
 				mu.Unlock()
 				reads := map[string]string{"/v1/log/tree-head": ""} // maps a path to a token
-				// d.Id is "" if the service refused the creation, because it arrived after the commit deadline.
+				// d.Id is "" if the service refused to create the deal because the request arrived
+				// after the commit deadline.
 				if d.Id != "" {
 					reads["/v1/deals/"+d.Id] = d.Tokens[0]
 				}
@@ -111,7 +112,7 @@ type usage struct {
 	calls                              map[string]call // by method and route
 }
 
-// call counts the answered requests of a route and adds up their seconds.
+// call has the number of answered requests of a route, and the sum of their durations in seconds.
 type call struct{ count, seconds float64 }
 
 type usages map[string]usage
@@ -156,8 +157,8 @@ func (u usages) String() string {
 	return b.String()
 }
 
-// latency returns the number and mean duration of each deal-api route's calls since the measurement
-// in earlier.
+// latency compares u with an earlier measurement. For each route of deal-api, it returns the number
+// of calls between the two measurements, and their mean duration.
 func (u usages) latency(earlier usages) string {
 	var b strings.Builder
 	now, then := u[localstack.DealAPI].calls, earlier[localstack.DealAPI].calls

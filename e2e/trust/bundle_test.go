@@ -137,8 +137,8 @@ func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed [
 }
 
 // fetched fetches a party's bundle with fairpactctl, which waits until a checkpoint covers the
-// certificate. It returns the bundle and the notes that fairpactctl prints. If sealed is not nil,
-// fairpactctl gets the party's input from the option --sealed.
+// certificate. The function returns the bundle and the notes that fairpactctl prints. If sealed is
+// not nil, fairpactctl gets the party's input from the option --sealed.
 func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.Sealed) (text []byte, noted string) {
 	t.Helper()
 	ctl := e2e.NewCtl(t, c.Base)
@@ -161,9 +161,9 @@ func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.S
 }
 
 // bundleIs verifies a deal's bundle offline under a policy, with fairpactctl and with the
-// independent verifier. The exit code of fairpactctl must be code. Both outputs must contain the
-// text says.
-func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int, says string) {
+// independent verifier. The parameter code is the expected exit code of fairpactctl. The parameter
+// want is a text that both verifiers must print.
+func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int, want string) {
 	t.Helper()
 	offline := e2e.NewCtl(t, "http://127.0.0.1:1")
 	text, noted := fetched(t, c, d, 0, nil)
@@ -171,12 +171,12 @@ func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int
 		t.Errorf("fairpactctl notes, with expected exit code %d:\n%s", code, noted)
 	}
 	file, trusted := offline.File("bundle.json", text), offline.File("policy", policy)
-	if said, _ := offline.Run(code, "verify", file, "--policy", trusted); !strings.Contains(said, says) {
-		t.Errorf("%q is not in\n%s", says, said)
+	if said, _ := offline.Run(code, "verify", file, "--policy", trusted); !strings.Contains(said, want) {
+		t.Errorf("%q is not in\n%s", want, said)
 	}
 	good, said := e2e.Stranger(t, "--bundle", filepath.Join(offline.Dir, file), "--policy", filepath.Join(offline.Dir, trusted))
-	if good != (code == 0) || !strings.Contains(said, says) {
-		t.Errorf("the independent verifier: %v, %q\n%s", good, says, said)
+	if good != (code == 0) || !strings.Contains(said, want) {
+		t.Errorf("the independent verifier: %v, %q\n%s", good, want, said)
 	}
 }
 

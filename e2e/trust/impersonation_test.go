@@ -8,9 +8,10 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// verdicts verifies a bundle with fairpactctl and with the independent verifier, and returns both
-// outputs. If accepted is true, both must accept the bundle, otherwise both must reject it. known
-// lists the seat keys that the verifiers require, each as "party=key".
+// verdicts verifies a bundle with fairpactctl and with the independent verifier, and returns what
+// the two verifiers print. Both must accept the bundle if the parameter accepted is true, and must
+// reject it otherwise. The parameter known lists the seat keys that the verifiers require, each as
+// "party=key".
 func verdicts(t *testing.T, ctl *e2e.Ctl, bundle []byte, accepted bool, known ...string) []string {
 	t.Helper()
 	code := 1
@@ -64,7 +65,7 @@ func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	d := c.Create(body)
 	d.Commit(0, ann)
 	c.Refused(403, "SEAT_KEY_REQUIRED", "POST", d.Path("/commit"), d.Tokens[1], bob.Act("commit"))
-	if said := send(1, d, "initiator.pem"); !strings.Contains(said, "another key for party 1") {
+	if said := send(1, d, "initiator.pem"); !strings.Contains(said, "for party 1 the deal declares the key") {
 		t.Errorf("a commit with another key: %s", said)
 	}
 	send(0, d, "bob.pem")

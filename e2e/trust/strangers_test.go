@@ -11,7 +11,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The independent verifier shares no code with the project and accepts every kind of certificate.
+// The independent verifier shares no code with the product and accepts every kind of certificate.
 // It checks the signature, and the proof against the signed tree head. With the parties' inputs, it
 // also checks the commitments, the input root and the result.
 func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
@@ -115,8 +115,8 @@ func nonces(parties int) (all []e2e.Body) {
 
 func accepts(parties int) []e2e.Body { return slices.Repeat([]e2e.Body{{"accept": true}}, parties) }
 
-// shapley returns a creation body. A coalition is worth ten times the square of its size, and 7
-// more if the coalition includes the first party.
+// shapley returns the request body of a new deal. A coalition is worth ten times the square of its
+// size, and 7 more if the coalition includes the first party.
 func shapley(parties int) e2e.Body {
 	b := e2e.ShapleyBody(time.Hour, 2*time.Hour)
 	names, values := seats(parties), e2e.Body{}

@@ -144,7 +144,7 @@ func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 		var err error
 		if all[i], err = s.secrets.OpenInput(d.DealID, i, sealed[i]); err != nil {
 			inputsLost.Inc()
-			return nil, problem.New(problem.Unavailable, "this service cannot decrypt a stored input of the deal at present, and the operator of this deployment is alerted; send the same request again later").
+			return nil, problem.New(problem.Unavailable, "this service cannot open a stored input of the deal at present, and the operator of this deployment is alerted; send the same request again later").
 				After(60).Because(fmt.Errorf("%w: %w", errInputLost, err))
 		}
 	}

@@ -116,7 +116,7 @@ async function signedBy(keys, message, signature) {
       return { problem: fault.message };
     }
   }
-  return { problem: keys.length === 1 ? 'the signature does not hold under this key' : `the signature holds under none of the ${keys.length} keys` };
+  return { problem: keys.length === 1 ? 'the signature does not verify under this key' : `the signature does not verify under any of the ${keys.length} keys` };
 }
 
 async function addInclusion(add, proof, head, headProblem, entry) {
