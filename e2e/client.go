@@ -219,7 +219,8 @@ func (c *Client) CreateWith(key string, b Body) *Dealt {
 	return c.Created(key, c.Want(201, "POST", "/v1/deals", key, b))
 }
 
-// Created returns the deal that the API key created. a is the response to that creation.
+// Created returns the deal that was created with the given API key. The parameter a is the response
+// to the creation.
 func (c *Client) Created(key string, a Answer) *Dealt {
 	c.T.Helper()
 	var r struct {

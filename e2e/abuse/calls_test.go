@@ -115,8 +115,8 @@ func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 }
 
 // Each API key has two limits of its own. One limit is for the total cost of the deals that are created
-// in a minute, with and without Redis. The other limit is for the total cost of the open deals. A deal
-// that has ended is not an open deal.
+// in a minute. That limit applies with and without Redis. The other limit is for the total cost of the
+// open deals. A deal that has ended no longer counts.
 func TestBudgetsOfDeals(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Env[localstack.DealAPI] = []string{"FAIRPACT_DEAL_UNITS_PER_MINUTE=20"} })

@@ -22,8 +22,9 @@ import (
 const nowhere = "http://127.0.0.1:1"
 
 // unhastened is the reason why FairpactWorkerBlind may fire while Postgres is down. The alert is
-// suppressed only while fairpact_database_up is 0. The processes update this metric only every 5 s,
-// also in these tests, so the alert can fire before the metric is 0.
+// suppressed only while fairpact_database_up is 0. The processes update this metric every 5 s. The
+// tests shorten the durations of the alert, but not these 5 s, so the alert can fire before the metric
+// is 0.
 const unhastened = "the worker lists no deals, and fairpact_database_up follows some seconds later"
 
 // faults has at least one fault for each alert of the chart.
@@ -231,8 +232,8 @@ func (s *site) withoutPostgres() (back func()) {
 	return func() { e2e.Must(s.t, s.stack.Postgres().Restart(s.t.Context())) }
 }
 
-// The method with restarts the processes in names with the additional settings env. The returned
-// function back restarts the same processes without these settings.
+// s.with restarts the processes in names, with the additional settings env. The returned function
+// back restarts the same processes without these settings.
 func (s *site) with(names []string, env ...string) (back func()) {
 	for _, name := range names {
 		s.restart(name, env...)
@@ -277,9 +278,9 @@ func gone(kind string) func(s *site) func() {
 }
 
 // undrawn returns a function for fault.do. That function creates a random.v1 deal in which all parties
-// have revealed. It moves the times of the reveals into the past by the duration ago, and sets the time
+// have revealed. It moves the times of the reveals into the past by the parameter ago, and sets the time
 // of the beacon round to the time of the last reveal. The worker draws one minute after that time. The
-// duration ago must be at least a minute, so that the draw is due at once.
+// parameter ago must be at least a minute, so that the draw is due at once.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
@@ -305,8 +306,8 @@ func (s *site) published() string {
 	return e2e.Value[string](s.w, "SELECT cert_id FROM certificates WHERE leaf_index = 0")
 }
 
-// The method again starts as many goroutines as players says. Each goroutine calls the function do in
-// a loop. The returned function stop ends the loops and waits for the goroutines.
+// s.again starts goroutines. The parameter players is their number. Each goroutine calls the function
+// do in a loop. The returned function stop ends the loops and waits for the goroutines.
 func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -333,8 +334,8 @@ func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	e2e.Pause(ctx, 50*time.Millisecond)
 }
 
-// load starts as many goroutines as players says. Each goroutine runs one deal after another and
-// ignores all errors.
+// load starts goroutines. The parameter players is their number. Each goroutine runs one deal after
+// another and ignores all errors.
 func (s *site) load(players int) (stop func()) {
 	return s.again(players, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

@@ -22,7 +22,7 @@ import (
 type fault struct {
 	alert string
 	what  string
-	// The keys of also are the other alerts that may fire. Each value is the reason.
+	// The keys are the other alerts that may fire. The values are the reasons.
 	also map[string]string
 	env  []string // settings of all binaries; {dir} is replaced by site.dir
 
@@ -146,7 +146,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	}
 }
 
-// The method here limits a dashboard query to this stack and shortens the durations in the query.
+// s.here limits a dashboard query to this stack and shortens the durations in the query.
 func (s *site) here(query string) string {
 	return strings.ReplaceAll(hastened(query), "$namespace", s.namespace)
 }

@@ -86,7 +86,7 @@ func TestReplayEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Delete the records of other tests, because expire would also change those of the same lifetime.
+	// Delete the records of other tests, because expire would also change those with the same lifetime.
 	if _, err := w.Pool.Exec(t.Context(), "DELETE FROM idempotency"); err != nil {
 		t.Fatal(err)
 	}

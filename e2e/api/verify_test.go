@@ -77,7 +77,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 	}{
 		"as issued":                    {e2e.Body{"certificate": document(cert, nil)}, "same", "", "the initiator held every invite token"},
 		"as issued, with its id":       {e2e.Body{"certificate": document(cert, nil), "cert_id": id}, "same", "", "checked"},
-		"under another id":             {e2e.Body{"certificate": document(other, nil), "cert_id": id}, "same", "cert_id", "not the certificate that cert_id names"},
+		"under another id":             {e2e.Body{"certificate": document(other, nil), "cert_id": id}, "same", "cert_id", "cert_id is not the cert_id of the request"},
 		"another result, true id":      {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["result"].(map[string]any)["method"] = "proportional" })}, "differs", "signature", "not rely on this document: stored: forged or damaged: it is not the certificate that this service issued"},
 		"another label, true id":       {e2e.Body{"certificate": document(cert, func(b e2e.Body) { b["parties"].([]any)[1].(map[string]any)["label"] = "eve" })}, "differs", "stored", "forged or damaged: it is not"},
 		"the other's bytes, true id":   {e2e.Body{"certificate": document(other, func(b e2e.Body) { b["cert_id"] = id })}, "differs", "merkle_inclusion", "forged or damaged: it is not"},
@@ -103,7 +103,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 				tc.failing != "" && !strings.Contains(fmt.Sprint(got.failing()), tc.failing) {
 				t.Errorf("report %s, want stored %q, the failing finding %q (none if empty) and a note with %q", report.Body, tc.stored, tc.failing, tc.note)
 			}
-			claim := "; outcome and says repeat what the document claims, true or not"
+			claim := "; the members outcome and says repeat what the document claims, true or not"
 			if got.Says == nil {
 				claim = "; outcome is VOID because the document does not have the form of a certificate"
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The test rights requires that each ServiceAccount has only the permissions that its workload needs.
-// The permissions of the ServiceAccount default do not count, because every account has them.
+// rights is a test. Each ServiceAccount must have exactly the permissions that its workload needs. The
+// permissions of the ServiceAccount default do not count, because every account has them.
 func rights(t *testing.T, _ *cluster) {
 	list := func(account string) []string {
 		var lines []string
@@ -63,7 +63,7 @@ spec:
     securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
-// The test policies requires that each workload reaches exactly the addresses that it needs. A pod
+// policies is a test. Each workload must reach exactly the addresses that it needs. A pod
 // without labels must reach all addresses except those of log-server, which refuses unknown pods. This
 // pod shows that all addresses except those of log-server accept connections.
 func policies(t *testing.T, c *cluster) {

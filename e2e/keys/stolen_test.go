@@ -237,7 +237,7 @@ func (b *theft) falseLog(key *signing.Signer, size int, inForce bool) {
 	e2e.Must(b.T, err)
 	b.Ctl.File("false.json", e2e.Body{"tree_size": size, "root_hash": root, "signature": signature})
 	out := b.Keys(1, "check", "--tree-head", "false.json")
-	want := map[bool]string{true: "two logs are signed", false: "retired at tree size 2, so it must not sign a head of size 3"}[inForce]
+	want := map[bool]string{true: "the log is forked", false: "retired at tree size 2, so it must not sign a head of size 3"}[inForce]
 	if !strings.Contains(out, "FAIL consistency") || !strings.Contains(out, want) {
 		b.T.Errorf("keys check of a false head of size %d: %s, want FAIL consistency with %q", size, out, want)
 	}

@@ -59,7 +59,7 @@ func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 		{name: "add where no Secret is made", heading: "Server secret", holds: "secret add", fails: "create secret"},
 		{name: "add where the roll-out fails", heading: "Server secret", holds: "secret add", fails: "rollout status", want: added + "\n" + first + "\n" + second + "\n"},
 		{name: "remove", heading: "Server secret", holds: "secret check | grep", next: remove, want: first + "\n", done: true},
-		{name: "remove too early", heading: "Server secret", holds: "secret check | grep", next: "wait: the deadline-worker reseals the inputs"},
+		{name: "remove too early", heading: "Server secret", holds: "secret check | grep", next: "wait: deadline-worker encrypts the inputs again"},
 		{name: "remove where the check fails", heading: "Server secret", holds: "secret check | grep", next: remove, fails: "secret check"},
 		{name: "remove where the Secret cannot be read", heading: "Server secret", holds: "secret check | grep", next: remove, fails: "get secret"},
 		{name: "remove where the Secret begins with something else", heading: "Server secret", holds: "secret check | grep", next: remove, secret: "\n" + first + "\n"},

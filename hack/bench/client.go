@@ -41,9 +41,9 @@ func (c *client) close() {
 	}
 }
 
-// call sends a request with the JSON of body, or without a body if body is nil.
-// If into is not nil, it points to the variable that receives the decoded answer.
-// call returns the raw answer, and a *statusError if the status is not want.
+// call sends a request. The parameter body is encoded as JSON, or nil for a request without a body.
+// The parameter into points to the variable that receives the decoded answer, or is nil.
+// call returns the raw answer, and a *statusError if the status differs from the parameter want.
 func (c *client) call(want int, method, path, token string, body, into any) ([]byte, error) {
 	var text []byte
 	if body != nil {
@@ -61,7 +61,7 @@ func (c *client) call(want int, method, path, token string, body, into any) ([]b
 	}
 	if into != nil {
 		if err := json.Unmarshal(answer, into); err != nil {
-			return answer, fmt.Errorf("%s %s: decode the answer: %w", method, path, err)
+			return answer, fmt.Errorf("%s %s: cannot decode the answer: %w", method, path, err)
 		}
 	}
 	return answer, nil

@@ -28,18 +28,18 @@ type counts struct {
 	roundTrips map[string]float64 // by service
 }
 
-// counting is a stack that counts statements and round trips. Postgres loads
+// counting is a stack on which statements and round trips are counted. Postgres loads
 // pg_stat_statements. Each service has a separate Postgres role and connects through
-// a separate roundTripCounter. Counting takes time, so this stack measures no rates and
-// no latencies.
+// a separate roundTripCounter. Counting slows the services down, so the benchmark
+// measures no rates and no latencies after startCounting.
 type counting struct {
 	*bench
 	proxies map[string]*roundTripCounter // by service
 }
 
-// startCounting restarts Postgres with pg_stat_statements. It then restarts each
-// service with a Postgres role and a roundTripCounter of its own. Nothing undoes these
-// changes, so counting is the last measurement on a stack.
+// startCounting stops the services and restarts Postgres with pg_stat_statements. It then
+// starts each service with a separate Postgres role and a separate roundTripCounter. Nothing
+// undoes these changes, so counting is the last measurement on a stack.
 func (b *bench) startCounting() (*counting, error) {
 	c := &counting{b, map[string]*roundTripCounter{}}
 	server, err := url.Parse(b.stack.DatabaseURL())
@@ -80,10 +80,10 @@ func (c *counting) close() {
 
 func role(service string) string { return "bench_" + strings.ReplaceAll(service, "-", "_") }
 
-// countDeals plays deals, adds the statements and round trips per deal to the samples,
-// and returns the costliest statements. Before the deals, it counts what the services do
-// without deals for the duration idle. It subtracts this idle work from the samples, but
-// not from the returned statements.
+// countDeals plays deals and adds to the samples how many statements, how many round trips and
+// how much execution time a deal needs. It returns the costliest statements. Before these
+// deals, it counts the work of the idle services. The parameter idle says for how long.
+// countDeals subtracts the idle work from the samples, but not from the returned statements.
 func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, error) {
 	// These deals make the services open connections and prepare statements before the
 	// counting begins.
@@ -193,8 +193,8 @@ func (c *counting) top(deals float64) ([]statement, error) {
 
 const maxStatements = 20
 
-// costliest sorts list by descending ExecUS and returns the first maxStatements
-// statements. It puts the query of each returned statement on one line.
+// costliest sorts the statements by descending ExecUS and returns the first maxStatements
+// of them. It puts the query of each returned statement on one line.
 func costliest(list []statement) []statement {
 	slices.SortFunc(list, func(a, b statement) int {
 		return cmp.Compare(b.ExecUS, a.ExecUS)

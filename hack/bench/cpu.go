@@ -38,9 +38,10 @@ func (b *bench) cpu() (cpuTimes, error) {
 	return times, err
 }
 
-// addCPU adds to the samples the CPU time of each process, and the sum of all processes
-// except the load generator. The unit is microseconds per completed call of the do function
-// (t.n). addCPU also adds the share of all cores that other programs used, in percent.
+// addCPU adds to the samples the CPU time of each process of the benchmark, and the sum of
+// all these processes except the load generator. These values are microseconds per unit of
+// work, such as a deal. The number of units is t.n. addCPU also adds the CPU use of all other
+// programs, in percent of all cores.
 func (s samples) addCPU(name string, t *timed) {
 	var product, all time.Duration
 	for process, used := range t.after {
@@ -77,8 +78,8 @@ func perThing(used time.Duration, n int) float64 {
 	return float64(used.Microseconds()) / float64(max(n, 1))
 }
 
-// tick is the unit of cutime and cstime in /proc/PID/stat, the CPU times of ended
-// children. Linux reports them with USER_HZ = 100 ticks per second.
+// tick is the unit of the fields cutime and cstime of /proc/PID/stat, which hold the CPU time
+// of ended children. Linux reports 100 ticks per second (USER_HZ).
 const tick = 10 * time.Millisecond
 
 // cpuTime returns the CPU time of a process. If withChildren is true, the CPU time of the

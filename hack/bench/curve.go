@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// curvePoints are the points of the curve: numbers of ended deals in the database.
+// curvePoints are the sizes of the databases for measureCurve, in ended deals.
 var curvePoints = []int{1_000, 100_000, 1_000_000}
 
 // measureCurve measures what a deal costs in databases of different sizes, and stores

@@ -24,8 +24,8 @@ type endedDeal struct{ dealID, certID, token string }
 
 const maxEnded = 5000
 
-// maxWorkers is the largest number of clients. Each client needs one API key, and the
-// product's default limit is 120 keys a minute for one address.
+// maxWorkers is the largest number of clients. Each client needs one API key, so
+// maxWorkers must not exceed the product's default limit: 120 keys a minute for one address.
 const maxWorkers = 64
 
 // dealCalls names the calls of a deal in the order in which a worker makes them.

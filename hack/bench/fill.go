@@ -14,9 +14,10 @@ import (
 
 // This is the only file of the benchmark that depends on the product's tables.
 
-// fillTables has the statements that fill the product's tables from the temporary table
-// filler. Each row of filler stands for one ended deal: number (the leaf index, from 0),
-// digest, and id. The inserted values are as long as those of a real two-party split.v1 deal.
+// fillTables has the statements that fill the product's tables from a temporary table named
+// filler. That table has one row for each ended deal, with the columns number (the leaf index,
+// from 0), digest and id. The inserted values are as long as those of a real two-party
+// split.v1 deal.
 var fillTables = []string{
 	`INSERT INTO api_keys VALUES (sha256('filler'), 1)`,
 	`INSERT INTO deals
@@ -33,8 +34,8 @@ var fillTables = []string{
 }
 
 // fill puts n ended deals and their leaves into the database, which must be empty. The
-// certificates do not verify. The log's tree is correct, because log-server refuses to
-// start on a wrong tree.
+// certificates do not verify. fill writes a correct tree for the log, because log-server refuses
+// to start on a wrong tree.
 func (b *bench) fill(n int) error {
 	say("filling the database with %d ended deals", n)
 	return b.restartServices(func() error {
@@ -50,7 +51,7 @@ func (b *bench) fill(n int) error {
 		if err := fillTree(b.ctx, conn, digests); err != nil {
 			return err
 		}
-		// Otherwise autovacuum and the checkpointer would do this work during a measurement.
+		// Do now what autovacuum and the checkpointer would otherwise do during a measurement.
 		for _, statement := range []string{"VACUUM (ANALYZE)", "CHECKPOINT"} {
 			if _, err := conn.Exec(b.ctx, statement); err != nil {
 				return err
@@ -60,8 +61,8 @@ func (b *bench) fill(n int) error {
 	}, noEnv)
 }
 
-// sortedDigests returns n digests in ascending order, because inserts in index order
-// are many times faster.
+// sortedDigests returns n digests in ascending order. Consecutive rows then have neighbouring
+// keys in the indexes of the tables, which makes the inserts many times faster.
 func sortedDigests(n int) [][]byte {
 	digests := make([][]byte, n)
 	for i := range digests {

@@ -14,15 +14,15 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// floor has the two processes of the program hack/bench/floor: the deal service
-// and its log.
+// floor is a running instance of the program hack/bench/floor, a minimal deal service. It has
+// two processes: the deal service and its log.
 type floor struct {
 	url       string
 	processes map[string]*child.Process
 }
 
-// floorName begins the names of the floor's samples in report.json. "grp" means grouped
-// INSERTs.
+// floorName is the prefix of the names of the floor's samples in report.json. "grp" means
+// grouped INSERTs.
 const floorName = "floor.grp"
 
 const (
@@ -41,7 +41,7 @@ func (b *bench) startFloor() error {
 	}
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build hack/bench/floor: %w\n%s", err, out)
+		return fmt.Errorf("cannot build hack/bench/floor: %w\n%s", err, out)
 	}
 	database, err := b.stack.Postgres().EnsureDatabase(b.ctx, "floor")
 	if err != nil {
@@ -57,8 +57,8 @@ func (b *bench) startFloor() error {
 }
 
 // start starts the program and returns the URL at which the program listens. The
-// program's output goes to NAME.log. The first line of the output is the address. start
-// returns an error if the program prints no address within 5 s.
+// program's output goes to a log file in the directory dir. The first line of the output is
+// the address. start returns an error if the program prints no address within 5 s.
 func (f *floor) start(dir, name, program string, args ...string) (string, error) {
 	path := filepath.Join(dir, name+".log")
 	out, err := os.Create(path)

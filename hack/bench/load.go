@@ -9,9 +9,9 @@ import (
 )
 
 type timed struct {
-	n       int // completed calls of the do function
+	n       int // completed units of work, such as deals (see the type do)
 	elapsed time.Duration
-	calls   map[string]latencies // by the name of the call
+	calls   map[string]latencies // by the name of the measured call, such as "commit"
 	before  cpuTimes
 	after   cpuTimes
 }
@@ -25,9 +25,10 @@ type do func(client int, note func(call string, took time.Duration)) error
 // errDone is returned by a do function that has no work left. The client then ends early.
 var errDone = errors.New("nothing is left to do")
 
-// load calls thing in a loop in each client until the duration d has passed. load then
-// waits for the calls that have begun, and counts these calls and their time. load returns
-// the first error of a client, or an error if no call was completed.
+// load runs the given number of clients. Each client calls the function thing in a loop until
+// the duration d has passed. load then waits for the calls in progress. The result includes
+// these calls and their time. load returns the first error of a client, or an error if no
+// call was completed.
 func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {
 	t := &timed{calls: map[string]latencies{}}
 	var err error

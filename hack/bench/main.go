@@ -25,7 +25,7 @@ type options struct {
 	rounds, seconds int
 	parts           []string
 	finished        int // ended deals in the database before the run
-	parties         int // number of parties in the part draw
+	parties         int // number of parties in the part "draw"
 	out             string
 	binaries        string // the flag -bin; if empty, this checkout is built
 	bin             string // directory of the measured binaries; temporary if the benchmark built them
@@ -33,7 +33,7 @@ type options struct {
 
 // The parts of a run, in the order in which they run.
 const (
-	partRounds  = "rounds" // measures INSERT, the floor, deals, the log and reads in turn
+	partRounds  = "rounds" // in turn: INSERTs by pgbench, the floor, deals, log appends, read requests
 	partDraw    = "draw"
 	partTessera = "tessera"
 	partCount   = "count"
@@ -190,7 +190,7 @@ func (b *bench) count(r *results) error {
 	return nil
 }
 
-// idleTime is how long countDeals counts what the services do without deals.
+// idleTime is how long countDeals counts the work of the idle services.
 const idleTime = 3 * time.Second
 
 var began = time.Now()

@@ -58,8 +58,8 @@ func newPgbench(ctx context.Context, server *localservers.Postgres, dir string) 
 	return p, p.prepare(ctx)
 }
 
-// prepare creates the tables. Autovacuum of the tables inserted and guarded is off: it could run
-// while the product is measured, and its CPU time would count as the product's.
+// prepare creates the tables. Autovacuum is off for the tables "inserted" and "guarded": it could
+// run while the product is measured, and its CPU time would count as the product's.
 func (p *pgbench) prepare(ctx context.Context) error {
 	conn, err := pgx.Connect(ctx, p.url.String())
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *pgbench) inserts(ctx context.Context, clients int, d time.Duration) (pe
 }
 
 // guardedInserts inserts n rows from 64 clients and returns the INSERTs per second. It rounds
-// n up to a multiple of 64. Each INSERT requires that the deal is open.
+// n up to a multiple of 64. Each INSERT adds its row only if deal 1 in the table open_deals is open.
 func (p *pgbench) guardedInserts(ctx context.Context, n int) (perSecond float64, err error) {
 	conn, err := pgx.Connect(ctx, p.url.String())
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *pgbench) guardedInserts(ctx context.Context, n int) (perSecond float64,
 		return 0, err
 	}
 	if rows != each*64 {
-		return 0, fmt.Errorf("pgbench inserted %d guarded rows, want %d", rows, each*64)
+		return 0, fmt.Errorf("pgbench inserted %d rows into the table \"guarded\", want %d", rows, each*64)
 	}
 	return perSecond, nil
 }

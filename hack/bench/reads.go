@@ -16,8 +16,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// readKinds names the reads. Each kind is measured with 64 clients. Reads of a deal or a
-// certificate use the deals that ended in this run.
+// readKinds lists the kinds of read requests. Each kind is measured with 64 clients. Requests
+// about a deal or a certificate use the deals that ended in this run.
 var readKinds = []string{"verify", "certificate", "deal view", "tree head", "tree head of log-server"}
 
 func (b *bench) read(kind string, d time.Duration) (*timed, error) {
@@ -55,7 +55,7 @@ func (b *bench) read(kind string, d time.Duration) (*timed, error) {
 		}
 		note("call", time.Since(begin))
 		if err == nil && !strings.Contains(string(answer), expected) {
-			err = fmt.Errorf("%s: the answer does not contain %s: %.300s", kind, expected, answer)
+			err = fmt.Errorf("%s: the answer does not contain %s; it begins with: %.300s", kind, expected, answer)
 		}
 		return err
 	})

@@ -135,7 +135,7 @@ func (w *writer) targets() {
 		{"verify reads per second : pairs of P-256 verifications per second", w.ratio("read.verify.per_second", "p256_pairs.per_second"), "0.5"},
 		{"certificate reads per second", w.m("read.certificate.per_second"), "6,000"},
 		{"deal view reads per second", w.m("read.deal view.per_second"), "10,000"},
-		{"time of the draw's calls : time of as many guarded INSERTs", w.ratio("guarded.per_second", "draw.per_second"), "4"},
+		{"time of the draw's commits and reveals : time of as many guarded INSERTs", w.ratio("guarded.per_second", "draw.per_second"), "4"},
 		{"deal-api's peak memory in the draw, MiB", w.m("draw.peak_mib"), "286 (300 MB)"},
 	}
 	w.table("Targets", []string{"what", "measured", "target"}, rows)
@@ -171,7 +171,7 @@ func (w *writer) cpu() {
 		add("product, "+clients(n), "deals."+strconv.Itoa(n))
 	}
 	add("floor, 64 clients", floorName)
-	w.table("CPU time per deal, µs", append(append([]string{"what", "sum without the load generator"}, processes...), "others, % of the cores"), rows)
+	w.table("CPU time per deal, µs", append(append([]string{"what", "sum without the load generator"}, processes...), "other processes, % of the cores"), rows)
 }
 
 func (w *writer) calls() {

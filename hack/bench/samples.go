@@ -78,7 +78,7 @@ type provenance struct {
 	Machine  string `json:"machine"`
 	Postgres string `json:"postgres"`
 	Rounds   int    `json:"rounds"`
-	Seconds  int    `json:"seconds"`  // of one measurement
+	Seconds  int    `json:"seconds"`  // duration of one measurement
 	Finished int    `json:"finished"` // ended deals in the database before the run
 }
 
@@ -106,8 +106,9 @@ func (r *results) write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// replace adds the samples s to r and overwrites earlier samples of the same names. If s has a
-// curve, replace first deletes the whole earlier curve, whose points may differ.
+// replace adds the samples s to r and overwrites earlier samples of the same names. If s has
+// the samples of a curve, replace first deletes the earlier curve, because it may have points
+// that the new curve does not have.
 func (r *results) replace(s samples) {
 	if _, found := s["curve.ended"]; found {
 		maps.DeleteFunc(r.Samples, func(name string, _ []float64) bool { return strings.HasPrefix(name, "curve.") })

@@ -18,7 +18,7 @@ import (
 // runs with fsync, and no setting makes it faster than its defaults.
 type bench struct {
 	ctx     context.Context
-	seconds time.Duration // of one measurement
+	seconds time.Duration // duration of one measurement
 	samples samples
 
 	dir     string // temporary files and the database; removed at the end
@@ -100,15 +100,15 @@ func (b *bench) pids() map[string]int {
 	return pids
 }
 
-// restartServices stops the services, calls the function between, and starts the services
-// again. env returns the additional environment variables of a service.
-func (b *bench) restartServices(between func() error, env func(service string) []string) error {
+// restartServices stops the services, calls whileStopped, and starts the services again. env
+// returns the additional environment variables of a service.
+func (b *bench) restartServices(whileStopped func() error, env func(service string) []string) error {
 	for i := range services {
 		if err := b.stack.Stop(services[len(services)-1-i]); err != nil {
 			return err
 		}
 	}
-	if err := between(); err != nil {
+	if err := whileStopped(); err != nil {
 		return err
 	}
 	for _, w := range b.workers {
@@ -140,8 +140,8 @@ func (b *bench) exec(statements ...string) error {
 	return nil
 }
 
-// memory adds a sample "memory.WHEN.NAME" for Redis and for each service, in MiB. If when is
-// "rest", the sample is the current resident memory, otherwise the peak.
+// memory adds a sample "memory.WHEN.NAME" for Redis and for each service, in MiB. If the
+// parameter when is "rest", the sample is the current resident memory. Otherwise it is the peak.
 func (b *bench) memory(when string) error {
 	for _, name := range append([]string{redis}, services...) {
 		now, peak, err := memoryMiB(b.pids()[name])

@@ -20,8 +20,8 @@ import (
 )
 
 const usage = `usage: clustertool beacon SEED ADDRESS   serve the development beacon of SEED on ADDRESS
-       clustertool probe HOST:PORT...    print "open" for each address that accepts a TCP connection within 2 s,
-                                         and "closed" for each other address
+       clustertool probe HOST:PORT...    print "open HOST:PORT" for each address that accepts a TCP connection
+                                         within 2 s, and "closed HOST:PORT" for each other address
        clustertool kill CONTAINER        send SIGKILL to all processes of the container with the id CONTAINER,
                                          and print the time; needs root and hostPID on the container's node
        clustertool wait                  wait for SIGTERM

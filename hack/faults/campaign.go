@@ -37,9 +37,9 @@ type campaign struct {
 	games []*game
 }
 
-// runCampaign plays deals and injects the faults of a seed until length has passed. It then
-// waits at most bound for the end of every deal. It returns the history, and writes the history
-// and the logs to dir.
+// runCampaign plays deals and injects the faults of the seed's schedule for the duration length.
+// When all faults have ended, every deal must end within the duration bound. runCampaign returns
+// the history, and writes the history and the logs to dir.
 func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, bin, dir string) (events []*Event, err error) {
 	h, files := &history{}, filepath.Join(dir, "stack")
 	if err := errors.Join(os.RemoveAll(files), os.MkdirAll(files, 0o755)); err != nil {
@@ -80,8 +80,9 @@ func (c *campaign) takeKey(ctx context.Context) error {
 	return err
 }
 
-// disturb starts deals and faults until length has passed. It then waits for all faults to end,
-// and at most c.bound for the deals. It returns an error if a fault cannot be injected or ended.
+// disturb starts deals and faults for the duration length. It then waits for all faults to end,
+// and waits at most c.bound for the deals in progress. It returns an error if a fault cannot be
+// injected or ended.
 func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	began := time.Now()
 	playing, stop := context.WithTimeout(ctx, length+c.bound)
@@ -118,9 +119,9 @@ func (c *campaign) play(ctx context.Context, kind string) {
 	}
 }
 
-// strike injects f, the n-th fault of the schedule, and ends the fault after f.For. It then plays
-// a deal to measure the recovery, which ends with the certificate of that deal. strike adds the
-// fault to the history.
+// strike injects f, the fault with index n in the schedule, and ends it after the duration f.For.
+// strike then plays a deal to measure the recovery. The recovery ends when this deal has its
+// certificate. strike adds the fault to the history.
 func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -133,7 +134,7 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	e2e.Pause(ctx, f.For)
 	e.Return = now()
 	if err := lift(); err != nil {
-		return fmt.Errorf("end %s: %w", f, err)
+		return fmt.Errorf("cannot end the fault %s: %w", f, err)
 	}
 	recovering, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()

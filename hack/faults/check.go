@@ -39,11 +39,11 @@ func check(events []*Event) (found []Violation) {
 			plans[e.Deal] = e.Plan
 		}
 	}
-	found = append(found, replays(events)...)
-	found = append(found, heads(events)...)
-	found = append(found, leaves(events)...)
+	found = append(found, checkReplays(events)...)
+	found = append(found, checkHeads(events)...)
+	found = append(found, checkLeaves(events)...)
 	for id, plan := range plans {
-		for _, v := range slices.Concat(outcomes(deals[id]), refusals(deals[id]), linearizable(plan, deals[id])) {
+		for _, v := range slices.Concat(checkOutcomes(deals[id]), checkRefusals(deals[id]), checkLinearizable(plan, deals[id])) {
 			v.Deal = id
 			found = append(found, v)
 		}
@@ -51,8 +51,9 @@ func check(events []*Event) (found []Violation) {
 	return found
 }
 
-// outcomes checks that all answers about a deal show the same outcome and the same certificate.
-func outcomes(events []*Event) (found []Violation) {
+// checkOutcomes checks that all answers about a deal show the same outcome and the same
+// certificate.
+func checkOutcomes(events []*Event) (found []Violation) {
 	seen := map[string]*Event{}
 	same := func(what string, value any, e *Event) {
 		text := fmt.Sprint(value)
@@ -93,7 +94,7 @@ func outcomes(events []*Event) (found []Violation) {
 	return found
 }
 
-// certified has the members of a certificate (SPEC 2.5) that outcomes and leaves check.
+// certified has the members of a certificate (SPEC 2.5) that checkOutcomes and checkLeaves need.
 type certified struct {
 	ID      string `json:"cert_id"`
 	Outcome string
@@ -109,9 +110,9 @@ func (e *Event) certificate() (c certified) {
 	return c
 }
 
-// refusals checks that no legal request gets an error except 409, that every deal ends, and
-// that the Python verifier accepts every certificate.
-func refusals(events []*Event) (found []Violation) {
+// checkRefusals checks that no legal request gets an error except 409, that every deal ends,
+// and that the Python verifier accepts every certificate.
+func checkRefusals(events []*Event) (found []Violation) {
 	for _, e := range events {
 		switch {
 		case e.Op == opUnfinished:
@@ -125,8 +126,8 @@ func refusals(events []*Event) (found []Violation) {
 	return found
 }
 
-// linearizable checks that the calls have an order in which each answer is legal.
-func linearizable(plan *Plan, events []*Event) []Violation {
+// checkLinearizable checks that the calls have an order in which each answer is legal.
+func checkLinearizable(plan *Plan, events []*Event) []Violation {
 	switch porcupine.CheckOperationsTimeout(model(plan), operations(plan, events), modelBound) {
 	case porcupine.Illegal:
 		return []Violation{{Rule: "a deal is linearizable", Text: "no order of these events explains all answers", Events: events}}
@@ -147,15 +148,15 @@ func stored(e *Event) []byte {
 
 var deadlines = regexp.MustCompile(`,"(commit|reveal)_deadline":\d+`)
 
-// replays checks that each Idempotency-Key has one answer, and that another body under the
-// same key is refused.
-func replays(events []*Event) (found []Violation) {
+// checkReplays checks that all successful answers under one Idempotency-Key are identical, and
+// that a request with the same key and another body is refused.
+func checkReplays(events []*Event) (found []Violation) {
 	first := map[string]*Event{}
 	for _, e := range events {
 		switch {
 		case e.Key == "" || !e.answered():
 		case e.Op == opReuse && e.Code != "IDEMPOTENCY_KEY_REUSED":
-			found = append(found, Violation{Rule: "a key with another body is refused", Deal: e.Deal, Text: fmt.Sprintf("got %d %s, want IDEMPOTENCY_KEY_REUSED", e.Status, e.Code), Events: []*Event{first[e.Key], e}})
+			found = append(found, Violation{Rule: "a second body under one Idempotency-Key is refused", Deal: e.Deal, Text: fmt.Sprintf("got %d %s, want IDEMPOTENCY_KEY_REUSED", e.Status, e.Code), Events: []*Event{first[e.Key], e}})
 		case e.Op == opReuse || !e.acknowledged():
 		case first[e.Key] == nil:
 			first[e.Key] = e
@@ -166,11 +167,11 @@ func replays(events []*Event) (found []Violation) {
 	return found
 }
 
-// heads checks that all tree heads are consistent. After a client has received a tree head, no
-// request that is sent later may return an older head.
-func heads(events []*Event) (found []Violation) {
+// checkHeads checks that all tree heads are consistent. After a client has received a tree head,
+// no request that is sent later may return an older head.
+func checkHeads(events []*Event) (found []Violation) {
 	roots := map[int64]*Event{}
-	var newest *Event // the largest head that a client received before e.Call
+	var newest *Event // the largest head that a client received before the request of the current event
 	answered := slices.DeleteFunc(slices.Clone(events), func(e *Event) bool { return e.Op != opHead || !e.acknowledged() })
 	byReturn := slices.SortedStableFunc(slices.Values(answered), func(a, b *Event) int { return cmp.Compare(a.Return, b.Return) })
 	for _, e := range answered { // in the order of Call, because check sorted the events
@@ -228,9 +229,9 @@ func consistent(e *Event) error {
 	return proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(e.First.Size), uint64(e.Last.Size), raw[2:], raw[0], raw[1])
 }
 
-// leaves checks that no two deals share a leaf, and that the last tree head covers no more
+// checkLeaves checks that no two deals share a leaf, and that the last tree head covers no more
 // leaves than there are certificates.
-func leaves(events []*Event) (found []Violation) {
+func checkLeaves(events []*Event) (found []Violation) {
 	at := map[int64]*Event{}
 	for _, e := range events {
 		if e.Op != opCertificate || !e.acknowledged() {
@@ -244,7 +245,7 @@ func leaves(events []*Event) (found []Violation) {
 		}
 	}
 	var last *Event
-	created := map[string]bool{} // by Idempotency-Key of a creation: whether an attempt was answered
+	created := map[string]bool{} // for the Idempotency-Key of each creation: whether any attempt was answered
 	for _, e := range events {
 		switch {
 		case e.Op == opHead && e.Final && e.acknowledged():

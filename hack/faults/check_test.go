@@ -16,8 +16,8 @@ func twoParties() *Plan {
 	return &Plan{CommitDeadline: 10, RevealDeadline: 20, Inputs: make([]e2e.Sealed, 2), Rejects: make([]bool, 2)}
 }
 
-// at returns an event of deal d: a request that is sent at unix time tenths/10, in seconds. The
-// answer arrives one nanosecond later, with the status and the body.
+// at returns an event of the deal with the id "d": a request that is sent at unix time tenths/10,
+// in seconds. The answer arrives one nanosecond later, with the status and the body.
 func at(tenths int64, op string, party, status int, body string) *Event {
 	e := &Event{Op: op, Deal: "d", Party: party, Call: tenths * second / 10, Return: tenths*second/10 + 1, Status: status, Body: []byte(body)}
 	if op == opCommit || op == opReveal || op == opCreate {
@@ -88,7 +88,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		events []*Event
-		rules  []string // the rules that check must report
+		rules  []string // the broken rules that the function check must report
 	}{
 		{"a whole deal", []*Event{commit(1, 0), view(2, "COMMITTING", "null", "c", ""), commit(3, 1), reveal(4, 0), reveal(5, 1), view(6, "COMPUTED", "null", "cr", "cr")}, nil},
 		{"a missed commit", []*Event{commit(1, 0), view(101, "VOID", "[1]", "c", ""), refused(102, opCommit, 1, "DEADLINE_PASSED")}, nil},
@@ -115,7 +115,7 @@ func TestCheck(t *testing.T) {
 		{"create_deal could not read the new deal", []*Event{at(1, opCreate, 0, 200, `{"deal_id":"d","state":"OPEN","commit_deadline":1,"reveal_deadline":2}`)}, nil},
 		{"two deals under one key", []*Event{at(1, opCreate, 0, 200, `{"deal_id":"e","state":"OPEN"}`)}, []string{"a replay is identical"}},
 		{"two answers under one key", []*Event{commit(1, 0), at(2, opCommit, 0, 200, `{"committed":true,"next":""}`)}, []string{"a replay is identical"}},
-		{"another body under a key", []*Event{commit(1, 0), under("commit0", at(2, opReuse, 0, 200, `{}`))}, []string{"a key with another body is refused"}},
+		{"another body under a key", []*Event{commit(1, 0), under("commit0", at(2, opReuse, 0, 200, `{}`))}, []string{"a second body under one Idempotency-Key is refused"}},
 		{"two roots", []*Event{treeHead(1, 3, "aa"), treeHead(2, 3, "bb")}, []string{"a tree size has one root"}},
 		{"an older head", []*Event{treeHead(1, 3, "aa"), treeHead(2, 2, "bb")}, []string{"a tree head is never older than one answered before"}},
 		{"heads at the same moment", []*Event{treeHead(1, 3, "aa"), treeHead(1, 2, "bb")}, nil},

@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// client sends requests to its doors: the two deal-apis, and for tree heads also the two
-// log-servers.
+// client sends requests to its doors. A door is a process: one of the two deal-apis or, for tree
+// heads only, one of the two log-servers.
 type client struct {
 	h     *history
 	doors []*e2e.Client
@@ -44,8 +44,8 @@ type request struct {
 	arguments e2e.Body
 }
 
-// timeouts are the time limits of attempts. try picks one at random for each attempt. Most
-// requests end within 6 s. The shorter limits make the client give up before some answers.
+// timeouts are the time limits of attempts. The method try picks one at random for each attempt.
+// Most requests end within 6 s. The shorter limits make the client give up before some answers.
 var timeouts = []time.Duration{6 * time.Second, 6 * time.Second, 6 * time.Second, 1500 * time.Millisecond, 150 * time.Millisecond}
 
 // try sends a request once, to doors[door], and returns the attempt as an Event.
@@ -73,8 +73,9 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 		e.Note = err.Error()
 	} else {
 		e.Status, e.Code = a.Status, a.Code()
-		// Return stays 0 if until must send the request again. A 5xx leaves the effect unknown.
-		// An attempt that is refused with one of these two codes has no effect.
+		// Return stays 0 for an answer after which the method until sends the request again. After
+		// a 5xx, the effect of the attempt is unknown. An attempt with one of the two codes below
+		// had no effect.
 		if a.Status < 500 && e.Code != "IDEMPOTENCY_IN_PROGRESS" && e.Code != "RATE_LIMITED" {
 			e.Return = now()
 		}
@@ -111,9 +112,10 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	return e2e.Answer{Status: failed.Status, Body: text}, err
 }
 
-// until sends r to the doors in turn until one returns a final answer. It returns the answered
-// attempt, or nil if ctx ends first. All attempts have the same Idempotency-Key. until adds each
-// attempt to the history. If edit is not nil, until calls it before adding a successful attempt.
+// until sends r to the doors in turn until one of them returns a final answer. It returns the
+// answered attempt, or nil if ctx ends first. All attempts have the same Idempotency-Key, and all
+// are added to the history. The function edit, if not nil, is called with a successful attempt
+// before the attempt is added.
 func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))

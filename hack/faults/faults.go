@@ -26,8 +26,8 @@ var lies = []kmstest.Fault{kmstest.OtherDigest, kmstest.OtherKey, kmstest.Garbag
 // failures are errors of the key service.
 var failures = []kmstest.Fault{kmstest.ServerError, kmstest.Overloaded, kmstest.Throttled, kmstest.CutConnection, kmstest.Down, kmstest.Denied}
 
-// strike begins fault f and returns the function that ends the fault. For signerFails, n selects
-// one of failures. For signerLies, n selects one of lies.
+// strike begins fault f and returns the function that ends the fault. For the kind signerFails, n
+// selects an element of failures. For the kind signerLies, n selects an element of lies.
 func (s *stack) strike(ctx context.Context, f Fault, n int) (lift func() error, err error) {
 	signer := func(fault kmstest.Fault) (func() error, error) {
 		return func() error { return s.kms.SetFault(kmstest.None) }, s.kms.SetFault(fault)
@@ -109,7 +109,7 @@ func startRelay(to string) (*relay, error) {
 	r := &relay{url: "http://" + listener.Addr().String()}
 	r.mode.Store("")
 	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.ErrorLog = log.New(io.Discard, "", 0) // the default logs an error for each caller that gives up, which is expected here
+	forward.ErrorLog = log.New(io.Discard, "", 0) // discards the errors about callers that give up, which are expected here
 	r.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch r.mode.Load() {
 		case beaconFails:

@@ -39,13 +39,13 @@ type Event struct {
 	Final bool   `json:",omitempty"` // requested after all faults had ended
 
 	Call   int64 // unix nanoseconds
-	Return int64 // unix nanoseconds; 0: no answer, or an answer after which until retries, such as 503
+	Return int64 // unix nanoseconds; 0: no answer, or an answer such as 503, after which the client retries
 	Status int   `json:",omitempty"`
 	Code   string
 	Body   json.RawMessage `json:",omitempty"`
 	Note   string          `json:",omitempty"`
 
-	Recovered int64 `json:",omitempty"` // for a fault: when the deal that strike plays afterwards got its certificate
+	Recovered int64 `json:",omitempty"` // for a fault: unix nanoseconds when the deal that measures recovery got its certificate or timed out
 
 	Plan        *Plan `json:",omitempty"` // set for an acknowledged create
 	First, Last *head `json:",omitempty"` // the two tree heads of a consistency proof
@@ -65,10 +65,11 @@ type Plan struct {
 	Params                         e2e.Body
 	CommitDeadline, RevealDeadline int64 // unix seconds
 	Inputs                         []e2e.Sealed
-	Rejects                        []bool // by party
+	Rejects                        []bool // by party: whether its input has accept:false
 }
 
-// answered reports whether the attempt got a final answer, after which until does not retry.
+// answered reports whether the attempt got a final answer. Without a final answer, the client
+// retries.
 func (e *Event) answered() bool { return e.Return != 0 }
 
 // acknowledged reports whether the request succeeded.

@@ -12,7 +12,7 @@ type linkMode int
 
 const (
 	linkOpen  linkMode = iota
-	linkCut            // all connections are closed, and each new one at once
+	linkCut            // all connections are closed; each new connection is closed at once
 	linkSlow           // each read is delayed by slowBy
 	linkStuck          // connections stay open and no byte is passed on
 )
@@ -97,7 +97,7 @@ func (l *link) join(near net.Conn) {
 	}
 	defer far.Close()
 	l.mu.Lock()
-	if l.moves != moves { // retarget was called during dial and could not close far
+	if l.moves != moves { // retarget was called during dial, so it did not close the connection far
 		l.mu.Unlock()
 		return
 	}
@@ -113,8 +113,8 @@ func (l *link) join(near net.Conn) {
 	delete(l.conns, far)
 }
 
-// dial connects to the next target that accepts. moves is the value of l.moves before dial
-// connects.
+// dial connects to the next target that accepts. The result moves is the value of l.moves before
+// dial connects.
 func (l *link) dial() (far net.Conn, moves int, err error) {
 	l.mu.Lock()
 	targets, moves := l.targets, l.moves

@@ -22,11 +22,11 @@ const settleBound = 90 * time.Second
 func main() {
 	seed := flag.Uint64("seed", 1, "seed that fixes the schedule of faults and each player's deals")
 	minutes := flag.Float64("minutes", 2, "minutes during which deals are played and faults happen")
-	seeds := flag.Int("seeds", 1, "number of campaigns to run, with consecutive seeds from -seed on")
+	seeds := flag.Int("seeds", 1, "number of campaigns to run; each campaign after the first adds 1 to the seed")
 	written := flag.String("report", "", "write a summary in Markdown to this file")
 	bin := flag.String("bin", "", "directory of built binaries to test; empty: build this checkout")
 	out := flag.String("out", "", "directory of the history and the logs; empty: bin/faults")
-	plant := flag.String("plant", "", "directory of patches: for each, run campaigns on a patched copy of HEAD, and fail if no campaign finds a violation")
+	plant := flag.String("plant", "", "directory of patches; for each patch, run campaigns on a patched copy of HEAD, and fail if they find no violation")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -66,7 +66,7 @@ func run(ctx context.Context, seed uint64, seeds int, length time.Duration, bin,
 		report(os.Stdout, events, found)
 		sum.add(seed, events, found)
 		if len(found) > 0 {
-			return fmt.Errorf("%d violations; repeat with make faults SEED=%d MINUTES=%g", len(found), seed, length.Minutes())
+			return fmt.Errorf("%d violations: repeat with `make faults SEED=%d MINUTES=%g`", len(found), seed, length.Minutes())
 		}
 	}
 	if written != "" {

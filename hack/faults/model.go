@@ -17,7 +17,7 @@ type dealState struct {
 	cancel                       string
 }
 
-// Steps that no client requests: the clock or the worker takes them.
+// Steps of a deal that the clock or the worker takes, without a client's request.
 const (
 	stepCommitDeadline = "commit deadline"
 	stepRevealDeadline = "reveal deadline"
@@ -25,8 +25,9 @@ const (
 )
 
 // model returns the sequential specification of one deal (SPEC 3): the legal answers to each
-// call in each state. A request without an answer takes effect if the state allows it. To
-// explain a request that had no effect, porcupine can place the request after all views.
+// call in each state. In the model, a request without an answer takes effect if the state allows
+// it. If the request in fact had no effect, porcupine can place it after all views, so that no
+// view contradicts the model.
 func model(plan *Plan) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return dealState{phase: "COMMITTING"} },
@@ -150,8 +151,9 @@ func (s *dealState) shows(plan *Plan, e *Event) bool {
 const never = math.MaxInt64
 
 // operations converts a deal's events to operations for porcupine, and adds the two deadlines
-// and the draw. Of the unanswered attempts at a request, it keeps only the first. The first
-// stands for all of them, because its interval contains theirs and at most one takes effect.
+// and the draw. Of the unanswered attempts at a request, operations keeps only the first. This is
+// enough: the interval of the first attempt contains the intervals of the later attempts, and at
+// most one attempt takes effect.
 func operations(plan *Plan, events []*Event) (ops []porcupine.Operation) {
 	add := func(e *Event, until int64) {
 		ops = append(ops, porcupine.Operation{Input: e, Call: e.Call, Return: until})

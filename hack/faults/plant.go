@@ -14,7 +14,7 @@ import (
 
 const (
 	plantLength = 25 * time.Second
-	plantSettle = 15 * time.Second // plantOne does not count a deal that takes longer as a violation
+	plantSettle = 15 * time.Second // how long a campaign waits for the deals to end; plantOne ignores a later end
 	plantRounds = 4
 )
 
@@ -38,7 +38,7 @@ func plantAll(ctx context.Context, root, patches, out string, seed uint64) error
 		}
 	}
 	if len(missed) > 0 {
-		return fmt.Errorf("no campaign found the planted bugs %s", strings.Join(missed, ", "))
+		return fmt.Errorf("no campaign found these planted bugs: %s", strings.Join(missed, ", "))
 	}
 	say("campaigns found all %d planted bugs", len(all))
 	return nil
@@ -80,7 +80,7 @@ func plantOne(ctx context.Context, root, patch, out string, seed uint64) (caught
 		for _, v := range found {
 			rules[v.Rule]++
 		}
-		say("%s, seed %d: %d violations:%s", filepath.Base(patch), seed+round, len(found), counted(rules))
+		say("%s, seed %d: %d violations, by rule:%s", filepath.Base(patch), seed+round, len(found), counted(rules))
 		if len(found) > 0 {
 			return true, nil
 		}

@@ -25,13 +25,13 @@ type game struct {
 	id, key string
 	tokens  []string
 	mu      sync.Mutex
-	kept    []request // acknowledged requests, which settle sends again
+	kept    []request // acknowledged requests; the method settle sends them again
 }
 
 var gameKinds = []string{"split", "purge", "random", "shapley", "reject", "no commit", "no reveal", "late commit", "late reveal", "cancel"}
 
-// newGame prepares a deal. kind is one of gameKinds, and past is a beacon round that is
-// already published.
+// newGame prepares a deal. The parameter kind is an element of gameKinds. The parameter past is
+// the number of a beacon round that is already published.
 func newGame(c *client, kind string, past int64) (*game, error) {
 	far, soon := time.Hour, 2*time.Second+mathrand.N(time.Second)
 	g := &game{c: c, body: e2e.SplitBody(far, 2*far)}
@@ -75,9 +75,9 @@ func newGame(c *client, kind string, past int64) (*game, error) {
 	return g, nil
 }
 
-// play creates the deal and sends the requests of its parties. If no party is absent, play
-// then waits until the deal has its certificate or can never get one. play stops early if ctx
-// ends. It reports whether the deal was created.
+// play creates the deal, sends the requests of its parties, and reports whether the deal was
+// created. If g.absent is empty, play also waits until the deal has its certificate or can never
+// get one. If ctx ends, play returns early.
 func (g *game) play(ctx context.Context, apiKey string) bool {
 	g.key = apiKey
 	create := request{op: opCreate, key: rand.Text(), method: http.MethodPost, path: "/v1/deals", token: apiKey, body: g.body}
@@ -129,9 +129,9 @@ func (g *game) acts(ctx context.Context) {
 	}
 }
 
-// everybody sends op for all parties concurrently. The last party sends nothing if g.absent is
-// op, and waits for the deadline if g.late is op. everybody reports whether each party sent a
-// request that was acknowledged.
+// everybody sends the commits or the reveals (op) of all parties concurrently. The last party
+// sends nothing if g.absent is op, and waits for the deadline if g.late is op. The result is true
+// if every party sent its request and the service acknowledged all of them.
 func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	var parties sync.WaitGroup
 	done := make([]bool, len(g.tokens))
@@ -161,9 +161,9 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	return true
 }
 
-// act sends r, with retries, until the service answers. If r succeeds, act sends it once more
-// with a probability of 1/4. With the same probability, act sends another body under the same
-// Idempotency-Key if r is a commit over REST. act returns the first answer, or nil if ctx ends.
+// act sends r, with retries, and returns the first final answer, or nil if ctx ends before. After
+// a success, act sends r again with a probability of 1/4. With another probability of 1/4, act
+// instead sends another body under the same Idempotency-Key, if r is a commit over REST.
 func (g *game) act(ctx context.Context, r request, tool string) *Event {
 	r.deal, r.key, r.method, r.path = g.id, rand.Text(), http.MethodPost, "/v1/deals/"+g.id+r.path
 	if tool != "" {
@@ -216,9 +216,9 @@ func (g *game) certificate(ctx context.Context) *Event {
 	return g.c.until(ctx, r.overMCP("get_certificate", e2e.Body{"deal_id": g.id, "invite_token": g.tokens[0]}), nil)
 }
 
-// settle is called after all faults have ended. It waits for the end of the deal, and records
-// opUnfinished if ctx ends first. settle then reads the deal and its certificate again and
-// repeats each acknowledged request. Finally, the Python verifier checks the certificate.
+// settle is called after all faults have ended. It waits for the end of the deal. If ctx ends
+// first, settle records opUnfinished and returns. Otherwise it reads the deal and its certificate
+// again, repeats each acknowledged request, and has the Python verifier check the certificate.
 func (g *game) settle(ctx context.Context, c *client, dir string) {
 	g.c = c
 	for {

@@ -50,7 +50,8 @@ func report(w io.Writer, events []*Event, found []Violation) {
 	fmt.Fprintf(w, "\n%d violations\n", len(found))
 }
 
-// tally returns the last seen state of each deal, by deal id, and the faults by kind.
+// tally returns the state of each deal after all faults had ended, by deal id. It also returns the
+// faults, by kind.
 func tally(events []*Event) (ends map[string]string, faults map[string][]*Event) {
 	ends, faults = map[string]string{}, map[string][]*Event{}
 	for _, e := range events {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Fault is a scheduled fault. At is the delay from the start of the campaign to the start of
-// the fault. For is the duration of the fault.
+// Fault is a scheduled fault. The field At is the delay from the start of the campaign to the
+// start of the fault. The field For is the duration of the fault.
 type Fault struct {
 	Kind, Target string
 	At, For      time.Duration
@@ -19,8 +19,8 @@ func (f Fault) String() string {
 	return f.Kind + " " + f.Target
 }
 
-// kind is a kind of fault. A fault of this kind lasts from shortest to shortest+spread. Two
-// scheduled faults with the same resource and target never overlap.
+// kind is a kind of fault. The duration of each fault is random, between the values of shortest
+// and shortest+spread. Two scheduled faults with the same resource and target never overlap.
 type kind struct {
 	name, resource   string
 	targets          []string
@@ -45,7 +45,7 @@ const (
 	beaconHangs   = "beacon hangs"
 )
 
-// kinds returns every kind of fault. A fault pauseProcess lasts up to 6.3 s, so that the lock of
+// kinds returns every kind of fault. A pauseProcess fault lasts up to 6.3 s, so that the lock of
 // an idempotent request and the timeout of a client can expire during the pause.
 func kinds() []kind {
 	ms := time.Millisecond
@@ -69,8 +69,8 @@ func kinds() []kind {
 	}
 }
 
-// schedule returns the faults for a seed, ordered by their start. All of them start within
-// length.
+// schedule returns the faults for a seed, ordered by their start. The parameter length limits the
+// time from the start of the campaign to the start of the last fault.
 func schedule(seed uint64, length time.Duration) []Fault {
 	random := rand.New(rand.NewPCG(seed, 1))
 	busy := map[string]time.Duration{}

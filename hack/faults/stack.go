@@ -45,7 +45,7 @@ func linkNames() (names []string) {
 type stack struct {
 	*localstack.Stack
 	links map[string]*link
-	env   map[string][]string // environment variables from linked, by process name
+	env   map[string][]string // by process name: the environment variables that the method linked returned
 	kms   *kmstest.GCP
 	relay *relay
 
@@ -53,7 +53,7 @@ type stack struct {
 	primary, standby *localservers.Postgres
 
 	clocks    *rand.Rand             // the random source of the clock offsets
-	starting  map[string]*sync.Mutex // by process name; run locks the mutex while it starts the process
+	starting  map[string]*sync.Mutex // by process name: held while the method run starts the process
 	onFailure func(localstack.Failure)
 }
 
@@ -135,8 +135,9 @@ func (s *stack) targets(link string) []string {
 	return []string{host(s.URL(to))}
 }
 
-// linked returns environment variables for a process. They set the addresses of its links, the
-// relay of the beacon and a clock offset. The first log-server also gets a fork guard.
+// linked returns environment variables for a process. They set the addresses of the process's
+// links and a clock offset. The first log-server also gets a fork guard. A process that is not a
+// log-server also gets the address of the beacon's relay.
 func (s *stack) linked(name string) (env []string, err error) {
 	over := func(variable, text, to string) {
 		u, failed := url.Parse(text)
@@ -170,11 +171,11 @@ func (s *stack) follow(ctx context.Context) (err error) {
 	return s.primary.Synchronous(ctx, true)
 }
 
-// failOver kills the primary and promotes the standby. It first waits until the standby has
-// caught up, because a restarted primary may show commits that the standby does not have yet.
-// failOver cuts the links before it kills the primary, as when a machine crashes. Without the
-// cut, clients could see commits that the standby never gets: when the postmaster dies, the
-// primary's sessions stop waiting for the standby.
+// failOver kills the primary and promotes the standby. Before the kill, failOver waits until the
+// standby has caught up, because a restarted primary may show commits that the standby does not
+// have yet. Then it cuts the links to Postgres, as when a machine crashes. Without the cut,
+// clients could see commits that the standby never gets: when the postmaster dies, the primary's
+// sessions stop waiting for the standby.
 func (s *stack) failOver(ctx context.Context) error {
 	if err := s.primary.Followed(ctx); err != nil {
 		return err
@@ -202,8 +203,8 @@ func (s *stack) toPostgres(targets ...string) {
 func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }
 
 // blockGuard makes writes of the fork guard fail, as on a full disk. If blocked is false, the
-// writes work again. A directory with the name of the guard's temporary file blocks the writes,
-// because file permissions do not stop root.
+// writes work again. A directory with the name of the guard's temporary file blocks the writes.
+// Read-only permissions would not block the writes of a process that runs as root.
 func (s *stack) blockGuard(blocked bool) error {
 	beside := s.guard() + ".new"
 	if err := os.RemoveAll(beside); err != nil || !blocked {
@@ -212,7 +213,7 @@ func (s *stack) blockGuard(blocked bool) error {
 	return os.Mkdir(beside, 0o700)
 }
 
-// run starts a process unless it is running. It retries until the start succeeds or ctx
+// run starts the process if it has ended. A failed start is retried until a start succeeds or ctx
 // ends, because the servers that the process needs may be down too.
 func (s *stack) run(ctx context.Context, name string) {
 	s.starting[name].Lock()

@@ -80,9 +80,9 @@ func TestBuildsAreReproducible(t *testing.T) {
 	}
 }
 
-// The linker ignores -X for a variable that does not exist, so the test searches a binary
-// for the values. The test builds a small program, because the build flags of an image make Go
-// compile all imports again. The Dockerfile must have the same linker flags.
+// The linker ignores -X for a variable that does not exist, so the test searches a binary for
+// the version and the revision. The test builds a small program, because the build flags of an
+// image make Go compile all imports again. The Dockerfile must have the same linker flags.
 func TestVersionAndRevisionAreLinked(t *testing.T) {
 	t.Parallel()
 	o := options{root: "../..", version: "v9.9.9-linked", revision: "5e4d5e4d5e4d5e4d5e4d", arch: runtime.GOARCH}

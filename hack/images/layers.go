@@ -23,7 +23,7 @@ import (
 func (o options) assemble(binaries []string, bill []byte) (v1.Image, error) {
 	ca, err := os.ReadFile(o.ca)
 	if err != nil {
-		return nil, fmt.Errorf("read the CA certificates (flag -ca): %w", err)
+		return nil, fmt.Errorf("cannot read the CA certificates (flag -ca): %w", err)
 	}
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text), Mode: 0o644} }
 	folder := &fstest.MapFile{Mode: fs.ModeDir | 0o755}

@@ -74,7 +74,7 @@ func run() error {
 	return nil
 }
 
-// check returns an error if the tag is empty or latest. Each build needs a new tag, because
+// check returns an error if the tag is empty or "latest". Each build needs a new tag, because
 // Kubernetes does not replace pods when an existing tag names another image.
 func (o options) check() error {
 	if o.tag == "" || o.tag == "latest" {

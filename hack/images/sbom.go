@@ -46,9 +46,9 @@ func billOfMaterials(image, version string, files []string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// component describes a linked module, or the module that replaces it. component returns
-// false if the replacement is a folder of this checkout, because the product itself is not a
-// component.
+// component describes a module, or the module that replaces it, for the bill of materials. It
+// returns false if the replacement is a folder of this checkout: then the module is the product
+// itself, which the bill does not list.
 func component(module *debug.Module) (cdx.Component, bool) {
 	if module.Replace != nil {
 		module = module.Replace

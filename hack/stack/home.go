@@ -69,7 +69,7 @@ func (h *home) postgresDir() (string, error) {
 		return "", err
 	}
 	if st := info.Sys().(*syscall.Stat_t); !info.IsDir() || st.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("%s is not a directory that is owned by root and writable only by root: check the contents, then remove it", dir)
+		return "", fmt.Errorf("%s must be a directory that root owns and no other user can write to: check what it contains, then remove it", dir)
 	}
 	if err := os.Chmod(dir, 0o711); err != nil { // the umask may have removed permissions that Mkdir asked for
 		return "", err
@@ -77,8 +77,9 @@ func (h *home) postgresDir() (string, error) {
 	return filepath.Join(dir, "postgres"), nil
 }
 
-// announce writes two files for other programs of this checkout. base-url has only the URL of
-// the stack. env has shell assignments of this URL and of the URLs of Postgres and Redis.
+// announce writes two files for other programs of this checkout. The file base-url has only the
+// URL of the stack. The file env has shell assignments of this URL and of the URLs of Postgres
+// and Redis.
 func (h *home) announce(s *localstack.Stack) error {
 	env := fmt.Sprintf("BASE_URL='%s'\nDATABASE_URL='%s'\nREDIS_URL='%s'\n", s.BaseURL(), s.DatabaseURL(), s.RedisURL())
 	return errors.Join(

@@ -101,7 +101,7 @@ func run(reset bool) error {
 	fmt.Printf("  next, in another terminal:  make demo\n")
 	fmt.Printf("  or:                         curl %s/v1/status\n", s.BaseURL())
 	fmt.Printf("  the public log:             curl %s/checkpoint\n", s.BaseURL())
-	fmt.Printf("  a certificate to keep:      GET /v1/deals/{id}/bundle; check the file offline with bin/fairpactctl verify FILE\n")
+	fmt.Printf("  a certificate to keep:      save the answer of GET /v1/deals/{id}/bundle in FILE; check it offline with `bin/fairpactctl verify FILE`\n")
 	fmt.Printf("  logs: %s   stop: Ctrl-C\n", filepath.Join(home.dir, "log"))
 
 	failure := untilEnd(ctx, s)
@@ -174,10 +174,10 @@ func passedOn(environ []string) (env []string) {
 
 func explain(err error, port int) error {
 	if taken := (*localstack.PortTakenError)(nil); errors.As(err, &taken) {
-		return fmt.Errorf("%w, for example PORT=%d make run", taken, port+1)
+		return fmt.Errorf("%w, for example with `PORT=%d make run`", taken, port+1)
 	}
 	if missing := (*localservers.MissingError)(nil); errors.As(err, &missing) {
-		return fmt.Errorf("%w, or set DATABASE_URL or REDIS_URL to the URL of a running server", err)
+		return fmt.Errorf("%w, or set the URL of a running server: DATABASE_URL for Postgres, REDIS_URL for Redis", err)
 	}
 	return err
 }

@@ -32,19 +32,20 @@ var ErrRejected = errors.New("a party rejected the deal, so there is no result")
 type Algorithm struct {
 	ID         string
 	Name       string
-	Purpose    string // says in invitations and published texts what the algorithm decides
-	Ready      string // says in invitations what a person needs to take part
+	Purpose    string // what the algorithm decides; invitations and published texts contain it
+	Ready      string // what a person needs to take part; invitations contain it
 	MinParties int
 	MaxParties int
 	MaxInput   int // bytes of a party input in its RFC 8785 form
 
-	// InputForm shows a party input in texts about a deal. Placeholders stand for the parts
-	// that depend on the params. If InputForm is empty, Input.Example fits every deal.
+	// InputForm describes a party input in texts about a deal. Placeholders stand for the
+	// parts that depend on the params. If InputForm is empty, these texts show Input.Example,
+	// which then fits every deal.
 	InputForm string
 
 	// NeedsBeacon reports whether the result depends on a beacon round. The deal names
 	// the round in algorithm_params.beacon_round. After the reveals, the deal waits for
-	// this round. The result contains the round in its member beacon.
+	// this round. The result contains the round in the member "beacon".
 	NeedsBeacon bool
 	// Properties are flags that the algorithm adds to COMPUTED certificates.
 	Properties []string
@@ -99,8 +100,9 @@ func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) er
 }
 
 // InputWarning returns a warning about a legal input that is probably a mistake, or "". The
-// warning may contain items of the params, and is only for the party itself. Call
-// InputWarning only with an input that CheckInput accepts.
+// warning depends on the input and may contain items of the params, so show the warning only
+// to the party that reveals the input. Call InputWarning only with an input that CheckInput
+// accepts.
 func (a *Algorithm) InputWarning(params, input map[string]any) string {
 	if a.warnInput == nil {
 		return ""

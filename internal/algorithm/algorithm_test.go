@@ -100,7 +100,7 @@ func TestCheckParams(t *testing.T) {
 		{Split, abc, itemList(1000), ""},
 		{Split, abc, itemList(1001), "has 1001 items: give 1 to 1000"},
 		{Split, labelsN(16), itemList(256), ""},
-		{Split, labelsN(16), itemList(257), "items × parties is 4112 and may be at most 4096"},
+		{Split, labelsN(16), itemList(257), "items × parties is 4112: use fewer items or parties, so that this product is at most 4096"},
 
 		{Random, abc, `{"beacon_round":1}`, ""},
 		{Random, abc, `{"beacon_round":9007199254740991}`, ""},

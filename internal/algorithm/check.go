@@ -35,10 +35,10 @@ func CheckLabels(a *Algorithm, labels []string) error {
 			continue
 		}
 		if strings.Contains(label, ",") {
-			return fmt.Errorf("party_labels[%d] holds a comma: remove the comma, because %s separates the labels in a coalition key with commas", i, a.ID)
+			return fmt.Errorf("party_labels[%d] holds a comma, but %s separates the labels in a coalition key with commas: remove the comma", i, a.ID)
 		}
 		if j, twice := first[label]; twice {
-			return fmt.Errorf("party_labels[%d] is the same as party_labels[%d]: change one label, because %s names the members of a coalition by label", i, j, a.ID)
+			return fmt.Errorf("party_labels[%d] is the same as party_labels[%d], but %s names the members of a coalition by label: change one of the two labels", i, j, a.ID)
 		}
 		first[label] = i
 	}
@@ -95,9 +95,9 @@ func kind(v any) string {
 	return "not JSON"
 }
 
-// member returns the value of a required member of object. The value must be a T. Errors
-// quote two parameters: where is the name of object, and want is what to send. SPEC 2.2:
-// null is refused, because the member is required.
+// member returns the value of a required member of object. The value must have type T. Errors
+// contain the parameter where, which is the name of object, and the parameter want, which
+// says what to send. SPEC 2.2: null is refused, because the member is required.
 func member[T any](object map[string]any, where, name, want string) (T, error) {
 	v, there := object[name]
 	typed, ok := v.(T)

@@ -19,7 +19,7 @@ type game struct {
 
 // readGame reads algorithm_params.coalition_values. Either all keys name parties by label, or
 // all keys name parties by index. readGame tries labels and indexes, and chooses the form in
-// which fewer keys contain an unknown name. If the numbers are equal, it chooses labels.
+// which fewer keys contain an unknown name. On a tie, readGame chooses labels.
 func readGame(labels []string, params map[string]any) (*game, error) {
 	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object that maps coalition keys to non-negative integers")
 	if err != nil {

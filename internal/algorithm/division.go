@@ -37,14 +37,15 @@ func (d division) adjustedWinner() [][]*big.Rat {
 		return shares
 	}
 
-	// a and b are the values of parties 0 and 1, scaled to the common total totals[0]·totals[1].
+	// a[i] and b[i] are the values of item i for party 0 and party 1, scaled to the common
+	// total totals[0]·totals[1].
 	a, b := make([]*big.Int, d.items), make([]*big.Int, d.items)
 	for i := range d.items {
 		a[i] = new(big.Int).Mul(d.values[0][i], d.totals[1])
 		b[i] = new(big.Int).Mul(d.values[1][i], d.totals[0])
 	}
-	// Sort by a/b, largest first. Cross products can also compare items with b = 0: such an
-	// item has a > 0, because order has only valued items.
+	// Sort by a[i]/b[i], largest first. The comparison uses cross products, because b[i] may
+	// be 0. In that case a[i] is above 0, because the slice order contains only valued items.
 	slices.SortStableFunc(order, func(i, j int) int {
 		return new(big.Int).Mul(a[j], b[i]).Cmp(new(big.Int).Mul(a[i], b[j]))
 	})

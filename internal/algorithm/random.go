@@ -44,7 +44,7 @@ type randomResult struct {
 	Winner      int     `json:"winner"`
 	Label       string  `json:"label"`
 	Ticket      string  `json:"ticket"`       // the lowest ticket, in 64 hex digits
-	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; from the XOR itself, one of two parties could compute the other's nonce
+	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; from the XOR itself, each party of a two-party deal could compute the other's nonce
 	Beacon      *Beacon `json:"beacon"`
 }
 

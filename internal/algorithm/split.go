@@ -96,7 +96,7 @@ func readItems(labels []string, params map[string]any) ([]string, error) {
 		return nil, fmt.Errorf("algorithm_params.items has %d items: give 1 to %d", len(list), maxItems)
 	}
 	if n := len(list) * len(labels); n > maxItemsParties {
-		return nil, fmt.Errorf("algorithm_params.items has %d items for %d parties: items × parties is %d and may be at most %d",
+		return nil, fmt.Errorf("algorithm_params.items has %d items for %d parties, and items × parties is %d: use fewer items or parties, so that this product is at most %d",
 			len(list), len(labels), n, maxItemsParties)
 	}
 	items := make([]string, len(list))

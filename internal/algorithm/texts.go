@@ -18,8 +18,8 @@ func IDs() []string {
 	return ids
 }
 
-// Fill replaces each placeholder {{name}} in text by texts()[name], a text about the
-// algorithms. Fill does not change unknown placeholders.
+// Fill replaces each placeholder {{name}} by texts()[name], which describes the algorithms.
+// Fill does not change unknown placeholders.
 func Fill(text string) string {
 	for name, words := range texts() {
 		text = strings.ReplaceAll(text, "{{"+name+"}}", words)
@@ -27,9 +27,9 @@ func Fill(text string) string {
 	return text
 }
 
-// FillJSON replaces placeholders within the strings of a JSON document, as Fill does in a
-// text. If values contains name, FillJSON replaces each whole string "{{name}}" by
-// values[name], encoded as JSON. An unknown placeholder is an error.
+// FillJSON replaces the placeholders in a JSON document. First it replaces each whole string
+// "{{name}}" by values[name], encoded as JSON, if values contains that name. Then it replaces
+// the placeholders within strings as Fill does. An unknown placeholder is an error.
 func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 	text := string(document)
 	for name, value := range values {

@@ -26,8 +26,8 @@ func init() {
 	}
 }
 
-// Count counts an answered error in fairpact_errors_total. Error and Refuse call Count. Code
-// that writes an error in another way must call Count itself.
+// Count counts an answered error in fairpact_errors_total. The functions Error and Refuse call
+// Count. A caller that writes an error in another way must call Count itself.
 func Count(e *problem.Error) { errorsTotal.WithLabelValues(string(e.Code)).Inc() }
 
 // Encode returns v as JSON without HTML escapes.

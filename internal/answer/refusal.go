@@ -14,8 +14,8 @@ import (
 // requests. The headers of a handler's answer begin differently.
 var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
-// Listener accepts connections on which the errors that net/http itself writes have the JSON
-// body of SPEC 7.1. An example is the 400 for a request that net/http cannot parse.
+// Listener accepts connections that replace the errors of net/http itself, such as the 400
+// for a request that net/http cannot parse. The replacement has the JSON body of SPEC 7.1.
 type Listener struct{ net.Listener }
 
 // Accept returns the next connection. Only TCP connections replace the errors of net/http.
@@ -60,17 +60,17 @@ func refusal(answer []byte) *problem.Error {
 	_, status, _ := strings.Cut(string(line), " ")
 	switch {
 	case status == "417 Expectation Failed" && len(line) < len(answer): // always from net/http, because no handler answers with 417
-		return problem.New(problem.InvalidRequest, "the value of the Expect header is not supported; leave the header out, or send Expect: 100-continue")
+		return problem.New(problem.InvalidRequest, "the value of the Expect header is not supported; leave the header out, or send `Expect: 100-continue`")
 	case !bytes.HasPrefix(answer[len(line):], refusalHeaders):
 		return nil
 	case strings.HasPrefix(status, "431 "):
 		return problem.New(problem.HeadersTooLarge, "the path and headers together exceed the limit of this port; shorten the path, or send fewer or shorter headers")
 	case strings.HasPrefix(status, "501 "):
-		return problem.New(problem.InvalidRequest, "the value of the Transfer-Encoding header is not supported; send Content-Length or Transfer-Encoding: chunked")
+		return problem.New(problem.InvalidRequest, "the value of the Transfer-Encoding header is not supported; send a Content-Length header, or send `Transfer-Encoding: chunked`")
 	}
 	what := "the request line or a header cannot be read"
 	if _, detail, ok := strings.Cut(status, ": "); ok {
 		what = detail
 	}
-	return problem.New(problem.InvalidRequest, "%s; send HTTP/1.1 with a percent-encoded path, one Host and well-formed headers", what)
+	return problem.New(problem.InvalidRequest, "%s; send HTTP/1.1 with a percent-encoded path, one Host header and well-formed headers", what)
 }

@@ -35,10 +35,10 @@ import (
 type Config struct {
 	signing.Settings
 	DatabaseURL      string `env:"DATABASE_URL" required:"" help:"Postgres, migrated by fairpactctl migrate."`
-	DatabaseConns    int32  `env:"FAIRPACT_DATABASE_CONNS" default:"16" help:"Most connections to Postgres of this process, 4 or more."`
+	DatabaseConns    int32  `env:"FAIRPACT_DATABASE_CONNS" default:"16" help:"Maximum number of connections from this process to Postgres, at least 4."`
 	ReadOnly         bool   `env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse every change with READ_ONLY (503), and write nothing to the database and the log. Set it for all three binaries."`
 	RedisURL         string `env:"REDIS_URL" required:"" help:"Redis, for best-effort locks and caches."`
-	ServerSecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, the same for all replicas: one a line, 64 hex digits, the newest first. The database names the one that writes."`
+	ServerSecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, the same for all replicas: one per line, 64 hex digits, the newest first. The database names the secret that encrypts new data."`
 	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port; the first line is sent."`
 	LogReadURL       string `env:"FAIRPACT_LOG_READ_URL" required:"" help:"Read port of log-server."`
 	LogAppendURL     string `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"Append port of log-server."`
@@ -50,7 +50,7 @@ type Config struct {
 	BeaconPublicKey string        `env:"FAIRPACT_BEACON_PUBLIC_KEY" help:"Public key of that chain, hex (BLS12-381 G2, compressed)."`
 	BeaconPeriod    int64         `env:"FAIRPACT_BEACON_PERIOD" help:"Period of that chain in seconds."`
 	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Genesis of that chain, unix seconds."`
-	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"How long after the reveal deadline and the round's time a random.v1 deal whose round cannot be fetched becomes EXPIRED."`
+	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"How long a random.v1 deal waits for a beacon round that cannot be fetched, before the deal becomes EXPIRED. The time starts at the reveal deadline or at the round's time, whichever is later."`
 	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse new deals whose beacon round is published at or before the reveal deadline."`
 	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"What the open deals of one API key may cost together, in units as in FAIRPACT_DEAL_UNITS_PER_MINUTE; 0: no limit."`
 
@@ -139,7 +139,9 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	go p.watch.Run(watching, func(ctx context.Context) error {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		_ = serversecret.Check(asking, p.Store, secrets) // switches to the server secret now in force; Ready reports errors
+		// Check switches to the server secret that is now in force. Ready runs Check too, and
+		// returns its error.
+		_ = serversecret.Check(asking, p.Store, secrets)
 		_, err := log.TreeHead(ctx)
 		return err
 	}, logger)
@@ -152,7 +154,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 }
 
 // ServeWaits runs Waits in the background until stop is called. Waits wakes a waiting call
-// when the deal of that call changes. waiting.Hub.Bound explains connections.
+// when the deal of that call changes. waiting.Hub.Bound uses the parameter connections to
+// limit how many calls can wait.
 func (p *Parts) ServeWaits(connections int) (stop func()) {
 	p.Waits.Bound(connections)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -169,7 +172,7 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 //   - log-server signs with a key that this process does not accept;
 //   - the database does not answer; the error then wraps database.ErrNoAnswer;
 //   - the database's schema is too old;
-//   - this process lacks a server secret;
+//   - this process lacks a server secret that serversecret.Check requires;
 //   - the clocks of the database and this process differ too much.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.watch.Ready(); err != nil {
@@ -210,7 +213,7 @@ func checkOrigin(address string) error {
 		return fmt.Errorf("%q is not an origin: write https://HOST or https://HOST:PORT, in lower case, with nothing after it", address)
 	}
 	if _, notIP := netip.ParseAddr(u.Hostname()); notIP != nil && !hostForm.MatchString(u.Hostname()) || !attestation.ValidOrigin(address) {
-		return fmt.Errorf("the host of %q is invalid: use at most 255 ASCII letters, digits, dots and hyphens, and the xn-- form of an international name", address)
+		return fmt.Errorf("the host of %q is invalid: use only ASCII letters, digits, dots and hyphens, at most 255 characters. Write an international name in its xn-- form", address)
 	}
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0 || strconv.FormatUint(n, 10) != u.Port()) {
 		return fmt.Errorf("the port of %q is invalid: write a number from 1 to 65535 without leading zeros", address)

@@ -23,7 +23,7 @@ type Declaration struct {
 	BeaconChain    *string        // chain hash; nil if the algorithm uses no beacon
 	CommitDeadline int64
 	Mode           string
-	PartyKeys      []*string // one per party, nil if that party has no declared key; a nil slice if no party has one
+	PartyKeys      []*string // one entry per party, nil for a party without a declared key; the slice is nil if no party has a declared key
 	PartyLabels    []string
 	Retention      string
 	RevealDeadline int64
@@ -148,9 +148,9 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify checks a.Signature over the message of s with the caller's function holds, which
-// returns an error for an invalid signature. This function MUST be as strict as the check of
-// a certificate's signature.
+// Verify checks a.Signature over the message of s by calling the parameter holds, which
+// returns an error for an invalid signature. The function holds MUST be as strict as the
+// check of a certificate's signature.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }

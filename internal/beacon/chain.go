@@ -82,7 +82,7 @@ func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	}
 	c := Chain{Hash: hash, PublicKey: raw, Period: period, Genesis: genesis}
 	if _, err := c.key.SetBytes(raw); err != nil {
-		return Chain{}, fmt.Errorf("the beacon public key is not a compressed point of G2: %w", err)
+		return Chain{}, fmt.Errorf("the beacon public key is not a compressed point of G2 (%w): use the chain's public key", err)
 	}
 	if c.key.IsInfinity() {
 		return Chain{}, errors.New("the beacon public key is the point at infinity, under which anyone can sign: use the chain's real key")
@@ -133,15 +133,15 @@ func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err e
 	message := Message(round)
 	hashed, err := bls.HashToG1(message[:], []byte(DST))
 	if err != nil {
-		return randomness, fmt.Errorf("hash round %d to the curve: %w", round, err)
+		return randomness, fmt.Errorf("cannot hash round %d to the curve: %w", round, err)
 	}
-	// A signature is valid if e(signature, g2) = e(hashed, key). PairingCheck takes this
-	// as a product: e(-signature, g2) · e(hashed, key) = 1.
+	// A signature is valid if e(signature, g2) = e(hashed, key). PairingCheck checks
+	// the equivalent equation e(-signature, g2) · e(hashed, key) = 1.
 	_, _, _, g2 := bls.Generators()
 	point.Neg(&point)
 	ok, err := bls.PairingCheck([]bls.G1Affine{point, hashed}, []bls.G2Affine{g2, c.key})
 	if err != nil {
-		return randomness, fmt.Errorf("pairing for round %d: %w", round, err)
+		return randomness, fmt.Errorf("cannot check the pairing for round %d: %w", round, err)
 	}
 	if !ok {
 		return randomness, fmt.Errorf("%w for round %d under the chain's key", ErrBadSignature, round)

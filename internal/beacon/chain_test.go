@@ -124,9 +124,9 @@ func offSubgroup(t *testing.T) bls.G1Affine {
 // The forged signature differs from the real one by a point whose order divides the
 // cofactor. The pairing accepts the forgery, so only the subgroup check refuses it.
 func TestSecondSignatureByCofactorIsRefused(t *testing.T) {
-	// torsion becomes r·p. Its order divides the cofactor, because r is the order of the
-	// subgroup. The library multiplies correctly only inside the subgroup, so the test
-	// doubles and adds instead.
+	// The loop computes torsion = r·p. The order of torsion divides the cofactor, because r
+	// is the order of the subgroup. The library's scalar multiplication is correct only for
+	// points of the subgroup, so the loop doubles and adds instead.
 	var base, torsion bls.G1Jac
 	p := offSubgroup(t)
 	base.FromAffine(&p)
@@ -170,7 +170,7 @@ func TestParseChainRefuses(t *testing.T) {
 	key := hex.EncodeToString(q.PublicKey)
 	infinity := "c0" + strings.Repeat("00", 95)
 
-	// outside becomes a point of the twist y² = x³ + 4(1+u) that is not in G2.
+	// The variable outside becomes a point of the twist y² = x³ + 4(1+u) that is not in G2.
 	var outside bls.G2Affine
 	for i := uint64(1); ; i++ {
 		outside.X.A0.SetUint64(i)

@@ -17,7 +17,7 @@ import (
 
 var (
 	// ErrNotYet is returned when every relay says that the round is not published yet.
-	// If the round is not due by the local clock, one such relay is enough.
+	// Before the round is due by the local clock, one relay with this answer is enough.
 	ErrNotYet = errors.New("the beacon round is not out yet")
 
 	// ErrUnavailable is returned when every relay failed and ErrNotYet does not apply.
@@ -64,9 +64,9 @@ func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 func (c *Client) Chain() Chain { return c.chain }
 
 // Fetch returns a verified round. Concurrent calls for one round share the requests to
-// the relays. If one caller gives up, the requests continue for the others. The error
-// wraps ErrBadRound, ErrNotYet, ErrUnavailable or the context's error. A call may take
-// seconds.
+// the relays. If one caller gives up, the requests continue for the other callers. The
+// error wraps ErrBadRound, ErrNotYet, ErrUnavailable or the context's error. A call may
+// take seconds.
 func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	if round < 1 || round > MaxRound {
 		return Round{}, fmt.Errorf("%w: %d", ErrBadRound, round)
@@ -159,8 +159,8 @@ func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 		reasons[i] = fmt.Sprintf("%s: %.200s", c.relays[i].host, err.Error())
 	}
 	// If only some relays say "not yet", the local clock decides. Before the round is
-	// due, a dead relay must not make the beacon look broken. From then on, a relay that
-	// always says "not yet" must not hide that the others are broken.
+	// due, a dead relay must not make the beacon look broken. Once the round is due, a relay
+	// that always says "not yet" must not hide that the other relays are broken.
 	if notOut == len(failures) || notOut > 0 && notDue {
 		return fmt.Errorf("%w: round %d is due at unix time %d", ErrNotYet, round, c.chain.RoundTime(round))
 	}

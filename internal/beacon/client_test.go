@@ -305,7 +305,8 @@ func TestRequestsOfTheRace(t *testing.T) {
 					if !errors.Is(err, beacon.ErrUnavailable) {
 						t.Errorf("Fetch: %v, want ErrUnavailable", err)
 					}
-					// Fetch fails when the relay that was asked last times out.
+					// Fetch fails when the last request times out. c.took is then the time
+					// since the start of that request.
 					c.took += c.asked[len(c.asked)-1]
 				}
 				if took != c.took {

@@ -40,9 +40,9 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add replaces the value of key. bytes is the size of the new value. If the new value takes
-// more than an eighth of the limit, Add only removes the old value: the new one would evict
-// too many others.
+// Add replaces the value of key. The parameter bytes is the size of the new value. If the
+// new value takes more than an eighth of the limit, Add only removes the old value, because
+// the new value would evict too many other values.
 func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Limiter counts uses by name.
+// Limiter counts the uses of each name, for example of `keys:192.0.2.1`.
 type Limiter interface {
 	// Allow counts n uses of name if a limit of perMinute uses a minute allows them.
 	// Otherwise it counts nothing and returns false, and the caller may try again after
@@ -60,14 +60,15 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 }
 
 // MayCreateDeal counts the units of a new deal for an API key. It returns RATE_LIMITED if
-// the API key has too few units left this minute. key is the hash of the API key. The limit
-// is per key and not per address, because many honest agents may share an address.
+// the API key has too few units left this minute. The parameter key is the hash of the API
+// key. The limit is per API key and not per address, because many honest agents may share an
+// address.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
 	wait, ok := p.allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
 	if ok {
 		return nil
 	}
-	return problem.New(problem.RateLimited, "this API key has too few of its %d units a minute left for this deal, which costs %d (1, plus 1 for each 100 parties and 1 for each 10 KiB of labels, seat keys and params): wait %d s",
+	return problem.New(problem.RateLimited, "this API key may spend %d units a minute on new deals, and too few are left for this deal, which costs %d. A deal costs 1 unit, plus 1 for each full 100 parties and 1 for each full 10 KiB of labels, seat keys and params. Wait %d s, then send the same request again",
 		p.UnitsPerMinute, units, wait).After(int64(wait))
 }
 
@@ -78,7 +79,8 @@ func (p *Policy) allow(ctx context.Context, name string, perMinute, n int) (wait
 	return p.Limiter.Allow(ctx, name, perMinute, n)
 }
 
-// parseHop also accepts an address with a port, because some proxies add one.
+// parseHop reads the IP address of a hop. It also accepts an address with a port, because
+// some proxies add a port.
 func parseHop(text string) (netip.Addr, bool) {
 	if hop, err := netip.ParseAddr(text); err == nil {
 		return hop, true

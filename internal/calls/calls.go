@@ -44,7 +44,7 @@ func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, on
 
 func anyObject(body map[string]any) (map[string]any, error) { return body, nil }
 
-// CreateKey issues an API key to the caller at address. It returns RATE_LIMITED if the
+// CreateKey issues an API key to the caller at an address. It returns RATE_LIMITED if the
 // network of the address has reached the limit of new keys a minute.
 func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escrow.NewKey, error) {
 	if err := c.Callers.MayTakeKey(ctx, address); err != nil {

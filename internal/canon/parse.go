@@ -16,7 +16,7 @@ import (
 // punctuation mark, because the text may contain sealed inputs, salts and names that a
 // party chose.
 type SyntaxError struct {
-	Offset int64 // bytes before the error
+	Offset int64 // number of bytes before the error
 	Reason string
 }
 
@@ -38,7 +38,7 @@ const (
 	reasonBOM       = "the text begins with a byte order mark; leave it out"
 	reasonSurrogate = "a \\u escape is half of a surrogate pair"
 	reasonEscape    = "a string holds an unknown or unfinished escape"
-	reasonControl   = "a control character is not allowed here; inside a string write it as an escape"
+	reasonControl   = "a control character is not allowed here; inside a string, write it as an escape"
 	reasonObject    = "the value must be a JSON object"
 )
 
@@ -136,7 +136,7 @@ func (p *parser) object() (any, error) {
 		if err != nil {
 			return nil, p.syntax(err)
 		}
-		key := name.String() // copied before the next read invalidates the token
+		key := name.String() // a copy, because the next ReadToken invalidates the token
 		if object[key], err = p.value(); err != nil {
 			return nil, err
 		}
@@ -185,8 +185,8 @@ func (p *parser) syntax(err error) *SyntaxError {
 	return e
 }
 
-// reasonAt returns what is wrong with the first character of rest. rest begins where the
-// tokenizer stopped.
+// reasonAt returns what is wrong with the character at which the tokenizer stopped. The
+// parameter rest is the text from this character to the end.
 func reasonAt(rest []byte) string {
 	r, size := utf8.DecodeRune(rest)
 	switch {

@@ -70,7 +70,7 @@ const (
 
 // Timing contains the deal's times in unix seconds. Commits close when the last party has
 // committed, and reveals close when the last party has revealed. A time is null if the deal
-// ended before it.
+// ended before the event happened.
 type Timing struct {
 	CreatedAt       int64  `json:"created_at"`
 	CommitsClosedAt *int64 `json:"commits_closed_at"`
@@ -101,7 +101,7 @@ func (p Payload) SigningBytes() ([]byte, error) { return canon.Marshal(p) }
 func Parse(signingBytes []byte) (Payload, error) {
 	var p Payload
 	if err := json.Unmarshal(signingBytes, &p); err != nil {
-		return Payload{}, fmt.Errorf("certificate payload: %w", err)
+		return Payload{}, fmt.Errorf("cannot parse the certificate payload: %w", err)
 	}
 	return p, nil
 }
@@ -182,8 +182,8 @@ func InputPath(leaves [][]byte, party int) []string {
 	return path
 }
 
-// VerifyInput checks the inclusion path of a leaf under inputRoot. party is the index of
-// the leaf, and parties is the number of leaves.
+// VerifyInput checks the inclusion path of a leaf under inputRoot. The parameter party is the
+// index of the leaf, and parties is the number of leaves.
 func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
 	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
 }
@@ -199,8 +199,9 @@ func (p Payload) InputRootWellFormed() bool {
 	return rootForm.MatchString(*p.InputRoot)
 }
 
-// VerifyInclusion checks that entry is the leaf at lp.LeafIndex of a tree (RFC 9162
-// 2.1.3.2). The tree has lp.TreeSize leaves and the root rootHash (64 hex digits).
+// VerifyInclusion checks that the given log entry is the leaf at lp.LeafIndex of a tree (RFC
+// 9162 2.1.3.2). The tree has lp.TreeSize leaves, and its root is rootHash (64 lower-case hex
+// digits).
 func VerifyInclusion(entry [32]byte, lp LogProof, rootHash string) error {
 	return verifyPath(entry[:], lp, rootHash)
 }

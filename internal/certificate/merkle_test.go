@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// These functions are a reference implementation of RFC 6962 2.1 and 2.1.1, recursive as
-// in the RFC.
+// The functions from leafHash to auditPath are a reference implementation of RFC 6962 2.1 and
+// 2.1.1, recursive as in the RFC.
 
 func leafHash(leaf []byte) []byte {
 	sum := sha256.Sum256(append([]byte{0x00}, leaf...))

@@ -29,7 +29,7 @@ import (
 
 // Checkpoint is a tree head of a log.
 type Checkpoint struct {
-	Origin string // names the log; see CheckOrigin
+	Origin string // name of the log; see CheckOrigin
 	Size   int64  // number of leaves
 	Root   [32]byte
 }
@@ -64,16 +64,16 @@ func Parse(text string) (Checkpoint, error) {
 		return Checkpoint{}, errors.New("invalid checkpoint: its root is not 32 bytes, or its size is over 2^63-1")
 	}
 	c := Checkpoint{Origin: read.Origin, Size: int64(read.Size), Root: [32]byte(read.Hash)}
-	if c.Text() != text { // for example, the size has a leading zero, or the base64 a carriage return
+	if c.Text() != text { // for example, a leading zero in the size, or a carriage return in the base64
 		return Checkpoint{}, errors.New("invalid checkpoint: its lines are not in the canonical form")
 	}
 	return c, nil
 }
 
-// Open verifies and reads a signed checkpoint. At least one key of logs whose name is the
-// origin must have signed it. An invalid signature by a key of logs or cosigners is an
-// error. Open ignores signature lines of other keys. signed lists the given keys that signed
-// the checkpoint.
+// Open verifies and reads a signed checkpoint. At least one of the keys in logs must have
+// signed it, and the name of this key must be the origin of the checkpoint. An invalid
+// signature by a key in logs or cosigners is an error. Open ignores signature lines of other
+// keys. The result signed lists the keys in logs and cosigners that signed the checkpoint.
 func Open(signedNote []byte, logs, cosigners []Key) (c Checkpoint, signed []Key, err error) {
 	if len(signedNote) > MaxNote {
 		return c, nil, fmt.Errorf("the checkpoint is over %d bytes", MaxNote)
@@ -119,17 +119,17 @@ func ParseNote(signedNote string) (Checkpoint, error) {
 	return Parse(signedNote[:at+1])
 }
 
-// CheckOrigin returns an error if origin cannot name a log and its keys. The origin
-// SHOULD be the log's public URL without scheme and trailing slash: example.com, or
+// CheckOrigin returns an error if the origin cannot be the name of a log and its keys. The
+// origin SHOULD be the log's public URL without scheme and trailing slash: example.com, or
 // example.com/log.
 func CheckOrigin(origin string) error {
 	switch {
 	case origin == "":
 		return errors.New("the origin is empty: use the log's public URL without scheme, such as example.com/log")
-	case len(origin) > 255: // an ML-DSA-44 cosignature writes the origin's length in one byte
+	case len(origin) > 255: // the signed message of an ML-DSA-44 cosignature has one byte for the origin's length
 		return errors.New("the origin is over 255 bytes: use a shorter one")
 	case strings.Contains(origin, "://") || strings.HasPrefix(origin, "/") || strings.HasSuffix(origin, "/"):
-		return fmt.Errorf("the origin %q has a scheme, or begins or ends with a slash: leave these out, as in example.com/log", origin)
+		return fmt.Errorf("the origin %q has a scheme, or a slash at its start or end: write it without these, as in example.com/log", origin)
 	case !utf8.ValidString(origin) || strings.Contains(origin, "+") || strings.ContainsFunc(origin, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
 		return fmt.Errorf("the origin %q has a space, a plus, a control character or invalid UTF-8: use the log's public URL without scheme, such as example.com/log", origin)
 	}

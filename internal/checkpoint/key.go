@@ -90,8 +90,8 @@ func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	return ParseKey(name + "+" + hex.EncodeToString(id[:4]) + "+" + encode64(append([]byte{TypeECDSA}, der...)))
 }
 
-// isKeyName reports whether c2sp.org/signed-note allows name as a key name. CheckOrigin has
-// stricter rules, for the origin of a log.
+// isKeyName reports whether the name is a valid key name in c2sp.org/signed-note. CheckOrigin
+// has stricter rules, for the origin of a log.
 func isKeyName(name string) bool {
 	return name != "" && utf8.ValidString(name) && !strings.Contains(name, "+") &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || unicode.IsSpace(r) })
@@ -124,8 +124,8 @@ func (k Key) Line(signature []byte) string {
 	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
 }
 
-// Signed reports whether the line names this key. It returns an error if the line
-// is malformed, or if it names this key but the signature over text is invalid.
+// Signed reports whether the line names this key. It returns an error if the line is
+// malformed, or if the line names this key but the signature over the text is invalid.
 func (k Key) Signed(text, line string) (mine bool, err error) {
 	name, signature, err := readLine(line)
 	if err != nil || name != k.Name() || binary.BigEndian.Uint32(signature) != k.KeyHash() {
@@ -145,8 +145,8 @@ func IsSignatureLine(line string) bool {
 }
 
 // readLine returns the key name and the decoded base64 of a signature line. The decoded bytes
-// are the key ID (4 bytes) and then the signature. It refuses base64 that is not canonical,
-// because some verifiers refuse a whole note that contains such a line.
+// are the key ID (4 bytes) and then the signature. readLine refuses base64 that is not
+// canonical, because some verifiers refuse a whole note that contains such a line.
 func readLine(line string) (name string, signature []byte, err error) {
 	body, dash := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— ")
 	name, text, space := strings.Cut(body, " ")

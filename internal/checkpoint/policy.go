@@ -27,7 +27,7 @@ type Witness struct {
 	URL  string
 }
 
-// group is a group line of a policy, or a witness if it has no members.
+// group is a group line or a witness line of a policy. A witness has no members.
 type group struct {
 	name    string
 	needs   int // how many members must be met; a witness is met if it cosigned
@@ -72,7 +72,7 @@ func (r *policyReader) line(line string) error {
 		return nil
 	}
 	switch keyword, n := fields[0], len(fields); {
-	case keyword == "log" && (n == 2 || n == 3): // ignores the URL in fields[2]
+	case keyword == "log" && (n == 2 || n == 3): // fields[2], if present, is the log's URL and is not used
 		return r.log(fields[1])
 	case keyword == "witness" && (n == 3 || n == 4):
 		return r.witness(fields[1], fields[2], strings.Join(fields[3:], ""))
@@ -81,7 +81,7 @@ func (r *policyReader) line(line string) error {
 	case keyword == "quorum" && n == 2:
 		return r.quorum(fields[1])
 	}
-	return fmt.Errorf("malformed line %.40q: write log VKEY [URL], witness NAME VKEY [URL], group NAME all|any|K MEMBER…, or quorum NAME|none", line)
+	return fmt.Errorf("malformed line %.40q: write \"log VKEY [URL]\", \"witness NAME VKEY [URL]\", \"group NAME all|any|K MEMBER…\" or \"quorum NAME|none\"", line)
 }
 
 func (r *policyReader) log(vkey string) error {
@@ -111,7 +111,7 @@ func (r *policyReader) witness(name, vkey, url string) error {
 	}
 	for _, w := range r.policy.Witnesses {
 		if w.Key.public == key.public {
-			return fmt.Errorf("witness %s has the same public key: list each key once", w.Name)
+			return fmt.Errorf("witness %s on an earlier line has the same public key: list each key once", w.Name)
 		}
 	}
 	if err := r.define(&group{name: name}); err != nil {
@@ -126,7 +126,7 @@ func (r *policyReader) group(name, threshold string, members []string) error {
 	for _, member := range members {
 		of, defined := r.named[member]
 		if !defined {
-			return fmt.Errorf("group %q lists %q, which no earlier line defines", name, member)
+			return fmt.Errorf("group %q lists %q, which no earlier line defines: add a witness or group line with this name before this line", name, member)
 		}
 		if r.member[member] {
 			return fmt.Errorf("%q is in a group already: list it in one group only", member)
@@ -142,7 +142,7 @@ func (r *policyReader) group(name, threshold string, members []string) error {
 	default:
 		k, err := strconv.Atoi(threshold)
 		if err != nil || k < 1 || k > len(members) || strconv.Itoa(k) != threshold {
-			return fmt.Errorf("the threshold is %.20q: write all, any or an integer of 1 to %d", threshold, len(members))
+			return fmt.Errorf("the threshold is %.20q: write \"all\", \"any\" or an integer of 1 to %d", threshold, len(members))
 		}
 		g.needs = k
 	}
@@ -166,7 +166,7 @@ func (r *policyReader) quorum(name string) error {
 		return nil
 	}
 	if r.policy.quorum = r.named[name]; r.policy.quorum == nil {
-		return fmt.Errorf("the quorum is %q, which no earlier line defines", name)
+		return fmt.Errorf("the quorum is %q, which no earlier line defines: add a witness or group line with this name before this line", name)
 	}
 	return nil
 }
@@ -175,7 +175,7 @@ func (r *policyReader) quorum(name string) error {
 // "quorum none".
 func (p *Policy) Demands() bool { return p.quorum != nil }
 
-// Met reports whether the witnesses with these names meet the quorum.
+// Met reports whether the witnesses whose names are in the map cosigned meet the quorum.
 func (p *Policy) Met(cosigned map[string]bool) bool {
 	return p.quorum == nil || p.quorum.met(cosigned)
 }
@@ -205,8 +205,8 @@ func (g *group) String() string {
 }
 
 // Verify checks that a log of the policy signed the checkpoint and that the quorum
-// cosigned it. witnesses lists the names of the witnesses that cosigned the checkpoint,
-// even if the error is ErrQuorum.
+// cosigned it. The result witnesses lists the names of the witnesses that cosigned the
+// checkpoint, even if the error is ErrQuorum.
 func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, err error) {
 	cosigners := make([]Key, len(p.Witnesses))
 	for i, w := range p.Witnesses {

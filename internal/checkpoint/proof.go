@@ -40,7 +40,7 @@ func ParseProof(text []byte) (Proof, error) {
 	case read.ExtraData != nil:
 		return Proof{}, errors.New("the tlog-proof has an extra line, which proofs of this log never have")
 	case read.Index > math.MaxInt64 || len(read.Hashes) > 63:
-		return Proof{}, errors.New("the tlog-proof has an index over 2^63-1 or more than 63 hashes")
+		return Proof{}, errors.New("the tlog-proof has more than 63 hashes, or an index over 2^63-1")
 	}
 	return Proof{Index: int64(read.Index), Path: read.Hashes, Note: read.Checkpoint}, nil
 }
@@ -62,10 +62,10 @@ func (p Proof) VerifyInclusion(entry []byte, c Checkpoint) error {
 // (RFC 9162 2.1.4.2).
 func VerifyConsistency(older, newer Checkpoint, path [][32]byte) error {
 	if older.Size == 0 && len(path) > 0 { // tlog-witness demands an empty proof here
-		return errors.New("a consistency proof from size 0 must be empty")
+		return errors.New("the consistency proof from size 0 has hashes: send an empty proof")
 	}
 	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(older.Size), uint64(newer.Size), asSlices(path), older.Root[:], newer.Root[:]); err != nil {
-		return fmt.Errorf("the tree of size %d does not extend the tree of size %d", newer.Size, older.Size)
+		return fmt.Errorf("the consistency proof does not show that the tree of size %d extends the tree of size %d", newer.Size, older.Size)
 	}
 	return nil
 }

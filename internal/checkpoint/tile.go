@@ -43,7 +43,7 @@ func ParseTilePath(path string) (tlog.Tile, error) {
 	}
 	t, err := tlog.ParseTilePath(inner)
 	if !ok || err != nil || t.L > 63 || strings.HasPrefix(rest, "data/") || TilePath(t) != path {
-		return tlog.Tile{}, fmt.Errorf("%.100q is not the path of a tile: write tile/<L>/<N>, tile/<L>/<N>.p/<W> or tile/entries/…, with N in groups of three digits such as x001/234", path)
+		return tlog.Tile{}, fmt.Errorf("%.100q is not the path of a tile: write \"tile/<L>/<N>\" or \"tile/entries/<N>\", append \".p/<W>\" for a partial tile, and split N into groups of three digits, such as \"x001/234\"", path)
 	}
 	return t, nil
 }
@@ -59,13 +59,13 @@ func EntryBundle(entries [][]byte) []byte {
 	return out
 }
 
-// ParseEntryBundle reads a bundle. It returns an error if the bundle does not have
-// exactly count entries.
+// ParseEntryBundle reads a bundle. It returns an error if the number of entries in the bundle
+// is not equal to the parameter count.
 func ParseEntryBundle(bundle []byte, count int) ([][]byte, error) {
 	var all [][]byte
 	for rest := bundle; len(rest) > 0; {
 		if len(rest) < 2 {
-			return nil, fmt.Errorf("the entry bundle ends inside a length, after %d entries", len(all))
+			return nil, fmt.Errorf("the entry bundle ends inside the length of entry %d", len(all))
 		}
 		size := int(rest[0])<<8 | int(rest[1])
 		if len(rest) < 2+size {

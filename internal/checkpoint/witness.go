@@ -71,9 +71,10 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// Cosignatures returns the signature lines of the given keys in a witness's answer. The map
-// is indexed by Key.ID. Cosignatures ignores all other lines. It returns an error if a signature
-// of a given key over text is invalid.
+// Cosignatures returns the lines of a witness's answer that are signatures by the given keys.
+// The map `lines` is indexed by Key.ID. Cosignatures ignores malformed lines and lines of other
+// keys. It returns an error if a line names a given key but its signature over the parameter
+// `text` is invalid.
 func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err error) {
 	if !strings.HasSuffix(answer, "\n") {
 		return nil, errors.New("the answer does not end with a line feed")

@@ -1,6 +1,7 @@
 // Package crash lets tests change how a process runs: they kill it at a named point, shift
 // its clock, and shorten long intervals.
 //
-// This works only in binaries built with the tag crashpoints. In every other build Point is
-// an empty function that the compiler removes, Now is time.Now, and Setting returns "".
+// The package has an effect only in binaries built with the tag crashpoints. In every other
+// build, Point is an empty function that the compiler removes, Now returns time.Now(), and
+// Setting returns "".
 package crash

@@ -82,7 +82,7 @@ func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call)
 	case c.LogProof == "":
 		return nil
 	case bundle.LogProof == "":
-		return refusal{errors.New("no checkpoint covers the certificate yet: try again in a few seconds; if origin is null in GET /v1/log/status, the log publishes no checkpoints")}
+		return refusal{errors.New("the service returned a bundle without log_proof. If GET /v1/log/status returns a null origin, the log publishes no checkpoints. Otherwise no checkpoint covers the certificate yet: try again in a few seconds")}
 	}
 	return os.WriteFile(c.LogProof, []byte(bundle.LogProof), 0o644) // #nosec G306 -- public evidence
 }
@@ -114,8 +114,8 @@ func noteQuorum(ctx context.Context, t *terminal, call *call, logProof string) e
 }
 
 // withInput returns the bundle with the party's own input and salt in own_input. It refuses
-// an input that does not open the party's commitment. If the bundle has no own_input or
-// mine is nil, it prints a note and returns the bundle unchanged.
+// an input that does not open the party's commitment. If the bundle has no own_input, or if
+// the parameter `mine` is nil, it prints a note and returns the bundle unchanged.
 func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 	var bundle, own map[string]json.RawMessage
 	if err := json.Unmarshal(text, &bundle); err != nil {
@@ -141,7 +141,7 @@ func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 		err = json.Unmarshal(bundle["certificate"], &cert)
 	}
 	if err != nil || place.Party < 0 || place.Party >= len(cert.Parties) {
-		return nil, fmt.Errorf("own_input.party of the bundle is %d, which is not the index of one of the %d parties of the certificate", place.Party, len(cert.Parties))
+		return nil, fmt.Errorf("own_input.party of the bundle is %d, but the certificate has %d parties, numbered from 0", place.Party, len(cert.Parties))
 	}
 	opens := false
 	if of := cert.Parties[place.Party].Commitment; of != nil {

@@ -15,9 +15,10 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// All verifiers share the cases in e2e/testdata/bundles. A case names the checks that must
-// fail, except beacon_signature, which package verification does not check. FAIRPACT_URL is
-// empty, so the command fetches nothing.
+// All verifiers share the cases in e2e/testdata/bundles. The member failed of a case lists the
+// checks that must fail. It never lists beacon_signature, because package verification does not
+// have this check. fairpactctl has the check, which must fail in the case beacon-signature.
+// FAIRPACT_URL is empty, so `fairpactctl verify` fetches nothing.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")
 	files, err := filepath.Glob("../../e2e/testdata/bundles/*.json")
@@ -150,7 +151,7 @@ func TestBeaconSignature(t *testing.T) {
 		hash      string
 		round     int64
 		signature string
-		bundle    map[string]any // member beacon of the bundle, nil if it has none
+		bundle    map[string]any // the bundle's member beacon, or nil for a bundle without it
 		want      string         // "" if the signature is not checked
 	}{
 		"quicknet":                         {quicknet.Hash, round, genuine, nil, "OK"},

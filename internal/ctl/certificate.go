@@ -50,7 +50,7 @@ Examples:
 
 func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	if a.BaseURL == "" && (a.Keys == "" || a.TreeHead == "") {
-		return errors.New("no source for the key set and the tree head: give --base-url, or --tree-head and --keys")
+		return errors.New("the key set or the tree head has no source: give --base-url, or both --keys and --tree-head")
 	}
 	secret, err := sealing.Load(a.SecretFile)
 	if err != nil {
@@ -72,7 +72,7 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 			return err
 		}
 		if len(without) > 0 {
-			return refusal{fmt.Errorf("the log in this database has another certificate of deal %s, or another entry at leaf %d: ask another party for its copy of the certificate", dealID, leaf.Index)}
+			return refusal{fmt.Errorf("the log in this database has a different certificate of deal %s, or a different entry at leaf %d: ask another party for its copy of the certificate", dealID, leaf.Index)}
 		}
 		return escrow.Adopt(ctx, s, secret, payload, members["signature"].(string), leaf.Index)
 	})
@@ -112,9 +112,10 @@ func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpoo
 // certificate of 10,000 parties takes a megabyte.
 const tagPage = 100
 
-// tagLeaves adds the tags of leaves that an earlier release logged without one (see package
-// translog). It computes each tag from the certificate in the database of deals, which
-// log-server cannot read. It prints a note for each certificate whose leaf cannot get the tag.
+// tagLeaves adds a tag (see package translog) to each leaf that an earlier release logged
+// without a tag. It computes the tag from the certificate in the database of deals. log-server
+// cannot read that database, so it cannot add the tags itself. tagLeaves prints a note for each
+// leaf that cannot get its tag.
 func tagLeaves(ctx context.Context, t *terminal, s *store.Store, log *pgxpool.Pool) error {
 	untagged, err := translog.Untagged(ctx, log)
 	if err != nil {

@@ -21,7 +21,7 @@ type commitCommand struct {
 }
 
 func (commitCommand) Help() string {
-	return `The commitment is the text sha256: and a SHA-256 hash in hex. The hash covers the input in RFC 8785 form and then the salt. Numbers in the input must be integers.
+	return `The commitment is "sha256:" followed by a SHA-256 hash in hex. The hash covers the input in RFC 8785 form, followed by the salt. Numbers in the input must be integers.
 
 Keep the salt: without it you cannot reveal the input. If the salt is empty, whoever sees the commitment can guess the input and check the guess.
 

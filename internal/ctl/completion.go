@@ -21,8 +21,8 @@ func (completionCommand) Help() string {
     fairpactctl completion fish > ~/.config/fish/completions/fairpactctl.fish`
 }
 
-// The scripts offer the output of `fairpactctl words` as completions. If the output is empty,
-// the shell completes file names.
+// The scripts offer the words that `fairpactctl words` prints. If no word matches, the shell
+// completes file names.
 const (
 	bashScript = `_fairpactctl() {
   COMPREPLY=($(compgen -W "$(fairpactctl words -- "${COMP_WORDS[@]:1:COMP_CWORD-1}" 2>/dev/null)" -- "${COMP_WORDS[COMP_CWORD]}"))

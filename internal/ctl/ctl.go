@@ -60,8 +60,8 @@ type terminal struct {
 // (ExitFailed).
 var errFailed = errors.New("a check failed")
 
-// errForged is returned when a command has printed that a log contradicts its signed
-// checkpoints, or that the log's tables disagree (ExitForged).
+// errForged is returned when a command has printed that a log is forked or contradicts its
+// signed checkpoints, or that the log's tables disagree (ExitForged).
 var errForged = errors.New("the log contradicts its signed checkpoints")
 
 // refusal is an error for which Main returns ExitFailed instead of ExitUsage: the usage was

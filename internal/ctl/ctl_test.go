@@ -191,7 +191,7 @@ func TestProgressLine(t *testing.T) {
 			t.Errorf("state %s: the line is %q, want %q", row.state, got, row.want)
 		}
 	}
-	// Without a terminal, a line is printed only if the deal has changed.
+	// Standard error is not a terminal here, so show prints a line only if the deal has changed.
 	var out bytes.Buffer
 	p := progress{t: &terminal{err: &out}}
 	v.State = "REVEALING"

@@ -27,8 +27,8 @@ type dealCommands struct {
 	Cancel      cancelCommand      `cmd:"" help:"Cancel the deal, as its initiator, before another party has committed."`
 }
 
-// state is the content of a state file, which deal create and deal invite write. The file
-// holds tokens, so its mode is 0600.
+// state is the content of a state file. `fairpactctl deal create` and `fairpactctl deal invite`
+// write this file. It holds tokens, so its mode is 0600.
 type state struct {
 	BaseURL string   `json:"base_url"`
 	DealID  string   `json:"deal_id"`
@@ -77,7 +77,7 @@ func (p place) load(t *terminal) (s state, err error) {
 			return s, err
 		}
 		if err := json.Unmarshal(data, &s); err != nil {
-			return s, fmt.Errorf("%s is not a state file: give the file that deal create or deal invite wrote", p.State)
+			return s, fmt.Errorf("%s is not a state file: give the file that fairpactctl deal create or fairpactctl deal invite wrote", p.State)
 		}
 	}
 	s.BaseURL, s.DealID = cmp.Or(p.BaseURL, s.BaseURL), cmp.Or(p.Deal, s.DealID)
@@ -92,8 +92,9 @@ func (i initiator) key(t *terminal, s state) (string, error) {
 	return cmp.Or(key, s.APIKey), err
 }
 
-// asParty returns a call with the invite token from the flags or else from the state file.
-// It fails if it finds no token, or if the state file holds several and --party is missing.
+// asParty returns a call with the invite token of --token or --token-file. Without these flags,
+// it uses the token in the state file. If the file holds several tokens, --party must select
+// one. asParty returns an error if it finds no token.
 func (p party) asParty(t *terminal) (*call, error) {
 	s, err := p.load(t)
 	if err != nil {
@@ -119,8 +120,8 @@ func (s state) call(token string) (*call, error) {
 	return &call{client, s.DealID, token}, nil
 }
 
-// token returns the invite token of a party. If party is nil, token returns the only token
-// in the state file, and an error if the file holds none or several.
+// token returns the invite token of a party from the state file. If the parameter `party` is
+// nil, it returns the only token in the file, or an error if the file holds no token or several.
 func (s state) token(party *int) (string, error) {
 	switch {
 	case party != nil:
@@ -171,7 +172,7 @@ type createCommand struct {
 }
 
 func (createCommand) Help() string {
-	return `Each party gets an invite token, with which it commits and reveals. Hand the tokens out with deal invite.
+	return `Each party gets an invite token, with which it commits and reveals. To hand out the tokens, use fairpactctl deal invite.
 
 Examples:
 
@@ -221,8 +222,8 @@ func (s state) file() ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// created is the output of deal create: the service's answer without the invite tokens, and
-// the name of the state file.
+// created is the output of `fairpactctl deal create`: the service's answer without the invite
+// tokens, and the name of the state file.
 type created struct {
 	DealID    string `json:"deal_id"`
 	State     string `json:"state"`
@@ -276,7 +277,7 @@ type inviteCommand struct {
 }
 
 func (inviteCommand) Help() string {
-	return `The file or text is a secret: give it to the party over a channel that you trust.
+	return `The state file or the invitation is a secret: send it to the party over a channel that you trust.
 
 Examples:
 

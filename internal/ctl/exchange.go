@@ -35,8 +35,8 @@ func (t *terminal) exchange(e restclient.Exchange) {
 	fmt.Fprintf(t.err, "%s\n< %d %s\n\n", request, e.Status, shortened(e.Answer, "  "))
 }
 
-// shortened formats JSON for people. It cuts the strings that opaque and longText match, and
-// breaks JSON that does not fit on one line.
+// shortened formats JSON for people. It cuts the strings that match the regular expressions
+// opaque and longText, and breaks JSON that does not fit on one line.
 func shortened(text []byte, indent string) string {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {

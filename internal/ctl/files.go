@@ -84,10 +84,10 @@ func keep(path string, content []byte) error {
 	return keepMade(path, func() ([]byte, error) { return content, nil })
 }
 
-// keepMade writes what produce returns to a new file that only its owner may read. It
-// creates the file first: produce obtains a secret, which would be lost without a file. If
-// produce fails, keepMade removes the file. It refuses an existing file, which may hold the
-// only copy of a secret.
+// keepMade calls the function produce and writes its result to a new file that only the file's
+// owner may read. It creates the file before the call: produce obtains a secret, which would be
+// lost if the file could not be created. If produce fails, keepMade removes the file. keepMade
+// refuses an existing file, which may hold the only copy of a secret.
 func keepMade(path string, produce func() ([]byte, error)) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -127,8 +127,9 @@ func fill(file *os.File, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// secretOf returns value, a credential from a flag or the environment. If value is empty, it
-// returns the first line of the file at path. It returns "" if both arguments are empty.
+// secretOf returns a credential. The parameter `value` is the credential from a flag or the
+// environment. If it is empty, secretOf returns the first line of the file at path. If path is
+// empty too, secretOf returns "".
 func (t *terminal) secretOf(value, path string) (string, error) {
 	if value != "" || path == "" {
 		return value, nil

@@ -27,7 +27,7 @@ type published []verification.Trusted
 func readPublished(document any) (published, error) {
 	keys, problem := verification.ReadKeys(document)
 	if problem == "" && keys[0].State == "" {
-		problem = "is an answer of GET /v1/status: check what answers GET /v1/pubkeys at --base-url"
+		problem = "has the form of a GET /v1/status answer: check which server answers GET /v1/pubkeys at --base-url"
 	}
 	if problem != "" {
 		return nil, errors.New("the published key set " + problem)

@@ -76,7 +76,7 @@ func TestKeysThroughARotation(t *testing.T) {
 	step(1, "only one key can wait", "rotate", "--file", file, "--to", third.uri, "--out", file)
 	step(0, "next", "show", "--file", file)
 	step(0, `"uri": "`+second.uri+`"`, "show", "--file", file, "--json")
-	step(2, "--base-url or --tree-size", "rotate", "--file", file, "--to", third.uri, "--now", "--out", file)
+	step(2, "give --tree-size N, or --base-url URL", "rotate", "--file", file, "--to", third.uri, "--now", "--out", file)
 	step(2, "0 to 2^53-1", "rotate", "--file", file, "--to", third.uri, "--now", "--tree-size=-1", "--out", file)
 	step(0, `"tree_size":7}`, "rotate", "--file", file, "--to", second.uri, "--now", "--tree-size", "7", "--out", file)
 	step(2, "no such file", "rotate", "--file", file+"x", "--to", third.uri)
@@ -85,7 +85,8 @@ func TestKeysThroughARotation(t *testing.T) {
 	}
 }
 
-// keys init and rotate only read the public key, so the operator needs no permission to sign.
+// `keys init` and `keys rotate` only read the public key, so the operator needs no permission to
+// sign.
 func TestRotateToAKeyThatMayOnlyBeRead(t *testing.T) {
 	t.Parallel()
 	kms, err := kmstest.StartGCP()
@@ -153,8 +154,9 @@ func serving(t *testing.T, current string, heads map[string]string, documents ..
 	return server.URL
 }
 
-// keys check refuses the head of the empty tree as the earlier head, because any tree
-// continues the empty tree. The error asks for another head or for --tree-head none.
+// `keys check` refuses the head of the empty tree as the earlier head, because any tree
+// continues the empty tree. If it finds no other earlier head, its error asks for --tree-head
+// FILE or --tree-head none.
 func TestKeysCheck(t *testing.T) {
 	t.Parallel()
 	first, second := newKeyed(t), newKeyed(t)
@@ -224,9 +226,10 @@ func TestKeysCheck(t *testing.T) {
 	}
 }
 
-// keys close refuses if a process lacks the key set, or if a certificate of the key is
-// pending or would become invalid. keys check fails if a closed key signed a certificate or a
-// tree head beyond the key's tree_size.
+// `keys close` refuses to close a key in three cases: (1) a process lacks the key set, (2) a
+// certificate that the key signed is pending, (3) a certificate that the key signed would become
+// invalid. `keys check` fails if a closed key signed a certificate or a tree head beyond the
+// key's tree_size.
 func TestClosingIsChecked(t *testing.T) {
 	t.Parallel()
 	first, second := newKeyed(t), newKeyed(t)
@@ -331,8 +334,9 @@ func TestClosingIsChecked(t *testing.T) {
 	}
 }
 
-// Users often name two files keys.json: FAIRPACT_KEY_SET_FILE and the answer of GET
-// /v1/pubkeys. If verify --keys gets the first, the error asks for the second.
+// Two different files are often called keys.json: the key set file (FAIRPACT_KEY_SET_FILE) and
+// the answer of GET /v1/pubkeys. If `verify --keys` gets the key set file, the error asks for the
+// answer of GET /v1/pubkeys.
 func TestVerifyRefusesTheKeySetFileOfTheProcesses(t *testing.T) {
 	t.Parallel()
 	key := newKeyed(t)

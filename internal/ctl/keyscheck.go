@@ -62,7 +62,7 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		return unreadable(err)
 	}
 	if keys == nil { // the answers differ
-		return t.keysReport(report, "the replicas publish different key sets: wait until the roll-out is done and check again; if they still differ, find the replica with another key set")
+		return t.keysReport(report, "the replicas publish different key sets: wait until the roll-out is done and check again. If the key sets still differ, find the processes that lack the right one: --file with --database-url lists them")
 	}
 	if c.DatabaseURL != "" && file != nil {
 		report.Add(checked("closed_keys", c.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond the key's tree size"))
@@ -104,7 +104,7 @@ func (c keysCheckCommand) published(ctx context.Context, client *restclient.Clie
 			return nil, err
 		}
 		if current := keys.in(verification.Current)[0].Label; listed[0].Label != current || len(listed) != 1+len(keys.in(verification.Retired)) {
-			misfits = fmt.Errorf("/v1/status names the current key %s and %d legacy keys, but /v1/pubkeys names %s and %d retired keys", listed[0].Label, len(listed)-1, current, len(keys.in(verification.Retired)))
+			misfits = fmt.Errorf("/v1/status names the current key %s and %d legacy keys, but /v1/pubkeys names the current key %s and %d retired keys", listed[0].Label, len(listed)-1, current, len(keys.in(verification.Retired)))
 		}
 	}
 	report.Add(checked("replicas_agree", differs, "%d answers of /v1/pubkeys, all the same", c.Times))
@@ -151,8 +151,8 @@ func checkedHead(document any, keys []verification.Key) (signedHead, error) {
 const noHead = "none"
 
 // grown checks that the newest tree continues an earlier one. It does not use the empty tree
-// as the earlier one: any tree continues the empty tree, so the check would prove nothing. A
-// user without another head gives --tree-head none, which skips the check.
+// as the earlier one: any tree continues the empty tree, so the check would prove nothing. For a
+// new log, which has no other earlier head, the user gives --tree-head none to skip the check.
 func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys published) verification.Check {
 	if c.TreeHead == noHead {
 		return checked("consistency", nil, "not checked, because of --tree-head none; keep today's tree head for the next check")
@@ -198,7 +198,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 		}
 		return checkedHead(document, trusted(keys))
 	}
-	return signedHead{}, fmt.Errorf("found no earlier head of the log to compare the tree of size %d with: give --tree-head FILE with a head that you kept, or --tree-head none if the log is new and nobody kept a head", size)
+	return signedHead{}, fmt.Errorf("found no earlier head of the log to compare the tree of size %d with: give --tree-head FILE with a head that you kept. If the log is new and nobody kept a head, give --tree-head none", size)
 }
 
 // consistent fetches and verifies the proof that the second tree continues the first
@@ -224,7 +224,7 @@ func consistent(ctx context.Context, client *restclient.Client, first, second si
 		}
 	}
 	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(first.size), uint64(second.size), path, first.root, second.root); err != nil {
-		return fmt.Errorf("the tree of size %d does not continue the tree of size %d: two logs are signed: %w", second.size, first.size, err)
+		return fmt.Errorf("the tree of size %d does not continue the tree of size %d: the log is forked: %w", second.size, first.size, err)
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func consistent(ctx context.Context, client *restclient.Client, first, second si
 // passed.
 func next(file *signing.KeySet, keys published, agreed bool) string {
 	if !agreed {
-		return "correct what failed before any further step of a rotation"
+		return "correct what failed before you take any further step of a rotation"
 	}
 	all := keys.keys()
 	if file != nil {
@@ -253,7 +253,7 @@ func next(file *signing.KeySet, keys published, agreed bool) string {
 					return fmt.Sprintf("wait: %s may sign until %s; then run this check again and close the key", k.PublicKey, open.UTC().Format(time.RFC3339))
 				}
 			}
-			return fmt.Sprintf("%s is retired but not closed: close it with fairpactctl keys close %s, and roll the file out", k.PublicKey, k.PublicKey)
+			return fmt.Sprintf("%s is retired but not closed: close it with fairpactctl keys close %s, and then roll out the new key set", k.PublicKey, k.PublicKey)
 		}
 	}
 	return "nothing: one key signs and every retired one is closed. To rotate, begin with fairpactctl keys rotate"

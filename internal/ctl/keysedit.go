@@ -13,7 +13,7 @@ import (
 
 // edited holds the flag for the output of a command that writes a key set.
 type edited struct {
-	Out string `placeholder:"FILE" help:"File to replace atomically with the new key set; it may be the --file. Default: standard output."`
+	Out string `placeholder:"FILE" help:"File to replace atomically with the new key set. It may be the file that the command reads. Default: standard output."`
 }
 
 func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
@@ -112,7 +112,7 @@ func (c keysRotateCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	if c.TreeSize == nil {
 		if c.BaseURL == "" {
-			return errors.New("--now closes the old key at a tree size, and none is known: give --base-url or --tree-size")
+			return errors.New("--now needs the tree size at which to close the old key: give --tree-size N, or --base-url URL for the size of the newest tree head")
 		}
 		head, err := newestHeadOf(ctx, c.BaseURL, keys)
 		if err != nil {
@@ -153,7 +153,7 @@ type keysCloseCommand struct {
 }
 
 func (keysCloseCommand) Help() string {
-	return `A closed key's signatures are valid only for leaf indexes below the tree size, and for tree heads up to that size. The command refuses while a process has another key set, and while a certificate of the key waits for the log. Without --disown it also refuses if a certificate or a tree head would become invalid. Afterwards, roll the new file out.
+	return `A closed key's signatures are valid only for leaf indexes below the tree size, and for tree heads up to that size. The command refuses while a process has another key set, and while a certificate of the key waits for the log. Without --disown it also refuses if a certificate or a tree head would become invalid. When the command has succeeded, roll the new file out.
 
 A closed key cannot be opened again, or closed at another tree size.
 
@@ -200,7 +200,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		return refusal{fmt.Errorf("%d certificates of the key wait for the log: run the command again when they are logged", pending)}
 	}
 	if err := c.beyond(ctx, closed); err != nil {
-		return refusal{fmt.Errorf("%w; leave --tree-size out, or add --disown if the key is stolen and certificates may become invalid", err)}
+		return refusal{fmt.Errorf("%w; leave --tree-size out. Only if the key is stolen: add --disown, and accept that such certificates and tree heads become invalid", err)}
 	}
 	return c.write(t, closed, nil)
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // running holds the flags that say where to find the running processes of a deployment. The
-// commands keys and secret have these flags.
+// commands `keys check`, `keys close`, `secret rotate` and `secret check` have these flags.
 type running struct {
 	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the command checks the key sets of the processes connected to it, and its certificates and tree heads."`
 	logDatabase
@@ -71,7 +71,8 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 }
 
 // haveKeySet checks that all processes have the key set with this digest. If digest is "",
-// it checks that all have the same key set. The check fails if err is not nil.
+// it checks that all have the same key set. If err is not nil, the processes could not be
+// listed, and the check fails.
 func haveKeySet(processes []keywatch.Process, err error, digest string) verification.Check {
 	if digest == "" && len(processes) > 0 {
 		digest = processes[0].KeySet
@@ -87,8 +88,8 @@ func haveSecrets(processes []keywatch.Process, err error, digest string) verific
 }
 
 // agree checks that of(p) is the given digest for every process p. The argument `what` is
-// the word for the set in the texts of the check, such as "key set". The check fails if err
-// is not nil.
+// the word for the set in the texts of the check, such as "key set". If err is not nil, the
+// processes could not be listed, and the check fails.
 func agree(processes []keywatch.Process, err error, what, digest string, of func(keywatch.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
 		err = errors.New("no process of this release is connected to the database: correct --database-url, or upgrade the processes if all are of an earlier release")
@@ -140,7 +141,8 @@ func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 	})
 }
 
-// pendingUnder counts the certificates that the key signed and the log does not have yet.
+// pendingUnder counts the certificates that the key `label` signed and that are not in the log
+// yet.
 func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.KeySet) (n int, err error) {
 	err = signedFrom(ctx, databaseURL, set, math.MaxInt64, func(key signing.Key, leafIndex *int64) error {
 		if leafIndex == nil && key.PublicKey == label {

@@ -58,7 +58,8 @@ func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
 	return policy, nil
 }
 
-// open reads the policy and opens the log at place, a URL or the folder of a mirror.
+// open reads the policy and opens the log. The parameter `place` is the URL of the log, or
+// the folder of a mirror.
 func (l logTrust) open(t *terminal, place string) (*checkpoint.Policy, *logaudit.Source, error) {
 	policy, err := l.read(t)
 	if err != nil {
@@ -70,7 +71,7 @@ func (l logTrust) open(t *terminal, place string) (*checkpoint.Policy, *logaudit
 
 // logReport is the --json output of log audit, log mirror and log watch.
 type logReport struct {
-	Verdict   string             `json:"verdict"` // good, quorum (too few witnesses cosigned) or contradiction
+	Verdict   string             `json:"verdict"` // "good", "quorum" (too few witnesses cosigned) or "contradiction"
 	Origin    string             `json:"origin,omitempty"`
 	TreeSize  int64              `json:"tree_size"`
 	RootHash  string             `json:"root_hash,omitempty"`
@@ -221,9 +222,9 @@ type logWatchCommand struct {
 }
 
 func (logWatchCommand) Help() string {
-	return `Keeps the log's newest checkpoint in the state file, and proves from the log's tiles that each new checkpoint extends it. If the log is forked or became shorter, the command prints both signed checkpoints, which prove this to anybody, and leaves the state file unchanged.
+	return `Keeps the log's newest checkpoint in the state file, and proves from the log's tiles that each new checkpoint extends the stored one. If the log is forked or became shorter, the command prints both signed checkpoints, which prove this to anybody, and leaves the state file unchanged.
 
-` + logVerdicts + ` Without --once the command checks again after 0, 1 and 2, and ends only with 3.
+` + logVerdicts + ` Without --once the command ends only with 3. After the verdicts 0, 1 and 2 it waits and checks again.
 
 Examples:
 

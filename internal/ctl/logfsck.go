@@ -18,7 +18,7 @@ type logFsckCommand struct {
 }
 
 func (logFsckCommand) Help() string {
-	return `Computes the tree from the leaves, and compares every stored node, published head and checkpoint with it, in one snapshot. A tag says of which deal a leaf is. Each tag must name an existing leaf, and no leaf may have two tags. Not checked: leaves without a tag, the cosignatures of witnesses, and which checkpoint counts as witnessed. The command only reads, and the log may be in use.
+	return `Computes the tree from the leaves, and compares every stored node, published head and checkpoint with that tree, in one snapshot. Also checks the tags, which say to which deal each leaf belongs: each tag must name an existing leaf, and no leaf may have two tags. Not checked: whether every leaf has a tag, the cosignatures of witnesses, and which checkpoint counts as witnessed. The command only reads. The log can stay in use.
 
 Exit code: 0 the tables agree; 2 the verdict is not known, because something is unreadable or unreachable; 3 the tables do not agree, and the output names each wrong row.
 
@@ -75,10 +75,10 @@ func (c logFsckCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		var unchecked []string
 		if o.Heads == nil {
-			unchecked = append(unchecked, "the signatures of tree heads (--keys)")
+			unchecked = append(unchecked, "the signatures of tree heads (needs --keys)")
 		}
 		if o.Checkpoints == nil {
-			unchecked = append(unchecked, "the signatures of checkpoints (--vkey)")
+			unchecked = append(unchecked, "the signatures of checkpoints (needs --vkey)")
 		}
 		if len(unchecked) > 0 {
 			t.line("not checked: %s", strings.Join(unchecked, ", "))

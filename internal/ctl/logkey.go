@@ -18,7 +18,7 @@ type logKeyCommand struct {
 }
 
 func (logKeyCommand) Help() string {
-	return `Prints the verifier key (vkey), by which clients and witnesses know the log. Put it into the log line of a witness policy.
+	return `Prints the verifier key (vkey), by which clients and witnesses identify the log. In a trust policy, write it as the line "log VKEY".
 
 Examples:
 

@@ -78,7 +78,7 @@ func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if known := cmp.Or(c.Origin, call.client.BaseURL()); of.origin != known {
-		return refusal{fmt.Errorf("the deployment at %s says that its public URL is %s: if that is right, give --origin %s", known, of.origin, of.origin)}
+		return refusal{fmt.Errorf("the expected public URL is %s, but the deployment says that its public URL is %s: if the deployment is right, give --origin %s", known, of.origin, of.origin)}
 	}
 	if err := fits(of.algorithm, of.params, of.labels, mine.members); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (c *call) fits(ctx context.Context, input map[string]any) error {
 func fits(algorithmID string, params map[string]any, labels []string, input map[string]any) error {
 	a, known := algorithm.Lookup(algorithmID)
 	if !known {
-		return nil // a newer service has this algorithm, and checks the input at the reveal
+		return nil // the service is newer than fairpactctl, and checks the input at the reveal
 	}
 	if err := a.CheckInput(labels, params, input); err != nil {
 		return refusal{fmt.Errorf("the commitment was not sent, because the reveal of this input would be refused: %w", err)}
@@ -132,7 +132,7 @@ type revealCommand struct {
 }
 
 func (revealCommand) Help() string {
-	return `Parties can reveal once all have committed. After the last reveal the service computes the result and issues the certificate. A random.v1 deal first needs its draw: see deal entropy.
+	return `Parties can reveal once all have committed. After the last reveal the service computes the result and issues the certificate. A random.v1 deal first needs its draw: see fairpactctl deal entropy.
 
 Examples:
 
@@ -263,9 +263,9 @@ type certificateCommand struct {
 }
 
 func (certificateCommand) Help() string {
-	return `A bundle holds all that verify needs offline. Instead of a bundle, you can fetch the certificate, the tree head and the key set as three files. If the deal becomes CERTIFIED later, fetch the bundle again: the new bundle has the cosignatures of the witnesses. The command prints what the bundle lacks.
+	return `A bundle holds all that fairpactctl verify needs offline. Instead of a bundle, you can fetch the certificate, the tree head and the key set as three files. If the deal becomes CERTIFIED later, fetch the bundle again: the new bundle has the cosignatures of the witnesses. The command prints what the bundle lacks.
 
-The service never returns your input. With --sealed this command checks your input and salt against your commitment and puts them into the bundle, and verify then checks them too. Such a bundle is as private as your input.
+The service never returns your input. With --sealed this command checks your input and salt against your commitment and puts them into the bundle. Then fairpactctl verify checks them too. Such a bundle is as private as your input.
 
 Examples:
 

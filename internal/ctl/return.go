@@ -22,10 +22,10 @@ type certificateReturnCommand struct {
 
 func (certificateReturnCommand) Help() string {
 	return `A database that was restored from a backup lacks the newest leaves of the log, and the fork guard refuses to sign
-until it has them. Stop deal-api and deadline-worker, collect the certificates that were issued since the backup, and run
-this command. It verifies every signature. The certificates must continue the log without a gap up to the tree head and
-lead to its root. The command adds all missing leaves or none; running it again does nothing. Then run "certificate adopt"
-with each certificate whose deal is in the database. See runbooks/restore.md, "Return lost leaves".
+until these leaves are back. Stop deal-api and deadline-worker, collect the certificates that were issued since the backup,
+and run this command. It verifies every signature. The certificates must continue the log without a gap up to the tree head,
+and lead to the root of the tree head. The command adds all missing leaves or none; running it again does nothing. Then run
+"certificate adopt" with each certificate whose deal is in the database. See runbooks/restore.md, "Return lost leaves".
 
 Example:
 
@@ -63,7 +63,7 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return t.show(map[string]any{"returned": returned, "tree_size": head.TreeSize},
-		"%d leaves restored: the log now has all %d leaves of the tree head and the same root", returned, head.TreeSize)
+		"%d leaves restored: the log now has the %d leaves and the root of the tree head", returned, head.TreeSize)
 }
 
 // notALeaf returns the first failed check of a certificate as an error, or nil if no check

@@ -69,7 +69,7 @@ func seatKeys(given []string) (map[int]string, error) {
 }
 
 // partyKeys returns the member party_keys of a creation request from flags of the form
-// N=KEY, or nil if given is empty.
+// N=KEY, or nil if there are no such flags.
 func partyKeys(given []string, parties int) ([]*string, error) {
 	named, err := seatKeys(given)
 	if err != nil || len(named) == 0 {

@@ -80,7 +80,7 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		processes, err := r.processes(ctx)
 		if check := haveSecrets(processes, err, own.Digest()); !check.OK {
-			return refusal{fmt.Errorf("%s: roll the file out to all processes first, because a process without the new secret cannot read data that is encrypted under it", check.Detail)}
+			return refusal{fmt.Errorf("%s; a process without the new secret cannot read data that is encrypted under that secret: roll the file out to all processes first", check.Detail)}
 		}
 		done, err := s.RotateSecret(ctx, now.Fingerprint, newest.Fingerprint())
 		if err != nil {
@@ -109,15 +109,15 @@ Examples:
     kubectl -n fairpact exec deployment/fairpact-deal-api -- /fairpactctl secret check`
 }
 
-// mostCounted is the largest number of inputs, and of replays, that the command secret check
-// counts. The bound keeps the command fast.
+// mostCounted bounds how many inputs, and how many replays, the command `secret check` counts.
+// The bound keeps the command fast.
 const mostCounted = 100_000
 
-// secretReport is the output of secret check --json.
+// secretReport is the output of `secret check --json`.
 type secretReport struct {
 	verification.Report
 	InForce string   `json:"in_force"`
-	Former  []string `json:"former"` // former secrets that stored data still needs
+	Former  []string `json:"former"` // short fingerprints of the former secrets that stored data still needs
 	Held    []string `json:"held"`   // short fingerprints of the secrets in the file
 	Inputs  int      `json:"inputs_left"`
 	Replays int      `json:"replays_left"`
@@ -143,7 +143,7 @@ func (c secretCheckCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		var missing error
 		if lacks := lacking(own, now); lacks != nil {
-			missing = fmt.Errorf("the file lacks the secrets %v, which the database needs; the file holds %v", lacks, r.Held)
+			missing = fmt.Errorf("the file lacks the secrets %v, which the database needs, and holds only %v: add each missing secret on its own line", lacks, r.Held)
 		}
 		r.Add(checked("file", missing, "the file holds %v; %s is in force; former secrets still needed: %v", r.Held, r.InForce, r.Former))
 		processes, err := c.processes(ctx)
@@ -166,9 +166,9 @@ func nextOfSecrets(r secretReport) string {
 	unused := slices.DeleteFunc(slices.Clone(r.Held), func(id string) bool { return id == r.InForce || slices.Contains(r.Former, id) })
 	switch {
 	case !r.Valid:
-		return "correct what failed before any further step of a rotation"
+		return "correct what failed before you take any further step of a rotation"
 	case len(r.Former) > 0:
-		return "wait: the deadline-worker reseals the inputs, and then the replays expire; keep all lines of the file"
+		return "wait: deadline-worker encrypts the inputs again, and then the replays expire; keep all lines of the file"
 	case r.Held[0] != r.InForce:
 		return fmt.Sprintf("put %s in force with fairpactctl secret rotate", r.Held[0])
 	case len(unused) > 0:

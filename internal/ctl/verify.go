@@ -35,7 +35,7 @@ type verifyCommand struct {
 func (verifyCommand) Help() string {
 	return `Each check is one line, OK or FAIL. The lines "not proven" below them say what was not checked. To verify a bundle, the command fetches nothing. To verify a certificate alone, it fetches nothing if you give --tree-head and one of --pubkey, --keys and --status.
 
-The key set states at which tree size a key retired. The check key_in_force fails if a retired key signed beyond that size, as a thief of the key would. A status or --pubkey does not state this size, so all signatures of the key count.
+The key set states at which tree size a key retired. The check key_in_force fails if a retired key signed beyond that size, as a thief of the key would. A status or --pubkey does not state this size, so all signatures of the key are accepted.
 
 A key that is fetched from the deployment proves only that the deployment agrees with itself: an auditor pins the key with --pubkey. Beacon rounds of drand quicknet are checked under the key of drand quicknet, which is built in.
 
@@ -70,7 +70,7 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	offline := v.TreeHead != "" && (v.Keys+v.Status != "" || len(v.Pubkey) > 0)
 	switch {
 	case v.BaseURL == "" && !offline:
-		return errors.New("the tree head or the keys are missing: give --base-url, or --tree-head with --keys, --status or --pubkey")
+		return errors.New("the tree head or the keys are missing: give --base-url, or --tree-head together with one of --keys, --status and --pubkey")
 	case v.Policy != "":
 		return errors.New("--policy needs a bundle, because a certificate alone has no checkpoint: verify the bundle, or leave --policy out")
 	case v.Params != "" && v.Inputs == "":
@@ -279,9 +279,9 @@ func unreadable(err error) error {
 }
 
 // checkBeacon adds a check of the beacon's signature to the report. For drand quicknet it
-// uses the pinned key. For another chain it uses the key in given, the bundle's member
-// beacon. It adds nothing if the certificate or bundle is malformed, if the certificate has
-// no draw, or if the key is not known.
+// uses the pinned key. For another chain it uses the key in the parameter `given`, which is
+// the bundle's member `beacon`. It adds nothing if the certificate or bundle is malformed, if
+// the certificate has no draw, or if the key is not known.
 func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	for _, check := range report.Checks {
 		if (check.Name == verification.Shape || check.Name == verification.BundleShape) && !check.OK {
@@ -328,8 +328,8 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	report.Add(checked("beacon_signature", err, "%s signed round %d", name, c.Result.Beacon.Round))
 }
 
-// report prints the checks, and then the lines in more. With --json it prints only value. It
-// returns errFailed if a check failed.
+// report prints the checks of r, and then the lines of the parameter `more`. With --json it
+// prints only the parameter `value`. It returns errFailed if a check failed.
 func (t *terminal) report(r verification.Report, value any, more ...string) error {
 	if t.json {
 		if err := t.value(value); err != nil {

@@ -87,8 +87,9 @@ type look struct {
 	err  error
 }
 
-// follow asks the service to wait until the deal differs from last, for at most longestWait,
-// and returns the answer. On a terminal, follow updates the remaining time once a second.
+// follow asks the service to wait until the deal differs from the answer `last`, for at most
+// longestWait, and returns the new answer. On a terminal, follow updates the remaining time
+// once a second.
 func (c *call) follow(ctx context.Context, last look, p *progress) look {
 	looked := make(chan look, 1)
 	go func() {
@@ -113,7 +114,8 @@ func (c *call) follow(ctx context.Context, last look, p *progress) look {
 }
 
 // cause returns the cause of ctx once ctx has ended, because err may say no more than
-// "context deadline exceeded". It returns err while ctx is active, or if err wraps the cause.
+// "context deadline exceeded". It returns err unchanged while ctx is active, and if err already
+// wraps the cause.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		return context.Cause(ctx)
@@ -122,7 +124,7 @@ func cause(ctx context.Context, err error) error {
 }
 
 // ended reports whether the deal has ended and its certificate is published. An EXPIRED or
-// CANCELLED deal has no certificate.
+// CANCELLED deal gets no certificate, so its state alone decides.
 func (v view) ended() bool {
 	switch v.State {
 	case "COMPUTED", "CERTIFIED", "VOID":

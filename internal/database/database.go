@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib" // goose needs database/sql
+	"github.com/jackc/pgx/v5/stdlib" // pgx as a database/sql driver, for goose
 	"github.com/pressly/goose/v3"
 
 	"github.com/fairpact/fairpact/internal/telemetry"
@@ -33,13 +33,15 @@ var (
 	noTimeoutsSQL string
 )
 
-// MinConns is the smallest size of a pool that the services accept. A statement that waits
-// for a lock keeps its connection, and other statements need connections meanwhile.
+// MinConns is the smallest value of FAIRPACT_DATABASE_CONNS that the services accept. A
+// statement that waits for a lock keeps its connection, and other statements need connections
+// meanwhile.
 const MinConns = 4
 
-// Open opens a pool of at most maxConns connections. If maxConns is 0, pool_max_conns in the
-// URL or else the default of pgx applies. Open returns an error if the database cannot be
-// reached before ctx ends. No error shows the URL, which may hold a password.
+// Open opens a pool of at most maxConns connections. If maxConns is 0, the maximum is
+// pool_max_conns in the URL. If the URL has no pool_max_conns, the default of pgx applies. Open
+// returns an error if the database cannot be reached before ctx ends. No error shows the URL,
+// which may hold a password.
 //
 // The settings in sql/session_settings.sql override the server's defaults:
 //   - a commit is durable before other sessions see it;
@@ -61,11 +63,11 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...Op
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
+		return nil, fmt.Errorf("cannot open the database: %w", err)
 	}
 	if err := pool.Ping(ctx); err != nil {
 		pool.Close()
-		return nil, fmt.Errorf("reach the database: %w", err)
+		return nil, fmt.Errorf("cannot reach the database: %w", err)
 	}
 	newest.Store(pool)
 	go watch(pool)
@@ -117,9 +119,9 @@ func Server() string {
 	return ""
 }
 
-// Close closes a pool just before the process ends. It returns after at most 250 ms, because
-// pgx waits up to 15 seconds for a server that does not answer. The end of the process
-// closes the connections that are still open.
+// Close closes a pool just before the process ends. It waits at most 250 ms. pgx alone
+// would wait up to 15 seconds for a server that does not answer. The end of the process closes
+// the connections that are still open.
 func Close(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
 	go func() {
@@ -230,14 +232,14 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	// session ends.
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return fmt.Errorf("reach the database: %w", err)
+		return fmt.Errorf("cannot reach the database: %w", err)
 	}
 	defer conn.Close()
 	if err := waitForLock(ctx, conn); err != nil {
-		return fmt.Errorf("wait for the migration lock: %w", err)
+		return fmt.Errorf("cannot get the migration lock: %w", err)
 	}
 	if _, err := conn.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS "+s.quoted()); err != nil {
-		return fmt.Errorf("create the schema %s: %w", s.Name, err)
+		return fmt.Errorf("cannot create the schema %s: %w", s.Name, err)
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, s.Migrations, goose.WithTableName(s.Name+".goose_db_version"))
 	if err != nil {
@@ -250,7 +252,7 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("migrate the schema %s: %w", s.Name, err)
+			return fmt.Errorf("cannot migrate the schema %s: %w", s.Name, err)
 		}
 		return nil
 	}

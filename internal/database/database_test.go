@@ -73,7 +73,7 @@ func TestIsolation(t *testing.T) {
 }
 
 // Migrate works although the database sets short timeouts. A timeout could end a slow
-// migration, or the session that has the migration lock and is idle meanwhile.
+// migration, or the session that has the migration lock and is idle while the migration runs.
 func TestMigrationsHaveNoTimeouts(t *testing.T) {
 	url := servertest.Postgres(t)
 	for _, setting := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"} {
@@ -91,8 +91,9 @@ func TestMigrationsHaveNoTimeouts(t *testing.T) {
 	both.Wait()
 }
 
-// While a migration waits for the lock of a table, other statements queue behind it. So each
-// try of the migration ends soon, and Migrate tries again until the table is free.
+// While a migration waits for the lock of a table, other statements queue behind the
+// migration. So a migration sets a short lock_timeout, and Migrate tries again until the table
+// is free.
 func TestMigrationsRetryALock(t *testing.T) {
 	url := servertest.Postgres(t)
 	pool := open(t, url)

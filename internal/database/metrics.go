@@ -26,7 +26,7 @@ var up = promauto.NewGauge(prometheus.GaugeOpts{
 })
 
 // watch sets the gauge fairpact_database_up until the pool is closed. The readiness check
-// cannot set it: outside a cluster nothing calls that check.
+// cannot set the gauge, because nothing calls that check outside a cluster.
 func watch(pool *pgxpool.Pool) {
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), watchBound)
@@ -49,7 +49,7 @@ func watch(pool *pgxpool.Pool) {
 type poolStats struct{}
 
 var (
-	connections = prometheus.NewDesc("fairpact_database_connections", "Connections of the pool to Postgres by state: idle or acquired. The state max is the limit of the pool.", []string{"state"}, nil)
+	connections = prometheus.NewDesc("fairpact_database_connections", "Connections of the pool to Postgres by state: idle, acquired, or max (the limit of the pool).", []string{"state"}, nil)
 	waited      = prometheus.NewDesc("fairpact_database_acquire_wait_seconds_total", "Seconds that calls waited for a connection because none was idle.", nil, nil)
 )
 

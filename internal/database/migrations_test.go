@@ -14,10 +14,10 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// additive lists the forms of statement that a later migration may use. The first migration
-// of a schema may use any statement. During an upgrade or a rollback the previous release
-// runs on the same database, and the listed statements do not disturb that release. Add a
-// form only if MIGRATIONS.md allows it.
+// additive lists the forms of statement that a migration after the first may use. The first
+// migration of a schema may use any statement. During an upgrade or a rollback the previous
+// release runs on the same database, and the listed statements do not disturb that release.
+// Add a form only if MIGRATIONS.md allows it.
 var additive = []*regexp.Regexp{
 	regexp.MustCompile(`^CREATE TABLE [^\s(]+ \(.*\)$`),
 	regexp.MustCompile(`^CREATE INDEX CONCURRENTLY `),
@@ -27,7 +27,7 @@ var additive = []*regexp.Regexp{
 	// each row under a lock.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN \w+ (TEXT|INT|BIGINT|BYTEA|BOOLEAN)(\[\])?( NOT NULL DEFAULT (''|[0-9]+|TRUE|FALSE))?$`),
 	regexp.MustCompile(`^SET LOCAL LOCK_TIMEOUT = ''$`),
-	// Drops a foreign key on which no release relies.
+	// Drops a foreign key. Use this form only if no release relies on the key.
 	regexp.MustCompile(`^ALTER TABLE \S+ DROP CONSTRAINT IF EXISTS \S+_FKEY$`),
 }
 

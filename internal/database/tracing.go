@@ -17,7 +17,7 @@ type tracer struct{ *otelpgx.Tracer }
 
 // failure replaces an error in a span, because Postgres messages quote values and connection
 // errors name the user.
-type failure struct{ pg *pgconn.PgError } // nil: the error does not come from Postgres
+type failure struct{ pg *pgconn.PgError } // pg is nil if the error does not come from Postgres
 
 func redacted(err error) error {
 	if err == nil || errors.Is(err, sql.ErrNoRows) {

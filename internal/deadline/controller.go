@@ -32,13 +32,13 @@ import (
 
 const (
 	relistEvery   = 500 * time.Millisecond
-	horizon       = 3 * time.Second // a relist lists deadlines up to this far ahead, so several relists list each deadline
+	horizon       = 3 * time.Second // how far ahead a relist looks; longer than relistEvery, so several relists list each deadline
 	completeEvery = 4               // only one relist in 4 calls Complete, which reads every active deal
 	sweepEvery    = time.Minute
 	resealEvery   = 10 * time.Second
 	resealPause   = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
 	attendTimeout = 20 * time.Second
-	firstRetry    = 100 * time.Millisecond // pause after the first failed Attend of a deal, doubled up to lastRetry
+	firstRetry    = 100 * time.Millisecond // pause after the first failed Attend of a deal; it doubles with each failure, up to lastRetry
 	lastRetry     = 5 * time.Second
 )
 
@@ -92,7 +92,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		}).
 		WithLogConstructor(func(deal *string) logr.Logger {
-			if deal != nil { // Reconcile logs failures through c.failures; controller-runtime would log each one again
+			if deal != nil { // discard controller-runtime's lines about a deal: Reconcile logs its failures through c.failures
 				return logr.Discard()
 			}
 			return mgr.GetLogger().WithValues("controller", "deal")
@@ -100,9 +100,10 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Complete(c)
 }
 
-// Reconcile calls Attend for one deal, and queues the deal again after the delay that
-// Attend returns. If a deal is added twice, the queue keeps the smaller delay. So Reconcile
-// may run too early. This is harmless, because Attend reads the deadline itself.
+// Reconcile calls Attend for one deal. If Attend returns a delay within the horizon, Reconcile
+// queues the deal again with this delay. If a deal is added twice, the queue keeps the smaller
+// delay. So Reconcile may run too early. This is harmless, because Attend reads the deadline
+// itself.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(running, attendTimeout)
 	defer cancel()
@@ -144,8 +145,8 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// relist adds to the queue each deal that is due within the horizon. If all is set, it also
-// adds the deals that Complete lists.
+// relist adds to the queue each deal that is due within the horizon. If the parameter all is
+// true, relist also adds the deals that Complete lists.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -175,8 +176,8 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	return nil
 }
 
-// reseal runs until ctx ends. After a rotation of the server secret it encrypts the stored
-// inputs again.
+// reseal encrypts the stored inputs again after a rotation of the server secret. It runs until
+// ctx ends.
 func (c *Controller) reseal(ctx context.Context) error {
 	for {
 		pause := resealEvery

@@ -65,8 +65,9 @@ func TestADealIsAttendedAgain(t *testing.T) {
 	})
 }
 
-// The pause doubles after each failure, although each relist lists the deal. A success resets
-// the pause. The failures add about one line a minute to the log.
+// The pause before the next try of a deal doubles after each failure, although each relist
+// lists the deal. A success resets the pause. The failures add about one line a minute to the
+// log.
 func TestFailuresBackOff(t *testing.T) {
 	const failures = 11
 	fail := func(d *deals, first int) {
@@ -187,7 +188,7 @@ func TestResealsInBatches(t *testing.T) {
 	})
 }
 
-// The synctest bubble fails the test if stop leaves a goroutine.
+// The synctest bubble fails the test if a goroutine still runs after the call of stop.
 func TestStopCancelsCallsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeals(map[string]time.Duration{"a": 0, "b": time.Hour, "c": time.Second})

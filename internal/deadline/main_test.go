@@ -52,8 +52,8 @@ type deals struct {
 	toReseal int // number of batches that Reseal has yet to reseal
 	log      slog.Handler
 
-	// attend may be nil. Otherwise Attend begins with a call of attend, and if final is true,
-	// returns again and err.
+	// If attend is not nil, Attend calls it first. If the result final is true, Attend returns
+	// the other two results of attend.
 	attend func(ctx context.Context, deal string) (again time.Duration, err error, final bool)
 }
 
@@ -155,8 +155,8 @@ func (d *deals) endings(deal string) int {
 	return d.ended[deal]
 }
 
-// bubble runs a test with a controller in a synctest bubble. prepare may be nil. Otherwise it
-// changes the deals before the controller starts.
+// bubble runs a test with a controller in a synctest bubble. If prepare is not nil, it changes
+// the deals before the controller starts.
 func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), test func(*testing.T, *deals, *Controller)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

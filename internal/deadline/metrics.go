@@ -25,7 +25,7 @@ var (
 		Name: "fairpact_deals_oldest_age_seconds", Help: "Time since the oldest deal of the phase was created; 0 if there is none.",
 	}, []string{"state"})
 	overdue = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest unprocessed step became due: a deadline or a draw. A draw may wait for its beacon. 0 if no step is due.",
+		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest unprocessed step (deadline or draw) became due; 0 if no step is due. A draw may wait for its beacon.",
 	}, []string{"step"})
 	pending = promauto.NewGauge(prometheus.GaugeOpts{
 		Name: "fairpact_certificates_pending", Help: "Pending certificates: the deal has ended, and its certificate is not published yet.",

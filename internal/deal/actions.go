@@ -15,10 +15,10 @@ type Party struct {
 
 // The service takes every due step except Draw before it calls the methods below. Commit and
 // Reveal still check the deadlines, so that an overdue deal never accepts a commit or reveal.
-// now is the current unix time. A method returns nil if it allows the action. Every refusal
-// has status 409 in problem.Table.
+// The parameter now is the current unix time. A method returns nil if it allows the action.
+// Every refusal has status 409 in problem.Table.
 
-// Commit returns the reason why p cannot commit at now, or nil.
+// Commit returns the reason why p cannot commit at the unix time now, or nil.
 // SPEC 3: the first commit moves the deal from OPEN to COMMITTING, the last commit moves it
 // from COMMITTING to REVEALING.
 func (d Deal) Commit(p Party, now int64) *problem.Error {
@@ -27,7 +27,7 @@ func (d Deal) Commit(p Party, now int64) *problem.Error {
 		return d.ended(p)
 	case p.Committed || d.Phase == Revealing: // in REVEALING all have committed
 		return problem.New(problem.AlreadyCommitted, "party %d has committed, and a commitment cannot be changed; wait for the others, then call %s. "+
-			"If you did not commit, or the commitment in %s is not yours, somebody used this invite token; the initiator has all tokens of the deal. In that case do not reveal: let the deal miss its deadline, and create a new deal whose party_keys name your key. The initiator can cancel a deal only while no other party has committed",
+			"If you did not commit, or the commitment in %s is not yours, somebody used this invite token. The initiator has all tokens of the deal, and can cancel the deal only while no other party has committed. If somebody used your token, do not reveal: let the deal miss its deadline, and create a new deal whose party_keys name your key",
 			p.Index, d.call(problem.Reveal), d.call(problem.ReadDeal))
 	case now >= d.CommitDeadline:
 		return problem.New(problem.DeadlinePassed, "commit_deadline %d has passed (now %d); create a new deal with %s", d.CommitDeadline, now, d.call(problem.CreateDeal))
@@ -35,7 +35,7 @@ func (d Deal) Commit(p Party, now int64) *problem.Error {
 	return nil
 }
 
-// Reveal returns the reason why p cannot reveal at now, or nil.
+// Reveal returns the reason why p cannot reveal at the unix time now, or nil.
 func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	switch {
 	case d.Ended():
@@ -52,8 +52,8 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	return nil
 }
 
-// Entropy returns the reason why the deal cannot be drawn at now, or nil. After the draw
-// it returns nil (SPEC 4 rule 2: repeat calls after COMPUTED report the result).
+// Entropy returns the reason why the deal cannot be drawn at the unix time now, or nil. After
+// the draw it returns nil (SPEC 4 rule 2: repeat calls after COMPUTED report the result).
 func (d Deal) Entropy(now int64) *problem.Error {
 	switch {
 	case !d.Random:
@@ -70,7 +70,7 @@ func (d Deal) Entropy(now int64) *problem.Error {
 	return nil
 }
 
-// Cancel returns the reason why the initiator, party 0, cannot cancel, or nil.
+// Cancel returns the reason why the initiator (party 0) cannot cancel, or nil.
 // SPEC 3: a deal can be cancelled until a counterparty commits. The initiator's own
 // commitment does not count.
 func (d Deal) Cancel(initiatorCommitted bool) *problem.Error {

@@ -6,8 +6,8 @@
 //	COMMITTING   a party is missing at commit_deadline          VoidCommits  VOID
 //	REVEALING    a party is missing at reveal_deadline          VoidReveals  VOID
 //	REVEALING    all have revealed, not random.v1               Compute      COMPUTED
-//	REVEALING    all have revealed, not random.v1, but an input Expire       EXPIRED
-//	             cannot be decrypted at reveal_deadline
+//	REVEALING    the same, but an input cannot be decrypted,    Expire       EXPIRED
+//	             at reveal_deadline
 //	REVEALING    all have revealed, random.v1, at DrawAt        Draw         COMPUTED
 //	REVEALING    all have revealed, random.v1, at ExpiresAt     Expire       EXPIRED
 //
@@ -67,9 +67,9 @@ type Deal struct {
 	VoidFlakers []int // party indexes, ascending; VOID only
 }
 
-// Step is a change that the clock, or the last party's commit or reveal, makes due. The
-// service takes a due step before it accepts any other action on the deal. Draw is the
-// exception: an entropy call or the worker takes it.
+// Step is a change of a deal. It becomes due at a certain time, or with the commit or reveal of
+// the last party. The service takes a due step before it accepts any other action on the deal.
+// Draw is the exception: an entropy call or the worker takes it.
 type Step int
 
 // The steps. The table in the package comment says when each is due.
@@ -98,7 +98,7 @@ func (d Deal) Ended() bool { return d.Phase != Committing && d.Phase != Revealin
 // AllRevealed reports whether all parties have revealed and the deal has not ended.
 func (d Deal) AllRevealed() bool { return d.Phase == Revealing && d.Reveals == d.Parties }
 
-// Next returns the step that is due at now.
+// Next returns the step that is due at the unix time now.
 func (d Deal) Next(now int64) Step {
 	switch d.Phase {
 	case Committing:
@@ -158,8 +158,7 @@ func (d Deal) LookAt(now int64) (int64, bool) {
 // DrawAt returns when the worker draws a random.v1 deal that no party has drawn.
 func (d Deal) DrawAt() int64 { return later(max(d.LastReveal, d.RoundTime), DrawDelay) }
 
-// ExpiresAt returns when a random.v1 deal ends as EXPIRED because its beacon round could
-// not be fetched.
+// ExpiresAt returns when a random.v1 deal ends as EXPIRED because no draw has succeeded.
 func (d Deal) ExpiresAt() int64 { return later(max(d.RevealDeadline, d.RoundTime), d.EntropyWindow) }
 
 // later returns t plus seconds, or the largest int64 if the sum overflows.

@@ -57,7 +57,7 @@ func connect(text string) (client redis.UniversalClient, timeout time.Duration, 
 	return redis.NewClient(o), o.ReadTimeout, nil
 }
 
-// bound sets the timeouts that are 0 to commandTimeout.
+// bound replaces each timeout of 0 by commandTimeout.
 func bound(timeouts ...*time.Duration) {
 	for _, t := range timeouts {
 		*t = cmp.Or(*t, commandTimeout)

@@ -18,7 +18,7 @@ var (
 		Name: "fairpact_redis_errors_total", Help: "Redis commands that failed; no API call fails because of them.",
 	})
 	dropped = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_announcements_dropped_total", Help: "Deal changes that were not announced to other processes; a call that waits for such a change in another process is answered some seconds late.",
+		Name: "fairpact_announcements_dropped_total", Help: "Deal changes that this process failed to announce to the other processes. Waiting calls in those processes see the change some seconds late.",
 	})
 )
 

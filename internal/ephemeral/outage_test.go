@@ -44,8 +44,8 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 	}
 }
 
-// waitUntilBack waits until the client uses Redis again. It tries a second Lock
-// of the same name, which would succeed without Redis.
+// waitUntilBack waits until the client uses Redis again, that is, until a second Lock of the
+// same name fails. Without Redis every Lock succeeds.
 func waitUntilBack(t *testing.T, r *Redis) {
 	t.Helper()
 	ctx := bounded(t)

@@ -24,12 +24,12 @@ const (
 )
 
 // account holds what this process knows about one API key's open deals, in units. Between
-// two counts in the database, the process sees neither deals that end nor deals that other
-// replicas create. So N replicas together allow a key at most 1 + N/recountAfter times the
-// limit.
+// two counts in the database, each replica may accept about limit/recountAfter units, and
+// does not see which deals end or which deals other replicas create. So N replicas together
+// allow a key at most 1 + N/recountAfter times the limit.
 type account struct {
 	mu      sync.Mutex
-	open    int // the last count in the database, plus the units pending at that time, plus created
+	open    int // the last count in the database, plus the units in flight at that time and the units created since
 	created int // units created since the last count
 	pending int // units of creations in flight, which a count may miss
 	counted time.Time
@@ -37,8 +37,8 @@ type account struct {
 
 // charge adds a deal's units to the key's open deals, or returns RATE_LIMITED if the sum
 // would exceed the limit. The caller MUST call done after the creation, even if it failed.
-// If a deal is stored during a count in the database, a.open may include the deal twice until
-// the next count.
+// If a deal is stored during a count in the database, the account's field open may include
+// the deal twice until the next count.
 func (s *Service) charge(ctx context.Context, p Principal, units int) (done func(), err error) {
 	most, a := s.options.OpenUnits, p.account
 	if most <= 0 {
@@ -56,7 +56,7 @@ func (s *Service) charge(ctx context.Context, p Principal, units int) (done func
 		a.open, a.created, a.counted = open+a.pending, 0, time.Now()
 	}
 	if a.open+units > most {
-		return nil, problem.New(problem.RateLimited, "the open deals of this API key cost %d of at most %d units, and this deal costs %d (one unit, plus one for each %d parties and each %d KiB): wait until open deals end, or cancel open deals without a commitment",
+		return nil, problem.New(problem.RateLimited, "the open deals of this API key cost %d of at most %d units, and this deal costs %d (one unit, plus one for each %d parties and one for each %d KiB of labels, seat keys and params): wait until open deals end, or cancel open deals in which no other party has committed",
 			a.open, most, units, partiesPerUnit, bytesPerUnit>>10).After(int64(recountEvery / time.Second))
 	}
 	a.open += units

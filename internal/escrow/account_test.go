@@ -40,7 +40,7 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 			t.Errorf("RATE_LIMITED has RetryAfter %d, want at least 1: %v", p.RetryAfter, p)
 		}
 	}
-	// Large deals cost more units. Each key may have one deal of any size.
+	// Large deals cost more units. A key without open deals can create a deal of any size.
 	create(one, frugal, 2000).ok(t)
 	create(one, frugal, 900).ok(t)
 	create(one, frugal, 2).ok(t)

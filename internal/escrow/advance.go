@@ -42,7 +42,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 		switch {
 		case step == deal.Advance, rules.Random && rules.AllRevealed() && now.RevealsClosedAt == nil:
 			err = s.store.CatchUp(ctx, d.DealID)
-		case step == deal.None || step == deal.Draw: // Entropy draws for a party, and Attend for the worker
+		case step == deal.None || step == deal.Draw: // the methods Entropy (for a party) and Attend (for the worker) take a due draw
 			return now, nil
 		case step == deal.Expire:
 			ended, err = s.drawOrExpire(ctx, d)
@@ -52,7 +52,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 		if errors.Is(err, errInputLost) {
 			rules.InputLost = true
 			if rules.Next(now.Now) != deal.Expire {
-				return now, err // an operator may add the missing secret before the deadline
+				return now, err // until the deal expires, an operator may add the missing secret
 			}
 			ended, err = s.expireLost(ctx, d)
 		}
@@ -83,7 +83,7 @@ func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, e
 // not VOID, because no party is at fault.
 func (s *Service) expireLost(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	if err := serversecret.Refresh(ctx, s.store, s.secrets); err != nil {
-		return nil, err // this process may lack a new secret that decrypts the input
+		return nil, err // the deal must not expire now: this process may lack the secret that decrypts the input
 	}
 	s.logger.ErrorContext(ctx, "deal expires because an input cannot be decrypted")
 	return s.endDeal(ctx, d, deal.Expire, nil)

@@ -41,7 +41,7 @@ var meets = map[string]func(*testing.T, *game) error{
 
 // abandoned returns a deal in which all parties acted but nobody took the next step, as
 // after a crash. If revealed is true, all have revealed. Otherwise all have committed and
-// the deal is still COMMITTING, which happens only with an older release.
+// the deal is still COMMITTING. Only an older release can leave a deal like this.
 func abandoned(t *testing.T, h *house, revealed bool) *game {
 	t.Helper()
 	g := h.split(t, nil)

@@ -160,9 +160,9 @@ func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, act
 func unknownDeal(action Action) error {
 	create := problem.Call{Op: problem.CreateDeal}
 	if action == Read {
-		return problem.New(problem.DealNotFound, "no deal has this id; use the deal_id that %s answered", create)
+		return problem.New(problem.DealNotFound, "no deal has this id; use the deal_id that %s returned", create)
 	}
-	return problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s answered", create)
+	return problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s returned", create)
 }
 
 // lost refuses a call about a deal that is cached but not in the database. This happens if

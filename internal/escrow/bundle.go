@@ -17,13 +17,13 @@ type Bundle struct {
 	Keys        []byte        // the answer of GET /v1/pubkeys
 	Declaration []byte        // nil for a certificate of an earlier release, which has no declaration digest
 	Chain       *beacon.Chain // the beacon chain of a random.v1 result
-	// Own is about the caller's input. It is nil if the caller did not reveal, or if the path
-	// needs inputs that retention purge has deleted.
+	// Own is the proof for the caller's input. It is nil if the caller did not reveal, or if
+	// the proof needs inputs that were deleted (retention "purge").
 	Own *OwnInput
 }
 
 // OwnInput proves that a party's input is in input_root. It contains neither the input nor
-// the salt, because the caller may be the initiator, who got all invite tokens.
+// the salt: the initiator got all invite tokens, and could otherwise read every party's input.
 type OwnInput struct {
 	Party int      `json:"party"`
 	Path  []string `json:"input_path,omitzero"` // nil if there is no input_root, because not all have revealed

@@ -25,9 +25,10 @@ const (
 // the cautions. Only the initiator sees Created.Warning.
 func (d *Deal) Cautions() []string { return d.cautions() }
 
-// cautionsOf returns the cautions about a deal's beacon round, deadlines and labels. from is
-// the unix time at which the parties can begin to commit. A caution never quotes the
-// initiator's text, because the parties' agents read a caution as advice from the service.
+// cautionsOf returns the cautions about a deal's beacon round, deadlines and labels. The
+// parameter from is the unix time at which the parties can begin to commit. A caution never
+// quotes the initiator's text, because the parties' agents read a caution as advice from the
+// service.
 func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
 		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
@@ -97,7 +98,8 @@ func alike(labels []string) (all []string) {
 }
 
 // legible returns INVALID_PARAMS if a text in value has a character that is invisible or
-// reverses the text order. The error text begins with what, the name of the request's member.
+// reverses the text order. The parameter what is the name of the request's member, for the
+// error text.
 func legible(what string, value any) error {
 	switch v := value.(type) {
 	case string:

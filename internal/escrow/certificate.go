@@ -97,7 +97,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", rules.RoundTime, now.Now, a.call(problem.Draw)).
 			After(min(rules.RoundTime-now.Now, 86_400))
 	}
-	return nil, problem.New(problem.CertNotReady, "the deal is %s; its certificate is issued when the deal ends: call again with a wait of at most 45 s, or follow %s", rules.State(), a.call(problem.ReadDeal))
+	return nil, problem.New(problem.CertNotReady, "the deal is %s; its certificate is issued when the deal ends: call again with a wait of at most 45 s, or call %s until the deal has ended", rules.State(), a.call(problem.ReadDeal))
 }
 
 // issuePending issues a pending certificate within the caller's request. If that fails, it
@@ -114,7 +114,7 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 		return c, err
 	}
 	if errors.Is(cause, translog.ErrTagTaken) {
-		return nil, problem.New(problem.LogInconsistent, "the log has another certificate of this deal, which this service has lost: if you have a copy of that certificate, send the copy to the operator of this deployment").Because(cause)
+		return nil, problem.New(problem.LogInconsistent, "the log has another certificate of this deal, and this service has lost that certificate: if you have a copy, send it to the operator of this deployment").Because(cause)
 	}
 	reason := "the transparency log is out of reach"
 	switch {
@@ -127,7 +127,7 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 }
 
 // checked holds facts of a certificate's payload, and the key that signed the payload. For a
-// tree head only key is set.
+// tree head, only the field key is set.
 type checked struct {
 	certID, dealID string
 	outcome        string
@@ -173,7 +173,7 @@ func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, er
 		case facts.certID != c.CertID || facts.dealID != dealID:
 			err = fmt.Errorf("the row of certificate %s of deal %s contains certificate %s of deal %s", c.CertID, dealID, facts.certID, facts.dealID)
 		case !facts.key.MayHold(*c.LeafIndex):
-			err = fmt.Errorf("leaf %d is signed by %s, which retired at tree size %d", *c.LeafIndex, facts.key.PublicKey, *facts.key.TreeSize)
+			err = fmt.Errorf("leaf %d is signed by the key %s, which retired at tree size %d", *c.LeafIndex, facts.key.PublicKey, *facts.key.TreeSize)
 		}
 	}
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *Service) checkHead(head translog.TreeHead) error {
 		s.verified.Add(sum, known, 256)
 	}
 	if key := known.key; !key.MayHold(head.TreeSize - 1) {
-		return fmt.Errorf("%w: the tree head of size %d is signed by %s, which retired at tree size %d: every verifier refuses this head", translog.ErrInconsistent, head.TreeSize, key.PublicKey, *key.TreeSize)
+		return fmt.Errorf("%w: the tree head of size %d is signed by the key %s, which retired at tree size %d: every verifier refuses this head", translog.ErrInconsistent, head.TreeSize, key.PublicKey, *key.TreeSize)
 	}
 	return nil
 }

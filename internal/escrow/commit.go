@@ -89,12 +89,13 @@ func (a Access) ReplayCancel() Cancelled { return Cancelled{a.deal.DealID, deal.
 // deal.Deal, or calls one.
 type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 
-// attempts is how many times an action is tried. A later try can succeed, because the deal
-// can change after the store has refused the first one.
+// attempts is how many times an action is tried. The store may refuse the action once and
+// accept it later, because the deal can change in between.
 const attempts = 4
 
-// attempt calls try until the action is stored, try fails or the rule refuses the action.
-// After 4 calls (attempts) it returns an error.
+// attempt calls the function try until try reports that the action is stored. If try or the
+// rule returns an error, attempt returns this error at once. After 4 calls (attempts) without
+// success it also returns an error.
 func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (stored bool, err error)) error {
 	for range attempts {
 		stored, err := try()
@@ -121,9 +122,10 @@ func (s *Service) refused(ctx context.Context, a Access, rule rule) error {
 	return nil
 }
 
-// lateFirst chooses the error for a request that failed with err. It returns the rule's
-// refusal if there is one, and otherwise err: a late caller must learn that the call is late,
-// even if the request is also invalid. If err is an outage, lateFirst always returns err.
+// lateFirst chooses the error for a request that failed with err. If the rule refuses the
+// action too, lateFirst returns the rule's refusal: a late caller must learn that the call is
+// late, even if the request is also invalid. Otherwise it returns err. If err is an
+// internal error, UNAVAILABLE or READ_ONLY, lateFirst returns err without calling the rule.
 func (s *Service) lateFirst(ctx context.Context, a Access, rule rule, err error) error {
 	if _, verdict := errors.AsType[*problem.Error](err); !verdict || problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly) {
 		return err

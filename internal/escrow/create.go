@@ -182,9 +182,10 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	return d, warnings, nil
 }
 
-// pinBeacon adds the beacon round, with its chain and time, to the declaration. If the round
-// is published at or before the reveal deadline, pinBeacon returns advice for the initiator,
-// or an error if the option StrictBeacon is set.
+// pinBeacon adds the beacon round, with its chain and time, to the declaration. It refuses a
+// round that is published more than a year after the reveal deadline. For a round that is
+// published at or before the deadline it returns advice for the initiator. With the option
+// StrictBeacon it refuses such a round instead.
 func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has checked that beacon_round is an integer

@@ -118,8 +118,8 @@ func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
-// learnCertified asks the log for the cosigned tree size, if the deal is COMPUTED and the
-// cosigned tree size that this process knows does not cover the deal's leaf.
+// learnCertified asks the log for the cosigned tree size if a COMPUTED deal has a leaf that
+// the size known to this process does not cover.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
 		s.log.LearnCertified(ctx)

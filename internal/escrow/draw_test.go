@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Seconds after the creation of a random.v1 deal: by roundOut the deal's round is published,
-// and by drawTime the worker's draw is due.
+// Times in seconds after the creation of a random.v1 deal. At roundOut the deal's beacon round
+// is published. At drawTime the worker's draw is due.
 const (
 	roundOut = 7200 + 600 + 6
 	drawTime = roundOut + deal.DrawDelay
@@ -66,9 +66,9 @@ func TestBeaconFailures(t *testing.T) {
 	}
 }
 
-// The service does not fetch a round before the round is due. Until then the RetryAfter of
-// CERT_NOT_READY is the time until the round. After that, it is the time until the worker's
-// draw. If this draw is overdue, RetryAfter is 15 s.
+// The service does not fetch a round before the round is due. The RetryAfter of CERT_NOT_READY
+// is first the time until the round is due, and then the time until the worker's draw. If this
+// draw is overdue, RetryAfter is 15 s.
 func TestLookAgainForADraw(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -122,8 +122,8 @@ func TestStoredRounds(t *testing.T) {
 	}
 }
 
-// Once the entropy window has ended, any call makes the deal EXPIRED if the beacon round
-// cannot be fetched. An EXPIRED deal never has a certificate.
+// A deal whose beacon round cannot be fetched becomes EXPIRED at the first call after the
+// entropy window. An EXPIRED deal never has a certificate.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -18,8 +18,9 @@ import (
 var errDealChanged = errors.New("the deal changed while its ending was computed")
 
 // endDeal takes a step that ends the deal, tries to issue the certificate, and returns the
-// ended deal. now is a snapshot that contains what the step needs. If now is nil, endDeal
-// reads a snapshot. It returns errDealChanged if the step is no longer due.
+// ended deal. The parameter now is a snapshot that contains what the step needs. If it is nil,
+// endDeal reads a snapshot. If the step is no longer due, or the deal has changed since the
+// snapshot, endDeal returns errDealChanged.
 //
 // Concurrent calls in one process for the same step share one run, with the first caller's
 // snapshot. An old snapshot is safe: store.End writes nothing if the deal has changed
@@ -30,7 +31,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 		defer cancel()
 		var drawn *algorithm.Beacon
 		var err error
-		if step == deal.Draw { // before the inputs are read, because they are useless without the round
+		if step == deal.Draw { // without the beacon round there is no reason to read the inputs
 			if drawn, err = s.pinnedRound(ctx, d); err != nil {
 				return nil, err
 			}
@@ -81,7 +82,7 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	if !done {
 		return nil, errDealChanged
 	}
-	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // a party may draw before the due time
+	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // a party's draw before the due time is not late
 		lateness.Observe(float64(now.NowMilli-at*1000) / 1000)
 	}
 	s.noteEnd(ctx, e)
@@ -163,15 +164,15 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	for i, in := range inputs {
 		var err error
 		if objects[i], err = canon.ParseObject(in.Canonical); err != nil {
-			return nil, fmt.Errorf("stored input: party %d of deal %s: %w", i, d.DealID, err)
+			return nil, fmt.Errorf("cannot parse the stored input of party %d of deal %s: %w", i, d.DealID, err)
 		}
 	}
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
 }
 
-// certify adds the unsigned certificate to an ending (SPEC 2.5). For a VOID deal, void is the
-// property that states the cause; otherwise void is "". If a party has not revealed, inputs
-// is nil.
+// certify adds the unsigned certificate to an ending (SPEC 2.5). The parameter void is the
+// property that states why the deal is VOID, or "" for a COMPUTED deal. The parameter inputs
+// is nil if a party has not revealed.
 func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
 	digest, err := d.digest()
 	if err != nil {
@@ -195,7 +196,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	for i, part := range now.Parts {
 		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: part.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}
 	}
-	if inputs != nil { // SPEC 2.5: input_root is null for a VOID deal with insufficient reveals
+	if inputs != nil { // otherwise SPEC 2.5: input_root is null for a VOID deal with insufficient reveals
 		root := certificate.InputRoot(leavesOf(inputs))
 		p.InputRoot = &root
 	}

@@ -45,18 +45,19 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 		}
 		return Drawn{a.deal.DealID, s.rules(a.deal, now).State(), now.Result, publishedID(now)}, nil
 	}
-	return Drawn{}, fmt.Errorf("the deal changed during every draw: deal %s, %d times in a row", a.deal.DealID, attempts)
+	return Drawn{}, fmt.Errorf("deal %s changed during the draw, %d times in a row", a.deal.DealID, attempts)
 }
 
-// pinnedRound returns the deal's beacon round from the store. If the store has no valid
-// round, pinnedRound fetches the round from a relay and stores it for ever. It never replaces
-// a stored row, not even an invalid one. If pinnedRound cannot get the round, the error is
-// BEACON_NOT_READY or BEACON_UNAVAILABLE.
+// pinnedRound returns the deal's beacon round from the store. If the stored row is missing or
+// invalid, pinnedRound fetches the round from a relay. It stores the fetched round for ever if
+// the row was missing. It never replaces a stored row, not even an invalid one. If the deal's
+// chain is not the chain of this deployment, the error is BEACON_UNAVAILABLE. If no relay
+// returns the round, the error is BEACON_NOT_READY or BEACON_UNAVAILABLE.
 func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, error) {
 	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
 	chain := s.beacon.Chain()
 	if chain.Hash != drawn.ChainHash {
-		return nil, problem.New(problem.BeaconUnavailable, "the deal's beacon chain %s is not the chain that this deployment uses (%s); ask the operator of this deployment", drawn.ChainHash, chain.Hash)
+		return nil, problem.New(problem.BeaconUnavailable, "the deal's beacon chain %s is not the chain that this deployment uses (%s); tell the operator of this deployment", drawn.ChainHash, chain.Hash)
 	}
 	var err error
 	drawn.Randomness, drawn.Signature, err = s.store.Round(ctx, drawn.ChainHash, drawn.Round)
@@ -79,8 +80,7 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	return drawn, s.store.PutRound(ctx, drawn.ChainHash, drawn.Round, drawn.Randomness, drawn.Signature)
 }
 
-// verifies reports whether the signature in drawn is valid for the round and yields the
-// randomness in drawn.
+// verifies reports whether drawn.Signature is valid for the round and yields drawn.Randomness.
 func verifies(chain beacon.Chain, drawn *algorithm.Beacon) bool {
 	signature, err := hex.DecodeString(drawn.Signature)
 	if err != nil {

@@ -43,10 +43,10 @@
 // The process caches what never changes: the seat of a token, a deal's declaration, a
 // party's commitment, an ended deal whose certificate is published, and verified
 // signatures. It also caches the API keys in use, each with an estimate of its open deals
-// (account.go). Each cache is bounded in bytes. A certificate's row and leaf are read at
-// every call, so that a changed row is noticed. When the database server changes (a
-// restore, a failover), the process empties all caches except the verified signatures,
-// which do not depend on the database.
+// (account.go). Each cache is bounded in bytes. The methods Certificate and Verify read the
+// certificate's row and leaf at every call, so that a changed row is noticed. When the
+// database server changes (a restore, a failover), the process empties all caches except the
+// verified signatures, which do not depend on the database.
 //
 // # Large work
 //
@@ -85,8 +85,8 @@ type Log interface {
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
 	TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error)
 	// Certified returns the largest tree size that this process knows to be cosigned by a
-	// quorum of witnesses. The size never falls. LearnCertified asks the log for that size,
-	// unless this process asked a moment ago.
+	// quorum of witnesses. The size never falls. LearnCertified updates the size from the
+	// log, at most once a second.
 	Certified() int64
 	LearnCertified(ctx context.Context)
 	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers it.

@@ -26,7 +26,7 @@ import (
 type pen struct {
 	*signing.Signer
 	mu     sync.Mutex
-	before func(ctx context.Context) error // runs before each signature; if before fails, Sign fails
+	before func(ctx context.Context) error // a hook that runs before each signature; if the hook fails, Sign fails
 	signed int
 }
 
@@ -68,7 +68,7 @@ type ledger struct {
 	leaves    [][32]byte
 	taken     []string // the signature of each leaf, in the order of leaves
 	tags      map[translog.Tag][32]byte
-	appending func(add func()) error // a hook of Append; add appends the entry
+	appending func(add func()) error // a hook of Append; its parameter add appends the entry
 	reading   func(*translog.Inclusion) error
 
 	cosigned, certified atomic.Int64 // cosigned is the tree size that a quorum has cosigned; LearnCertified copies it to certified

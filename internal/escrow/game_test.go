@@ -27,8 +27,8 @@ type game struct {
 
 const salt = "0123456789abcdef"
 
-// split creates a split.v1 deal of two parties with an hour for each phase. change, if not
-// nil, edits the declaration.
+// split creates a split.v1 deal of two parties with an hour for each phase. The function
+// change edits the declaration; it may be nil.
 func (h *house) split(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
 	return h.create(t, escrow.Declared{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car", "boat"}}},
@@ -151,7 +151,7 @@ func (g *game) entropy(t *testing.T, svc *escrow.Service) answer[escrow.Drawn] {
 	return of(svc.Entropy(t.Context(), g.access(t, svc, g.tokens[1], escrow.DrawEntropy)))
 }
 
-// committed commits for all parties. revealed commits and reveals for all parties.
+// committed makes all parties commit.
 func (g *game) committed(t *testing.T) *game {
 	t.Helper()
 	svc := g.replica()
@@ -161,6 +161,7 @@ func (g *game) committed(t *testing.T) *game {
 	return g
 }
 
+// revealed makes all parties commit and reveal.
 func (g *game) revealed(t *testing.T) *game {
 	t.Helper()
 	svc := g.committed(t).replica()

@@ -43,7 +43,7 @@ const (
 	StoredUnknown = "unknown" // no certificate with this id is published here
 )
 
-// Says is the contents of a certificate, with long parts cut.
+// Says holds the contents of a certificate, with long parts cut.
 type Says struct {
 	DealID      string          `json:"deal_id"`
 	Algorithm   string          `json:"algorithm"`
@@ -101,11 +101,11 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if evidence.Open != nil {
 		evidence.Open = whileRunning(ctx, evidence.Open)
 	}
-	// The checks cert_id and stored are added to report only if they fail. Each of these
-	// failures makes the document invalid.
+	// The report contains the checks cert_id and stored only if they fail. A failure of either
+	// check makes the document invalid.
 	var report verification.Report
 	if certID != "" && certID != c.CertID {
-		report.Add(verification.Check{Name: "cert_id", Detail: "the document is not the certificate that cert_id names"})
+		report.Add(verification.Check{Name: "cert_id", Detail: "the document's cert_id is not the cert_id of the request"})
 	}
 	compared := compare(document, stored)
 	if compared == StoredDiffers {
@@ -120,19 +120,19 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 		Verification: Verification{
 			CertID: cut(c.CertID), Valid: report.Valid, Outcome: certificate.Void,
 			Checks: Checks{report.Holds(verification.Signature), report.Holds(verification.InputRootForm), report.Holds(verification.MerkleInclusion) && report.Holds(verification.TreeHeadSignature)},
-			Note:   "the document's signature, its form and its inclusion in the log were checked; check them yourself with the published keys",
+			Note:   "the document's signature, form and inclusion in the log were checked; check them yourself with the published keys",
 		},
 		Stored: compared, TreeHead: head,
 	}
 	for _, check := range report.Checks {
 		if head == nil && check.Name == verification.TreeHeadSignature {
-			check.Detail = fmt.Sprintf("the log has no tree of size %d, which log_proof names", c.LogProof.TreeSize)
+			check.Detail = fmt.Sprintf("the log has no tree of size %d (the tree_size in log_proof)", c.LogProof.TreeSize)
 		}
 		check.Detail = cut(check.Detail)
 		h.Findings = append(h.Findings, check)
 	}
 	if len(report.Notes) > 0 {
-		h.Note += ". Not proven: " + strings.Join(report.Notes, "; ") // not cut: a note quotes only the keys and indexes of a few parties
+		h.Note += ". Not proven: " + strings.Join(report.Notes, "; ") // the notes need no cut: they quote only the keys and indexes of a few parties
 	}
 	if !h.Valid {
 		proof := ""
@@ -147,7 +147,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	claim := "outcome is VOID because the document does not have the form of a certificate"
 	if formed && report.Holds(verification.Shape) {
 		h.Outcome, h.Says = c.Outcome, saysOf(c.Payload)
-		claim = "outcome and says repeat what the document claims, true or not"
+		claim = "the members outcome and says repeat what the document claims, true or not"
 	}
 	if !h.Valid {
 		h.Note += "; " + claim
@@ -155,8 +155,8 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	return h, nil
 }
 
-// whileRunning wraps open so that no more seat keys are checked once ctx has ended. The
-// check of 10,000 seat keys takes more than a second.
+// whileRunning wraps the function open so that no more seat keys are checked once ctx has
+// ended. The check of 10,000 seat keys takes more than a second.
 func whileRunning(ctx context.Context, open func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
 	return func(named []verification.Trusted) []verification.Key {
 		if err := ctx.Err(); err != nil {

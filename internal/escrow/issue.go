@@ -82,10 +82,10 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 			return err
 		}
 	}
-	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // the deal_id in the signed payload, because somebody may have changed the row's deal_id
+	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // the tag is of the payload's deal_id, because somebody may have changed the row's deal_id
 	index, err := s.log.Append(ctx, entry, signature, tag)
-	// If the key was closed after it had signed, the signature is not valid for the new leaf.
-	// Sign again with the current key.
+	// The key may have been closed after it signed the certificate. Then the signature is not
+	// valid for this leaf: sign again with the current key.
 	if err == nil && !facts.key.MayHold(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != signing.StateCurrent {
 		if signature, _, err = s.sign(ctx, c); err != nil {
 			return err
@@ -127,7 +127,7 @@ func (s *Service) made(certID string, payload, mac []byte) bool {
 // facts. If the payload lacks this service's MAC, sign returns an error.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
 	if !s.made(c.CertID, c.Payload, c.MAC) {
-		return "", checked{}, fmt.Errorf("foreign certificate: %s was not written under a server secret of this process and is not signed: add the missing secret, or find out who wrote the row", c.CertID)
+		return "", checked{}, fmt.Errorf("foreign certificate: %s is not signed, because its MAC matches no server secret of this process: run `fairpactctl secret check` and add the missing secret; if no secret is missing, find out who wrote the row", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
 	if err != nil {

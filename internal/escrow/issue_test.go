@@ -76,7 +76,7 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 		log        func(add func()) error
 		died       bool // the process died before it stored the signature
 		reason     string
-		err        error // the error of the worker's call
+		err        error // the error of Attend during the outage
 		signatures int   // 0: any number
 	}{
 		"the key is away":          {keyAway, nil, false, "the certificate is not signed yet", errKeyAway, 0},

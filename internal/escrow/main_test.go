@@ -25,7 +25,7 @@ type house struct {
 	store   *store.Store
 	sql     *pgxpool.Pool
 	secret  *sealing.Secret
-	secrets *sealing.Secrets // contains only secret
+	secrets *sealing.Secrets // contains only the secret of the field above
 	pen     *pen
 	keys    *signing.KeySet
 	log     *ledger
@@ -66,7 +66,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// replica returns another process of the escrow, with empty caches.
+// replica returns a new Service with empty caches, as another process would have.
 func (h *house) replica() *escrow.Service { return h.replicaOn(h.store, escrow.Options{}) }
 
 func (h *house) replicaOn(s *store.Store, o escrow.Options) *escrow.Service {

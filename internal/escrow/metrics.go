@@ -20,7 +20,7 @@ var (
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
 	})
 	inputsLost = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_inputs_unopened_total", Help: "Failed attempts to decrypt a stored input for use; resealing is not counted.",
+		Name: "fairpact_inputs_unopened_total", Help: "Failed attempts to decrypt a stored input; attempts during resealing are not counted.",
 	})
 	inputsResealed = promauto.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process encrypted again under the active server secret.",

@@ -100,8 +100,8 @@ func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...
 	return all
 }
 
-// checkEndedOnce checks that one deal has ended and the log has one new leaf. ended and
-// leaves are the counts from before the calls.
+// checkEndedOnce checks that one deal has ended and the log has one new leaf. The parameters
+// ended and leaves are the numbers of ended deals and of leaves before the test's calls.
 func checkEndedOnce(t *testing.T, g *game, ended float64, leaves int) {
 	t.Helper()
 	g.attended(t).published(t)

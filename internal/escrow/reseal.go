@@ -65,8 +65,8 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// resealInputs encrypts a batch of inputs again, under the active secret. last is the last input
-// of the previous batch.
+// resealInputs encrypts a batch of inputs again, under the active secret. The parameter last is
+// the last input of the previous batch.
 func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) error {
 	inputs, err := s.store.InputsAfter(ctx, last, resealRows, resealBytes)
 	if err != nil {

@@ -16,8 +16,9 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// retire makes a new key current and returns the pen of the old key. It closes the old key
-// at treeSize; -1 leaves it open. From then on the log checks signatures.
+// retire makes a new key current and returns the pen (the signer) of the old key. It closes
+// the old key at treeSize. If treeSize is -1, the old key stays open. From then on the log
+// checks signatures.
 func (h *house) retire(t *testing.T, treeSize int64) (old *pen) {
 	t.Helper()
 	old, h.pen = h.pen, newPen(t)
@@ -113,8 +114,8 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 	}{
 		{"append", 1, "old", 0}, // dies before the log refuses the old signature
 		{"sign", 1, "old", 0},   // dies before there is a new signature
-		{"append", 2, "new", 0}, // the new signature is stored
-		{"logged", 2, "new", 1}, // the entry is in the log, and its index is not stored
+		{"append", 2, "new", 0}, // dies before the second append; the new signature is stored
+		{"logged", 2, "new", 1}, // dies after the entry is in the log and before its index is stored
 	}
 	var games []*game
 	for range steps {
@@ -206,9 +207,9 @@ func TestPendingUnderARetiredKey(t *testing.T) {
 	}
 }
 
-// A key that was closed at tree size n is valid only for leaves below n. Verify reports a
-// certificate with leaf n or above as invalid, although the signature verifies. Certificate
-// refuses to return that certificate.
+// A key that was closed at tree size n is valid only for leaves below n. The method Verify
+// reports a certificate with leaf n or above as invalid, although the signature verifies. The
+// method Certificate refuses to return such a certificate.
 func TestVerifyBeyondRetirement(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -222,8 +223,8 @@ func TestVerifyBeyondRetirement(t *testing.T) {
 	}{
 		{-1, ""},
 		{4, ""},
-		{3, "the key " + key + " retired when the log had 3 leaves and must not sign leaf 3 or a later one, but this certificate is leaf 3: do not rely on this certificate, and tell the operator of this deployment"},
-		{0, "the key " + key + " retired when the log had 0 leaves and must not sign leaf 0 or a later one, but this certificate is leaf 3: do not rely on this certificate, and tell the operator of this deployment"},
+		{3, "the key " + key + " retired when the log had 3 leaves, so it must not sign leaf 3 or a later leaf. This certificate is leaf 3: do not rely on this certificate, and tell the operator of this deployment"},
+		{0, "the key " + key + " retired when the log had 0 leaves, so it must not sign leaf 0 or a later leaf. This certificate is leaf 3: do not rely on this certificate, and tell the operator of this deployment"},
 	} {
 		h.keys = keySetOf(t, next.PublicKey(), key, row.closed)
 		report := h.verify(t, id).ok(t)

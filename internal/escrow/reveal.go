@@ -98,7 +98,7 @@ func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.
 	text := store.CommitmentText(commitment[:])
 	var opens bool
 	if in.SaltBytes, opens = canon.Open(text, in.Canonical, o.Salt); !opens {
-		return store.Act{}, problem.New(problem.CommitmentMismatch, "input and salt do not hash to the commitment %s of party %d; send exactly the input and the salt that were committed%s", text, a.party, saltHint(o.Salt))
+		return store.Act{}, problem.New(problem.CommitmentMismatch, "input and salt do not hash to the commitment %s of party %d%s; send exactly the input and the salt that were committed", text, a.party, saltHint(o.Salt))
 	}
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, o.Input); err != nil {
 		return store.Act{}, problem.New(problem.InvalidInput, "%s. The party committed to this input, and a commitment cannot be changed: the deal becomes VOID at reveal_deadline %d; create a new deal with %s", err, a.deal.RevealDeadline, problem.Call{Op: problem.CreateDeal})
@@ -143,7 +143,7 @@ func saltHint(salt string) string {
 	return ""
 }
 
-// call returns op on this deal as a problem.Call, for the text of an error.
+// call returns the problem.Call of an operation on this deal, for the text of an error.
 func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, DealID: a.deal.DealID} }
 
 // reject stores a shapley.v1 rejection and ends the deal in one transaction.

@@ -44,7 +44,8 @@ func (r rotation) rotate(t *testing.T) {
 	}
 }
 
-// resealed lets a worker finish a rotation, as if settleTime had passed.
+// resealed moves the rotation and the idempotency records 61 seconds into the past, so that
+// settleTime is over. Then it calls Reseal until Reseal asks for no further call.
 func (r rotation) resealed(t *testing.T, h *house) {
 	t.Helper()
 	r.exec(t, "UPDATE server_secret SET since = since - 61")
@@ -150,9 +151,9 @@ func TestInputsAreMarkedAfterTheFirstRotation(t *testing.T) {
 	}
 }
 
-// A deal with an input that cannot be decrypted stays REVEALING, so that an operator can
-// restore the input or the server secret. The deal becomes EXPIRED at reveal_deadline. A
-// random.v1 deal becomes EXPIRED at the end of the entropy window.
+// A deal with an input that cannot be decrypted stays REVEALING until reveal_deadline, so that
+// an operator can restore the input or the server secret. Then the deal becomes EXPIRED. A
+// random.v1 deal stays REVEALING until the end of the entropy window, and then becomes EXPIRED.
 func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts the failed decryptions of the process
 	spoil := func(g *game, party int) *game {
 		g.exec(t, "UPDATE reveals SET sealed = sealed || '\\x00'::bytea WHERE deal_id = $1 AND party = $2", g.id, party)

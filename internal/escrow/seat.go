@@ -25,8 +25,9 @@ type Commitment struct {
 // signs that address.
 var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment accepts no seat keys, because it has no public address for them to sign: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
-// checkSeatKeys returns an error if a declared seat key is malformed, the number of keys is
-// not the number of parties, or the deployment accepts no seat keys.
+// checkSeatKeys checks the seat keys that a deal declares. The parameter keys must be nil or
+// have one entry for each party. The entry of a party without a key is nil. The error is
+// errNoOrigin if there is a key but the deployment accepts no seat keys.
 func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	if keys == nil {
 		return nil
@@ -83,7 +84,7 @@ func (d *Deal) attested(party int, stored *string) string {
 	case stored != nil:
 		return *stored
 	case declared != nil:
-		// The party has not committed, or an earlier release accepted its commitment without a
+		// The party has not committed, or an earlier release accepted the commitment without a
 		// signature.
 		return attestation.Attestation{Declared: true, Key: *declared}.String()
 	}
@@ -125,7 +126,7 @@ type Declaration struct {
 	Origin     *string         `json:"origin"` // the origin that seat keys sign; nil: this deployment accepts no seat keys
 	Digest     string          `json:"declaration_sha256"`
 	Declared   json.RawMessage `json:"declaration"` // RFC 8785
-	AttestedBy []string        `json:"attested_by"` // by party, as in a certificate that is issued now
+	AttestedBy []string        `json:"attested_by"` // in party order, as in a certificate that is issued now
 }
 
 // Declaration returns the declaration, which a party should read before it commits.

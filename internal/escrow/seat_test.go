@@ -29,8 +29,8 @@ func seatKey(seed string) (label string, sign func([]byte) string) {
 	}
 }
 
-// keyed returns a change that declares the seat keys of the parties, in party order. "" means
-// that the party has no key.
+// keyed returns a function that adds seat keys, in party order, to an escrow.Declared. ""
+// stands for a party without a key.
 func keyed(keys ...string) func(*escrow.Declared) {
 	return func(d *escrow.Declared) {
 		for _, key := range keys {

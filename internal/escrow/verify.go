@@ -58,7 +58,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	case err == nil:
 		v.Checks.Inclusion = true
 	case problem.Is(err, problem.LogInconsistent):
-		s.logger.ErrorContext(ctx, "certificate is not in the log", "cert_id", certID, "err", errors.Unwrap(err))
+		s.logger.ErrorContext(ctx, "the log does not prove the certificate", "cert_id", certID, "err", errors.Unwrap(err))
 	default:
 		return Verification{}, err
 	}
@@ -73,7 +73,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	// of the key could have made such a certificate, so it is not valid.
 	if v.Checks.Signature && !facts.key.MayHold(*c.LeafIndex) {
 		v.Valid = false
-		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves and must not sign leaf %d or a later one, but this certificate is leaf %d: do not rely on this certificate, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
+		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves, so it must not sign leaf %d or a later leaf. This certificate is leaf %d: do not rely on this certificate, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
 	}
 	return v, nil
 }

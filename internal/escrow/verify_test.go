@@ -62,8 +62,9 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A certificate with another log_proof is StoredSame, because the signature does not cover
-// log_proof. If the log_proof is wrong, the certificate is invalid and the note says so.
+// VerifyHanded reports StoredSame for a certificate with a changed log_proof, because the
+// signature does not cover log_proof. If the log_proof is wrong, VerifyHanded reports the
+// certificate as invalid, and the note names log_proof.
 func TestHandedCertificateWithAnotherProof(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

@@ -19,14 +19,16 @@ type Wait struct {
 	For     time.Duration // 0: do not wait
 	Network string
 	// State is the state that the caller knows, or "". If State is "", any change ends the wait.
-	// Otherwise only a change of the state, Drawing or Published in the deal's store.Mark does.
+	// Otherwise only a change of the deal's state ends the wait, or a change of the field Drawing
+	// or Published in the deal's store.Mark.
 	State deal.State
 	Same  func(View) bool // reports whether the caller already has this view
 }
 
-// ViewAfter waits for a change of the deal and returns the deal. The wait ends at the latest
-// after w.For, or when the process drains. If the deal is final, there is no wait. The wait
-// also ends at the time of the beacon round, because parties can draw the deal from then on.
+// ViewAfter waits for a change of the deal and returns the deal. The wait also ends after w.For,
+// or when the process drains. If the deal waits only for its beacon round, the wait also ends at
+// the time of the round, because parties can make the draw from then on. If the deal is final,
+// there is no wait.
 func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error) {
 	if _, final := s.ended.Get(a.deal.DealID); w.For > 0 && !final {
 		if err := s.awaitChange(ctx, a, w); err != nil {
@@ -78,8 +80,8 @@ func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot,
 	return now, nil
 }
 
-// If the deal waits only for its beacon round, untilRound returns the time until the round, at
-// most longest. Otherwise it returns longest.
+// untilRound returns how long a wait may last. If the deal waits only for its beacon round, the
+// wait ends at the time of the round. No wait lasts longer than the parameter longest.
 func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration) time.Duration {
 	rules := s.rules(d, now)
 	if left := rules.RoundTime - now.Now; !rules.AllRevealed() || left <= 0 || left > int64(waiting.Longest/time.Second) {
@@ -93,9 +95,8 @@ func final(now store.Mark) bool {
 	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
-// pause waits until the deal may differ from known and returns the result of call.Wait.
-// First it releases the call's turn and request body (limits.Wait). The wait does not count
-// as latency (telemetry.NoteWait).
+// pause calls call.Wait and returns the result. First it ends the request's turn and releases
+// the request's body (limits.Wait). The wait does not count as latency (telemetry.NoteWait).
 func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	limits.Wait(ctx)
 	began := time.Now()
@@ -103,21 +104,21 @@ func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly 
 	return call.Wait(ctx, known, stateOnly, timeUp)
 }
 
-// CertificateAfter returns the deal's certificate. While the error is CERT_NOT_READY, the
-// function waits, at most w.For. It tries again at each change of the deal's state, and once
-// more at the end of the wait. If the deal waits for its draw, the function also tries again
-// after the error's RetryAfter.
+// CertificateAfter returns the deal's certificate. If a try fails with CERT_NOT_READY, the
+// function waits, at most w.For in total. It tries again at each change of the deal's state,
+// and once more at the end of the wait. If the deal waits for its draw, the function also tries
+// again after the error's RetryAfter.
 //
-// If before is not nil, each try first calls before, and fails with the error that before
-// returns. If before is nil, the wait also ends once the caller can draw the deal, because the
-// worker draws later.
-func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before func() error) (Issued, error) {
+// If prepare is not nil, each try first calls prepare, and fails with the error that prepare
+// returns. If prepare is nil, the wait also ends once the caller can make the draw, because the
+// worker makes the draw only later.
+func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepare func() error) (Issued, error) {
 	if w.For <= 0 {
-		return s.tryCertificate(ctx, a, before)
+		return s.tryCertificate(ctx, a, prepare)
 	}
 	call, refused := s.options.Waits.Join(a.deal.DealID, w.Network)
 	if refused != nil { // too many calls wait, but the certificate may be ready
-		issued, err := s.tryCertificate(ctx, a, before)
+		issued, err := s.tryCertificate(ctx, a, prepare)
 		if problem.Is(err, problem.CertNotReady) {
 			err = refused
 		}
@@ -132,8 +133,8 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before
 		if err != nil {
 			return Issued{}, err
 		}
-		issued, err := s.tryCertificate(ctx, a, before)
-		if !problem.Is(err, problem.CertNotReady) || before == nil && errors.Is(err, errDrawable) {
+		issued, err := s.tryCertificate(ctx, a, prepare)
+		if !problem.Is(err, problem.CertNotReady) || prepare == nil && errors.Is(err, errDrawable) {
 			return issued, err
 		}
 		if retry := problem.From(err).RetryAfter; retry > 0 && s.rules(a.deal, now).AllRevealed() {
@@ -145,13 +146,13 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, before
 		if ctx.Err() != nil {
 			return Issued{}, err
 		}
-		return s.tryCertificate(ctx, a, before) // a change just before the end of the wait may not have woken the call
+		return s.tryCertificate(ctx, a, prepare) // a change just before the end of the wait may not have woken the call
 	}
 }
 
-func (s *Service) tryCertificate(ctx context.Context, a Access, before func() error) (Issued, error) {
-	if before != nil {
-		if err := before(); err != nil {
+func (s *Service) tryCertificate(ctx context.Context, a Access, prepare func() error) (Issued, error) {
+	if prepare != nil {
+		if err := prepare(); err != nil {
 			return Issued{}, err
 		}
 	}

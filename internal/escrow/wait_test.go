@@ -101,8 +101,8 @@ func TestDeadlineEndsAWait(t *testing.T) {
 	}
 }
 
-// During the first try the last party reveals, which causes a second try. The RetryAfter of
-// the second try's error causes the third.
+// CertificateAfter makes three tries. During the first try the last party reveals, which causes
+// the second try. The RetryAfter of the second try's error causes the third try.
 func TestCertificateWaitsForTheDraw(t *testing.T) {
 	h := newHouse(t)
 	g := h.random(t, nil).committed(t)

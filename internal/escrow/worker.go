@@ -14,9 +14,9 @@ import (
 // listLimit deals of each kind (see store.Store.Due).
 const listLimit = 1000
 
-// Due lists the deals that need the worker within the horizon. The log refuses a certificate
-// if it has another certificate of the same deal. Due then leaves out the deal for an hour
-// (contradictedFor).
+// Due lists the deals that need the worker within the horizon. If the log has another
+// certificate of a deal, the log refuses the deal's pending certificate. After such a refusal, Due
+// leaves out the deal for an hour (contradictedFor).
 func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
@@ -37,8 +37,8 @@ func (s *Service) Load(ctx context.Context) (store.Load, error) {
 func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
 
 // Attend does what is due for a deal: it takes the steps, makes the draw and issues the
-// certificate. again is the time until the clock makes the next step due, at most an hour; 0
-// if no step waits for the clock. After an error the worker calls Attend again.
+// certificate. The result again is the time until the clock makes the next step due, at most an
+// hour. The result is 0 if no step waits for the clock. After an error the worker retries Attend.
 func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
 	s.sameServer(ctx)
 	d, err := s.dealOf(ctx, dealID)
@@ -63,7 +63,7 @@ func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duratio
 			return 0, err
 		}
 		err = s.issueCertificate(ctx, c)
-		if errors.Is(err, translog.ErrTagTaken) { // a retry does not help
+		if errors.Is(err, translog.ErrTagTaken) { // the log has another certificate of the deal, so a retry does not help
 			return 0, nil
 		}
 		return 0, err

@@ -24,7 +24,7 @@ func openFile(path string) (*file, error) {
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the fork guard's lock file: %w", err)
+		return nil, fmt.Errorf("cannot open the fork guard's lock file: %w", err)
 	}
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = lock.Close()
@@ -50,7 +50,7 @@ func (f *file) Load(context.Context) (Record, error) {
 		return Record{}, nil
 	}
 	if err != nil {
-		return Record{}, fmt.Errorf("read the fork guard: %w", err)
+		return Record{}, fmt.Errorf("cannot read the fork guard: %w", err)
 	}
 	var form fileForm
 	if err := json.Unmarshal(text, &form); err != nil || form.Size == nil {
@@ -74,7 +74,7 @@ func (f *file) Store(ctx context.Context, loaded, next Record) error {
 		return err
 	}
 	if err := f.replace(append(text, '\n')); err != nil {
-		return fmt.Errorf("write the fork guard: %w", err)
+		return fmt.Errorf("cannot write the fork guard: %w", err)
 	}
 	return nil
 }

@@ -39,8 +39,9 @@ func (r Record) check() error {
 // Guard keeps one record that changes only by compare-and-swap.
 type Guard interface {
 	Load(ctx context.Context) (Record, error)
-	// Store replaces the record with next. It returns ErrMoved if the record has changed since
-	// Load returned loaded. After any other error the record may or may not have been replaced.
+	// Store replaces the stored record with the parameter next. The parameter loaded is the
+	// record that Load returned. If the stored record has changed since then, Store returns
+	// ErrMoved. After any other error the record may or may not have been replaced.
 	Store(ctx context.Context, loaded, next Record) error
 	Close() error
 }

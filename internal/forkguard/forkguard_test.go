@@ -197,7 +197,7 @@ func TestOpenRefusesUnusableURIs(t *testing.T) {
 // power. The client gets no more answers and does not see the connection end.
 type silent struct {
 	net.Listener
-	now atomic.Pointer[chan struct{}] // the channel of newly accepted connections; fall closes it to silence them
+	now atomic.Pointer[chan struct{}] // new connections get this channel, and go silent when fall closes it
 }
 
 type silentConn struct {

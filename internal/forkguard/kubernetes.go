@@ -22,7 +22,7 @@ import (
 const (
 	account     = "/var/run/secrets/kubernetes.io/serviceaccount"
 	callTimeout = 5 * time.Second
-	maxObject   = 2 << 20 // bytes read of an API server's answer; a ConfigMap has at most 1 MiB of data
+	maxObject   = 2 << 20 // maximum size of an API server's answer in bytes; a ConfigMap has at most 1 MiB of data
 )
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
@@ -80,7 +80,7 @@ func (k *kubernetes) Load(ctx context.Context) (Record, error) {
 		Data     map[string]string
 	}
 	if err := json.Unmarshal(body, &object); err != nil || object.Metadata.ResourceVersion == "" {
-		return Record{}, fmt.Errorf("the API server's answer for the fork guard %s is not a ConfigMap: check KUBERNETES_SERVICE_HOST and _PORT", k.name)
+		return Record{}, fmt.Errorf("the API server's answer for the fork guard %s is not a ConfigMap: check that KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are the host and port of the API server", k.name)
 	}
 	size, root := object.Data["size"], object.Data["root"]
 	if size == "" && root == "" {
@@ -120,7 +120,7 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	defer cancel()
 	token, err := os.ReadFile(k.tokenFile) // read for each call, because Kubernetes renews the token about every hour
 	if err != nil {
-		return nil, fmt.Errorf("cannot read the pod's token for the fork guard: %w: set automountServiceAccountToken: true on the pod", err)
+		return nil, fmt.Errorf("cannot read the pod's token for the fork guard (%w): set `automountServiceAccountToken: true` in the pod's spec", err)
 	}
 	client, err := k.currentClient()
 	if err != nil {
@@ -137,13 +137,13 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("call the API server for the fork guard: %w", err)
+		return nil, fmt.Errorf("cannot call the API server for the fork guard: %w", err)
 	}
 	defer response.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxObject))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("read the API server's answer for the fork guard: %w", err)
+		return nil, fmt.Errorf("cannot read the API server's answer for the fork guard: %w", err)
 	case response.StatusCode == http.StatusOK:
 		return answer, nil
 	case response.StatusCode == http.StatusConflict:
@@ -160,7 +160,7 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 func (k *kubernetes) currentClient() (*http.Client, error) {
 	ca, err := os.ReadFile(k.caFile)
 	if err != nil {
-		return nil, fmt.Errorf("read the cluster's certificate authority for the fork guard: %w", err)
+		return nil, fmt.Errorf("cannot read the cluster's certificate authority for the fork guard: %w", err)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -169,7 +169,7 @@ func (k *kubernetes) currentClient() (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(ca) {
-		return nil, fmt.Errorf("the file of the cluster's certificate authority has no PEM certificate, so the fork guard cannot verify the API server: check %s", k.caFile)
+		return nil, fmt.Errorf("the fork guard cannot verify the API server, because the certificate authority's file %s has no PEM certificate: mount the service account's `ca.crt` at this path", k.caFile)
 	}
 	if k.client != nil {
 		k.client.CloseIdleConnections()

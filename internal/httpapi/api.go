@@ -101,9 +101,9 @@ func New(c Config) (http.Handler, error) {
 // routes returns the route of each path. A test compares the map with the OpenAPI
 // document.
 //
-// A route whose answer holds a credential or an input leaves cache empty. The answer is then
-// no-store and never compressed. If such an answer also held another party's text, its
-// compressed size could reveal the credential or input (BREACH).
+// A route whose answer holds a credential or an input leaves its field cache empty. The answer
+// is then no-store and never compressed. The size of a compressed answer could reveal the
+// credential or input, if the answer also holds another party's text (BREACH).
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	const shared, owned = httpcache.Public, httpcache.Private
 	get := func(handle handler) http.HandlerFunc { return a.answers(http.StatusOK, handle) }

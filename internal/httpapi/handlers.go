@@ -201,8 +201,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// request returns r as a calls.Request. caller is part of the scope of the Idempotency-Key.
-// limit and empty are passed to [API.body].
+// request returns r as a calls.Request. The parameter caller is part of the scope of the
+// Idempotency-Key. The parameters limit and empty are passed to [API.body].
 func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, limit int64, empty bool) calls.Request {
 	return calls.Request{
 		Body: func() (map[string]any, error) { return a.body(w, r, limit, empty) },
@@ -220,8 +220,8 @@ func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, lim
 	}
 }
 
-// answers adapts handle to net/http. If handle succeeds, the answer is status with the
-// returned body. Otherwise the answer is the returned error.
+// answers returns a net/http handler that calls the function handle. If handle succeeds, the
+// answer has the given status and the returned body. An error becomes the answer.
 func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := handle(w, r)

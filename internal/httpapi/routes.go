@@ -62,8 +62,8 @@ const allowOrigin = "Access-Control-Allow-Origin"
 
 func allowAnyOrigin(w http.ResponseWriter) { w.Header().Set(allowOrigin, "*") }
 
-// methodName returns the method for errors and log lines. It returns "this method" if the
-// text is too long to be a real method.
+// methodName returns the method as errors and log lines show it. It returns "this method" if
+// the method is too long to be a real one.
 func methodName(method string) string {
 	if len(method) > 16 {
 		return "this method"

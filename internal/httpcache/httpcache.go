@@ -22,7 +22,7 @@ const (
 )
 
 // smallest is the size in bytes of the smallest answer that is compressed. Compressing a
-// smaller answer costs too much: for 1.5 kB it takes as long as serving the call.
+// smaller answer costs too much: compressing 1.5 kB takes as much time as serving the call.
 const smallest = 4096
 
 // suffix is added to the tag of a compressed answer, because a strong tag names one
@@ -32,8 +32,8 @@ const suffix = "-gzip"
 const tagBytes = 18 // a tag is the first 18 bytes of the body's SHA-256
 
 // compressed wraps a handler and compresses its answers with gzip at the fastest level. For a
-// view with 10,000 random commitments, the other levels save no more bytes and take ten times
-// as long.
+// view with 10,000 random commitments, the other levels do not make the answer smaller and
+// take ten times as long.
 var compressed = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(smallest), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.SuffixETag(suffix), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -42,9 +42,10 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// Handler adds an ETag header, and a Cache-Control header with the value control, to each 200
-// from next for a GET or HEAD. Other answers, and a 200 that already has an ETag, get neither
-// header. If the new ETag matches If-None-Match, Handler answers 304 instead of 200.
+// Handler adds two headers to each 200 from next for a GET or HEAD: an ETag, and a
+// Cache-Control whose value is the parameter control. Other answers, and a 200 that already
+// has an ETag, get neither header. If the new ETag matches If-None-Match, Handler answers 304
+// instead of 200.
 //
 // Handler compresses answers. So an answer MUST NOT hold both a secret and another party's
 // text: the compressed size would reveal something about the secret (BREACH).

@@ -42,7 +42,7 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 // the first call returns the second call's answer.
 func TestAnotherCallTakesEffectFirst(t *testing.T) {
 	for what, row := range map[string]struct {
-		expired bool  // whether an expired record of the key is still stored; if so, the first call runs its effect twice
+		expired bool  // whether an expired record of the key is still stored; if so, the first call's effect fails once and runs again
 		failure error // error of the first call's effect; if nil, the effect fails because the database refuses a second record
 	}{
 		"the scope is taken":                              {false, nil},

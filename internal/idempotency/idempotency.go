@@ -14,8 +14,9 @@
 // secrets of the process, and writes its record under the secret in force.
 //
 // Another secret may come into force between the search and the write. Then the database
-// refuses the write (store.ErrSecretReplaced), and the call starts again. Commitments and
-// cancellations are not refused: a deal accepts them only once, with or without a record.
+// refuses the write (store.ErrSecretReplaced), and the call starts again. For a commitment or a
+// cancellation the database does not check the secret: a deal accepts these only once, with or
+// without a record.
 //
 //	fault                                    a retry
 //	crash before the effect's commit         finds no record, runs the effect
@@ -50,11 +51,12 @@ const (
 	// first use of that API key ends the replay earlier.
 	KeyLifetime = 10 * time.Minute
 
-	// lockTime must be less than waitTime. Then a retry waits until the lock of a killed
-	// process expires, and runs the call instead of answering 409.
+	// lockTime is the longest time that a call holds its lock in Redis. It must be less than
+	// waitTime. Then a retry waits until the lock of a killed process expires, and runs the
+	// call instead of answering 409.
 	lockTime = 4 * time.Second
 	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key before it answers 409
-	pollTime = 10 * time.Millisecond // first pause of a waiting call; each later pause is twice as long, up to half a second
+	pollTime = 10 * time.Millisecond // first pause of a waiting call; the pause doubles each time, up to half a second
 	attempts = 4                     // maximum number of tries of a call (Do), and of its effect (run)
 
 	_ = uint64(waitTime - lockTime - pollTime - 1) // compiles only if lockTime + pollTime is less than waitTime
@@ -90,7 +92,7 @@ type Record struct {
 	secret *sealing.Secret
 	scope  []byte
 	body   []byte
-	former [][]byte // the scope of req under each other secret of the process
+	former [][]byte // the scopes of req under the other secrets of the process
 }
 
 // Replay returns the record without an answer, for an effect whose answer is stored
@@ -134,7 +136,7 @@ type envelope struct {
 	Body   json.RawMessage `json:"body"`
 }
 
-// Do lets effect happen at most once for the request's key. Later calls with the key get the
+// Do lets the effect happen at most once for the request's key. Later calls with the key get the
 // stored answer. If the effect happened but its answer was not stored, render makes the
 // answer from the current state of the deal. The answer is stored as JSON, so T MUST survive
 // encoding and decoding. An error of effect or render is returned and not stored.
@@ -190,9 +192,10 @@ func (r *Record) under(secret *sealing.Secret) {
 	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
 }
 
-// find returns the MAC of the body and the encrypted answer from the stored record. If that
-// record was written under another secret, find switches rec to that secret. The error is
-// store.ErrNotFound if there is no record.
+// find looks up rec in the database. It returns the stored MAC of the request body, and the
+// stored answer, still encrypted (sealed is nil if no answer is stored). If the stored record
+// was written under another secret, find switches rec to that secret. The error is
+// store.ErrNotFound if there is no stored record.
 func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
 	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
 	if err != nil {
@@ -209,7 +212,7 @@ func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err
 }
 
 // once runs the effect or finds its answer, and returns the stored answer as JSON. While
-// another call with the same key runs, once waits for that call, but at most waitTime.
+// another call with the same key is running, the function waits, but at most waitTime.
 func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	name := base64.RawURLEncoding.EncodeToString(rec.scope)
 	deadline, wait := time.Now().Add(waitTime), pollTime

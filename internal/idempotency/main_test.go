@@ -96,7 +96,7 @@ type (
 
 func (b *bench) reply() reply { return reply{Number: b.calls.Add(1)} }
 
-// later is an effect whose answer is stored by Do, after the effect's transaction.
+// The method later is an effect whose answer is stored by Do, after the effect's transaction.
 func (b *bench) later(rec *idempotency.Record) (reply, error) {
 	if err := b.store.InsertKey(context.Background(), random32(), rec.Replay()); err != nil {
 		return reply{}, err
@@ -148,8 +148,8 @@ func (b *bench) replays(t *testing.T, what string, req idempotency.Request, want
 	}
 }
 
-// dies makes a call that ends by a panic after the effect, as if the process died, and
-// returns the effect's answer.
+// dies makes a call that panics right after the effect, as if the process died there. The
+// result is the effect's answer.
 func (b *bench) dies(t *testing.T, req idempotency.Request, e effect) (answer reply) {
 	t.Helper()
 	defer func() {

@@ -140,7 +140,7 @@ func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
 	b.effects(t, 2)
 }
 
-// scopeOf returns the record's scope. All releases must compute the same scope.
+// scopeOf returns the scope of the record for req. All releases must compute the same scope.
 func (b *bench) scopeOf(req idempotency.Request) []byte {
 	return b.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key))
 }
@@ -175,7 +175,7 @@ func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
 	// The previous release stored the whole REST body. A replay ignores a stored member that
-	// type reply lacks, here `next`.
+	// is not in the type reply, here `next`.
 	sealed, err := b.secret.Sealed([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 	check(t, err)
 	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",

@@ -10,7 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
-// Seat holds the values that Text fills into the invitation of one party.
+// Seat holds the values that the function Text fills into the invitation of one party.
 type Seat struct {
 	DealID         string
 	Algorithm      *algorithm.Algorithm

@@ -38,9 +38,9 @@ func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 const (
 	poll = 5 * time.Second
 
-	// memory is how long Ready reports a missing key after Check found it. An answer that
-	// lists only accepted keys does not end this time, because a log-server that has not yet
-	// got the new key set may have sent the answer.
+	// memory is how long Ready still reports a missing key after the last Check that found it
+	// missing. An answer that lists only accepted keys does not end this time, because a
+	// log-server that has not yet got the new key set may have sent the answer.
 	memory = 3 * poll
 )
 
@@ -57,10 +57,10 @@ type Watch struct {
 // New returns a Watch for a process with these keys.
 func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
-// Check inspects an answer of log-server. Set Check as the Check of a translog.Client. Check
-// returns an error if log-server lists a key that this process does not accept. For a status
-// other than 200, Check also returns an error if the list lacks the key with which this
-// process signs. The missing key may be why log-server refused the request.
+// Check inspects an answer of log-server. Assign this method to the field Check of a
+// translog.Client. Check returns an error if log-server lists a key that this process does not
+// accept. For a status other than 200, Check also returns an error if the list lacks the key
+// with which this process signs. The missing key may be why log-server refused the request.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
 	if named == "" { // log-server is of an earlier release
@@ -93,8 +93,8 @@ func (w *Watch) Ready() error {
 	return nil
 }
 
-// Run calls ask every 5 s until ctx ends. ask must send a request to the log, so that an
-// idle process also learns of new keys.
+// Run calls the function ask every 5 s until ctx ends. This function must send a request to the
+// log, so that an idle process also learns of new keys.
 func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
 	lacking := false
 	for {
@@ -134,8 +134,8 @@ func Name(binary string, keys *signing.KeySet, secrets string) string {
 // the process has no server secrets, or runs an earlier release. Host ends with the PID.
 type Process struct{ Binary, KeySet, Secrets, Host string }
 
-// Parse parses an application_name. ok is false if the name has neither the form that Name
-// returns nor the form of an earlier release.
+// Parse parses an application_name. The result ok is true if the name has the form that Name
+// returns, or the form of an earlier release.
 func Parse(name string) (p Process, ok bool) {
 	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 3)
 	if !strings.HasPrefix(name, namePrefix) || len(parts) != 3 {

@@ -26,19 +26,19 @@ type body struct {
 	size   int64     // Content-Length in bytes; -1: not known
 	read   int64     // bytes read so far
 	end    int64     // where the current step ends, in bytes from the start of the body
-	placed time.Time // when the body got a place; zero: not yet
+	placed time.Time // when the body got its place (see the field place); zero: not yet
 
 	mu sync.Mutex
-	// mu guards the fields below. Read may still run when the call ends. After release, Read
-	// must not take bytes or a place.
+	// mu guards the fields below. Read may still run when the call ends. After the method
+	// release has run, Read must not take bytes or a place.
 	small int64 // bytes taken from room.small
 	large int64 // bytes taken from room.large
 	place bool  // whether the body has one of its network's places for large bodies
 	ended bool
 }
 
-// Read reads at most to the end of the current step. It returns a problem.Error if the room
-// has too few bytes left, or if a large body gets no place or no turn.
+// Read reads at most to the end of the current step. It returns a problem.Error if b.room has
+// too few bytes left, or if a large body gets no place of its network, or no turn for parsing.
 func (b *body) Read(p []byte) (int, error) {
 	if b.hasEnded() {
 		return 0, io.EOF
@@ -81,8 +81,8 @@ func (b *body) hasEnded() bool {
 	return b.ended
 }
 
-// hold takes bytes from room and adds them to *held. If b has ended, hold takes none and
-// returns io.EOF.
+// hold takes the given number of bytes from the semaphore and adds the number to *held. If b
+// has ended, hold takes none and returns io.EOF.
 func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,9 +98,9 @@ func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
 
 var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
 
-// takeStep lets a large body read one more step. It returns an error to a slow body if
-// another body of the same network waits for a place. A body is slow if it has had its place
-// for longer than turnTime.
+// takeStep lets a large body read one more step. The first call for a body waits for one of the
+// network's places. A later call returns an error if the body has had its place for longer than
+// turnTime and another body of the same network waits for a place.
 func (b *body) takeStep() error {
 	senders, network := b.room.senders, b.call.network
 	if b.placed.IsZero() {

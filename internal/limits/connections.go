@@ -50,9 +50,9 @@ func (c *connection) CloseWrite() error {
 }
 
 // NewConnections bounds a port to `most` open connections. One network may have half of
-// them, but a proxy may have all. proxy reports whether an address is a proxy. If the function
-// proxy is nil, there are no proxies. refused answers a connection that exceeds the bounds, and
-// the connection is then closed. refused MUST NOT block.
+// them, but a proxy may have all. The function proxy reports whether an address is a proxy; nil
+// means that there are no proxies. The function refused answers a connection that exceeds
+// the bounds; then the connection is closed. This function MUST NOT block.
 func NewConnections(most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Connections {
 	return &Connections{most: most, each: max(1, most/2), proxy: proxy, refused: refused, peers: make(map[string]*peer), idle: list.New()}
 }

@@ -34,7 +34,7 @@ func boundedServer(t *testing.T, most int, proxy func(netip.Addr) bool) (*Connec
 	return c, server
 }
 
-// opens sends a request on a new connection from a loopback address. It returns the
+// opens sends a request on a new connection from a loopback address. The last result is the
 // status of the answer, or 0 if no answer arrives.
 func opens(t *testing.T, server *httptest.Server, from, request string) (net.Conn, *bufio.Reader, int) {
 	t.Helper()

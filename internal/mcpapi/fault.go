@@ -50,9 +50,9 @@ func (m message) call() (tool string, arguments int) {
 	return params.Name, len(params.Arguments)
 }
 
-// wrong returns the error for a refused message. code is the JSON-RPC error code. text is the
-// SDK's error text, or "" if front, not the SDK, refuses the message. The returned error
-// replaces text, because the SDK's texts name Go types and quote arguments.
+// wrong returns the error for a refused message. The parameter code is the JSON-RPC error code.
+// The parameter text is the SDK's error text, or "" if front refuses the message. The returned
+// error has a text of its own, because the SDK's texts name Go types and quote arguments.
 func (m message) wrong(code int64, text string) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
@@ -66,15 +66,15 @@ func (m message) wrong(code int64, text string) *problem.Error {
 	case len(m.ID) > 0 && id == "null" || id == "null" && !strings.HasPrefix(m.Method, "notifications/"):
 		return invalid("id is missing or is not a string or a number; send a message such as %s", example)
 	case old:
-		return invalid("Mcp-Protocol-Version names a version that is not served; send one of %s, or leave the header out", strings.TrimSuffix(strings.TrimSpace(versions), ")"))
+		return invalid("the version in the header Mcp-Protocol-Version is not supported; send one of %s, or leave that header out", strings.TrimSuffix(strings.TrimSpace(versions), ")"))
 	case code == mcp.CodeUnsupportedProtocolVersion:
 		return invalid("the protocol version in params._meta is not supported; send a version from error.data.supported in params._meta and in the Mcp-Protocol-Version header")
 	case strings.Contains(text, "Last-Event-ID"):
 		return invalid("the header Last-Event-ID resumes a stream, but this server has no streams; send the message without that header")
 	case code == mcp.CodeHeaderMismatch:
-		return invalid("an Mcp- header is missing or differs from the body; set Mcp-Protocol-Version to the version in params._meta, Mcp-Method to method, and Mcp-Name to params.name")
+		return invalid("an Mcp- header is missing or differs from the body; set Mcp-Protocol-Version to the version in params._meta and Mcp-Method to the value of `method`, and for tools/call also set Mcp-Name to params.name")
 	case strings.Contains(text, "_meta field"):
-		return invalid(`params._meta is incomplete or invalid; send "io.modelcontextprotocol/protocolVersion" as in the Mcp-Protocol-Version header, ".../clientInfo" with name and version, and ".../clientCapabilities"`)
+		return invalid(`params._meta is incomplete or invalid; set "io.modelcontextprotocol/protocolVersion" to the value of the Mcp-Protocol-Version header, "io.modelcontextprotocol/clientInfo" to an object with name and version, and "io.modelcontextprotocol/clientCapabilities" to an object`)
 	case code == jsonrpc.CodeInternalError:
 		return problem.From(nil)
 	case strings.HasPrefix(text, "unknown tool"):
@@ -123,9 +123,9 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 	_, _ = w.Write(body)
 }
 
-// explained is the http.ResponseWriter of the SDK. It replaces the text of each refusal, which
-// the SDK writes as plain text or as a JSON-RPC error. It relies on the SDK to write a refusal
-// in one call of Write.
+// explained is the http.ResponseWriter that front passes to the SDK. The SDK writes a refusal as
+// plain text or as a JSON-RPC error, and explained replaces the text of the refusal. explained
+// relies on the SDK to write a refusal in one call of Write.
 type explained struct {
 	http.ResponseWriter
 	message message

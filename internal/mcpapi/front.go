@@ -126,7 +126,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(body) > maxMessage && (arguments > maxCall[tool] || len(body)-arguments > maxMessage) {
 		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
-			"the message has %d bytes; send at most %d, plus arguments of at most 4 MiB in create_deal and reveal_input, 1 MiB in compute_commitment_tool, or 8 MiB in verify_certificate", len(body), maxMessage))
+			"the message has %d bytes; send at most %d bytes, not counting a tool's arguments. The arguments may have at most 4 MiB in create_deal and reveal_input, 1 MiB in compute_commitment_tool, and 8 MiB in verify_certificate", len(body), maxMessage))
 		return
 	}
 	version := r.Header.Get("Mcp-Protocol-Version")

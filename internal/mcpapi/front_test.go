@@ -157,8 +157,8 @@ func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
 	}
 }
 
-// Tokens are shown only once. An answer with tokens is therefore sent both as text and as
-// structuredContent, even if it is large.
+// Tokens are shown only once, and many clients show their model only text. An answer with tokens
+// is therefore sent both as text and as structuredContent, even if it is large.
 func TestTokensAreInBothForms(t *testing.T) {
 	body := []byte(`"` + strings.Repeat("x", maxTextCopy) + `"`)
 	for _, once := range []bool{true, false} {

@@ -58,8 +58,8 @@ func TestToolDescriptions(t *testing.T) {
 	}
 }
 
-// described requires a description of every member except booleans. If arguments is true,
-// every top-level member also needs an example or an enum.
+// described requires a description of every member except booleans. If the parameter
+// arguments is true, every top-level member also needs an example or an enum.
 func described(t *testing.T, at string, members map[string]*jsonschema.Schema, arguments bool) {
 	for name, m := range members {
 		here := at + "." + name
@@ -211,7 +211,7 @@ func TestNextStepsWithASeatKey(t *testing.T) {
 	}
 }
 
-// The placeholder of the input is not JSON, so a step that an agent copies unchanged fails.
+// The placeholder for the input is not JSON, so that an agent cannot send the call unchanged.
 func TestNextStepsShowTheShapeOfTheInput(t *testing.T) {
 	if text := reveal("d", "why").text(); !strings.Contains(text, `"input":<the object that you committed to>,`) {
 		t.Errorf("the step to reveal is %s, want the input as one object", text)
@@ -227,8 +227,8 @@ func TestNextStepsShowTheShapeOfTheInput(t *testing.T) {
 	}
 }
 
-// A step may be to wait until the deal changes. The last line of its text block then gives the
-// latest time of that change.
+// If the next step is to wait until the deal changes, the last line of the step's text block says
+// by when the deal changes at the latest.
 func TestNextBlockEndsWithTheDeadline(t *testing.T) {
 	d := &escrow.Deal{Declaration: &store.Declaration{CommitDeadline: 11, RevealDeadline: 22}}
 	round := int64(33)

@@ -77,7 +77,7 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 	if len(req.PartyKeys) > 0 {
 		own = req.PartyKeys[0]
 	}
-	return commit(req.Algorithm, c.DealID, own, warned+"keep this answer: tokens are shown once. <INVITE_TOKEN> below stands for your token, invite_tokens[0]. "+handOver+". Whoever holds a token acts as that party. "+
+	return commit(req.Algorithm, c.DealID, own, warned+"keep this answer: tokens are shown once. <INVITE_TOKEN> below stands for your token, invite_tokens[0].token. "+handOver+". Whoever holds a party's token can act as that party. "+
 		deadlines+signed+"You are party 0: ")
 }
 
@@ -86,7 +86,7 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 func commit(algorithmID, dealID string, key *string, why string) next {
 	arguments := fields{"deal_id": dealID, "invite_token": yourToken, "commitment": yourCommitment}
 	why += fmt.Sprintf("decide on your input, in the form of %s. Choose a salt of 16 random bytes, written as %d hex digits. Keep input and salt secret until you reveal. "+
-		"Hash them locally (sha256 of the canonical JSON of the input followed by the salt) or with compute_commitment_tool; then ", inputOf(algorithmID), strongSalt)
+		"Hash them locally (sha256 of J followed by S: J is the input as canonical JSON, S is the salt as text) or with compute_commitment_tool; then ", inputOf(algorithmID), strongSalt)
 	if key != nil {
 		return next{"compute_commitment_tool", arguments, why + "make the call below, which returns to_sign, the bytes to sign. Sign them locally with your seat key, and call commit_input with commitment, party_key and party_signature."}
 	}
@@ -157,8 +157,9 @@ func reveal(dealID, why string) next {
 	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": yourInput, "salt": yourSalt}, why}
 }
 
-// poll returns a call of get_deal that waits until the deal's state differs from since. If
-// party is true, the caller has an invite token, otherwise an API key.
+// poll returns the step to call get_deal, which waits while the deal is in the state of the
+// parameter since. The parameter party is true if the caller has an invite token, and false if
+// the caller has an API key.
 func poll(dealID string, party bool, since deal.State, why string) next {
 	arguments := fields{"deal_id": dealID, "wait_seconds": maxWait, "since": since, "api_key": yourKey}
 	if party {
@@ -177,7 +178,7 @@ func certificate(dealID, why string) next {
 func afterReveal(r escrow.Revealed, beacon bool) next {
 	switch r.State {
 	case deal.Computed, deal.Certified:
-		return certificate(r.DealID, "all have revealed and result is final. Fetch the signed certificate.")
+		return certificate(r.DealID, "all have revealed and the result is final. Fetch the signed certificate.")
 	case deal.Void:
 		return certificate(r.DealID, "the deal is VOID. The certificate names the parties that caused this.")
 	}
@@ -220,7 +221,7 @@ func afterView(party int, v escrow.View) next {
 		return next{"create_deal", exampleDeal(), "the deal is " + string(v.State) + " and has no certificate. Create a new deal if there is still something to settle. " + examples}
 	}
 	if initiator && v.CertificateID != nil {
-		return next{"verify_certificate", fields{"cert_id": *v.CertificateID}, who + "The deal has ended. Parties fetch the certificate with get_certificate and their invite token; anyone can verify it."}
+		return next{"verify_certificate", fields{"cert_id": *v.CertificateID}, who + "The deal has ended. Parties fetch the certificate with get_certificate and their invite token; anyone can verify the certificate."}
 	}
 	if initiator {
 		return poll(dealID, !initiator, v.State, who+"The deal has ended and its certificate is being issued: wait until certificate_id is set.")
@@ -289,7 +290,7 @@ func left(deadline int64) string {
 }
 
 func afterCertificate(c escrow.Issued) next {
-	why := "Keep the certificate as it is: any added member breaks its signature. The member result is what was settled."
+	why := `Keep the certificate as it is: any added member breaks its signature. The member "result" says what was settled.`
 	if c.Outcome == pact.Void {
 		why = "Keep the certificate as it is: any added member breaks its signature. The deal is VOID, so nothing was settled. The member void_flakers lists the parties that caused this."
 	}
@@ -297,11 +298,11 @@ func afterCertificate(c escrow.Issued) next {
 }
 
 // aboutBundle is added to the next step if get_certificate also returned a bundle.
-const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. Pass verify_certificate only the member certificate, not the whole bundle. The bundle holds no input. To have your input checked too, add the members input and salt to own_input, but only in your own copy."
+const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. When you call verify_certificate, pass only the bundle's member certificate, not the whole bundle. The bundle holds no input. To have your input checked too, add the members input and salt to own_input, but only in your own copy."
 
 func afterHanded(h escrow.Handed) next {
 	if !h.Valid {
-		return next{Why: "do not rely on this document. The member note gives the reason. The members outcome and says are claims of the document, not facts. Ask a party of the deal for the true certificate: the party gets it with get_certificate. There is nothing left to call."}
+		return next{Why: `do not rely on this document. The member "note" gives the reason. The members "outcome" and "says" are claims of the document, not facts. Ask a party of the deal for the true certificate: the party gets it with get_certificate. There is nothing left to call.`}
 	}
 	return afterVerification(h.Verification)
 }
@@ -310,5 +311,5 @@ func afterVerification(r escrow.Verification) next {
 	if !r.Valid {
 		return next{Why: "do not rely on this certificate, and tell the operator of this deployment. There is nothing left to call."}
 	}
-	return next{Why: "done, there is nothing left to call. Give the whole certificate or the bundle to everybody who should check the outcome: a cert_id alone shows no result. To trust nobody, verify the certificate offline: get_certificate with bundle true returns all that you need for that."}
+	return next{Why: `done, there is nothing left to call. Give the whole certificate or the bundle to everybody who should check the outcome: a cert_id alone shows no result. To trust nobody, verify the certificate offline: get_certificate with "bundle":true returns all that you need for that.`}
 }

@@ -104,8 +104,8 @@ type result struct {
 	shownOnce bool // the body holds tokens that no other call returns
 }
 
-// encoded converts the value and the error of a use case to a tool's result. advise returns
-// the next step for v.
+// encoded converts the value v of a use case to a tool's result. If the use case failed with err,
+// encoded returns err. The function advise returns the next step for v.
 func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 	if err != nil {
 		return result{}, err
@@ -147,9 +147,9 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	}
 	made := createdBody{Created: created}
 	var invitations []string
-	// The deadlines come from the stored deal. declared may have others, because a replayed
-	// call computes them again from commit_seconds. If the deal cannot be read, the answer
-	// has the tokens, but no deadlines and no invitations.
+	// The deadlines come from the stored deal. The deadlines in the variable declared may differ,
+	// because a replayed call computes them again from commit_seconds and reveal_seconds. If the
+	// deal cannot be read, the answer has the tokens, but no deadlines and no invitations.
 	if access, err := s.Escrow.Authorize(ctx, principal, created.DealID, escrow.Read); err == nil {
 		made.CommitDeadline, made.RevealDeadline = access.Deal().CommitDeadline, access.Deal().RevealDeadline
 		invitations = s.invitations(made, access.Deal())
@@ -167,8 +167,8 @@ type createdBody struct {
 	RevealDeadline int64 `json:"reveal_deadline,omitzero"`
 }
 
-// maxInvited limits the size of an answer, because each invitation has about 1 KiB. If a deal
-// has more parties than maxInvited, the answer has no invitations.
+// maxInvited bounds the number of parties of a deal whose answer has invitations. If the deal has
+// more parties, the answer has none: each invitation has about 1 KiB.
 const maxInvited = 64
 
 // invitations returns the invitation of every party except party 0. It returns nil if the
@@ -343,7 +343,7 @@ func (s *server) verifyCertificate(ctx context.Context, args arguments) (result,
 		report, err := s.Escrow.VerifyHanded(ctx, document, certID)
 		return encoded(report, err, afterHanded)
 	}
-	certID, err := args.text("cert_id", "the cert_id of a certificate or the certificate_id of get_deal; or leave cert_id out and pass the whole document as certificate")
+	certID, err := args.text("cert_id", "the cert_id in a certificate or the certificate_id that get_deal returned. To check a whole certificate, pass the certificate itself as the argument certificate")
 	if err != nil {
 		return result{}, err
 	}

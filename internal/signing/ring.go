@@ -159,7 +159,7 @@ func (r *Ring) signer(label string) *Signer {
 }
 
 // Sign signs a SHA-256 digest with the key that signs now, as Signer.Sign does. The error
-// wraps ErrUnavailable if that key could not be opened.
+// wraps ErrUnavailable if that key is not open.
 func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	label := r.keys.Signs(r.keys.now()).PublicKey
 	if signer := r.signer(label); signer != nil {
@@ -171,7 +171,10 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return "", fmt.Errorf("%w: the key that signs now, %s, could not be opened: %v", ErrUnavailable, label, r.failed[label])
+	if err := r.failed[label]; err != nil {
+		return "", fmt.Errorf("%w: the key that signs now, %s, could not be opened: %v", ErrUnavailable, label, err)
+	}
+	return "", fmt.Errorf("%w: the key that signs now, %s, is not open yet", ErrUnavailable, label)
 }
 
 // Custody describes where the key that is published as current is kept (SPEC 2.8,

@@ -235,7 +235,7 @@ func TestRefusesToStart(t *testing.T) {
 		want   string
 	}{
 		"no schema":       {settings, func(*config) {}, "fairpactctl migrate"},
-		"no database":     {settings, func(c *config) { c.DatabaseURL = "postgres://nobody@127.0.0.1:1/none" }, "reach the database"},
+		"no database":     {settings, func(c *config) { c.DatabaseURL = "postgres://nobody@127.0.0.1:1/none" }, "cannot reach the database"},
 		"a bad URL":       {settings, func(c *config) { c.DatabaseURL = "postgres://u:hunter2@%%/" }, "DATABASE_URL"},
 		"no URL":          {settings, func(c *config) { c.DatabaseURL = "" }, "DATABASE_URL is not set"},
 		"a bad key":       {settings, func(c *config) { c.SigningKey = "carrier-pigeon://x" }, "FAIRPACT_SIGNING_KEY"},

@@ -10,7 +10,7 @@ const document = `{"id":"x","algorithm":{"name":"sealed-bid","params":{"reserve"
 "parties":{"p1":{"commit":null,"reveal":null},"p2":{"commit":null,"reveal":null}},"state":"open",
 "pad":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}`
 
-// The values of the column kind in the table actions.
+// The values of the column actions.kind (see schema.sql).
 const (
 	committed = 1
 	revealed  = 2
@@ -18,10 +18,10 @@ const (
 
 const (
 	maxGroup   = 256
-	committers = 2 // workers of each group in grouped
+	committers = 2 // number of workers for deals, and the same number for actions
 )
 
-// grouped stores deals and actions. Concurrent calls share one INSERT.
+// grouped stores deals and actions (commits and reveals). Concurrent calls share one INSERT.
 type grouped struct {
 	deals   *group[int64]
 	actions *group[action]

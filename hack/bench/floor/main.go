@@ -1,6 +1,6 @@
 // Command floor is a minimal two-party deal service, without authentication,
 // sealing, idempotency or verification. The benchmark runs it beside the product
-// to show what the machine can do. Do not copy its design.
+// to show what the machine can do. Do not copy the design of this program.
 //
 // Concurrent calls share one INSERT, and concurrent appends to the log share one statement.
 //
@@ -38,7 +38,7 @@ func main() {
 	asLog := flag.Bool("log", false, "run the log, not the deal service")
 	database := flag.String("db", "", "URL of the database, which must be empty when the log starts")
 	listen := flag.String("listen", "127.0.0.1:0", "address to listen on")
-	logURL := flag.String("log-url", "", "URL of the log, for the deal service")
+	logURL := flag.String("log-url", "", "URL of the log; only the deal service uses it")
 	flag.Parse()
 	if err := run(*asLog, *database, *listen, *logURL); err != nil {
 		fmt.Fprintln(os.Stderr, "floor:", err)

@@ -131,8 +131,8 @@ func builtIn(folder string) (definitions schema, err error) {
 	seal(definitions)
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		kinds, _ := definitions[name].(schema)["x-kubernetes-group-version-kind"].([]any)
-		// Skip definitions that are not objects. The type of a field has no kind. DeleteOptions,
-		// the body of a request, has several kinds.
+		// Only the definition of a Kubernetes object has exactly one kind. The type of a field
+		// has no kind. DeleteOptions, the body of a request, has several kinds.
 		if len(kinds) != 1 {
 			continue
 		}

@@ -1,7 +1,7 @@
 // Package devwitness is a small witness (c2sp.org/tlog-witness) for the local stack and for
 // tests. It cosigns with Ed25519 and makes every check that the standard demands. The
-// witness's key is in a file beside the log. So the log's operator can sign with this key,
-// and the cosignatures would prove nothing in production.
+// log's operator has the file with the witness's private key and can sign with this key. So
+// the cosignatures would prove nothing in production.
 package devwitness
 
 import (
@@ -40,8 +40,8 @@ type Witness struct {
 
 var empty = sha256.Sum256(nil) // the root of the empty tree
 
-// Open reads the witness stored in dir, or creates one there with the given name. log is
-// the key that must have signed each checkpoint.
+// Open reads the witness stored in dir, or creates one there with the given name. The
+// parameter log is the key that must have signed each checkpoint.
 func Open(dir, name string, log checkpoint.Key) (*Witness, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func keyOf(skey string) (checkpoint.Key, error) {
 	fields := strings.SplitN(skey, "+", 5) // PRIVATE+KEY+name+id+base64(type ‖ seed)
 	seed, err := base64.StdEncoding.DecodeString(fields[len(fields)-1])
 	if err != nil || len(fields) != 5 || len(seed) != 1+ed25519.SeedSize {
-		return checkpoint.Key{}, errors.New("the witness's key file contains no private key in the format of sumdb/note: delete the file to make a new key")
+		return checkpoint.Key{}, errors.New("the file \"key\" of the witness contains no private key in the format of sumdb/note: delete the file, and the next start makes a new key")
 	}
 	vkey, err := note.NewEd25519VerifierKey(fields[2], ed25519.NewKeyFromSeed(seed[1:]).Public().(ed25519.PublicKey))
 	if err == nil {
@@ -117,8 +117,9 @@ func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 
 // add checks a request in the order that tlog-witness demands and stores the checkpoint on
 // disk. It returns status 200 with the cosignature line, 409 with the size of the newest
-// cosigned checkpoint, or another status with an error text. w.mu makes the check of the old
-// size and the update atomic.
+// cosigned checkpoint, or another status with an error text. The lock w.mu covers the
+// check of the old size and the update of w.newest, so no other request can change the size
+// between them.
 func (w *Witness) add(body []byte) (status int, text string) {
 	request, err := checkpoint.ParseAddCheckpoint(body)
 	if err != nil {

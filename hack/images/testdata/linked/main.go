@@ -1,4 +1,4 @@
-// linked prints the values that the linker set.
+// Command linked prints the values that the linker set.
 package main
 
 import "github.com/fairpact/fairpact/internal/version"
