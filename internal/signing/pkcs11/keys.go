@@ -35,8 +35,8 @@ const (
 )
 
 const (
-	needP256    = "es256 needs a P-256 key; generate one with pkcs11-tool --keypairgen --key-type EC:prime256v1"
-	needEd25519 = "a log key is an Ed25519 key; generate one with pkcs11-tool --keypairgen --key-type EC:edwards25519"
+	needP256    = "es256 needs a P-256 key; generate one with `pkcs11-tool --keypairgen --key-type EC:prime256v1`"
+	needEd25519 = "a log key is an Ed25519 key; generate one with `pkcs11-tool --keypairgen --key-type EC:edwards25519`"
 )
 
 var forms = map[provider.Kind]form{
@@ -62,8 +62,8 @@ var paramsEd25519 = [][]byte{
 	{6, 9, 0x2b, 6, 1, 4, 1, 0xda, 0x47, 15, 1},
 }
 
-// parseP256 returns a P-256 public key. params is CKA_EC_PARAMS. point is CKA_EC_POINT, an
-// uncompressed point.
+// parseP256 returns a P-256 public key. params is CKA_EC_PARAMS. point is CKA_EC_POINT: an
+// uncompressed point, bare or wrapped (see unwrapped).
 func parseP256(params, point []byte) (publicKey, error) {
 	if !bytes.Equal(params, paramsP256) {
 		var curve asn1.ObjectIdentifier
@@ -78,7 +78,7 @@ func parseP256(params, point []byte) (publicKey, error) {
 }
 
 // parseEd25519 returns an Ed25519 public key. params is CKA_EC_PARAMS. point is
-// CKA_EC_POINT, the raw key.
+// CKA_EC_POINT: the raw key, bare or wrapped (see unwrapped).
 func parseEd25519(params, point []byte) (publicKey, error) {
 	known := false
 	for _, form := range paramsEd25519 {

@@ -4,6 +4,7 @@ package pkcs11
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -16,19 +17,25 @@ import (
 )
 
 // library is a PKCS#11 library. C_Initialize and C_Finalize affect the whole process, so
-// all keys that use one library file share a library value. The first of these keys loads
-// and starts the library, and the last one finalizes it. The file stays loaded.
+// all keys that use one library file share a library value. The first key that connects
+// loads and starts the library. The last key that closes finalizes the library, but the
+// file stays loaded.
 type library struct {
 	path string
 
-	// lock is a mutex, and contains one element while a call into the library runs. A
-	// channel lets callers stop waiting when their context ends. lock guards the fields
+	// lock is a mutex: it contains one element while a call into the library runs. It is a
+	// channel, so that a caller can stop waiting when its context ends. lock guards the fields
 	// below and the fields of the library's keys. Calls never run in parallel, because
 	// SoftHSM 2.6 crashes when a session is closed while the session signs.
 	lock          chan struct{}
 	*cryptoki.Ctx     // nil until the library is loaded
 	users         int // number of keys that use the library
 	epoch         int // number of starts; handles from an earlier epoch are invalid
+
+	// refused maps the serial number of a token to the SHA-256 of the last PIN that the token
+	// refused. offerPIN does not send this PIN again, for any key, because a few wrong PINs lock a
+	// token. A signing.Ring opens a key again every 30 s until the key opens.
+	refused map[string][sha256.Size]byte
 }
 
 var libraries sync.Map // maps the path of a file to its *library
@@ -39,14 +46,14 @@ func libraryAt(path string) *library {
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		path = file
 	}
-	l, _ := libraries.LoadOrStore(path, &library{path: path, lock: make(chan struct{}, 1)})
+	l, _ := libraries.LoadOrStore(path, &library{path: path, lock: make(chan struct{}, 1), refused: map[string][sha256.Size]byte{}})
 	return l.(*library)
 }
 
-// call runs the function do with the lock held. It returns when do returns or ctx ends.
-// A library cannot be interrupted: if do hangs, do keeps the lock after call has returned.
-// Later calls then fail when their own contexts end.
-func (l *library) call(ctx context.Context, token string, do func() error) error {
+// call runs the function f with the lock held. It returns when f returns or ctx ends. A
+// library cannot be interrupted: if f hangs, f keeps the lock after call has returned. Later
+// calls then fail when their own contexts end.
+func (l *library) call(ctx context.Context, token string, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -55,15 +62,15 @@ func (l *library) call(ctx context.Context, token string, do func() error) error
 	case l.lock <- struct{}{}:
 		go func() {
 			defer func() { <-l.lock }()
-			done <- do()
+			done <- f()
 		}()
-	case <-ctx.Done(): // done stays empty, because do was never called
+	case <-ctx.Done(): // done stays empty, because f was never called
 	}
 	select {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("the token %q does not answer: %w; check the token with pkcs11-tool --module … --list-slots", token, ctx.Err())
+		return fmt.Errorf("the token %q does not answer: %w: check the token with `pkcs11-tool --module MODULE_PATH --list-slots`", token, ctx.Err())
 	}
 }
 
@@ -115,15 +122,15 @@ func explain(step string, err error) error {
 	passing, words := false, ""
 	switch uint(code) {
 	case cryptoki.CKR_PIN_INCORRECT:
-		words = "the token refused the PIN; the PIN is not tried again, because a few wrong PINs lock a token: put the right PIN into the file of pin-source and restart"
+		words = "the token refused the PIN; the PIN is not tried again, because a few wrong PINs lock a token: put the right PIN into the pin-source file and restart the service"
 	case cryptoki.CKR_PIN_INVALID, cryptoki.CKR_PIN_LEN_RANGE:
-		words = "the PIN is too short, too long or has characters that the token does not accept: correct the file of pin-source"
+		words = "the PIN is too short, too long or has characters that the token does not accept: correct the PIN in the pin-source file"
 	case cryptoki.CKR_PIN_EXPIRED:
-		words = "the PIN has expired: set a new PIN with the token's own tool and write it into the file of pin-source"
+		words = "the PIN has expired: set a new PIN with the token's own tool and write it into the pin-source file"
 	case cryptoki.CKR_PIN_LOCKED, cryptoki.CKR_USER_PIN_NOT_INITIALIZED:
 		words = "the user PIN is locked after too many wrong tries, or was never set: ask the token's security officer to set a user PIN"
 	case cryptoki.CKR_MECHANISM_INVALID, cryptoki.CKR_KEY_TYPE_INCONSISTENT, cryptoki.CKR_KEY_FUNCTION_NOT_PERMITTED:
-		words = "the token cannot sign with this key: use a key with CKA_SIGN, and a token with CKM_ECDSA for a P-256 key or CKM_EDDSA for a log key (pkcs11-tool --list-mechanisms)"
+		words = "the token cannot sign with this key: use a key with CKA_SIGN, and a token that supports CKM_ECDSA (for a P-256 key) or CKM_EDDSA (for a log key); check the token with `pkcs11-tool --list-mechanisms`"
 	case cryptoki.CKR_CANT_LOCK:
 		words = "the library does not support calls from several threads: use a library that does"
 	case cryptoki.CKR_DEVICE_REMOVED, cryptoki.CKR_TOKEN_NOT_PRESENT, cryptoki.CKR_TOKEN_NOT_RECOGNIZED, cryptoki.CKR_SLOT_ID_INVALID:

@@ -5,7 +5,6 @@ package pkcs11
 import (
 	"context"
 	"crypto"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -31,10 +30,6 @@ type key struct {
 
 	public  publicKey // set by the first login; later logins MUST find the same public key
 	custody string
-
-	// rejected is the SHA-256 of the last PIN that the token refused. offerPIN does not
-	// send this PIN again, because a few wrong PINs lock a token.
-	rejected [sha256.Size]byte
 }
 
 // Open returns the provider of the key that a PKCS#11 URI names. rest is the URI

@@ -122,7 +122,8 @@ func TestPKCS11Custody(t *testing.T) {
 	}
 }
 
-// Each error says what to do and shows no PIN.
+// Key returns an error if the URI, the PIN, the token or the key is unusable. The error says what
+// is wrong or what to do, and shows no PIN.
 func TestPKCS11RefusedAtStart(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -267,6 +268,17 @@ func TestPKCS11Sessions(t *testing.T) {
 		s.PIN = "secret-9999"
 		s.Write(t, "pin", s.PIN+"\n\n") // the file is different now, but the PIN in it is the same
 		refused()
+		again, err := Open(t.Context(), strings.TrimPrefix(s.URI("object=deployment"), "pkcs11:"), provider.P256)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := again.Key(t.Context()); err == nil || !strings.Contains(err.Error(), "not tried again") {
+			t.Errorf("Key of a key that is opened after the refusal: %v, want an error that says that the PIN is not tried again", err)
+		}
+		if err := again.Close(); err != nil {
+			t.Error(err)
+		}
+		clear(p.library.refused) // as after a restart of the process
 		p = mustRead(t, s.URI("object=deployment"))
 		works(t, p)
 	})
@@ -371,8 +383,8 @@ func TestPKCS11PublicKeys(t *testing.T) {
 	}
 }
 
-// If the library hangs, call returns when its context ends, but the lock stays held. Later
-// calls fail without reaching the library, until the library returns.
+// If the library hangs, library.call returns when its context ends, but the lock stays held.
+// Until the library answers, later calls fail without reaching the library.
 func TestPKCS11CallThatHangs(t *testing.T) {
 	l := &library{lock: make(chan struct{}, 1)}
 	release := make(chan struct{})

@@ -64,42 +64,43 @@ func (k *key) findToken() (slot uint, token cryptoki.TokenInfo, err error) {
 	return 0, token, provider.Transient(fmt.Errorf("no token %q matches the URI: the library shows [%s]; connect the token, or correct token=, manufacturer=, model= and serial= in the URI", k.at.token, strings.Join(present, ", ")))
 }
 
-// offerPIN logs in with the PIN in the file of pin-source. It does not send the PIN if the
+// offerPIN logs in with the PIN in the pin-source file. It does not send the PIN if the
 // token has already refused this PIN, or if one more wrong PIN would lock the token.
 func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	switch {
 	case token.Flags&cryptoki.CKF_USER_PIN_LOCKED != 0:
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_LOCKED))
 	case token.Flags&cryptoki.CKF_USER_PIN_FINAL_TRY != 0:
-		return fmt.Errorf("cannot log in: one more wrong PIN locks the token %q: log in once by hand with the right PIN (pkcs11-tool --login --list-objects), put this PIN into the file of pin-source, and restart", token.Label)
+		return fmt.Errorf("cannot log in: one more wrong PIN locks the token %q: log in once by hand with the right PIN (`pkcs11-tool --login --list-objects`), put this PIN into the pin-source file, and restart the service", token.Label)
 	}
 	pin, err := readPIN(k.at.pinFile)
 	if err != nil {
 		return fmt.Errorf("pin-source: %w", err)
 	}
 	sum := sha256.Sum256([]byte(pin))
-	if sum == k.rejected {
+	if sum == k.library.refused[token.SerialNumber] {
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_INCORRECT))
 	}
 	err = k.library.Login(k.session, cryptoki.CKU_USER, pin)
 	switch {
-	case err == nil, errors.Is(err, cryptoki.Error(cryptoki.CKR_USER_ALREADY_LOGGED_IN)): // another key of this process has logged in to the token
+	case err == nil, errors.Is(err, cryptoki.Error(cryptoki.CKR_USER_ALREADY_LOGGED_IN)):
+		// "Already logged in" means that another key of this process has logged in to the token.
 		return nil
 	case errors.Is(err, cryptoki.Error(cryptoki.CKR_PIN_INCORRECT)):
-		k.rejected = sum
+		k.library.refused[token.SerialNumber] = sum
 	}
 	return explain("log in", err)
 }
 
 // readPIN reads the user PIN from a file. Each login reads the file again, and so uses a
-// corrected PIN. The PIN MUST NOT be stored or shown in an error.
+// corrected PIN. The PIN MUST NOT be stored, and errors MUST NOT show it.
 func readPIN(path string) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return "", err
 	case !info.Mode().IsRegular() || info.Mode().Perm()&0o007 != 0:
-		return "", fmt.Errorf("%s: not a regular file, or its mode %04o gives all users access: name a regular file and run chmod 600 on it", path, info.Mode().Perm())
+		return "", fmt.Errorf("%s: not a regular file, or its mode %04o gives all users access: name a regular file, and run `chmod 600` on it", path, info.Mode().Perm())
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -113,8 +114,8 @@ func readPIN(path string) (string, error) {
 }
 
 // findKey finds the private key that the URI names, and the public key with the same
-// CKA_ID. It sets object, public and custody. It returns an error if the key has the wrong
-// type, may not sign, needs the PIN for each signature, or is not the key of the first login.
+// CKA_ID. It sets the fields object, public and custody. It returns an error if the key has the
+// wrong type, may not sign, needs the PIN for each signature, or is not the key of the first login.
 func (k *key) findKey(token cryptoki.TokenInfo) error {
 	var named []*cryptoki.Attribute
 	if k.at.object != "" {
@@ -153,7 +154,7 @@ func (k *key) findKey(token cryptoki.TokenInfo) error {
 	if err != nil {
 		return err
 	}
-	// If the token does not show an attribute, kept states the weaker protection.
+	// An attribute that the token does not show counts as the value with the weaker protection.
 	kept := "key not extractable"
 	switch {
 	case !is(cryptoki.CKA_SENSITIVE, true):
@@ -195,7 +196,7 @@ func (k *key) findOne(kind string, template []*cryptoki.Attribute) (cryptoki.Obj
 	case 1:
 		return found[0], nil
 	case 0:
-		return 0, fmt.Errorf("the token %q holds no %s: compare the URI with the output of pkcs11-tool --login --list-objects", k.at.token, key)
+		return 0, fmt.Errorf("the token %q holds no %s: compare the URI with the output of `pkcs11-tool --login --list-objects`", k.at.token, key)
 	}
 	return 0, fmt.Errorf("the token %q holds more than one %s: add the id of one key to the URI, for example id=%%01", k.at.token, key)
 }

@@ -40,13 +40,13 @@ func parse(rest string) (address, error) {
 	case a.token == "":
 		err = errors.New("the PKCS#11 URI names no token: write " + uriForm)
 	case a.object == "" && a.id == "":
-		err = errors.New("the PKCS#11 URI names no key: add object=LABEL, id=%01, or both")
+		err = errors.New("the PKCS#11 URI names no key: add object=LABEL or id=ID (for example id=%01), or both")
 	case kind != "" && kind != "private":
 		err = errors.New("the PKCS#11 URI has a type other than private: write type=private or omit type")
 	case !filepath.IsAbs(a.module):
-		err = errors.New("the PKCS#11 URI needs module-path=/…, the absolute path of the token's library")
+		err = errors.New("the PKCS#11 URI has no module-path with an absolute path: write module-path=/…, the path of the token's library")
 	case !filepath.IsAbs(a.pinFile):
-		err = errors.New("the PKCS#11 URI needs pin-source=file:/…, the absolute path of a file with the user PIN")
+		err = errors.New("the PKCS#11 URI has no pin-source with an absolute path: write pin-source=file:/…, the path of a file with the user PIN")
 	}
 	return a, err
 }
@@ -65,7 +65,7 @@ func assign(part, separator string, known map[string]*string) error {
 		case name == "pin-value":
 			return errors.New("the PKCS#11 URI contains the PIN (pin-value), and URIs end up in process lists and manifests: put the PIN into a file and name that file with pin-source=file:/path")
 		case !isKnown:
-			return fmt.Errorf("the PKCS#11 URI has an attribute that is unknown or on the wrong side of the '?': write %s; manufacturer, model, serial, id and type are also allowed before the '?'", uriForm)
+			return fmt.Errorf("the PKCS#11 URI has an attribute that is unknown or on the wrong side of the '?' (before the '?': token, manufacturer, model, serial, object, id, type; after the '?': module-path, pin-source): write, for example, %s", uriForm)
 		case *to != "":
 			return fmt.Errorf("the PKCS#11 URI has %s twice: keep one", name)
 		case err != nil || value == "":
