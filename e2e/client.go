@@ -18,8 +18,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Client calls the service at one base URL. The method Do and the methods that call Do fail the
-// test if a request or a response does not match the published OpenAPI document.
+// Client calls the service at one base URL. Client.Do fails the test if a request or a response does
+// not match the published OpenAPI document. The methods that call Client.Do inherit this check.
 type Client struct {
 	T    testing.TB
 	Base string

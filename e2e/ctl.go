@@ -110,7 +110,7 @@ func (c *Ctl) Reveal(party int) {
 	c.Run(0, "deal", "reveal", fmt.Sprintf("sealed-%d.json", party), "--state", fmt.Sprintf("party-%d.json", party))
 }
 
-// Inputs writes inputs.json with the sealed inputs of parties 0 to parties-1.
+// Inputs writes the sealed inputs of parties 0 to `parties`-1 to inputs.json.
 func (c *Ctl) Inputs(parties int) {
 	c.t.Helper()
 	rows := make([]json.RawMessage, parties)

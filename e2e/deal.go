@@ -161,7 +161,8 @@ func Near(c *Client, commitDeadline, revealDeadline int64) *Cut {
 		Inputs: []Sealed{Seal(c.T, AnnsValues), Seal(c.T, BobsValues)}}
 }
 
-// Commits and Reveals make the calls of parties 0 to parties-1, and report whether all were in time.
+// Commits and Reveals make the calls of parties 0 to `parties`-1, and report whether all were in
+// time.
 func (x *Cut) Commits(parties int) bool { return x.act("commit", parties) }
 func (x *Cut) Reveals(parties int) bool { return x.act("reveal", parties) }
 

@@ -40,7 +40,7 @@ var never = []struct{ what, query string }{
 	// Times are in whole seconds, so the query above misses a reveal that is stored after the end of
 	// its deal but in the same second. If all reveals of the deal are then stored, the next query
 	// finds the fault, because the certificate has no input root.
-	{"an input root without all reveals, or all reveals without an input root", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
+	{"a certificate that has an input root although a reveal is missing, or has none although all reveals are stored", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
 		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
 	{"a deal whose phase contradicts its result, void_flakers or computed_at", `SELECT deal_id FROM deals
 		WHERE (phase = 'COMPUTED') <> (result IS NOT NULL) OR (phase = 'VOID') <> (void_flakers IS NOT NULL) OR (phase = 'COMPUTED') <> (computed_at IS NOT NULL)`},

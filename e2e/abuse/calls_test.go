@@ -178,8 +178,8 @@ func TestBudgetsOfDeals(t *testing.T) {
 	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
 }
 
-// largeCertificate creates a deal with 10,000 parties, the maximum. Sixteen goroutines at once read
-// the deal's verification report, then its certificate, then its view.
+// largeCertificate creates a deal with 10,000 parties, the maximum. Sixteen goroutines read the
+// verification report of the deal in parallel, then the certificate, and then the view.
 func largeCertificate(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	labels := make([]string, 10_000)

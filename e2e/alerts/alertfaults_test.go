@@ -232,8 +232,8 @@ func (s *site) withoutPostgres() (back func()) {
 	return func() { e2e.Must(s.t, s.stack.Postgres().Restart(s.t.Context())) }
 }
 
-// s.with restarts the processes in names, with the additional settings env. The returned function
-// back restarts the same processes without these settings.
+// s.with restarts the processes that `names` lists, with the additional settings in `env`. The returned
+// function restarts the same processes without these settings.
 func (s *site) with(names []string, env ...string) (back func()) {
 	for _, name := range names {
 		s.restart(name, env...)
@@ -278,9 +278,9 @@ func gone(kind string) func(s *site) func() {
 }
 
 // undrawn returns a function for fault.do. That function creates a random.v1 deal in which all parties
-// have revealed. It moves the times of the reveals into the past by the parameter ago, and sets the time
-// of the beacon round to the time of the last reveal. The worker draws one minute after that time. The
-// parameter ago must be at least a minute, so that the draw is due at once.
+// have revealed. It moves the reveals into the past by the duration `ago`, and sets the time of the
+// beacon round to the time of the last reveal. The worker draws one minute after that time, so `ago`
+// must be at least a minute: then the draw is already due.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
@@ -306,8 +306,8 @@ func (s *site) published() string {
 	return e2e.Value[string](s.w, "SELECT cert_id FROM certificates WHERE leaf_index = 0")
 }
 
-// s.again starts goroutines. The parameter players is their number. Each goroutine calls the function
-// do in a loop. The returned function stop ends the loops and waits for the goroutines.
+// s.again starts as many goroutines as `players` says. Each goroutine calls `do` in a loop. The returned
+// function ends the loops and waits for the goroutines.
 func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -334,8 +334,8 @@ func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	e2e.Pause(ctx, 50*time.Millisecond)
 }
 
-// load starts goroutines. The parameter players is their number. Each goroutine runs one deal after
-// another and ignores all errors.
+// load starts as many goroutines as `players` says. Each goroutine runs one deal after another and
+// ignores all errors.
 func (s *site) load(players int) (stop func()) {
 	return s.again(players, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

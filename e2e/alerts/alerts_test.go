@@ -45,8 +45,8 @@ type site struct {
 }
 
 // Every alert of the chart fires during its fault and ends after the fault. Besides this alert, only
-// the alerts in fault.also may fire. A real Prometheus scrapes a real stack. hastened shortens the
-// durations in the rules.
+// the alerts in fault.also may fire. A real Prometheus scrapes a real stack. The function hastened
+// shortens the durations in the rules.
 func TestAlerts(t *testing.T) {
 	p := startPrometheus(t)
 	rules := p.rules(t)
@@ -134,7 +134,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 		}
 	}
 	// With the chart's durations, 20 minutes are enough for every alert to fire, except FairpactReadOnly
-	// and the error-budget alerts. In this test the durations are divided by faster.
+	// and the error-budget alerts. In this test the durations are divided by `faster`.
 	began := time.Now()
 	e2e.Eventually(t, "every alert has had the time to fire", e2e.Patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
 	stop()

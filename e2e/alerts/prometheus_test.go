@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// All durations in the rules are divided by faster: an hour becomes two minutes. Thresholds, such as
-// seconds of lateness, stay unchanged.
+// hastened divides all durations in the rules by `faster`: an hour becomes two minutes. Thresholds, such
+// as seconds of lateness, stay unchanged.
 const faster = 30
 
 var duration = regexp.MustCompile(`(\[|for: )([0-9]+)([smhd])\b`)

@@ -33,7 +33,7 @@ func writeOverlay() (string, error) {
 		return "", err
 	}
 	if strings.Count(string(catalogue), before) != 1 {
-		return "", fmt.Errorf("catalogue.go does not contain %q exactly once: change the constants before and after to match the file", before)
+		return "", fmt.Errorf("catalogue.go does not contain %q exactly once: change the constants `before` and `after` in e2e/algorithms/main_test.go to match catalogue.go", before)
 	}
 	dir := e2e.Repo("bin/e2e/max.v1")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// Once a deal with mode open and retention standard is COMPUTED, its parties can read all inputs. No
+// Once a deal with mode `open` and retention `standard` is COMPUTED, its parties can read all inputs. No
 // other deal discloses inputs. No view or certificate contains an input.
 func TestOpenAndPurge(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
@@ -69,7 +69,7 @@ func TestOpenAndPurge(t *testing.T) {
 			})
 		}
 	}
-	// After a rejection, a deal discloses no input. With retention purge, the inputs of the deal are
+	// After a rejection, a deal discloses no input. With retention `purge`, the inputs of the deal are
 	// deleted.
 	for retention, code := range map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"} {
 		x := e2e.Open(c, e2e.Retained(shapley(), "open", retention), 2, 2, e2e.Body{"accept": true}, e2e.Body{"accept": false})

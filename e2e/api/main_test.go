@@ -68,8 +68,8 @@ func random(parties int, round int64) e2e.Body {
 	return e2e.RandomBody(parties, round, time.Hour, 2*time.Hour)
 }
 
-// changed returns a copy of a creation body with some members changed. members lists a name and a
-// value for each change. The value "-" removes the member.
+// changed returns a copy of a creation body with some members changed. The parameter `members` lists a
+// name and a value for each change. The value "-" removes the member.
 func changed(b e2e.Body, members ...any) e2e.Body {
 	b = maps.Clone(b)
 	for i := 0; i+1 < len(members); i += 2 {

@@ -10,8 +10,8 @@ import (
 
 // Each call with an Idempotency-Key follows SPEC 7.4. A refused call stores nothing, so a
 // corrected body is accepted under the same key. The same body gets the stored response,
-// even in another JSON spelling. A different body gets a 409. A call of another caller with
-// the same key is a new call.
+// even in another JSON spelling. A different body gets a 409. If a second caller
+// sends the same key, that call is a new call.
 func TestReplays(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -76,8 +76,9 @@ func TestFormOfAnIdempotencyKey(t *testing.T) {
 // and only until the first use of that API key. Afterwards the Idempotency-Key can be used again.
 func TestReplayEnds(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
-	// expire moves expires_at of the newest idempotency record into the past. lifetime is the lifetime
-	// of that record in seconds. expire also empties Redis, so that only the database decides.
+	// expire moves expires_at of the newest idempotency record into the past. The parameter `lifetime` is
+	// the full lifetime of that record in seconds. To make only the database decide, expire also empties
+	// Redis.
 	expire := func(lifetime int64) {
 		t.Helper()
 		const newest = "expires_at - extract(epoch FROM clock_timestamp())::bigint BETWEEN $1 - 60 AND $1"
@@ -86,7 +87,7 @@ func TestReplayEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Delete the records of other tests, because expire would also change those with the same lifetime.
+	// Delete the records of other tests, because `expire` would also change those with the same lifetime.
 	if _, err := w.Pool.Exec(t.Context(), "DELETE FROM idempotency"); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// With the parameter wait, GET of a view returns once the view's ETag differs from the parameter
-// since. The header Fairpact-Next-Look is the time of the next deadline or of the beacon round.
+// With the parameter `wait`, GET of a view returns once the view's ETag differs from the parameter
+// `since`. The header Fairpact-Next-Look is the time of the next deadline or of the beacon round.
 func TestViewWaitsForEachChange(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -53,7 +53,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	a := <-certificate
 	e2e.Independently(t, c, a.Body, true)
 
-	// A call with the parameter wait returns at once if the deal has ended.
+	// If the deal has ended, a call with the parameter `wait` returns immediately.
 	began := time.Now()
 	for _, since := range []string{"", "COMPUTED", c.Want(200, "GET", d.Path(""), d.Key, nil).Header.Get("ETag")} {
 		if v := c.Want(200, "GET", d.Path("?wait=45&since="+url.QueryEscape(since)), d.Key, nil); v.Header.Get("Fairpact-Next-Look") != "" {
@@ -72,7 +72,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	}
 }
 
-// A wait that times out gets the same answer as a call without the parameter wait. A wait for a
+// A wait that times out gets the same answer as a call without the parameter `wait`. A wait for a
 // certificate ends when the deal is cancelled.
 func TestWaitEnds(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,7 @@ import (
 )
 
 // rights is a test. Each ServiceAccount must have exactly the permissions that its workload needs. The
-// permissions of the ServiceAccount default do not count, because every account has them.
+// permissions of the ServiceAccount named `default` do not count, because every account has them.
 func rights(t *testing.T, _ *cluster) {
 	list := func(account string) []string {
 		var lines []string
@@ -44,7 +44,7 @@ func rights(t *testing.T, _ *cluster) {
 	}
 }
 
-// probes is a template for the manifest of a pod with the labels of a component, or without labels.
+// probes is the manifest template of a test pod. The pod has the labels of a component, or no labels.
 // The pod is never ready, so that no Service sends it traffic.
 const probes = `
 apiVersion: v1
@@ -64,8 +64,9 @@ spec:
 `
 
 // policies is a test. Each workload must reach exactly the addresses that it needs. A pod
-// without labels must reach all addresses except those of log-server, which refuses unknown pods. This
-// pod shows that all addresses except those of log-server accept connections.
+// without labels must reach all addresses except those of log-server, which refuses unknown pods. The
+// pod without labels proves that these addresses accept connections. If a workload cannot reach one of
+// them, a policy is the cause.
 func policies(t *testing.T, c *cluster) {
 	const (
 		public = release + "-deal-api:8080"

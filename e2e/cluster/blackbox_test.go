@@ -47,7 +47,7 @@ spec: {selector: {app: beacon}, ports: [{port: 8080}]}
 `
 )
 
-// beaconOf runs the development beacon and returns a values file that pins its chain.
+// beaconOf runs the development beacon and returns a values file that pins the beacon's chain.
 func beaconOf(t *testing.T, tag string) (file string) {
 	t.Helper()
 	apply(t, namespace, fmt.Sprintf(beaconPods, tag, seed))

@@ -100,7 +100,7 @@ func metrics(t *testing.T, pod string) string {
 	return kubectl(t, "get", "--raw", "/api/v1/namespaces/"+namespace+"/pods/"+pod+":"+port+"/proxy/metrics")
 }
 
-// becomes waits until ten responses in a row come from the version. helm may return before
+// becomes waits until ten responses in a row come from the given version. helm may return before
 // the Service has dropped the endpoints of the previous version.
 func (c *cluster) becomes(t *testing.T, version string) {
 	t.Helper()
@@ -114,8 +114,8 @@ func (c *cluster) becomes(t *testing.T, version string) {
 	})
 }
 
-// podsDeleted deletes one pod of each workload gracefully, and then one by force. Deals run
-// meanwhile, and each request must succeed within two attempts.
+// podsDeleted deletes one pod of each workload gracefully, and then one pod of each workload by force.
+// Deals run meanwhile, and each request must succeed within two attempts.
 func podsDeleted(t *testing.T, c *cluster) {
 	for _, how := range [][]string{{"--wait=true"}, {"--grace-period=0", "--force"}} {
 		for _, kind := range []string{"deal-api", "log-server", "deadline-worker"} {

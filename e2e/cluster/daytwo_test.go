@@ -181,7 +181,7 @@ func uninstallAndBack(t *testing.T, c *cluster) {
 	c.shows(t, "uninstalled and installed again: %s deals|certificates|leaves kept, the guard at %s", kept, guarded)
 }
 
-// dataImage returns the image of the Deployment postgres. The image also contains Redis.
+// dataImage returns the image of the `postgres` Deployment. The image also contains Redis.
 func dataImage(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(kubectl(t, "get", "deployment", "postgres", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
@@ -256,8 +256,8 @@ func gitOps(t *testing.T, c *cluster) {
 	c.shows(t, "helm template, its hooks as a Job before the rest: a deal is played, and a second sync keeps the fork guard's record")
 }
 
-// hooksOf splits rendered manifests. hooks has the pre-install hooks by weight, and rest has the
-// objects that are not hooks.
+// hooksOf splits rendered manifests. It returns the pre-install hooks by weight, and the objects
+// that are not hooks.
 func hooksOf(t *testing.T, rendered string) (hooks map[string]string, rest string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rendered.yaml")

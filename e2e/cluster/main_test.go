@@ -110,8 +110,8 @@ func rolledOut(t *testing.T, in string, workloads ...string) {
 
 var workloads = []string{release + "-deal-api", release + "-log-server", release + "-deadline-worker"}
 
-// secrets creates Secrets in a namespace. The parameter all maps the name of each Secret to the
-// Secret's only key and value.
+// secrets creates Secrets in a namespace. `all` maps the name of each Secret to the Secret's only
+// key and value.
 func secrets(t *testing.T, in string, all map[string][2]string) {
 	t.Helper()
 	for name, of := range all {
@@ -169,7 +169,7 @@ func install(t *testing.T) *cluster {
 	return c
 }
 
-// find updates c.base if the tests use a NodePort. Each installation gets another port.
+// find updates c.base if the tests use a NodePort. Each installation gets a new port.
 func (c *cluster) find(t *testing.T) {
 	t.Helper()
 	if c.node != "" {

@@ -16,11 +16,12 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// rotateIn is the time until the new key signs. It must be at least twice signing.Margin.
+// rotateIn is the time from the rotate command until the new key signs. It must be at least twice
+// signing.Margin.
 const rotateIn = "11m"
 
-// keysIn runs `fairpactctl keys` in a pod, as the runbook does. The parameter document is the
-// standard input, which `--file -` reads.
+// keysIn runs `fairpactctl keys` in a pod, as the runbook does. The command reads the key set in
+// `document` from its standard input if the arguments contain `--file -`.
 func keysIn(t *testing.T, document string, args ...string) (string, error) {
 	t.Helper()
 	full := append([]string{"-n", namespace, "exec", "-i", "deploy/" + release + "-deal-api", "--", "/fairpactctl", "keys"}, args...)
@@ -34,9 +35,8 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 	return out
 }
 
-// rollOutKeys upgrades the release to the key set in document. It waits until `fairpactctl keys
-// check` succeeds with an output that contains the parameter next. The check compares the key sets
-// of all pods.
+// rollOutKeys upgrades the release to the key set in `document`. It waits until `fairpactctl keys
+// check` succeeds and the output contains `next`. The check compares the key sets of all pods.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{"signing": map[string]any{"keySet": json.RawMessage(document)}})
@@ -65,7 +65,7 @@ func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 }
 
-// rotated runs deals before and after the new key begins to sign. Before the new key signs, rotated
+// rotated runs deals before and after the new key begins to sign. Before the new key signs, the test
 // makes two mistakes. The first is an attempt to close the key that still signs: fairpactctl must
 // refuse. The second is to give the worker the former key set: `fairpactctl keys check` must report
 // the difference. When the new key signs, /v1/status must show that key. The last roll-out gives

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	streams    = 4                      // deals that startStream runs at once
-	pace       = 150 * time.Millisecond // between two deals of one goroutine
+	streams    = 4                      // number of deals that startStream runs concurrently
+	pace       = 150 * time.Millisecond // pause between two deals of one goroutine
 	retryAfter = time.Second
 )
 
@@ -163,9 +163,8 @@ func (s *stream) call(ctx context.Context, method, path, token string, body any,
 	return json.Unmarshal(a.Body, into)
 }
 
-// play creates a deal and makes all commits, then all reveals. The parameter missing maps an action,
-// "commit" or "reveal", to the party that omits the action. play stops after an action that a party
-// omits.
+// play creates a deal and makes all commits, then all reveals. `missing` maps an action, "commit" or
+// "reveal", to the party that omits the action. If a party omits its commit, play makes no reveals.
 func (s *stream) play(ctx context.Context, b e2e.Body, missing map[string]int) (dealID, token string, err error) {
 	var key struct {
 		APIKey string `json:"api_key"`
@@ -301,7 +300,7 @@ const (
 )
 
 // startOverdue starts a stream of deals that miss a deadline, many at a time. The stream
-// runs during the next phases, until the phase stopOverdue.
+// runs during the next phases, until the `stopOverdue` phase.
 func startOverdue(t *testing.T, c *cluster) {
 	t.Helper()
 	s, ctx := newStream(t, c.base)

@@ -41,8 +41,8 @@ func leader(t *testing.T) (holder, pod string) {
 	return holder, pod
 }
 
-// succeeded waits until the Lease has another holder than the one in the parameter last. It returns
-// the time from the parameter since to the Lease's acquireTime.
+// succeeded waits until the Lease has a holder and this holder is not `last`. It returns the time
+// from `since` to the Lease's acquireTime.
 func succeeded(t *testing.T, last string, since time.Time) time.Duration {
 	t.Helper()
 	var l lease

@@ -26,7 +26,7 @@ var ending = []at{
 }
 
 // finisher says which processes finish a deal after the crash. The test starts only the processes
-// in start. If via is not empty, the test also calls the deal-api that via names.
+// in `start`. If `via` is not empty, the test also calls the deal-api that `via` names.
 type finisher struct {
 	name  string
 	start []string
@@ -52,7 +52,7 @@ var finishers = map[string][]finisher{
 }
 
 // crashes is a scenario with the points at which the victim is killed (see yard). The test runs
-// each point with every finisher of the victim. If turns is true, each point gets only one
+// each point with every finisher of the victim. If `turns` is true, each point gets only one
 // finisher, the next in turn.
 type crashes struct {
 	name  string

@@ -15,7 +15,7 @@ import (
 )
 
 // yard is a stack with two replicas of each binary. Every case kills the process that
-// victim names. The test stops the workers between cases, because they would finish deals that
+// `victim` names. The test stops the workers between cases, because they would finish deals that
 // another process must finish.
 type yard struct {
 	t      *testing.T
@@ -59,7 +59,7 @@ func (y *yard) rest() {
 	}
 }
 
-// one runs a deal up to the crash point in cut, lets f finish the deal, and compares the finished
+// one runs a deal up to the crash point in `cut`, lets `f` finish the deal, and compares the finished
 // deal with the deal's fate at the crash.
 func (y *yard) one(c crashes, cut at, f finisher) {
 	y.t.Helper()
@@ -104,7 +104,7 @@ func (y *yard) together(all []struckCase) {
 	}
 }
 
-// kill runs a deal until the victim dies at the crash point in cut, and returns the deal and the
+// kill runs a deal until the victim dies at the crash point in `cut`, and returns the deal and the
 // deal's fate at the crash. If a deadline must pass before the recovery, kill waits for that
 // deadline.
 func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
@@ -164,8 +164,8 @@ func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 	return nil
 }
 
-// finish brings the deal to its published certificate, with calls to the deal-api that via names.
-// If via is empty, the worker must first finish what the crash interrupted, and the calls go to the
+// finish brings the deal to its published certificate, with calls to the deal-api that `via` names.
+// If `via` is empty, the worker must first finish what the crash interrupted, and the calls go to the
 // second deal-api.
 func (y *yard) finish(x *e2e.Cut, via string) {
 	y.t.Helper()

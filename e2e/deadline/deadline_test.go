@@ -83,8 +83,8 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// The worker draws a minute after the last reveal. To save that minute, the test moves the stored
-// times of the reveals back by a minute.
+// The worker makes a random.v1 draw a minute after the last reveal. To save that minute, the test
+// moves the stored times of the reveals back by a minute.
 func TestWorkerDraws(t *testing.T) {
 	stack := e2e.Shared(t)
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)

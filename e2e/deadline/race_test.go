@@ -40,7 +40,7 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 }
 
 // judge requires that the flakers of each deal are exactly its refused racers. A deal with refused
-// racers must be VOID. The state of any other deal must equal unvoided. judge reports whether some
+// racers must be VOID. The state of any other deal must equal `unvoided`. judge reports whether some
 // racers were accepted and some refused.
 func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	t.Helper()
@@ -71,9 +71,9 @@ func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	return statuses[200] > 0 && statuses[409] > 0
 }
 
-// The 400 parties of a large deal and the 4 parties of each of 20 small deals commit or reveal
-// around the deadline, with two deal-apis and two workers. A party is a flaker exactly if its commit
-// or reveal was refused. Each COMPUTED or VOID deal has exactly one certificate.
+// One large deal has 400 parties, and 20 small deals have 4 parties each. All parties commit or
+// reveal around the deadline, with two deal-apis and two workers. A party is a flaker exactly
+// if its commit or reveal was refused. Each COMPUTED or VOID deal has exactly one certificate.
 func TestRaceToTheDeadline(t *testing.T) {
 	t.Parallel()
 	const large, small, ofSmall = 400, 20, 4

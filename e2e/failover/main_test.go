@@ -43,7 +43,7 @@ type heads struct {
 }
 
 // watch reads tree heads in the background until ctx ends. Two different roots of one size are a
-// fork and fail the test. wait returns when all clients have stopped reading.
+// fork and fail the test. The returned function waits until all clients have stopped reading.
 func (h *heads) watch(ctx context.Context, t *testing.T, clients ...*e2e.Client) (wait func()) {
 	h.seen = map[int64]string{}
 	var all sync.WaitGroup

@@ -55,8 +55,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	streams := r.streams(ctx)
 	r.passes(deals)
 
-	// Roll out a rotation in 1 hour to half of the processes. Then change the time of the rotation, and
-	// roll it out to all processes.
+	// Schedule a rotation 1 hour ahead, and roll the key set out to only half of the processes.
+	// Then change the time of the rotation, and roll the new key set out to all processes.
 	r.Keys(0, "rotate", "--to", newURI, "--in", "1h")
 	r.RollOut(localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker)
 	if out := r.Keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 processes lack the key set") {

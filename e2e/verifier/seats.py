@@ -116,7 +116,7 @@ def check_declaration(report, declaration, certificate):
         for i, (row, label, key) in enumerate(zip(rows, declaration["party_labels"], declaration["party_keys"])):
             by = attested(row["attested_by"]) or {"declared": False, "key": None}
             if row["label"] != label or (by["key"] if by["declared"] else None) != key:
-                problem = "party %d has another label or another declared key in the declaration" % i
+                problem = "party %d has another label or another declared key in the declaration than in the certificate" % i
                 break
         problem = problem or other_draw(declaration, certificate["result"]) or late(declaration, certificate["timing"])
     report.add("declaration", problem, named or "")

@@ -74,8 +74,8 @@ def record(extra=False, optional=(), **members):
 
 
 HASH = pattern("[0-9a-f]{64}", "64 lower-case hex digits")
-SHA256 = pattern("sha256:[0-9a-f]{64}", "sha256: and 64 lower-case hex digits")
-SIGNATURE = pattern(signatures.SIGNATURE_FORM, "es256: or ed25519: and 128 lower-case hex digits")
+SHA256 = pattern("sha256:[0-9a-f]{64}", "`sha256:` and 64 lower-case hex digits")
+SIGNATURE = pattern(signatures.SIGNATURE_FORM, "`es256:` or `ed25519:`, followed by 128 lower-case hex digits")
 CERTIFICATE = record(
     cert_version=one_of("1"),
     cert_id=string,

@@ -190,8 +190,8 @@ def verify_bundle(bundle, keys=None, policy=None, known=None):
         return report
     if keys is None:
         keys = named
-        report.notes.append("the keys come from the bundle itself: "
-                            "give the key of the deployment to prove whose certificate it is")
+        report.notes.append("who issued the certificate: the keys come from the bundle itself; "
+                            "give the key of the deployment")
     keys = [{"pubkey": k} if type(k) is str else k for k in keys]
     certificate, head = bundle["certificate"], bundle["tree_head"]
     of = verify(certificate, head, keys, known=known, chain=bundle.get("beacon"))
@@ -245,14 +245,14 @@ def check_log_proof(report, bundle, keys, policy):
         report.notes.append("no witness was checked: no policy was given")
     if "log_proof" not in bundle:
         report.notes.append("no checkpoint was checked: the bundle has no log_proof, "
-                            "so only the tree head proves the leaf")
+                            "so only the tree head proves that the certificate is in the log")
         if policy is not None:
             report.add("witnesses", "the bundle has no log_proof, so it contains no cosignatures")
         return
     try:
         index, path, note = notes.parse_proof(bundle["log_proof"])
     except notes.Refused as e:
-        report.add("log_proof", "not a tlog-proof: %s" % e)
+        report.add("log_proof", "log_proof is malformed: %s" % e)
         return
     payload = jcs.encode({k: v for k, v in certificate.items() if k not in ("signature", "log_proof")})
     own, problem = certificate["log_proof"]["leaf_index"], None
@@ -385,13 +385,13 @@ def check_inputs(report, certificate, inputs, params):
     if None in opened:
         root, problem = None, "an input is missing or does not open its commitment"
     else:
-        root, problem = "sha256:" + root_of([leaf_hash(data) for data in opened]).hex(), "the inputs give another root"
+        root, problem = "sha256:" + root_of([leaf_hash(data) for data in opened]).hex(), "the root computed from the inputs is not input_root"
     same = root == certificate["input_root"]
     report.add("input_root", None if same else problem, root or "null, because not all parties have revealed")
     if params is None:
         return
     if certificate["outcome"] == "VOID" and root is None:
-        report.add("result", None, "none, because not all parties have revealed")
+        report.add("result", None, "none, because the outcome is VOID")
     elif root is None:
         report.add("result", problem)
     else:

@@ -65,7 +65,7 @@ func VerifyConsistency(older, newer Checkpoint, path [][32]byte) error {
 		return errors.New("the consistency proof from size 0 has hashes: send an empty proof")
 	}
 	if err := proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(older.Size), uint64(newer.Size), asSlices(path), older.Root[:], newer.Root[:]); err != nil {
-		return fmt.Errorf("the consistency proof does not show that the tree of size %d extends the tree of size %d", newer.Size, older.Size)
+		return fmt.Errorf("the tree of size %d does not extend the tree of size %d by this consistency proof", newer.Size, older.Size)
 	}
 	return nil
 }

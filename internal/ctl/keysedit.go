@@ -190,7 +190,7 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	processes, err := c.processes(ctx)
 	if check := haveKeySet(processes, err, set.Digest()); !check.OK {
-		return refusal{fmt.Errorf("a process without this key set may still sign with the key: %s", check.Detail)}
+		return refusal{fmt.Errorf("the key is not closed, because a process without the current key set may still sign with it (%s): roll the key set out to all processes, then run the command again", check.Detail)}
 	}
 	pending, err := pendingUnder(ctx, c.DatabaseURL, c.Pubkey, set)
 	if err != nil {

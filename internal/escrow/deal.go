@@ -69,7 +69,7 @@ func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	}
 	params, err := canon.ParseObject(declaration.Params)
 	if err != nil {
-		return nil, fmt.Errorf("stored params: deal %s: %w", declaration.DealID, err)
+		return nil, fmt.Errorf("cannot parse the stored algorithm_params: deal %s: %w", declaration.DealID, err)
 	}
 	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
 	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(declaration, d.CreatedAt), d.unusualParams()...) })

@@ -18,8 +18,8 @@ import (
 var errDealChanged = errors.New("the deal changed while its ending was computed")
 
 // endDeal takes a step that ends the deal, tries to issue the certificate, and returns the
-// ended deal. The parameter now is a snapshot that contains what the step needs. If it is nil,
-// endDeal reads a snapshot. If the step is no longer due, or the deal has changed since the
+// ended deal. The caller may pass a snapshot with everything that the step needs; otherwise
+// endDeal reads one. If the step is no longer due, or the deal has changed since the
 // snapshot, endDeal returns errDealChanged.
 //
 // Concurrent calls in one process for the same step share one run, with the first caller's

@@ -111,7 +111,7 @@ func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 func (d *Deal) declaration() ([]byte, error) {
 	params, err := canon.ParseObject(d.Params) // not d.params, which has only the members that the algorithm knows
 	if err != nil {
-		return nil, fmt.Errorf("stored params: deal %s: %w", d.DealID, err)
+		return nil, fmt.Errorf("cannot parse the stored algorithm_params: deal %s: %w", d.DealID, err)
 	}
 	return attestation.Declaration{
 		Algorithm: d.Algorithm, Params: params, BeaconChain: d.ChainHash, CommitDeadline: d.CommitDeadline, Mode: d.Mode,

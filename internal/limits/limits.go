@@ -5,9 +5,9 @@
 //   - the number of calls that do large work at the same time;
 //   - the open connections.
 //
-// A body or an answer of more than 64 KiB (step) is large. A large body needs one of the
-// places of its network (networkBodies) to be read. A call needs a turn to parse a large body
-// or to do other large work.
+// A body or an answer of more than 64 KiB (step) is large. Each network has a fixed number of
+// places (networkBodies), and each large body that it sends takes one place. Each process has a
+// fixed number of turns. A call takes a turn before it parses a large body or does other large work.
 //
 // Package caller bounds what one caller may use in a minute.
 package limits
@@ -26,10 +26,10 @@ import (
 
 const (
 	bodyBytes = 64 << 20              // capacity of room.small and of room.large each, in bytes
-	step      = 64 << 10              // bytes taken from room.large at a time; a longer body or answer is large
+	step      = 64 << 10              // one step of a body, in bytes; a longer body or answer is large
 	stepTime  = 5 * time.Second       // longest time for one step of a body to arrive
 	bodyTime  = 30 * time.Second      // longest time for a whole body to arrive
-	turnTime  = 5 * time.Second       // longest wait for a turn or a place; after this time a slow body may lose its place
+	turnTime  = 5 * time.Second       // longest wait for a turn or a place; a body that has its place for longer may lose the place
 	maxPause  = 50 * time.Millisecond // how long a turn may stay taken after a large body was parsed
 )
 
@@ -41,15 +41,15 @@ const CallTime = 35 * time.Second
 // Process holds the bounds of one process.
 type Process struct {
 	parties, strangers room
-	turns              *semaphore.Weighted // limits the calls that do large work, so that half of the cores stay free for other calls
+	turns              *semaphore.Weighted // calls that do large work at the same time; New allows half as many as cores, to leave cores for other calls
 	answers            *answers
 	stepTime           time.Duration
 	bodyTime           time.Duration
 }
 
 // room bounds the bodies of one class of callers. Callers without an invite token have
-// their own room (strangers), so that they cannot keep a party from revealing. Over MCP
-// the token is inside the body, so all bodies count in the room of strangers.
+// their own room (strangers), so that they cannot keep a party from revealing. In an MCP call
+// the token is inside the body, so all MCP bodies count in the room of strangers.
 type room struct {
 	small   *semaphore.Weighted // bytes for the first step of each body
 	large   *semaphore.Weighted // bytes for further steps; separate, so that large bodies cannot block small ones
@@ -113,8 +113,9 @@ func Party(ctx context.Context) {
 }
 
 // Turn waits until the call in ctx may do large work: a long computation, or a large read from
-// the database. After turnTime without a turn, Turn returns a problem.Error. The turn ends
-// at the latest when the answer begins, because a client may read slowly. See also Rest and Wait.
+// the database. After turnTime without a turn, Turn returns a problem.Error. Rest and Wait end
+// the turn. At the latest, the turn ends when the answer begins, because the client may read the
+// answer slowly.
 func Turn(ctx context.Context) error {
 	c := callIn(ctx)
 	if c == nil {
@@ -123,7 +124,7 @@ func Turn(ctx context.Context) error {
 	return c.take(ctx, c.process.turns)
 }
 
-// Wait ends the turn of the call in ctx and releases its body. Call Wait before the call
+// Wait ends the turn of the call in ctx and releases the call's body. Use Wait before the call
 // waits for other parties. The body MUST have been read.
 func Wait(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
@@ -149,8 +150,9 @@ func (c *Call) rest() {
 	case turn == c.process.turns:
 		turn.Release(1)
 	default:
-		// The turn was for parsing a body. The next large body waits as long as the turn took,
-		// but at most maxPause, so that small calls find an idle core.
+		// The turn was for a large body. Another large body can take the turn only after a pause,
+		// so that small calls find an idle core. The pause is as long as the turn was, but at
+		// most maxPause.
 		time.AfterFunc(min(time.Since(c.began), maxPause), func() { turn.Release(1) })
 	}
 	c.turn = nil
@@ -182,7 +184,7 @@ func (c *Call) Written() {
 	}
 }
 
-// End releases everything that the call holds. After End the call can take nothing.
+// End releases everything that the call holds. After End the call can take no turn, place or bytes.
 func (c *Call) End() {
 	c.Written()
 	c.mu.Lock()

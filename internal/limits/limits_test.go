@@ -77,8 +77,9 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	reads(t, p, step+1, step+1)()
 }
 
-// If a network already has networkBodies large bodies, reading a further one waits until a
-// call ends. Other networks do not wait, and neither do parties of the same network.
+// If a network is sending networkBodies large bodies, a further large body waits for at most
+// turnTime until one of them is released. Bodies of other networks, and of parties in the same
+// network, do not wait.
 func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
@@ -89,7 +90,7 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 				Party(r.Context())
 			}
 			calls = append(calls, call)
-			_, err := io.ReadAll(io.LimitReader(r.Body, step+1)) // does not read the EOF, at which the call would wait for a turn
+			_, err := io.ReadAll(io.LimitReader(r.Body, step+1)) // stops before the EOF, because the call would wait for a turn there
 			return err
 		}
 		for range networkBodies {

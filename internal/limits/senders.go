@@ -8,14 +8,14 @@ import (
 )
 
 // networkBodies is how many large bodies one network may send to a room at the same time.
-// Further large bodies wait before they are read. So one client can neither fill the room nor
-// keep all cores busy with reading.
+// A further large body waits after its first step (64 KiB). Thus one client cannot fill the room
+// or keep all cores busy with reading.
 const networkBodies = 8
 
 // senders counts the large bodies of each network.
 type senders struct {
 	mu sync.Mutex
-	// mu guards networks and sender.calls. An entry is removed when no call uses it.
+	// mu guards networks and sender.calls. The entry of a network is removed when its field calls is 0.
 	networks map[string]*sender
 }
 

@@ -10,8 +10,8 @@ import (
 const throwawayPrefix = "fairpact-server-"
 
 // serverDir is the directory of a server. A throwaway directory is removed when the server is
-// closed. Until then, the process that created the directory locks it. If that process is
-// killed, sweep removes the directory in a later process.
+// closed. Until then, the process that created the directory holds a lock on it. If that process
+// is killed, a later process removes the directory (sweep).
 type serverDir struct {
 	path string
 	lock *os.File // nil if the directory is kept
@@ -49,11 +49,11 @@ func newThrowaway(kind string, acct account) (*serverDir, error) {
 	return &serverDir{path, lock}, nil
 }
 
-// Postgres starts in half the time with its directory in memory. A new directory takes 40 MB,
-// and the write-ahead log may grow to 1 GB.
+// Postgres starts twice as fast with its directory in memory as with its directory on disk. A new
+// directory takes 40 MB, and the write-ahead log in it may grow to 1 GB.
 const (
 	memory     = "/dev/shm"
-	memoryFree = 2 << 30 // bytes that must be free there
+	memoryFree = 2 << 30 // bytes that must be free in /dev/shm
 )
 
 // tempBase returns the parent of throwaway directories. This is /dev/shm if it is in memory

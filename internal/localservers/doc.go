@@ -2,8 +2,8 @@
 // tests, on free loopback ports and with random passwords. The servers end when the process
 // that started them ends, even if SIGKILL ends that process.
 //
-// Postgres refuses to run as root. If root starts the servers, both run as the user
-// postgres, or as nobody if there is no such user.
+// Postgres refuses to run as root. If root starts the servers, they run as the user "postgres".
+// If that user does not exist, they run as the user "nobody".
 package localservers
 
 import (
@@ -39,7 +39,7 @@ type MissingError struct {
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("%s is not installed: apt-get install -y %s", e.Server, e.Package)
+	return fmt.Sprintf("%s is not installed: run `apt-get install -y %s`", e.Server, e.Package)
 }
 
 const (

@@ -8,9 +8,10 @@ import (
 	"strconv"
 )
 
-// findPostgres returns the directory of the Postgres programs. It prefers the version `major`,
-// then the Postgres in PATH, then the newest installed version. major is the version of an
-// existing data directory, or empty. The error is a *MissingError if no Postgres is installed.
+// findPostgres returns the directory of the Postgres programs. The parameter major is the major
+// version of an existing data directory, or empty. findPostgres prefers this version, then the
+// Postgres in PATH, then the newest installed version. The error is a *MissingError if no
+// Postgres is installed.
 func findPostgres(major string) (string, error) {
 	const debian = "/usr/lib/postgresql"
 	dirs := []string{filepath.Join(debian, major, "bin")}

@@ -133,14 +133,14 @@ func TestPostgresRestartKeepsPortAndData(t *testing.T) {
 	}
 }
 
-// The test also checks that the arguments of a Durable Postgres leave it as fast as an
-// operator's server.
+// TestPostgresPersists also checks which settings a Durable Postgres gets on its command line.
+// None of them may make the server faster than an operator's server.
 func TestPostgresPersists(t *testing.T) {
 	acct, err := serverAccount()
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp(tempBase(acct), "persist") // not t.TempDir: if root runs the test, the server's user cannot enter it
+	dir, err := os.MkdirTemp(tempBase(acct), "persist") // not t.TempDir, because the server's user cannot enter a t.TempDir of root
 	if err != nil {
 		t.Fatal(err)
 	}

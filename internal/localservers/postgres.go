@@ -89,9 +89,9 @@ func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDi
 }
 
 // postgresArgs returns the command-line arguments of Postgres. The settings are arguments and
-// not in a file, so that they also apply to an existing data directory. Only the settings
-// for !o.Durable make Postgres faster than an operator's server: Postgres then does not flush to
-// disk.
+// not in a file, so that they also apply to an existing data directory. If o.Durable is false,
+// Postgres does not flush to disk. No other setting here makes Postgres faster than an operator's
+// server.
 func postgresArgs(o Options, data string, port int) []string {
 	settings := []string{
 		"listen_addresses=127.0.0.1",
@@ -139,7 +139,8 @@ func initdb(ctx context.Context, o Options, programs string, acct account, dir *
 }
 
 // postgresURL returns the connection URL of a database. A client tries the servers at the
-// ports in order. All servers have the same password. query is empty or starts with &.
+// ports in order. All servers have the same password. The parameter query is empty
+// or starts with &.
 func postgresURL(password, database, query string, ports ...int) string {
 	var hosts []string
 	for _, port := range ports {

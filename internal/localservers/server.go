@@ -35,9 +35,9 @@ type server struct {
 
 var errPortTaken = errors.New("another process uses the port or the data directory")
 
-// start starts the process and returns when the server answers. If the port is taken and
-// fixed, start waits until the port is free, for at most startBound. If the port is taken and
-// not fixed, start picks another port.
+// start starts the process and returns when the server answers. If the port is taken, start
+// tries again, for at most startBound. If s.fixed is true, it tries the same port again.
+// Otherwise it picks another port each time, at most portTries ports in total.
 func (s *server) start(ctx context.Context) error {
 	if s.proc != nil && s.proc.Running() {
 		return fmt.Errorf("%s is already running (pid %d): stop it first", s.name, s.proc.PID())
@@ -57,10 +57,10 @@ func (s *server) start(ctx context.Context) error {
 			s.fixed = true
 			return nil
 		}
-		// Try a fixed port again: the previous process of this server may still use it.
 		if !errors.Is(err, errPortTaken) || (!s.fixed && try == portTries) {
 			return err
 		}
+		// Try a fixed port again: the previous process of this server may still use it.
 		if s.fixed && !wait(ctx, pollEvery) {
 			return err
 		}
@@ -77,7 +77,7 @@ func (s *server) startOnce(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	s.proc, err = child.Start(cmd, s.onDeath)
 	if err != nil {
-		return fmt.Errorf("start %s: %w", s.name, err)
+		return fmt.Errorf("cannot start the process of %s: %w", s.name, err)
 	}
 	var last error
 	for {
@@ -153,8 +153,9 @@ func (s *server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Close stops the server and removes a throwaway directory. A server in such a directory gets
-// the faster signal onDeath, because nobody needs the data.
+// Close stops the server, and removes its directory if that is a throwaway directory. Nobody
+// needs the data in a throwaway directory, so a server there gets the signal onDeath, which stops
+// the server faster.
 func (s *server) Close() error {
 	by := s.stopBy
 	if s.dir.lock != nil {
@@ -163,8 +164,8 @@ func (s *server) Close() error {
 	return errors.Join(s.stop(by), s.dir.remove())
 }
 
-// FreePort picks ports in this range. On Linux, outgoing connections use ports from 32768 up,
-// so none of them can take the port of a server while the server restarts.
+// FreePort picks ports in this range. By default, outgoing connections on Linux use ports from
+// 32768 up, so none of them can take the port of a server while the server restarts.
 const firstPort, lastPort = 20000, 32000
 
 // FreePort returns a loopback TCP port on which nothing listens. Another process may take

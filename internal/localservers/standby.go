@@ -33,8 +33,8 @@ type Backup struct {
 	dir *serverDir
 }
 
-// BaseBackup copies the server's files with pg_basebackup. The caller must Restore or Close
-// the backup.
+// BaseBackup copies the server's files with pg_basebackup. The caller must call Restore or
+// Close on the backup.
 func (p *Postgres) BaseBackup(ctx context.Context) (*Backup, error) {
 	dir, err := openServerDir(Options{}, "postgres", p.acct)
 	if err != nil {
@@ -54,8 +54,8 @@ func (p *Postgres) BaseBackup(ctx context.Context) (*Backup, error) {
 func (b *Backup) Close() error { return b.dir.remove() }
 
 // Restore starts a server on the backup and returns when the server accepts writes. The
-// server first replays the write-ahead log up to the time until. restoreCommand and until are
-// the values of Postgres's settings restore_command and recovery_target_time.
+// server first replays the write-ahead log up to a point in time. The parameters restoreCommand
+// and until are the values of Postgres's settings restore_command and recovery_target_time.
 func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until string) (*Postgres, error) {
 	p, err := b.start(ctx, o, "recovery.signal", "restore_command = '"+restoreCommand+"'",
 		"recovery_target_time = '"+until+"'", "recovery_target_action = 'promote'")
@@ -73,9 +73,9 @@ func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until s
 	}
 }
 
-// start starts a server on the backup with additional settings. signal is the name of the
-// signal file, recovery.signal or standby.signal. The backup may contain the setting for
-// synchronous replication. start overrides it, because the new server has no standby.
+// start starts a server on the backup with additional settings. The parameter signal is the name
+// of the signal file: recovery.signal or standby.signal. start turns synchronous replication off:
+// the backup may have it turned on, but the new server has no standby.
 func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (*Postgres, error) {
 	if err := b.configure(signal, append(settings, "synchronous_standby_names = ''")); err != nil {
 		return nil, errors.Join(err, b.Close())

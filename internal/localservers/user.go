@@ -19,9 +19,9 @@ type account struct {
 	cred *syscall.Credential // nil: the user of this process
 }
 
-// serverAccount returns the user that runs the servers: normally the user of this process. If
-// this process runs as root, serverAccount returns the user postgres or nobody, because Postgres
-// refuses to run as root.
+// serverAccount returns the user that runs the servers: normally the user of this process.
+// Postgres refuses to run as root. If this process runs as root, serverAccount therefore returns
+// the user "postgres", or the user "nobody" if there is no user "postgres".
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
 		return account{}, nil
@@ -37,7 +37,7 @@ func serverAccount() (account, error) {
 			return account{&syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, nil
 		}
 	}
-	return account{}, errors.New("Postgres refuses to run as root, and there is no user postgres or nobody: run this command as a user other than root")
+	return account{}, errors.New("Postgres refuses to run as root, and this machine has no user \"postgres\" and no user \"nobody\": run this command as a user other than root")
 }
 
 func (a account) own(path string) error {
@@ -47,8 +47,8 @@ func (a account) own(path string) error {
 	return os.Chown(path, int(a.cred.Uid), int(a.cred.Gid))
 }
 
-// command returns a command that runs program in dir as the user a. The program inherits no
-// environment variables, because PG* variables would change the behaviour of Postgres.
+// command returns a command that runs the program in dir with the user a.cred. The program inherits
+// no environment variables, because PG* variables would change the behaviour of Postgres.
 func (a account) command(dir *serverDir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.SysProcAttr = dir.path, &syscall.SysProcAttr{Credential: a.cred}

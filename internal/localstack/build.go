@@ -42,7 +42,7 @@ func Build(ctx context.Context, dir string, args ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append(all, "./services/...")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the binaries: %w\n%s", err, out)
+		return fmt.Errorf("cannot build the binaries: %w\n%s", err, out)
 	}
 	return nil
 }

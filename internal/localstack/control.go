@@ -23,7 +23,7 @@ func (s *Stack) Start(ctx context.Context, name string, env ...string) error {
 	})
 }
 
-// Exchange makes all later starts of a process use the binary in the directory bin instead of
+// Exchange sets the directory of the binary for all later starts of a process. The default is
 // Options.Bin.
 func (s *Stack) Exchange(name, bin string) {
 	p := s.mustProcess(name)
@@ -32,15 +32,15 @@ func (s *Stack) Exchange(name, bin string) {
 	p.bin = bin
 }
 
-// Stop sends a process SIGTERM and waits for its end. If the process still runs after 35 s,
+// Stop sends SIGTERM to a process and waits for its end. If the process still runs after 35 s,
 // Stop kills it and returns an error.
 func (s *Stack) Stop(name string) error { return s.mustProcess(name).stop() }
 
 // Kill ends a process by SIGKILL and waits for its end.
 func (s *Stack) Kill(name string) { s.mustProcess(name).kill() }
 
-// Signal sends a signal to a process. Failed then does not report the end of this run of the
-// process.
+// Signal sends a signal to a process. After a signal, the stack sends no Failure when this run
+// of the process ends.
 func (s *Stack) Signal(name string, sig syscall.Signal) {
 	if r := s.mustProcess(name).end(); r != nil {
 		r.Signal(sig)
@@ -122,10 +122,10 @@ func (s *Stack) RedisURL() string { return s.redisURL }
 // is in the product's database.
 func (s *Stack) LogDatabaseURL() string { return s.logDatabaseURL }
 
-// Postgres returns the private server, or nil if Options.DatabaseURL is set.
+// Postgres returns the private Postgres server, or nil if Options.DatabaseURL is set.
 func (s *Stack) Postgres() *localservers.Postgres { return s.postgres }
 
-// Redis returns the private server, or nil if Options.RedisURL is set.
+// Redis returns the private Redis server, or nil if Options.RedisURL is set.
 func (s *Stack) Redis() *localservers.Redis { return s.redis }
 
 // Chain returns the chain of the development beacon.

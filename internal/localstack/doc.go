@@ -2,7 +2,8 @@
 // Redis, the development beacon, and the real binaries as processes on loopback
 // ports. `make run` and the black-box tests start the same stack.
 //
-// All processes end when the process that started them ends, even by SIGKILL.
+// If the process that started the stack ends, even by SIGKILL, all processes of the stack end
+// too.
 package localstack
 
 import "time"
@@ -32,7 +33,7 @@ type Options struct {
 	DatabaseURL, RedisURL string
 	// LogDatabase keeps the transparency log in a separate database of the private Postgres.
 	LogDatabase bool
-	// Port is deal-api's public port on 127.0.0.1; 0 picks a free one.
+	// Port is the public port of the first deal-api on 127.0.0.1; 0 picks a free port.
 	Port int
 	// Replicas is the number of processes of each kind. A missing kind gets one process.
 	Replicas map[string]int
@@ -40,9 +41,9 @@ type Options struct {
 	// cosign the log's checkpoints. The quorum is more than half of them. Without
 	// witnesses, deals are never CERTIFIED.
 	Witnesses int
-	// Env adds environment variables ("NAME=value"). A key is "" for every process, a kind for
-	// all replicas of the kind, or a name such as "deal-api-2" for one process. The name
-	// takes precedence over the kind, and the kind over "".
+	// Env adds environment variables ("NAME=value"). The key "" applies to every process, a
+	// kind to all replicas of the kind, and a name such as "deal-api-2" to one process. A name
+	// takes precedence over a kind, and a kind over "".
 	Env map[string][]string
 	// Progress, if set, is called after each step of Start, with the duration of the step.
 	// Calls may be concurrent.
@@ -60,5 +61,5 @@ const (
 	readyBound = 3 * time.Minute       // from exec to the first 200 of /readyz
 	stopBound  = 35 * time.Second      // from SIGTERM to SIGKILL; longer than a binary takes to drain
 	pollEvery  = 20 * time.Millisecond // pause between two requests of /readyz
-	portTries  = 10                    // tries of the first start of a process, each with other ports
+	portTries  = 10                    // maximum number of tries of a process's first start; each try picks new ports
 )

@@ -23,8 +23,8 @@ import (
 type process struct {
 	name, kind string
 	log        string
-	ports      map[string]int // the keys are environment variables in listens
-	fixed      map[string]int // the ports that Options sets; keys as in ports
+	ports      map[string]int // a key is an environment variable, such as "FAIRPACT_LISTEN"
+	fixed      map[string]int // the ports that Options sets; the keys are as in the field ports
 
 	mu  sync.Mutex
 	bin string // directory of the binary
@@ -67,8 +67,9 @@ func (p *process) pickPorts() error {
 }
 
 // start runs the binary and returns when /readyz answers 200. If another process took one of
-// the ports, the first start picks other ports and tries again. Each try calls env, because the
-// environment may contain the ports. onEnd is called if the process later ends by itself.
+// the ports, the first start of p picks other ports and tries again; a restart returns the
+// error. Each try calls env, because the environment may contain the ports. onEnd is called if
+// the process later ends by itself.
 func (p *process) start(ctx context.Context, env func() []string, onEnd func(Failure)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +107,7 @@ func (p *process) startOnce(ctx context.Context, program string, env []string, o
 	}
 	proc, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
-		return fmt.Errorf("start %s: %w", p.name, err)
+		return fmt.Errorf("cannot start %s: %w", p.name, err)
 	}
 	this := &run{Process: proc}
 	p.run = this
@@ -147,7 +148,7 @@ func (p *process) waitReady(ctx context.Context, proc *child.Process) error {
 		case <-proc.Done():
 			return fmt.Errorf("the process ended (%v)", proc.Err())
 		case <-ctx.Done():
-			return fmt.Errorf("the last request to /readyz failed: %w (%w)", last, ctx.Err())
+			return fmt.Errorf("the last request to /readyz failed: %w; stopped waiting: %w", last, ctx.Err())
 		case <-time.After(pollEvery):
 		}
 	}
@@ -159,9 +160,9 @@ func (p *process) last() *run {
 	return p.run
 }
 
-// end returns the current run, so that the caller can stop, kill or signal the process. end sets
-// asked, so that the stack does not report a Failure when the run ends. If the process is not
-// running, end returns nil.
+// end returns the current run, so that the caller can stop, kill or signal the process. It sets
+// the run's field asked, so that the stack does not report a Failure when the run ends. It
+// returns nil if the process is not running.
 func (p *process) end() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()

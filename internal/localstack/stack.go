@@ -158,7 +158,7 @@ func (s *Stack) startBeacon() error {
 		}
 		seed, err := hex.DecodeString(text)
 		if err != nil {
-			return fmt.Errorf("%s is not hex: delete the file and start again: %w", s.state.path("beacon-seed"), err)
+			return fmt.Errorf("%s is not hex (%w): delete the file and start again", s.state.path("beacon-seed"), err)
 		}
 		l, err := net.Listen("tcp4", "127.0.0.1:0")
 		if err != nil {
@@ -196,8 +196,8 @@ func (s *Stack) startKind(ctx context.Context, kind string) error {
 
 const serverSecret, appendSecret = "server-secret", "append-secret"
 
-// environment returns the environment of a process. If a name occurs twice, the process gets
-// the later value, so extra takes precedence.
+// environment returns the environment of a process. If a variable occurs twice, the process
+// gets the later value. The values in `extra` come last, so they take precedence.
 func (s *Stack) environment(p *process, extra []string) []string {
 	env := []string{
 		"DATABASE_URL=" + s.databaseURL,

@@ -22,9 +22,9 @@ func Audit(ctx context.Context, from *Source, head Head) error {
 	return t.verdict(err)
 }
 
-// repairEdge finds the wrong files if the partial tiles do not lead to the checkpoint. It
-// recomputes the hashes of the partial tiles from the files below them, and records each wrong
-// tile. If no tile is wrong, the checkpoint is wrong, and repairEdge records it.
+// repairEdge finds the wrong files if the root computed from the partial tiles is not the root
+// in the checkpoint. It recomputes the hashes of the partial tiles from the files below them,
+// and records each wrong tile. If no tile is wrong, it records the checkpoint as wrong.
 func (t *tree) repairEdge(ctx context.Context) error {
 	served := slices.Clone(t.edge)
 	for l, c := range served {
@@ -47,9 +47,9 @@ func (t *tree) repairEdge(ctx context.Context) error {
 		if c.problem != "" || slices.Equal(c.hashes, t.edge[l].hashes) {
 			continue
 		}
-		c.problem = "its hashes do not match the files below it"
+		c.problem = "its hashes do not match the files one level below it"
 		if root != tlog.Hash(t.head.Root) {
-			c.problem += ", and neither its hashes nor those files lead to the checkpoint"
+			c.problem += "; the root in the checkpoint matches neither the tile's hashes nor those files"
 		}
 		if err := t.find(c); err != nil {
 			return err

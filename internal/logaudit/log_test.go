@@ -83,7 +83,8 @@ func (o *operator) append(t testing.TB, entry []byte) {
 	o.entries, o.hashes = append(o.entries, entry), append(o.hashes, stored...)
 }
 
-// grow appends entries until the log has `size` entries. Different texts make different entries.
+// grow appends entries until the log has `size` entries. Each new entry is the hash of `text` and
+// the index of the entry.
 func (o *operator) grow(t testing.TB, size int, text string) *operator {
 	t.Helper()
 	for i := len(o.entries); i < size; i++ {

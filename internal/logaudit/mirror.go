@@ -41,8 +41,8 @@ func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Po
 	return head, Replace(filepath.Join(dir, checkpointPath), head.Note)
 }
 
-// write stores a tile or entry bundle in the folder of a mirror. If the file is full, write then
-// deletes its partial versions.
+// write stores a tile or entry bundle in the folder of a mirror. After it stores a full tile or
+// bundle, it deletes the partial versions of that tile or bundle.
 func (s *Source) write(c content) error {
 	path := filepath.Join(s.Place, filepath.FromSlash(c.path()))
 	// #nosec G301 -- public, for a file server

@@ -130,7 +130,7 @@ func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	return Head{c, signed, witnesses, err}, nil
 }
 
-// tileAt returns the n-th tile of a level in a tree with size leaves. The last tile of a
+// tileAt returns the n-th tile of a level in a tree with `size` leaves. The last tile of a
 // level may be partial. Level -1 means an entry bundle.
 func tileAt(level int, n, size int64) tlog.Tile {
 	t := tlog.Tile{H: checkpoint.TileHeight, L: level, N: n, W: checkpoint.TileWidth}
@@ -150,8 +150,8 @@ type content struct {
 
 func (c content) path() string { return checkpoint.TilePath(c.Tile) }
 
-// read reads a tile or entry bundle. A log may delete a partial tile once the full tile exists,
-// so read falls back to the full tile.
+// read reads a tile or entry bundle. If a partial file is missing, the method reads the full file
+// instead, because a log may delete a partial file once the full file exists.
 func (s *Source) read(ctx context.Context, t tlog.Tile) (content, error) {
 	c, full := content{Tile: t}, t
 	full.W = checkpoint.TileWidth

@@ -12,7 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// ahead is how many tiles of level 0, with their entry bundles, are in memory at a time.
+// ahead is the maximum number of level-0 tiles, with their entry bundles, that are in memory at
+// a time.
 const ahead = 32
 
 // tree reads the files of a log and verifies them from the top down. The root in the
@@ -21,7 +22,7 @@ const ahead = 32
 type tree struct {
 	from   *Source
 	head   Head
-	mirror *Source // a folder to read first and to write verified files to; nil if there is none
+	mirror *Source // the folder of a mirror; nil if there is none (see the method read)
 
 	edge  []content       // the verified partial tile of each level; without hashes if the level has no partial tile
 	known map[int]content // by level: the full tile that was verified last
@@ -31,8 +32,8 @@ type tree struct {
 	notes    [][]byte // see Contradiction.Notes
 }
 
-// openTree returns a tree whose edge, the partial tiles, is verified against head. Pass the
-// error to verdict, because the tree may have findings.
+// openTree returns a tree whose edge, the partial tiles, is verified against head. The caller
+// must pass the error to the method verdict, because the tree may have findings.
 func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most int) (*tree, error) {
 	t := &tree{from: from, head: head, mirror: mirror, known: map[int]content{}, most: most}
 	return t, t.readEdge(ctx)
@@ -58,9 +59,10 @@ func (t *tree) verdict(err error) error {
 	return err
 }
 
-// read returns the mirror's copy of a file if that copy passes check. Otherwise it reads the
-// file from the log, and writes a file that passes check to the mirror. check returns what is
-// wrong with the hashes, or "". If the log's file is wrong, content.problem says why.
+// read returns the mirror's copy of a file if the function check accepts that copy. Otherwise it
+// reads the file from the log. If check accepts the log's file, read stores it in the mirror. If
+// the log's file is wrong, content.problem says why. check gets the hashes in a file and returns
+// what is wrong with them, or "".
 func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash) string) (content, error) {
 	if t.mirror != nil {
 		if c, err := t.mirror.read(ctx, want); err == nil && c.problem == "" && check(c.hashes) == "" {
@@ -80,7 +82,7 @@ func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash)
 	return c, err
 }
 
-// readEdge reads the partial tiles and verifies that they lead to the checkpoint.
+// readEdge reads the partial tiles and verifies them against the root in the checkpoint.
 func (t *tree) readEdge(ctx context.Context) error {
 	for l := 0; t.head.Size>>(checkpoint.TileHeight*l) > 0; l++ {
 		c := content{Tile: tileAt(l, t.head.Size>>(checkpoint.TileHeight*(l+1)), t.head.Size)}
@@ -137,8 +139,8 @@ func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	return c, err
 }
 
-// leads returns a function that checks the hashes of the n-th tile of level l, a full tile,
-// against the tile above it. The function returns what is wrong, or "".
+// leads returns a function that checks the hashes of the n-th tile of level l, which must be
+// full, against the tile above it. The function returns what is wrong, or "".
 func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) string, error) {
 	above, err := t.tile(ctx, l+1, n/checkpoint.TileWidth)
 	if err != nil {
@@ -201,8 +203,8 @@ func (t *tree) window(ctx context.Context, first, end int64) error {
 	return nil
 }
 
-// leaves reads the n-th tile of level 0 and its entry bundle. leads checks the tile against the
-// tile above it. leads is nil for the partial tile, which openTree has verified.
+// leaves reads the n-th tile of level 0 and its entry bundle. The function leads checks the tile
+// against the tile above it. For the partial tile, which openTree has verified, leads is nil.
 func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) string) (tile, bundle content, err error) {
 	if tile = t.edge[0]; leads != nil {
 		if tile, err = t.read(ctx, tileAt(0, n, t.head.Size), leads); err != nil {
@@ -214,7 +216,7 @@ func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) stri
 		check = func(hashes []tlog.Hash) string {
 			for i := range hashes {
 				if hashes[i] != tile.hashes[i] {
-					return fmt.Sprintf("entry %d does not match its leaf hash in %s", i, tile.path())
+					return fmt.Sprintf("entry %d of the bundle does not match its leaf hash in %s", i, tile.path())
 				}
 			}
 			return ""
@@ -234,9 +236,9 @@ func subtree(nodes []tlog.Hash) tlog.Hash {
 	return tlog.NodeHash(subtree(nodes[:half]), subtree(nodes[half:]))
 }
 
-// rootOf returns the root of a tree (RFC 6962 2.1). levels holds, for each tile level, the
-// nodes after the last full tile. rootOf combines subtrees from right to left, the smallest
-// first.
+// rootOf returns the root of a tree (RFC 6962 2.1). levels[i] holds the nodes of tile level i
+// after the last full tile of that level. rootOf combines subtrees from right to left, the
+// smallest first.
 func rootOf(levels [][]tlog.Hash) tlog.Hash {
 	root, started := tlog.Hash(sha256.Sum256(nil)), false
 	for _, nodes := range levels {

@@ -11,9 +11,9 @@ import (
 )
 
 // Watch reads the newest checkpoint of the log and proves that the log extends the head
-// `seen`. If the log forked or became shorter, the error is a Contradiction with both
-// checkpoints. A log may show different trees to different watchers. The watchers detect such a
-// fork by comparing their heads.
+// `seen`. If the log forked or became shorter, the error is a Contradiction with the checkpoints
+// of `seen` and of the newest head. A log may show different trees to different watchers. The
+// watchers detect such a fork by comparing their heads.
 func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen Head) (Head, error) {
 	head, err := from.headAfter(ctx, policy, seen.Size)
 	if err != nil {
@@ -22,14 +22,14 @@ func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen He
 	return head, Extends(ctx, from, head, seen)
 }
 
-// Extends proves that the tree of head extends the tree of older. If the log forked or became
+// Extends proves that the tree of `head` extends the tree of `older`. If the log forked or became
 // shorter, the error is a Contradiction. If the checkpoints are of different logs, the error is
 // not a Contradiction.
 func Extends(ctx context.Context, from *Source, head, older Head) error {
 	notes := [][]byte{older.Note, head.Note}
 	switch {
 	case older.Note != nil && older.Origin != head.Origin:
-		return fmt.Errorf("the checkpoints are of different logs: %q now, %q before", head.Origin, older.Origin)
+		return fmt.Errorf("the checkpoints are of different logs: %q now, %q before; use a checkpoint file or mirror folder of the log that you check", head.Origin, older.Origin)
 	case older.Size > head.Size:
 		return contradicts(checkpointPath, notes, "the log went back from %d to %d leaves", older.Size, head.Size)
 	case older.Size == 0:
@@ -74,8 +74,8 @@ const (
 	retryAfter = time.Second
 )
 
-// headAfter reads the checkpoint. If the checkpoint of a log at a URL has fewer leaves than
-// size, headAfter retries, because the answer may come from a cache or a replica that lags.
+// headAfter reads the checkpoint. If the checkpoint of a log at a URL has fewer than `size`
+// leaves, headAfter retries, because the answer may come from a cache or a replica that lags.
 // After the last attempt, headAfter returns the checkpoint even if it is too small.
 func (s *Source) headAfter(ctx context.Context, policy *checkpoint.Policy, size int64) (Head, error) {
 	for attempt := 1; ; attempt++ {

@@ -25,7 +25,7 @@ import (
 // optional argument that is null counts as left out.
 type arguments map[string]any
 
-// parseArguments parses arguments as strictly as REST bodies.
+// parseArguments parses arguments by the same strict rules as REST bodies.
 func parseArguments(raw []byte) (arguments, error) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return arguments{}, nil
@@ -63,13 +63,13 @@ func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	}
 	since, _ := a["since"].(string)
 	if wait.State = deal.State(since); !slices.Contains(deal.States, wait.State) {
-		return wait, problem.New(problem.InvalidRequest, "since must be the state that you saw last, one of %v", deal.States)
+		return wait, problem.New(problem.InvalidRequest, "the argument since must be the state that you saw last, one of %v", deal.States)
 	}
 	return wait, nil
 }
 
-// quoted adds a hint to an INVALID_REQUEST error if an argument that must be an object or array
-// is a string that holds JSON. Agents often make this mistake. Other errors pass unchanged.
+// quoted adds a hint to an INVALID_REQUEST error if the agent passed an object or array as a
+// string that holds JSON. Agents often make this mistake. Other errors pass unchanged.
 func (a arguments) quoted(err error) error {
 	if !problem.Is(err, problem.InvalidRequest) {
 		return err
@@ -111,11 +111,11 @@ func (a arguments) credential(names ...string) (string, error) {
 
 var sources = map[string]string{
 	"api_key":      "get one with create_key",
-	"invite_token": "create_deal returns the tokens of all parties in invite_tokens; if you are not the initiator, ask the initiator for yours",
+	"invite_token": "if you are the initiator, use a token from invite_tokens in the answer of create_deal; otherwise ask the initiator for your token",
 }
 
-// text returns a required string argument. In the error, want says what the argument must
-// be.
+// text returns a required string argument. The error text says that the argument must be
+// `want`.
 func (a arguments) text(name, want string) (string, error) {
 	text, ok := a[name].(string)
 	if !ok || text == "" {
@@ -143,8 +143,8 @@ func (a arguments) body(without ...string) map[string]any {
 	return body
 }
 
-// request describes the tool call for package calls. The tool and the caller are the scope of
-// the idempotency key. credentials names the arguments that are not part of the body.
+// request returns the tool call as a calls.Request. The tool and the caller are the scope of the
+// idempotency key. The parameter credentials lists the arguments that are not part of the body.
 func (a arguments) request(tool, caller string, credentials ...string) calls.Request {
 	return calls.Request{
 		Body: func() (map[string]any, error) { return a, nil },

@@ -12,8 +12,8 @@ import (
 // computeCommitment returns the commitment to an input and a salt (SPEC 2.6), and stores
 // nothing. With a deal_id it also returns the bytes that a seat key signs, and checks the input
 // against the deal, because a commitment is final. The tool returns an error if the input does
-// not fit the deal, and a warning if the input is legal but unusual. Instead of an input, the
-// caller may pass a commitment.
+// not fit the deal, and a warning if the input is legal but unusual. A caller who needs only the
+// bytes to sign may pass deal_id and a commitment instead of an input.
 func (s *server) computeCommitment(ctx context.Context, args arguments) (result, error) {
 	type answer struct {
 		Commitment string `json:"commitment"`
@@ -26,7 +26,7 @@ func (s *server) computeCommitment(ctx context.Context, args arguments) (result,
 	given := args["commitment"] != nil
 	switch {
 	case given && (args["input"] != nil || args["deal_id"] == nil):
-		return result{}, problem.New(problem.InvalidRequest, "commitment needs deal_id and cannot be combined with input; to learn what a seat key signs, pass deal_id and leave input out; to hash an input, leave commitment out")
+		return result{}, problem.New(problem.InvalidRequest, "the argument commitment needs deal_id and cannot be combined with input: (1) to learn what a seat key signs, pass commitment and deal_id, and leave input out; (2) to hash an input, leave commitment out")
 	case given:
 		if _, err := wire.Commitment(args); err != nil {
 			return result{}, err

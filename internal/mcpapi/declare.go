@@ -8,8 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// longestPhase is the maximum of commit_seconds and of reveal_seconds: 366 days. Package escrow
-// checks the exact bounds of the deadlines.
+// longestPhase is the largest value that commit_seconds or reveal_seconds may have: 366 days.
+// Package escrow checks the exact bounds of the deadlines.
 const longestPhase = 366 * 24 * 3600
 
 // declaration converts the arguments of create_deal to the REST body. It computes
@@ -29,7 +29,7 @@ func (s *server) declaration(args arguments) (map[string]any, error) {
 		case given:
 			body[phase.deadline] = from + length
 		case body[phase.deadline] == nil:
-			return nil, problem.New(problem.InvalidRequest, "%s and %s are both missing; pass the length of the phase in seconds, or the end of the phase in unix seconds", phase.seconds, phase.deadline)
+			return nil, problem.New(problem.InvalidRequest, "%s (length of the phase in seconds) and %s (end of the phase in unix seconds) are both missing; pass one of them", phase.seconds, phase.deadline)
 		}
 		if at, ok := body[phase.deadline].(int64); ok {
 			from = at // reveal_seconds counts from commit_deadline

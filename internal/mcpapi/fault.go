@@ -51,8 +51,8 @@ func (m message) call() (tool string, arguments int) {
 }
 
 // wrong returns the error for a refused message. The parameter code is the JSON-RPC error code.
-// The parameter text is the SDK's error text, or "" if front refuses the message. The returned
-// error has a text of its own, because the SDK's texts name Go types and quote arguments.
+// The parameter text is the SDK's error text, or "" if front itself refuses the message. The
+// returned error has a text of its own, because the SDK's texts name Go types and quote arguments.
 func (m message) wrong(code int64, text string) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
@@ -124,8 +124,8 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 }
 
 // explained is the http.ResponseWriter that front passes to the SDK. The SDK writes a refusal as
-// plain text or as a JSON-RPC error, and explained replaces the text of the refusal. explained
-// relies on the SDK to write a refusal in one call of Write.
+// plain text or as a JSON-RPC error. The writer replaces that text, and relies on the SDK to write
+// a refusal in one call of Write.
 type explained struct {
 	http.ResponseWriter
 	message message

@@ -157,9 +157,9 @@ func reveal(dealID, why string) next {
 	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": yourInput, "salt": yourSalt}, why}
 }
 
-// poll returns the step to call get_deal, which waits while the deal is in the state of the
-// parameter since. The parameter party is true if the caller has an invite token, and false if
-// the caller has an API key.
+// poll returns the step to call get_deal and wait. The parameter since is the deal's present
+// state: the call waits until the deal leaves that state. The parameter party is true if the
+// caller has an invite token, and false if the caller has an API key.
 func poll(dealID string, party bool, since deal.State, why string) next {
 	arguments := fields{"deal_id": dealID, "wait_seconds": maxWait, "since": since, "api_key": yourKey}
 	if party {

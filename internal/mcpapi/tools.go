@@ -167,8 +167,8 @@ type createdBody struct {
 	RevealDeadline int64 `json:"reveal_deadline,omitzero"`
 }
 
-// maxInvited bounds the number of parties of a deal whose answer has invitations. If the deal has
-// more parties, the answer has none: each invitation has about 1 KiB.
+// maxInvited is the largest number of parties for which create_deal returns invitations. Each
+// invitation has about 1 KiB, so this number bounds the size of the answer.
 const maxInvited = 64
 
 // invitations returns the invitation of every party except party 0. It returns nil if the

@@ -1,5 +1,5 @@
 // Package problem holds the table of error codes and the error type that use cases
-// return. REST, MCP, log-server, the OpenAPI document and the docs page all read the
+// return. REST, MCP, log-server, the OpenAPI document and the docs page all follow the
 // table, so a code means the same everywhere.
 package problem
 
@@ -21,8 +21,9 @@ type Entry struct {
 }
 
 // Error is returned by a use case that refuses a request or fails. The text states the facts
-// and the call to make next. That call is a value of type [Call], which In renders for REST or
-// MCP. Callers see the text, so the text MUST NOT contain an input, salt, token or key.
+// and the call to make next. That call is an argument of type [Call], which the method In
+// renders for REST or MCP. Callers see the text, so the text MUST NOT contain an input, salt,
+// token or key.
 type Error struct {
 	Code       Code
 	RetryAfter int64 // seconds until the same call may succeed; 0: not known
@@ -61,12 +62,12 @@ func (e *Error) Also(format string, args ...any) *Error {
 	return &c
 }
 
-// In returns `CODE: text`. words renders each Call for REST or MCP.
+// In returns `CODE: text`. The function words renders each Call for REST or MCP.
 func (e *Error) In(words func(Call) string) string {
 	return string(e.Code) + ": " + e.Fix(words)
 }
 
-// Fix returns the text without the code. words renders each Call for REST or MCP.
+// Fix returns the text without the code. The function words renders each Call for REST or MCP.
 func (e *Error) Fix(words func(Call) string) string {
 	args := make([]any, len(e.args))
 	for i, arg := range e.args {
@@ -137,8 +138,8 @@ const (
 // Ops holds the name of each operation in logs, which use neither REST nor MCP names.
 var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "read declaration", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
 
-// Call is an operation that a text names. DealID is empty if the operation needs no deal, or
-// if the text is not about one particular deal.
+// Call is an operation that an error text names. DealID is empty if the operation needs no
+// deal, or if the text is not about one particular deal.
 type Call struct {
 	Op     Op
 	DealID string

@@ -88,7 +88,8 @@ func TestPurePackagesImportNothingImpure(t *testing.T) {
 	}
 }
 
-// violations must also report forbidden imports of imported packages. It must skip test files.
+// violations must also check the packages that the given packages import. It must skip test
+// files.
 func TestViolationsAreFound(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

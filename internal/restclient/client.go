@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	maxAnswer = 16 << 20               // bytes; a view of 10,000 parties is 2 MiB
-	firstWait = 200 * time.Millisecond // pause after the first attempt; each further pause is twice as long
+	maxAnswer = 16 << 20               // bytes; the view of a deal with 10,000 parties has 2 MiB
+	firstWait = 200 * time.Millisecond // pause after the first attempt; each further pause is twice the previous one
 	longWait  = 10 * time.Second       // longest pause between two attempts, even if Retry-After is longer
 	attempts  = 6                      // maximum number for one call
 	oneCall   = 60 * time.Second       // timeout of one attempt; longer than the service lets a call wait
@@ -28,7 +28,7 @@ const (
 
 // Refused is returned for an answer with a status of 300 or above. Message is the service's
 // error text, `CODE: what to do next` (SPEC 7.1). If the answer has no such text, for example
-// because a proxy sent it, Message begins with a colon.
+// because a proxy sent it, Message begins with a colon, so that Code returns "".
 type Refused struct {
 	Status  int
 	Message string
@@ -70,7 +70,7 @@ func New(baseURL string) (*Client, error) {
 	u, err := url.Parse(baseURL)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
 		// The error does not quote the URL, which may hold a password.
-		return nil, errors.New("the base URL must have the scheme http or https and a host, and must not have a user, query or fragment: write https://HOST or http://HOST:PORT")
+		return nil, errors.New("the base URL is not an http or https URL with a host, or it has a user, query or fragment: write https://HOST or http://HOST:PORT")
 	}
 	return &Client{
 		base: strings.TrimRight(u.String(), "/"),
@@ -100,9 +100,10 @@ func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 	return answer.body, err
 }
 
-// Follow gets a deal view. If tag is not empty, the service answers when the view's ETag
-// differs from tag, or after the duration wait. next is the ETag of the answer. The service
-// answers at once if it is shutting down, or if its release is too old to wait.
+// Follow gets the view of a deal and returns its ETag as next. If tag is empty, the service
+// answers at once. Otherwise the service answers when the ETag of the view is no longer tag,
+// or after the duration wait. The service does not wait while it shuts down, or if its release
+// is too old to support waiting.
 func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.Duration) (body []byte, next string, err error) {
 	if tag != "" {
 		path += "?" + url.Values{"wait": {strconv.Itoa(int(wait / time.Second))}, "since": {tag}}.Encode()
@@ -159,7 +160,7 @@ func passing(err error) bool {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusGatewayTimeout:
 		return true
 	case http.StatusBadGateway:
-		return refused.Code() == "" // from a proxy; the service's own 502 has the code BEACON_UNAVAILABLE
+		return refused.Code() == "" // a 502 without a code is from a proxy; the service's own 502 has the code BEACON_UNAVAILABLE
 	}
 	return refused.Code() == "IDEMPOTENCY_IN_PROGRESS" || refused.Code() == "INTERNAL"
 }
@@ -197,7 +198,7 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 	var said struct{ Error string }
 	if json.Unmarshal(text, &said) != nil || said.Error == "" {
-		said.Error = fmt.Sprintf(": the answer to %s %s has no error text of Fairpact: check the base URL and the proxies in between", method, path)
+		said.Error = fmt.Sprintf(": the answer to %s %s has no error text of Fairpact: check the base URL and the proxies in front of the service", method, path)
 	}
 	return answer{retryAfter: time.Duration(seconds) * time.Second}, &Refused{resp.StatusCode, said.Error}
 }

@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// FuzzOpenInput calls OpenInput for party 1 twice. The first call passes data itself and must
-// fail, because data is never sealed for party 1. The second call passes data sealed for party
-// 1, and may succeed or fail. Neither call may panic.
+// FuzzOpenInput calls OpenInput for party 1 twice. The first call passes the fuzzed bytes as
+// they are. It must fail, because these bytes were never sealed for party 1. The second call
+// passes the fuzzed bytes after sealing them for party 1. It may succeed or fail. Neither call
+// may panic.
 func FuzzOpenInput(f *testing.F) {
 	s := secretOf(f, 1)
 	whole := s.SealInput("d_1", 0, Input{Canonical: []byte("{}"), Salt: "s", SaltBytes: []byte("s")})

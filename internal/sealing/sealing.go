@@ -120,8 +120,8 @@ func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, erro
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }
 
-// cut splits the first part off b. A part begins with its length in 4 bytes, which head
-// omits. ok is false if b is too short.
+// cut reads a length from the first 4 bytes of b. It returns that many of the following bytes
+// as head, and the bytes after them as rest. ok is false if b is too short.
 func cut(b []byte) (head, rest []byte, ok bool) {
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
 		return nil, nil, false
@@ -149,8 +149,8 @@ func sum(h hash.Hash, parts [][]byte) []byte {
 	return h.Sum(nil)
 }
 
-// Sealed encrypts text under a key derived from the server secret and the values in keyed.
-// At least one value in keyed MUST NOT be in the database. Without that value, the server
+// Sealed encrypts text under a key derived from the server secret and the parameter keyed.
+// At least one value of keyed MUST NOT be in the database. Without that value, the server
 // secret and the database together do not suffice to decrypt the result.
 func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
@@ -161,7 +161,7 @@ func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 }
 
 // Unsealed decrypts a text that Sealed encrypted with the same secret and the same values
-// in keyed. It returns an error for any other bytes.
+// of keyed. It returns an error for any other bytes.
 func (s *Secret) Unsealed(sealed []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {

@@ -39,7 +39,7 @@ func TestInputRoundTrip(t *testing.T) {
 		in := anyInput(t)
 		deal, party := rapid.String().Draw(t, "deal"), rapid.IntRange(0, 9999).Draw(t, "party")
 		sealed := s.SealInput(deal, party, in)
-		got, err := again.OpenInput(deal, party, sealed) // another replica with the same secret
+		got, err := again.OpenInput(deal, party, sealed) // as on another replica with the same secret
 		if err != nil || !same(got, in) {
 			t.Fatalf("OpenInput = %v, %v; want %v", got, err, in)
 		}

@@ -13,8 +13,9 @@ import (
 )
 
 // Secrets holds the server secrets of a process, newest first. It decrypts inputs that were
-// sealed under any of these secrets. The database names the secret that seals new inputs,
-// so that no process seals under a secret that another process lacks. Use sets that secret.
+// sealed under any of these secrets. The database names the secret that encrypts new data, and
+// callers pass this secret to the method Use. So no process encrypts new data under a secret
+// that another process lacks.
 type Secrets struct {
 	all    []*Secret
 	writer atomic.Pointer[Secret]
@@ -81,9 +82,9 @@ func (s *Secrets) Find(fingerprint []byte) *Secret {
 	return nil
 }
 
-// Use makes Writer return secret. If marked is true, new sealed inputs begin with the mark
-// of secret. Callers pass false until the first rotation of the server secret, because the
-// previous release cannot open an input with a mark.
+// Use makes Writer return the given secret. If marked is true, new sealed inputs begin with
+// the mark of that secret. Callers set marked to false until the first rotation of the server
+// secret, because the previous release cannot open an input with a mark.
 func (s *Secrets) Use(secret *Secret, marked bool) {
 	if now := s.writer.Load(); bytes.Equal(now.fingerprint, secret.fingerprint) && now.marks == marked {
 		return

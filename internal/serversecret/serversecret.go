@@ -17,9 +17,10 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Check makes the secret in force the Writer of own. It returns an error if own lacks the
-// secret in force, or a former secret that stored data still needs. If the database names no
-// secret yet, Check first records one of own's secrets as the secret in force.
+// Check makes the secret in force the Writer of the process's secrets, which the parameter own
+// holds. It returns an error if the process lacks the secret in force, or a former secret that
+// stored data still needs. If the database names no secret yet, Check first records one of the
+// process's secrets as the secret in force.
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -54,9 +55,9 @@ func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").After(2).Because(err)
 }
 
-// claim records the newest secret of own as the secret in force. A database without a
-// recorded secret may hold inputs that an earlier release stored. Then claim records the
-// newest secret that decrypts one of these inputs, or returns an error if no secret does.
+// claim records the process's newest secret as the secret in force. If the database already
+// holds inputs, which an earlier release stored, claim instead records the newest secret that
+// decrypts one of these inputs. It returns an error if no secret does.
 func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	live, err := s.LiveInputs(ctx)
 	if err != nil {
@@ -88,6 +89,6 @@ func ids(own *sealing.Secrets) (all []string) {
 
 // lacking returns the error of a process that lacks a needed secret.
 func lacking(why string, values ...any) error {
-	return fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE lacks a server secret: %s; add the missing secret on a line of its own. "+
-		"If it is lost, stop all processes and run `fairpactctl secret adopt`", fmt.Sprintf(why, values...))
+	return fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE lacks a server secret: %s; add the missing secret to the file, on a line of its own. "+
+		"If that secret is lost, stop all processes and run `fairpactctl secret adopt`", fmt.Sprintf(why, values...))
 }

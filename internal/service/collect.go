@@ -12,17 +12,17 @@ import (
 // large heaps grow too much.
 const smallHeap = 96 << 20
 
-// collection is an object that nothing refers to, so its finalizer runs after each garbage
-// collection. The finalizer (pace) then sets itself again.
+// collection is an object that nothing refers to, so the next garbage collection runs its
+// finalizer, the function pace. pace sets itself as the finalizer again, and so runs after each
+// garbage collection.
 type collection struct{ _ [64]byte }
 
 // paceCollections sets GOGC by the size of the live heap, now and after each collection.
-// GOGC is at most 400, for the smallest heaps. It falls to 100 for heaps of smallHeap/2 and
-// more.
+// GOGC is 400 for the smallest heaps, and falls to 100 for live heaps of smallHeap/2 or more.
 func paceCollections() {
 	// Go starts the next collection when the heap reaches
-	// live + (live + stacks + globals) * GOGC/100. Unless GOGC is at its minimum or maximum,
-	// that size is smallHeap.
+	// live + (live + stacks + globals) * GOGC/100. pace chooses the GOGC between 100 and 400
+	// that brings this size closest to smallHeap.
 	sizes := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	var pace func(*collection)
 	pace = func(c *collection) {

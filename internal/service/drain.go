@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// DrainTimeout is how long a stopping process waits for the requests in flight. It is
+// DrainTimeout limits how long a stopping process waits for the requests in flight. It is
 // shorter than the grace period of a pod.
 const DrainTimeout = 28 * time.Second
 
@@ -33,7 +33,7 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 			for _, opened := range listeners {
 				_ = opened.Close()
 			}
-			return fmt.Errorf("listen on the %s port: %w", p.Name, err)
+			return fmt.Errorf("cannot listen on the %s port: %w", p.Name, err)
 		}
 		listeners = append(listeners, listener)
 	}
@@ -43,7 +43,7 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 		p.Server.Handler = h.closing(p.Server.Handler)
 		go func() {
 			if err := p.Server.Serve(p.listener(listeners[i], repeats)); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("serve the %s port: %w", p.Name, err)
+				failed <- fmt.Errorf("cannot serve the %s port: %w", p.Name, err)
 			}
 		}()
 	}
@@ -62,9 +62,9 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	return errors.Join(cause, shut(finish, ports[admin:]), shut(finish, ports[:admin]))
 }
 
-// ServeBeside runs work and serves the ports. When ctx ends, work MUST return. The ports stay
-// open until work has returned. If work or a port fails, ServeBeside stops work and all
-// ports, and returns the error.
+// ServeBeside runs the function work and serves the ports. When ctx ends, work MUST return.
+// The ports stay open until work has returned. If work or a port fails, ServeBeside stops work
+// and all ports, and returns the error.
 func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func(context.Context) error, ports ...Port) error {
 	ended := make(chan struct{})
 	h.work = ended
@@ -115,7 +115,7 @@ func shut(ctx context.Context, ports []Port) error {
 	for i, p := range ports {
 		all.Go(func() {
 			if err := p.Server.Shutdown(ctx); err != nil {
-				errs[i] = fmt.Errorf("drain the %s port: %w", p.Name, err)
+				errs[i] = fmt.Errorf("cannot drain the %s port: %w", p.Name, err)
 				_ = p.Server.Close()
 			}
 		})

@@ -54,7 +54,7 @@ func start(t *testing.T, health *service.Health, work func(context.Context) erro
 }
 
 // get returns the status and body of a GET on a new connection, or 0 and the error's text.
-// closes reports whether the answer closes the connection.
+// The third result reports whether the answer closes the connection.
 func (s *running) get(port, path string) (status int, body string, closes bool) {
 	resp, err := (&http.Client{Transport: &http.Transport{}}).Get(s.at[port] + path)
 	if err != nil {
@@ -148,8 +148,8 @@ func TestServesDuringTheDelayAndThenDrains(t *testing.T) {
 	s.ends()
 }
 
-// While one port finishes a request, the admin port still serves and the other ports
-// accept no requests.
+// While one port of a stopping service finishes a request, the admin port still serves. The
+// other ports accept no requests.
 func TestAllPortsCloseAtOnce(t *testing.T) {
 	t.Parallel()
 	for busy, idle := range map[string]string{"read": "append", "append": "read"} {
@@ -171,7 +171,8 @@ func TestAllPortsCloseAtOnce(t *testing.T) {
 	}
 }
 
-// On a stop, the context of work ends at once. The admin port serves until work has returned.
+// On a stop, the context of the work ends at once. The admin port serves until the work has
+// returned.
 func TestThePortsOutliveTheWork(t *testing.T) {
 	t.Parallel()
 	told, release := make(chan bool), make(chan bool)

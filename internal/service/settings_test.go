@@ -42,10 +42,11 @@ func TestTracingSettings(t *testing.T) {
 	}
 }
 
-// Requests to a collector hold keys in their headers. So the exporter does not use HTTP_PROXY
-// if the collector's URL is http. net/http reads HTTP_PROXY only once, so the test starts
-// another process. The collector's address is 0.0.0.0, because net/http never uses a proxy
-// for a loopback address. No process listens on the collector's port.
+// Requests to a collector hold keys in their headers. Over http a proxy could read these keys, so
+// the exporter does not use HTTP_PROXY if the collector's URL is http. net/http reads
+// HTTP_PROXY only once, so the test starts another process. The collector's address is 0.0.0.0,
+// because net/http never uses a proxy for a loopback address. No process listens on the
+// collector's port.
 func TestTheCollectorsHeadersGoToNoProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) != "" {

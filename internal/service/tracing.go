@@ -26,11 +26,11 @@ import (
 const flushTimeout = 2 * time.Second
 
 // startTracing exports spans to the OTLP/HTTP collector that the standard environment
-// variables name. If they name no collector, it does nothing. The environment also sets
-// sampler, batches, headers and resource (OTEL_TRACES_SAMPLER, OTEL_BSP_…,
-// OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES). Spans wait in a bounded queue. If the
-// queue is full, spans are dropped, so a collector that is down or hangs delays no call.
-// Errors are only logged. flush exports the remaining spans.
+// variables name. If no variable names a collector, or if OTEL_SDK_DISABLED is true,
+// startTracing does nothing. The environment also sets sampler, batches, headers and resource
+// (OTEL_TRACES_SAMPLER, OTEL_BSP_…, OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES). Spans
+// wait in a bounded queue. If the queue is full, spans are dropped, so a collector that is down
+// or hangs delays no call. Errors are only logged. flush exports the remaining spans.
 func startTracing(name string, logger *slog.Logger) (flush func()) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return func() {}

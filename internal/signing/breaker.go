@@ -58,7 +58,8 @@ func excluded(err error) bool {
 // closed reports whether the breaker lets all calls through to the provider.
 func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
-// call runs f if the breaker lets the call through. Otherwise call returns ErrUnavailable at once.
+// call runs the function f if the breaker permits it. Otherwise f does not run, and the error
+// wraps ErrUnavailable.
 func (b *breaker) call(f func() (string, error)) (string, error) {
 	signature, err := b.circuit.Execute(func() (string, error) {
 		signature, err := f()
@@ -68,7 +69,8 @@ func (b *breaker) call(f func() (string, error)) (string, error) {
 		return signature, err
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		// The cause is the error of an earlier call, so the message only quotes its text.
+		// The cause is the error of an earlier call, so the returned error shows its text but
+		// does not wrap it.
 		return "", fmt.Errorf("%w: the provider was not called, because it failed several times in a row; the last failure: %v", ErrUnavailable, b.cause.Load())
 	}
 	return signature, err

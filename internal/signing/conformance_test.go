@@ -129,7 +129,7 @@ func logKeyConforms(t *testing.T, uri string) *LogKey {
 
 // remote is a KMS server of package kmstest, whose faults a test can set.
 type remote interface {
-	NewKey() string // returns a name or ARN
+	NewKey() string // returns the new key's name (Google Cloud) or ARN (AWS)
 	NewLogKey() string
 	URI(key string) string
 	SetFault(kmstest.Fault) error
@@ -140,12 +140,12 @@ type remote interface {
 
 type remoteCase struct {
 	start func() (remote, error)
-	sign  string          // name of the signing method, for Calls
+	sign  string          // name of the KMS's signing method, an argument of remote.Calls
 	has   []kmstest.Fault // faults of this KMS only; the variable faults lists the common ones
 }
 
-// patient has timeouts that are long enough for a slow machine. Its trip is so high that the
-// breaker never opens.
+// The variable patient has timeouts that are long enough for a slow machine. Its field trip is so
+// high that the breaker never opens.
 var patient = limits{deadline: time.Minute, attempt: 10 * time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
 var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
@@ -154,7 +154,7 @@ var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency
 type faultCase struct {
 	fault   kmstest.Fault
 	lasting error // the error of Sign; nil: Sign succeeds
-	tries   int   // calls to the provider
+	tries   int   // calls to the provider during one Sign; for CutConnection the maximum
 }
 
 var faults = []faultCase{
@@ -324,8 +324,8 @@ func TestOpenRefuses(t *testing.T) {
 		"pkcs11:token=x?pin-value=secret-1234": "pin-source=file:/path",
 		"gcpkms://":                            "cryptoKeyVersions/N",
 		"awskms:///alias/a":                    "alias",
-		"secret-1234 ://x":                     "no scheme",
-		"FILE:///x":                            "no scheme",
+		"secret-1234 ://x":                     "no valid scheme",
+		"FILE:///x":                            "no valid scheme",
 		"file:/etc/key.pem":                    "file://PATH",
 		"dev://":                               "dev://PATH",
 		"file://" + dir:                        "not a regular file",

@@ -38,13 +38,13 @@ func parseDER(der []byte) (r, s *big.Int, err error) {
 	if rest, err := asn1.Unmarshal(der, &sig); err != nil || len(rest) != 0 {
 		return nil, nil, errors.New("not one DER sequence of two integers")
 	}
-	// encoding/asn1 ignores extra elements inside the sequence. Encoding sig again and comparing
-	// detects these elements, and every encoding that is not the shortest.
+	// encoding/asn1 ignores extra elements inside the sequence. The comparison of der with a new
+	// encoding of sig detects these elements, and every encoding that is not the shortest.
 	if again, err := asn1.Marshal(sig); err != nil || !bytes.Equal(again, der) {
 		return nil, nil, errors.New("not strict DER")
 	}
 	if !inRange(sig.R) || !inRange(sig.S) {
-		return nil, nil, errors.New("r or s is outside [1, n-1]")
+		return nil, nil, errors.New("r or s is outside [1, n-1], where n is the order of P-256")
 	}
 	if sig.S.Cmp(halfOrder) > 0 {
 		sig.S.Sub(order, sig.S)
@@ -74,10 +74,10 @@ func parseSignature(text string) (scheme string, raw []byte, err error) {
 	if scheme == schemeES256 {
 		r, s := rawES256(raw)
 		if !inRange(r) || !inRange(s) {
-			return "", nil, fmt.Errorf("%w: r or s is outside [1, n-1]", ErrMalformed)
+			return "", nil, fmt.Errorf("%w: r or s is outside [1, n-1], where n is the order of P-256", ErrMalformed)
 		}
 		if s.Cmp(halfOrder) > 0 {
-			return "", nil, fmt.Errorf("%w: s is in the upper half of the order: write n-s instead (low-S form)", ErrMalformed)
+			return "", nil, fmt.Errorf("%w: s is larger than n/2, where n is the order of P-256: write n-s instead (low-S form)", ErrMalformed)
 		}
 	}
 	return scheme, raw, nil

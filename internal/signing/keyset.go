@@ -27,14 +27,14 @@ var (
 // The published states of a key, in the order in which a key passes through them.
 const (
 	StateNext    = "next"    // will sign; signatures by it do not verify yet
-	StateCurrent = "current" // signs now or within one margin (rotation.go); exactly one key has this state
-	StateRetired = "retired" // replaced; signatures by it still verify
+	StateCurrent = "current" // the key that signs one margin from now (see Margin); exactly one key has this state
+	StateRetired = "retired" // has been replaced, or will be within one margin; signatures by it still verify
 )
 
 // Key is one key of a KeySet. State is the published state at the time of the call that
 // returned the Key.
 type Key struct {
-	PublicKey string `json:"pubkey"` // its label, es256:HEX or ed25519:HEX
+	PublicKey string `json:"pubkey"` // the label of the public key: es256:HEX or ed25519:HEX
 	State     string `json:"state,omitempty"`
 
 	// SignsFrom is the unix time at which the key begins to sign. For a key that the key
@@ -51,12 +51,12 @@ type Key struct {
 	// still get certificates that the key signed.
 	TreeSize *int64 `json:"tree_size,omitempty"`
 
-	// Disowned reports whether TreeSize may exclude certificates that the key signed. The
-	// operator sets Disowned if the key was stolen.
+	// Disowned permits a TreeSize that makes certificates of the key invalid. The operator sets
+	// Disowned if the key was stolen.
 	Disowned bool `json:"disowned,omitempty"`
 }
 
-// MayHold reports whether the key's signature counts for the leaf with this index.
+// MayHold reports whether TreeSize allows a signature by the key for the leaf with this index.
 func (k Key) MayHold(leafIndex int64) bool { return k.TreeSize == nil || leafIndex < *k.TreeSize }
 
 // Closed reports whether TreeSize closes the key.
@@ -86,7 +86,7 @@ func NewKeySet(current string, legacy []string) (*KeySet, error) {
 // NewKeySetOf is like NewKeySet, and also sets the URI of the key that signs.
 func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	if !strings.HasPrefix(current, schemeES256+":") {
-		return nil, errors.New("the current public key is not an es256 key: set an es256 key, and list ed25519 keys as legacy keys, because they only verify old certificates")
+		return nil, errors.New("the current public key is not an es256 key, and only es256 keys sign: set an es256 key as the current key, and list an ed25519 key as a legacy key")
 	}
 	k, err := newKeySet(Key{PublicKey: current, URI: uri, SignsFrom: new(int64)})
 	if err != nil {
@@ -160,7 +160,8 @@ func (k *KeySet) SignerOf(message []byte, signature string) (Key, error) {
 		return k.signerES256(sha256.Sum256(message), raw)
 	}
 	for i, public := range k.ed25519 {
-		// ed25519.Verify refuses an S of the group order or more, as RFC 8032 5.1.7 requires.
+		// ed25519.Verify refuses a signature whose S is not below the group order, as RFC 8032
+		// 5.1.7 requires.
 		if public != nil && ed25519.Verify(public, message, raw) {
 			return k.accepted(i)
 		}
@@ -177,7 +178,7 @@ func (k *KeySet) SignedBy(digest [32]byte, signature string) (Key, error) {
 		return Key{}, err
 	}
 	if scheme != schemeES256 {
-		return Key{}, fmt.Errorf("%w: %s signs the message itself, not its digest", ErrNotVerified, scheme)
+		return Key{}, fmt.Errorf("%w: %s signs the message itself, but only the digest was given", ErrNotVerified, scheme)
 	}
 	return k.signerES256(digest, raw)
 }
@@ -221,7 +222,7 @@ func (k *KeySet) remember(digest [32]byte, signature, label string) {
 func (k *KeySet) accepted(i int) (Key, error) {
 	key := k.at(i, k.now().Unix())
 	if key.State == StateNext {
-		return Key{}, fmt.Errorf("%w: it is by %s, which signs only from %s on", ErrNotVerified, key.PublicKey, clock(*key.SignsFrom))
+		return Key{}, fmt.Errorf("%w: the signature is by %s, but this key signs only from %s on", ErrNotVerified, key.PublicKey, clock(*key.SignsFrom))
 	}
 	return key, nil
 }

@@ -24,10 +24,10 @@ const keySetExample = `{"keys":[{"pubkey":"es256:…","uri":"gcpkms://…","sign
 //	         {"pubkey":"es256:…","uri":"gcpkms://…/2","signs_from":1795257295},
 //	         {"pubkey":"es256:…","retired_at":1700000000,"tree_size":4711}]}
 //
-// A key with a uri signs from signs_from on. A key without a uri is retired. [Key]
-// describes the members. An unknown member is an error: if a misspelt tree_size were
-// ignored, the key would not be closed. The KeySet keeps the order of the keys, which has
-// no meaning.
+// A key with a uri begins to sign at the unix time signs_from. A key without a uri is
+// retired. [Key] describes the members. An unknown member is an error: if a misspelt
+// tree_size were ignored, the key would not be closed. The KeySet keeps the order of the
+// keys, which has no meaning.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	if len(document) > maxKeySet {
 		return nil, fmt.Errorf("the key set has %d bytes, more than the allowed %d: check that this is the right file", len(document), maxKeySet)
@@ -92,13 +92,13 @@ func parseMember(entry any) (key Key, err error) {
 		}
 		n, ok := value.(int64)
 		if !ok || n < 0 {
-			return key, fmt.Errorf("has %q with the value %.40q: write an integer of 0 or more (signs_from, retired_at: unix seconds; tree_size: leaves), or leave it out", name, fmt.Sprint(value))
+			return key, fmt.Errorf("has %q with the value %.40q: write an integer of 0 or more (for signs_from and retired_at: unix seconds; for tree_size: a number of leaves), or leave the member out", name, fmt.Sprint(value))
 		}
 		*to = &n
 	}
 	disowned, given := object["disowned"]
 	if key.Disowned, ok = disowned.(bool); given && !ok {
-		return key, errors.New(`has a "disowned" that is neither true nor false: write true, or leave it out`)
+		return key, errors.New(`has a "disowned" that is not a boolean: write true or false, without quotes`)
 	}
 	switch {
 	case key.PublicKey == "":
@@ -106,7 +106,7 @@ func parseMember(entry any) (key Key, err error) {
 	case (key.URI == "") != (key.SignsFrom == nil):
 		return key, errors.New(`has only one of "uri" and "signs_from": write both for a key that signs, or neither for a retired key`)
 	case key.URI != "" && (key.RetiredAt != nil || key.TreeSize != nil):
-		return key, errors.New(`has "uri" and members of a retired key: remove either "uri" and "signs_from", or "retired_at" and "tree_size"`)
+		return key, errors.New(`has "uri" and also a member of a retired key: if the key signs, remove "retired_at" and "tree_size"; if the key is retired, remove "uri" and "signs_from"`)
 	case key.Disowned && key.TreeSize == nil:
 		return key, errors.New(`is disowned but has no "tree_size": add the tree size that closes the key`)
 	case key.URI != "" && strings.HasPrefix(key.PublicKey, schemeEd25519+":"):
@@ -120,7 +120,7 @@ func parseMember(entry any) (key Key, err error) {
 func only(object map[string]any, known ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("has the unknown member %.40q: remove it; the known members are %s", name, strings.Join(known, ", "))
+			return fmt.Errorf("has the unknown member %.40q (known members: %s): correct the name, or remove the member", name, strings.Join(known, ", "))
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func TestVerifyUnderEveryKey(t *testing.T) {
 			t.Errorf("the signature by the key %s: %v, want it to verify", name, err)
 		}
 		changed := signature[:len(signature)-1] + map[bool]string{true: "1", false: "0"}[strings.HasSuffix(signature, "0")]
-		if f.keys.Verify(f.message, changed) == nil { // the cached genuine signature must not match
+		if f.keys.Verify(f.message, changed) == nil { // the cache has the genuine signature and must not accept the changed one
 			t.Errorf("a changed signature by the key %s verifies, want it refused", name)
 		}
 		if err := f.keys.Verify(append([]byte("x"), f.message...), signature); !errors.Is(err, ErrNotVerified) {
@@ -171,7 +171,7 @@ func TestCheckEd25519(t *testing.T) {
 	points := 0
 	for k := range byte(19) {
 		reduced, unreduced := make([]byte, 32), bytes.Repeat([]byte{0xff}, 32)
-		reduced[0], unreduced[0], unreduced[31] = k, 0xed+k, 0x7f // little-endian: y = k and y = p+k
+		reduced[0], unreduced[0], unreduced[31] = k, 0xed+k, 0x7f // little-endian: reduced has y = k, unreduced has y = p+k
 		if checkEd25519(reduced) == nil {
 			points++
 		}

@@ -18,8 +18,8 @@ type LogKey struct {
 	custody  string
 }
 
-// OpenLogKey returns the Ed25519 key that a URI names, after one trial signature. Open
-// lists the forms of a URI. A file URI must name a PEM file in PKCS#8.
+// OpenLogKey returns the Ed25519 key that a URI names, after one trial signature. The comment
+// on Open lists the forms of a URI. The PEM file of a file URI must contain a PKCS#8 key.
 func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
 	p, _, err := openProvider(ctx, uri, provider.Ed25519)
 	if err != nil {
@@ -44,7 +44,7 @@ func newLogKey(ctx context.Context, p provider.Provider) (*LogKey, error) {
 	}
 	var is bool
 	if k.public, is = public.(ed25519.PublicKey); !is {
-		return nil, fmt.Errorf("the log key (%s) is not an Ed25519 key: name an Ed25519 key", k.custody)
+		return nil, fmt.Errorf("the log key (%s) is not an Ed25519 key: give the URI of an Ed25519 key", k.custody)
 	}
 	if _, err = k.Sign(ctx, trial[:]); err != nil {
 		return nil, fmt.Errorf("the log key was found but does not sign: %w", err)

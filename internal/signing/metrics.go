@@ -11,7 +11,7 @@ import (
 var (
 	callSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "fairpact_signing_duration_seconds",
-		Help:    "Duration of one call to the key's provider. Each retry is a call, so the count is the number of calls that the provider's quota counts.",
+		Help:    "Duration of one signing call to the key's provider. Each retry is a separate call and counts against the provider's quota.",
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"provider"})
 

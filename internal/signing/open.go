@@ -85,7 +85,7 @@ func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 	if _, err := s.Sign(ctx, trial); err != nil {
 		_ = s.Close()
 		if from.scheme == "pkcs11" && errors.Is(err, ErrProvider) {
-			err = fmt.Errorf("the private and the public key that the URI names do not match: add the id= of one pair to the URI, or regenerate the pair: %w", err)
+			err = fmt.Errorf("%w: the private and the public key that the URI names do not match: add id= with the id of one key pair to the URI, or regenerate the pair", err)
 		}
 		return nil, fmt.Errorf("the signing key was found but does not sign: %w", err)
 	}
@@ -94,11 +94,11 @@ func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 
 func openProvider(ctx context.Context, uri string, kind provider.Kind) (provider.Provider, store, error) {
 	if err := ctx.Err(); err != nil {
-		return nil, store{}, fmt.Errorf("open signer: %w", err)
+		return nil, store{}, fmt.Errorf("cannot open the signer: %w", err)
 	}
 	scheme, rest, ok := strings.Cut(uri, ":")
 	if !ok || !schemeShape.MatchString(scheme) {
-		return nil, store{}, errors.New("the signer URI has no scheme: use one of " + knownURIs())
+		return nil, store{}, errors.New("the signer URI has no valid scheme: use one of " + knownURIs())
 	}
 	i := slices.IndexFunc(stores, func(s store) bool { return s.scheme == scheme })
 	if i < 0 {

@@ -41,8 +41,8 @@ func refuses(t *testing.T, uri string, want ...string) error {
 	return err
 }
 
-// endpoints returns two addresses. Nothing listens on closed. silent accepts connections
-// but never answers.
+// endpoints returns two addresses. At the address closed, nothing listens. At the address
+// silent, connections are accepted but never answered.
 func endpoints(t *testing.T) (closed, silent string) {
 	t.Helper()
 	listen := func() net.Listener {
@@ -94,7 +94,7 @@ func TestGoogleCloudKMSRefusedAtStart(t *testing.T) {
 		"RSA":                 {of(kmspb.CryptoKeyVersion_RSA_SIGN_PKCS1_2048_SHA256), []string{"is of algorithm RSA_SIGN_PKCS1_2048_SHA256", "EC_SIGN_P256_SHA256", "gcloud kms keys create", "ec-sign-p256-sha256"}},
 		"disabled":            {in(kmspb.CryptoKeyVersion_DISABLED), []string{"not enabled", "gcloud kms keys versions enable"}},
 		"to be destroyed":     {in(kmspb.CryptoKeyVersion_DESTROY_SCHEDULED), []string{"scheduled to be destroyed", "gcloud kms keys versions restore", "gcloud kms keys versions enable"}},
-		"destroyed":           {in(kmspb.CryptoKeyVersion_DESTROYED), []string{"never comes back", "name an enabled version"}},
+		"destroyed":           {in(kmspb.CryptoKeyVersion_DESTROYED), []string{"never comes back", "publish the public key of an enabled version first"}},
 		"still being made":    {in(kmspb.CryptoKeyVersion_PENDING_GENERATION), []string{"still being made", "gcloud kms keys versions list"}},
 		"no such version":     {g.URI(name + "/cryptoKeyVersions/7"), []string{"no such key version"}},
 		"no version":          {"gcpkms://" + name, []string{"add /cryptoKeyVersions/N"}},

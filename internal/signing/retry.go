@@ -19,17 +19,17 @@ func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) 
 	return signature, err
 }
 
-// retry calls once() until it succeeds, at most tries times. It stops early when
-// again(err) is false or ctx ends. It returns the result of the last call.
-func retry[T any](ctx context.Context, tries uint, again func(error) bool, once func() (T, error)) (T, error) {
+// retry runs call() until it succeeds, at most maxTries times. It stops early if
+// retryable(err) is false or ctx ends. It returns the result of the last call.
+func retry[T any](ctx context.Context, maxTries uint, retryable func(error) bool, call func() (T, error)) (T, error) {
 	var last error // the error of the last call; backoff.Retry may return ctx's error instead
 	result, err := backoff.Retry(ctx, func() (T, error) {
 		var result T
-		if result, last = once(); last != nil && !again(last) {
+		if result, last = call(); last != nil && !retryable(last) {
 			return result, backoff.Permanent(last)
 		}
 		return result, last
-	}, backoff.WithMaxTries(tries), backoff.WithBackOff(fullJitter()))
+	}, backoff.WithMaxTries(maxTries), backoff.WithBackOff(fullJitter()))
 	if err != nil && last != nil {
 		err = last
 	}

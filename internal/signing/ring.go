@@ -47,7 +47,7 @@ func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySe
 
 func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
 	if c.SigningKey == "" {
-		return nil, nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: set one of them; the forms of FAIRPACT_SIGNING_KEY are " + knownURIs())
+		return nil, nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: set FAIRPACT_KEY_SET_FILE to the path of a key set, or FAIRPACT_SIGNING_KEY to one of " + knownURIs())
 	}
 	signer, err := Open(ctx, c.SigningKey)
 	if err != nil {
@@ -177,8 +177,7 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	return "", fmt.Errorf("%w: the key that signs now, %s, is not open yet", ErrUnavailable, label)
 }
 
-// Custody describes where the key that is published as current is kept (SPEC 2.8,
-// key_custody).
+// Custody describes where the published current key is kept (SPEC 2.8, key_custody).
 func (r *Ring) Custody() string {
 	if signer := r.signer(r.keys.Current()); signer != nil {
 		return signer.Custody()

@@ -122,15 +122,15 @@ func (k *KeySet) CheckClock(database int64) error {
 }
 
 // Rotate returns a copy of the set in which the labelled key begins to sign at the unix time
-// from. It adds the key, or replaces signs_from and the URI of a key that waits to sign. It
+// signsFrom. It adds the key, or replaces signs_from and the URI of a key that waits to sign. It
 // also retires the keys that no process signs with any more (see settled).
 //
-// Rotate returns an error if from is too soon, if the key signs or has signed before, if the
+// Rotate returns an error if signsFrom is too soon, if the key signs or has signed before, if the
 // key is already accepted, or if another key waits to sign.
-func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
+func (k *KeySet) Rotate(label, uri string, signsFrom, now int64) (*KeySet, error) {
 	soonest := now + 2*k.margin
-	if from < soonest {
-		return nil, fmt.Errorf("%s leaves too little time to roll the document out: choose %s or later", clock(from), clock(soonest))
+	if signsFrom < soonest {
+		return nil, fmt.Errorf("signs_from %s leaves too little time to roll the key set out: choose %s or later", clock(signsFrom), clock(soonest))
 	}
 	next := k.settled(now)
 	for i, key := range next {
@@ -143,11 +143,11 @@ func (k *KeySet) Rotate(label, uri string, from, now int64) (*KeySet, error) {
 		case key.PublicKey != label:
 			return nil, fmt.Errorf("%s already waits to sign from %s on, and only one key can wait: rotate again after that time", key.PublicKey, clock(*key.SignsFrom))
 		default:
-			next[i].SignsFrom, next[i].URI = &from, uri
+			next[i].SignsFrom, next[i].URI = &signsFrom, uri
 			return newKeySet(next...)
 		}
 	}
-	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &from})...)
+	return newKeySet(append(next, Key{PublicKey: label, URI: uri, SignsFrom: &signsFrom})...)
 }
 
 // RotateNow is for a current key that is stolen or lost. It returns a copy of the set in

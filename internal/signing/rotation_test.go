@@ -22,8 +22,7 @@ func points(n int) (labels []string) {
 	return labels
 }
 
-// rotating returns a set whose keys sign from the given unix times on. The margin of the
-// set is 5 s.
+// rotating returns a set with one key for each given signs_from. The margin of the set is 5 s.
 func rotating(t *testing.T, from ...int64) *KeySet {
 	t.Helper()
 	var keys []Key
@@ -76,9 +75,9 @@ func TestRotationInTime(t *testing.T) {
 	}
 }
 
-// A process accepts the keys that all processes sign with, if the clocks differ by at most
-// the margin. A later key is accepted one margin before its signs_from, and not earlier. Both
-// rules also hold if two keys begin to sign within one margin.
+// If the clocks of two processes differ by at most the margin, each process accepts the key that
+// the other process signs with. Every key but the first is accepted from one margin before its
+// signs_from, and not earlier. Both rules also hold if two keys begin to sign within one margin.
 func TestClocksWithinTheMarginAgree(t *testing.T) {
 	t.Parallel()
 	for _, from := range [][]int64{{0, 50}, {50, 0}, {20, 50}, {0, 50, 53}, {0, 50, 55, 60}, {60, 61}, {0, 30, 60}} {
@@ -208,9 +207,8 @@ func TestCheckClock(t *testing.T) {
 	}
 }
 
-// OpenRing requires only the key that signs now. If the next key does not open, Sign returns
-// ErrUnavailable from that key's signs_from until the key opens. A retired key is never
-// opened.
+// OpenRing requires only the key that signs now. If the next key is not open when its signs_from
+// comes, Sign returns ErrUnavailable until the key opens. A retired key is never opened.
 func TestRing(t *testing.T) {
 	labels, uris := newLabels(t, 2)
 	path := strings.TrimPrefix(uris[1], "file://")

@@ -34,7 +34,7 @@ func MakeSeatKey(path, scheme string) (label string, err error) {
 	return labelOf(public)
 }
 
-// ReadSeatKey reads a key of either scheme from a PEM file.
+// ReadSeatKey reads an es256 or ed25519 key from a PEM file.
 func ReadSeatKey(path string) (k SeatKey, err error) {
 	if k.private, err = file.Read(path); err == nil {
 		k.Label, err = labelOf(k.private.Public())

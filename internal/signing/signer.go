@@ -119,7 +119,8 @@ func (s *Signer) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), s.limits.deadline)
 	defer cancel()
-	if err := errors.Join(s.slots.Acquire(ctx, s.limits.concurrency), s.provider.Close()); err != nil { // keep the slots, so that no later Sign gets one
+	// Close never releases the slots, so that no later Sign calls the provider.
+	if err := errors.Join(s.slots.Acquire(ctx, s.limits.concurrency), s.provider.Close()); err != nil {
 		return fmt.Errorf("close the signer (%s): %w", s.custody, err)
 	}
 	return nil
@@ -184,7 +185,7 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	}
 	ctx, cancel := context.WithTimeout(caller, s.limits.attempt)
 	defer cancel()
-	if err := s.slots.Acquire(ctx, 1); err != nil { // too many callers
+	if err := s.slots.Acquire(ctx, 1); err != nil {
 		return "", uncounted{provider.Transient(fmt.Errorf("all slots for concurrent signatures stayed busy: %w", err))}
 	}
 	defer s.slots.Release(1)
@@ -198,7 +199,7 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 		return "", uncounted{caller.Err()}
 	case ctx.Err() == nil:
 		return "", err
-	case took < s.limits.attempt/2: // the caller allowed too little time
+	case took < s.limits.attempt/2: // the provider had too little time to answer, so the breaker does not count this failure
 		return "", uncounted{provider.Transient(err)}
 	default:
 		return "", provider.Transient(err)

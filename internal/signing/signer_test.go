@@ -138,7 +138,7 @@ func TestInvalidAnswers(t *testing.T) {
 			l := patient
 			l.concurrency = 1
 			signer := mustSigner(t, &fake{newP256(t), c.answer}, l)
-			for range 2 { // the second call needs the slot of the first
+			for range 2 { // there is one slot, so the second Sign checks that the first released it
 				if signature, err := signer.Sign(t.Context(), [32]byte{7}); signature != "" || !errors.Is(err, c.want) {
 					t.Errorf("Sign: %q, %v; want %v", signature, err, c.want)
 				}
@@ -202,7 +202,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		l.concurrency = 3
 		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d []byte) ([]byte, error) {
 			enter(1)
-			time.Sleep(time.Millisecond) // synctest advances the clock only when all goroutines wait
+			time.Sleep(time.Millisecond) // synctest advances the clock only when all goroutines wait, so every slot is in use before a call ends
 			enter(-1)
 			return honest(ctx, k, d)
 		}}, l)
@@ -239,7 +239,7 @@ func TestEveryOutcomeStartsAtZero(t *testing.T) {
 		requests.Collect(found)
 		return len(found)
 	}
-	before, fresh := series(), "fresh-"+rand.Text() // a new scheme for each run, because go test -count keeps the series
+	before, fresh := series(), "fresh-"+rand.Text() // a new scheme for each run: with go test -count, the metric series of earlier runs remain
 	if _, err := newSigner(t.Context(), &fake{newP256(t), honest}, store{scheme: fresh}, patient); err != nil {
 		t.Fatal(err)
 	}

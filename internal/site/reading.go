@@ -11,15 +11,16 @@ import (
 	"github.com/yuin/goldmark/parser"
 )
 
-// markdown omits raw HTML. It writes no inline styles, because the Content-Security-Policy
-// blocks them.
+// markdown converts Markdown to HTML. It omits raw HTML of the source. It writes no inline
+// styles, because the Content-Security-Policy blocks them.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
-// readable returns the handler of a path that serves a Markdown text. text must begin with
-// "# " and the title. A browser gets the text as an HTML page, made from the template frame.
-// Other clients, and a browser that asks for ?format=markdown, get the answer of plain.
+// readable returns the handler of a path that serves a Markdown text. The parameter text must
+// begin with "# " and the title. A browser gets the text as an HTML page, made from the HTML
+// template in the parameter frame. Other clients, and a browser that asks for ?format=markdown,
+// get the answer of the handler plain.
 func readable(frame, path, text string, plain http.Handler) http.Handler {
 	var body bytes.Buffer
 	if err := markdown.Convert([]byte(text), &body); err != nil {

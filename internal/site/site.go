@@ -2,9 +2,9 @@
 // form for a new deal, and the page of a deal. On the home page, people can play a trial deal
 // and verify a certificate. The pages are HTML, CSS and ES modules without a build step.
 //
-// The page of a deal is the same file for every deal id. The script of this page reads the
-// token from the link's fragment and calls the API with it. Browsers do not send the fragment
-// to the server.
+// The page of a deal is the same file for every deal id. The fragment of a party's link to this
+// page is the invite token. The script of the page reads this token and calls the API with it.
+// Browsers do not send the fragment to the server.
 package site
 
 import (
@@ -135,9 +135,10 @@ func facts(chain beacon.Chain, publicURL string) string {
 	return string(text)
 }
 
-// assets serves a file under any version. During a rolling update, a page from one replica
-// may load its assets from a replica with another version. Browsers may cache only the
-// current version without revalidation.
+// assets returns the handler of the assets. The path of an asset contains a version, the hash
+// of all assets. The handler serves a file whatever version the path contains: during a rolling
+// update, a page from one replica may load its assets from a replica with another version.
+// Browsers may cache only the current version without revalidation.
 func assets(files map[string][]byte, version string) http.Handler {
 	fixed, other := map[string]http.Handler{}, map[string]http.Handler{}
 	for name, body := range files {

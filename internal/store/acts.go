@@ -37,11 +37,12 @@ type Act struct {
 type Acted struct {
 	Done    bool // the act was stored; false if the party has acted already or the deal does not accept this act
 	All     bool // every party has acted; always false if the deal does not accept this act
-	Missing int  // the first party at or after First that has yet to act; 0 if there is none or the deal does not accept this act
+	Missing int  // the first party at or after First that has yet to act; also 0 if no such party exists or the deal does not accept this act
 	// Inputs is a snapshot as WithInputs reads it. From Inputs the caller computes the
 	// result. Inputs is set only for the last reveal of a deal without a beacon round, and
-	// only if the inputs are not large. If one group stores the last reveals of several
-	// parties of a deal, only one of the callers gets Inputs.
+	// only if the inputs are not large (see maxGroupSize). One statement may store the last
+	// few reveals of a deal, each for another caller. Then only one of these callers gets
+	// Inputs.
 	Inputs *Snapshot
 
 	locked, secretReplaced bool
@@ -51,8 +52,9 @@ type Acted struct {
 // the same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
-// Reveal stores a reveal if a.Commitment is the party's stored commitment. Otherwise Done is
-// false. Reveal returns ErrSecretReplaced if another server secret is in force.
+// Reveal stores a reveal only if a.Commitment is the party's stored commitment. Otherwise Done
+// is false. Reveal returns ErrSecretReplaced if the call used another server secret than the one
+// in force.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.secretReplaced {
@@ -92,8 +94,8 @@ func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*
 	return c.start(s.budget)
 }
 
-// scan reads a row of commit.sql or reveal.sql. The first columns, which both statements
-// return, set the fields of a. The columns after them go into more.
+// scan reads a row of commit.sql or reveal.sql. The first three columns, which both statements
+// return, set fields of the receiver. The parameter more receives the other columns.
 func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool

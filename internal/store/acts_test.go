@@ -31,7 +31,7 @@ func did(t *testing.T, what string, want bool) func(bool, error) {
 }
 
 // The transaction of the last commitment also moves the deal to REVEALING. The last reveal
-// of random.v1 sets reveals_closed_at. The last reveal of any other deal returns the same
+// of a random.v1 deal sets reveals_closed_at. The last reveal of any other deal returns the same
 // snapshot as a later read, unless the inputs are large.
 func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	f := newFixture(t)

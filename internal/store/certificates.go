@@ -42,9 +42,9 @@ func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate,
 // one of the two fields is set.
 type certificateBy struct{ cert, deal string }
 
-// certificateSize is the size in bytes that a group of reads assumes for each certificate.
-// A certificate of a few parties is smaller. A certificate of 10,000 parties is about 50
-// times as large.
+// certificateSize is the size in bytes that the coalescer assumes for each certificate that it
+// reads. A certificate of a few parties is smaller. A certificate of 10,000 parties is about
+// 50 times certificateSize.
 const certificateSize = 32 << 10
 
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
@@ -94,10 +94,10 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 	return translate(err)
 }
 
-// SetSignature stores the signature of a certificate that has no leaf yet, so that an outage
-// of the log does not cause a second signature. old is the signature to replace, or nil if
-// none is stored yet. SetSignature changes nothing if the stored signature differs from old,
-// or if the certificate has a leaf.
+// SetSignature stores the signature of a certificate that has no leaf yet. After an outage of
+// the log, the service uses the stored signature instead of a new one. The parameter old is the
+// signature to replace, or nil if none is stored yet. SetSignature changes nothing if the stored
+// signature differs from old, or if the certificate has a leaf.
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
 	return translate(err)
@@ -120,7 +120,8 @@ func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
 func (s *Store) newPublications() *coalescer[Publication, bool] {
 	c := &coalescer[Publication, bool]{row: func(p Publication) string { return p.CertID }}
 	c.run = func(ctx context.Context, all []Publication, _ bool) ([]bool, error) {
-		// Sort by id, because groups of two processes could deadlock if their orders differed.
+		// Sort by id. Two processes could deadlock if they updated the same certificates in
+		// different orders.
 		sorted := slices.SortedFunc(slices.Values(all), func(a, b Publication) int { return strings.Compare(a.CertID, b.CertID) })
 		certs, signatures, leaves := make([]string, len(all)), make([]string, len(all)), make([]int64, len(all))
 		for i, p := range sorted {

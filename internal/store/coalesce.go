@@ -16,10 +16,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
+// A group is the calls that a coalescer runs as one statement.
 const (
 	maxGroup     = 512     // maximum number of calls in one statement
 	maxGroupSize = 1 << 20 // maximum bytes of arguments or of answers in one statement; a larger call runs alone
-	largeRead    = 1 << 18 // if a group is a single read of at least this many bytes, the next group does not wait for it
+	largeRead    = 1 << 18 // the next group does not wait for a group that is a single read of at least this many bytes
 	statements   = 2       // maximum number of groups under way at once, not counting groups that wait for a locked deal
 	slowDeals    = 4       // maximum number of locked deals to wait for at once, each on its own connection
 	groupTimeout = 20 * time.Second
@@ -55,8 +56,9 @@ type coalescer[Q, A any] struct {
 	// the deal's lock instead of skipping the deal.
 	run  func(ctx context.Context, calls []Q, wait bool) ([]A, error)
 	size func(Q) int // estimated bytes that a call sends or receives; nil: too few to count
-	// row names the row that a call writes. A group has at most one call for each row, and
-	// groups run one after the other. If row is nil, groups may run at once.
+	// row names the row that a call writes. A group has at most one call for each row. Groups
+	// run one after the other, except those that wait for a locked deal. If row is nil, groups
+	// may run concurrently.
 	row     func(Q) string
 	fills   bool           // whether a group waits up to fillTime for the group before it
 	deal    func(Q) string // the deal whose lock a call needs; nil: no lock
@@ -73,8 +75,8 @@ type coalescer[Q, A any] struct {
 	aside map[string][]*call[Q, A]
 }
 
-// call is one caller's query. done has room for one outcome, so that the coalescer's
-// goroutines never block on a caller that gave up.
+// call is one caller's query. The channel done has room for one outcome, so that the
+// coalescer's goroutines never block on a caller that gave up.
 type call[Q, A any] struct {
 	query Q
 	span  trace.Span
@@ -190,8 +192,9 @@ func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 }
 
 // reads returns the run function of a statement that only reads. The run function sends
-// each distinct query once. scan reads a row and sets *n to the position of the row's query
-// in unique, counted from 1. The answer to a call without a row is nil.
+// each distinct query once. The parameter scan reads a row and sets *n to the position of the
+// row's query in the slice unique, counted from 1. If a call's query has no row, the answer is
+// nil.
 func reads[Q comparable, A any](s *Store, statement string, columns func(unique []Q) []any,
 	scan func(row pgx.CollectableRow, n *int, unique []Q) (*A, error)) func(context.Context, []Q, bool) ([]*A, error) {
 	return func(ctx context.Context, calls []Q, _ bool) ([]*A, error) {
@@ -214,7 +217,8 @@ func reads[Q comparable, A any](s *Store, statement string, columns func(unique 
 	}
 }
 
-// distinct returns each query once, and for each call the index of its query in unique.
+// distinct returns each query once (unique), and for each call the index of its query in that
+// slice (at).
 func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	seen := make(map[Q]int, len(calls))
 	at = make([]int, len(calls))

@@ -29,13 +29,13 @@ type answered struct {
 // statement is a coalescer under test. Its answer to each call is the number n of the call.
 type statement struct {
 	*coalescer[ask, answered]
-	hold chan struct{} // groups wait until hold is closed
+	hold chan struct{} // a run with wait == false blocks until hold is closed
 	fail func(group []ask) error
-	free map[string]chan struct{} // by deal; the deal's row is held until the channel is closed
+	free map[string]chan struct{} // by deal; until the channel is closed, another transaction holds the deal's row
 
 	mu     sync.Mutex
-	groups [][]ask // groups that were run with wait false
-	aside  [][]ask // groups that were run with wait true
+	groups [][]ask // groups that were run with wait == false
+	aside  [][]ask // groups that were run with wait == true
 }
 
 func newStatement(t *testing.T) *statement {
@@ -143,7 +143,7 @@ func TestGroupsAreBoundedAndAnsweredInFull(t *testing.T) {
 	const kib = 1 << 10
 	for what, row := range map[string]struct {
 		calls []ask
-		sizes []int // of the groups after the first
+		sizes []int // number of calls in each group after the first group
 	}{
 		"all that wait are one group":  {numbered(200, 0), []int{200}},
 		"a bound on calls":             {numbered(2*maxGroup+10, 0), []int{maxGroup, maxGroup, 10}},
@@ -363,7 +363,7 @@ func TestAPanicFailsItsGroupOnly(t *testing.T) {
 }
 
 // translate turns the error of an outage or of a read-only database into a 503 with
-// Retry-After. It returns every other error unchanged. Appendix A of the Postgres
+// Retry-After. It returns the other errors of this test unchanged. Appendix A of the Postgres
 // documentation lists the SQLSTATEs.
 func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 	pg := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }

@@ -75,8 +75,8 @@ func (s *Store) newEndings() *coalescer[*Ending, ended] {
 	return c.start(s.budget)
 }
 
-// allRevealed reports whether every party of every deal has revealed. Such deals accept
-// no further insert, so end.sql needs no lock.sql before it.
+// allRevealed reports whether every party of every deal has revealed. If so, the deals accept no
+// more inserts, and end.sql does not need lock.sql before it.
 func allRevealed(endings []*Ending) bool {
 	for _, e := range endings {
 		if e.Reveals < e.Parties {
@@ -117,11 +117,11 @@ func intArray(numbers []int) *string {
 	return &text
 }
 
-// Reject stores the reveal a, which rejects the deal (shapley.v1), and ends the deal as VOID.
-// It does both in one transaction, so that no other call computes a result from the stored
-// reveal. e.Reveals does not count this reveal. Reject returns false if the deal has changed
-// since e was computed, or if the deal's reveal_deadline has passed. Reject may return
-// ErrSecretReplaced.
+// Reject stores a reveal that rejects the deal (shapley.v1), and ends the deal as VOID. It does
+// both in one transaction, so that no other call computes a result from the stored reveal.
+// e.Reveals does not count this reveal. Reject returns false if the deal has changed since e was
+// computed, or if the deal's reveal_deadline has passed. Reject returns ErrSecretReplaced if the
+// call used another server secret than the one in force.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
@@ -135,8 +135,9 @@ func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, err
 	return s.decide(ctx, dealID, cancelSQL, dealID, scope, body, response, lifetime)
 }
 
-// Adopt overwrites the end and the certificate of a deal with e and p, which come from a
-// certificate whose digest is in the log. It returns false if the deal does not exist.
+// Adopt overwrites the end and the certificate of a deal with the given values. The caller takes
+// these values from a certificate whose digest is in the log. Adopt returns false if the deal
+// does not exist.
 func (s *Store) Adopt(ctx context.Context, e *Ending, commitsClosedAt *int64, p Publication) (bool, error) {
 	return s.decide(ctx, e.DealID, adoptSQL, e.DealID, e.CertID, e.Payload, e.MAC, p.Signature, p.LeafIndex,
 		e.To, commitsClosedAt, e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers)
@@ -154,8 +155,8 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 }
 
 // CatchUp advances a deal if all parties have acted and the last act did not advance the
-// deal. Otherwise CatchUp does nothing. Only a process of the previous release leaves such a
-// deal, if the process dies between its last insert and its change of phase.
+// deal. Otherwise CatchUp does nothing. Such a deal exists only if a process of the previous
+// release died between its last insert and its change of phase.
 func (s *Store) CatchUp(ctx context.Context, dealID string) error {
 	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)
 	return translate(err)

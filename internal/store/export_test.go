@@ -7,9 +7,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The methods whose names end in Together run their calls in as few groups as possible,
-// because in production the groups depend on timing. Retries and the wait for locked deals
-// work as in production.
+// In production, timing decides which calls form a group. So that a test does not depend on
+// timing, the methods whose names end in Together run their calls in as few groups as possible.
+// Retries and the wait for locked deals work as in production.
 
 func (s *Store) CreateTogether(all ...NewDeal) ([]Created, []error) {
 	return together(s.creations, all)

@@ -42,7 +42,7 @@ func (f *fixture) deadlines(t *testing.T, d *store.Declaration, commit, reveal i
 }
 
 // acted moves the times of all commitments and reveals into the past, by the given
-// seconds.
+// number of seconds.
 func (f *fixture) acted(t *testing.T, seconds int64) {
 	t.Helper()
 	f.exec(t, "UPDATE commitments SET committed_at = committed_at - $1::bigint", seconds)
@@ -153,7 +153,7 @@ func TestListingsAreLimited(t *testing.T) {
 	}
 }
 
-// Load counts without reading the deals that have ended.
+// Load does not read the deals that have ended.
 func TestLoad(t *testing.T) {
 	const ended = 20_000
 	f := newFixture(t)

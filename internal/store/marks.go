@@ -12,7 +12,7 @@ var marksSQL = query("marks")
 
 // Mark is a summary of a deal. It changes whenever a view of the deal changes, except from
 // COMPUTED to CERTIFIED. A call that waits for a change compares marks. A count of
-// commitments or reveals shows every change, because they are never removed.
+// commitments or reveals shows every change, because no commitment or reveal is ever removed.
 type Mark struct {
 	Phase     deal.State
 	Acted     int  // COMMITTING: number of commitments; REVEALING: number of reveals; else 0
@@ -48,7 +48,7 @@ func (s *Snapshot) Mark() Mark {
 type Marked struct {
 	DealID string
 	Mark
-	Due bool // a deadline has passed and its step has not been taken
+	Due bool // a deadline has passed, and the step that follows it has not been taken
 }
 
 // Marks returns the marks of deals. It leaves out unknown deals.

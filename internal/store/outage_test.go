@@ -15,7 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// calls returns, by method name, calls of the store's methods that use the tables.
+// calls returns a map from the names of store methods to functions that call them. All these
+// methods use the tables.
 func calls(s *store.Store, dealID string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"InsertKey":    func(ctx context.Context) error { return s.InsertKey(ctx, random32(), nil) },
@@ -81,7 +82,7 @@ func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 	defer cancel()
 	for {
 		var now *store.Snapshot
-		_, err := f.Commit(ctx, act(d, 1)) // Done may be false, if an earlier try was stored and its answer was lost
+		_, err := f.Commit(ctx, act(d, 1)) // ignores Acted.Done, which is false if an earlier try was stored and its answer was lost
 		if err == nil {
 			now, err = f.Snapshot(ctx, d.DealID, store.Only(1))
 		}
@@ -103,7 +104,7 @@ func TestPostgresHangs(t *testing.T) {
 	f := newFixture(t)
 	proxied, freeze, thaw := freezable(t, f.url)
 	f.Store = open(t, proxied)
-	called, d := f.create(t, nil), f.create(t, nil) // allUnavailable uses only `called`: a call that got a 503 may still take effect
+	called, d := f.create(t, nil), f.create(t, nil) // a call that got a 503 may still take effect, so allUnavailable must not use the deal d
 	f.commit(t, d, 0)
 	freeze()
 	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)
@@ -175,8 +176,8 @@ func TestAPanicInAScanFreesItsConnection(t *testing.T) {
 	check(t, second(s.Now(t.Context())))
 }
 
-// If the tables are missing or older than a process needs, the process does not start and
-// is not ready. The error names the command to run.
+// If the tables are missing or older than a process needs, Open and Ready return an error that
+// names the command to run.
 func TestReadyNeedsTheSchema(t *testing.T) {
 	_, empty := store.Open(t.Context(), servertest.Postgres(t), 1)
 	f := newFixture(t)

@@ -122,8 +122,8 @@ func (s step) scans() (bad []string) {
 	return bad
 }
 
-// Every statement reads by index and is not compiled by JIT, on a server with stock
-// settings and whatever statistics the planner has.
+// Every statement reads by index, and JIT does not compile it. This holds on a server with
+// stock settings, with and without statistics about the tables.
 func TestPlansReadByIndex(t *testing.T) {
 	f := newFixture(t)
 	var jit string

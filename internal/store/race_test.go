@@ -15,8 +15,8 @@ import (
 
 func isDone(a store.Acted, err error) (bool, error) { return a.Done, err }
 
-// All concurrent last acts are stored. One transaction advances the deal, and All is true
-// for exactly the acts of this transaction.
+// Concurrent last acts of a deal are all stored. One transaction advances the deal. The field
+// Acted.All is true for the acts in this transaction and false for the other acts.
 func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 	f := newFixture(t)
 	for _, n := range []int{2, 3, 8} {
@@ -57,7 +57,7 @@ func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 }
 
 // behind locks a deal's row, starts `do`, and waits until the database reports that `do`
-// waits for the lock. Then it calls holder in the locking transaction, commits that
+// waits for the lock. Then it calls `holder` in the locking transaction, commits that
 // transaction, and returns the result of `do`.
 func (f *fixture) behind(t *testing.T, dealID string, do func() (bool, error), holder func(pgx.Tx)) bool {
 	t.Helper()
@@ -179,8 +179,8 @@ func TestTheClockIsReadAfterTheLock(t *testing.T) {
 	}
 }
 
-// A deal whose row another transaction holds delays its own calls only. Its calls
-// take effect once the row is free.
+// If another transaction has locked a deal's row, only calls for this deal wait. They take
+// effect once the row is free.
 func TestASlowDealDelaysNoOther(t *testing.T) {
 	f := newFixture(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -228,7 +228,8 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 
 // A deal's row may become free after the lock statement skipped it and before end.sql runs.
 // Then end.sql must report the deal as not free, so that the coalescer waits for the row.
-// If end.sql reported it as free and not ended, the caller would read the deal again.
+// The answer "free and not ended" would mean that the deal has changed. The caller would then
+// read the deal again for nothing.
 func TestADealThatTheLockSkippedIsNotDecidedOn(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

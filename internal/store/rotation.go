@@ -19,15 +19,15 @@ var (
 // to encrypt it again under the secret in force.
 type Rotation struct {
 	SecretState
-	After   *SealedInput // only inputs after this one, by deal and party, are left to reseal; nil: none is left
+	After   *SealedInput // only inputs after this one, in the order of deal and party, are left to reseal; nil: no input is left
 	Now     int64        // unix seconds
 	Replays int          // idempotency records that may need a former secret
 	Inputs  int          // inputs that are not resealed yet
 }
 
 // Rotation returns the progress of a rotation, or ErrNotFound if no secret is
-// recorded. replayTime is the longest lifetime of a replay, in seconds. Rotation
-// counts at most limit replays and limit inputs.
+// recorded. replayTime is the longest lifetime of a replay, in seconds. The counts
+// Replays and Inputs stop at `limit`, even if there are more.
 func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Rotation, err error) {
 	var deal *string
 	var party int
@@ -38,16 +38,16 @@ func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Ro
 	return r, translate(err)
 }
 
-// InputsAfter returns at most limit inputs, in the order of deal and party. The list starts
+// InputsAfter returns at most `limit` inputs, in the order of deal and party. The list starts
 // after the input `last`, and ends early once its inputs have the given number of bytes.
 func (s *Store) InputsAfter(ctx context.Context, last SealedInput, limit, bytes int) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], resealNextSQL, last.DealID, last.Party, limit, bytes)
 }
 
 // Reseal replaces the stored inputs `read` by `fresh`: the same inputs, encrypted under the
-// secret with this fingerprint. It does not replace an input that has changed since it was
-// read. If another secret is in force, Reseal does nothing. Reseal also records that the next
-// batch starts after the input `last`; nil: no input is left.
+// secret with this fingerprint. It does not replace an input that has changed since the read.
+// It also records that resealing continues after the input `last`; nil: no input is left. If
+// another secret is in force, Reseal does nothing.
 func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, fresh [][]byte, last *SealedInput) error {
 	deals, parties, sealed := make([]string, len(read)), make([]int, len(read)), make([][]byte, len(read))
 	for i, in := range read {
@@ -70,7 +70,7 @@ type PendingMAC struct {
 	MAC       []byte
 }
 
-// PendingMACs returns at most limit pending certificates in the order of creation, starting
+// PendingMACs returns at most `limit` pending certificates in the order of creation, starting
 // after the certificate `last`.
 func (s *Store) PendingMACs(ctx context.Context, last PendingMAC, limit int) ([]PendingMAC, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingMAC], pendingMACsSQL, last.CreatedAt, last.CertID, limit)

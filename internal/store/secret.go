@@ -81,8 +81,8 @@ const rotateTries = 30
 // record, and a deal refuses a repeated commitment or cancellation even without that
 // record.
 //
-// RotateSecret makes up to rotateTries tries of several round trips. A try waits at most
-// 2 seconds for the writes under way. New writes wait until the try ends.
+// RotateSecret makes at most rotateTries tries, each with several round trips. A try waits at
+// most 2 seconds for the writes under way. New writes wait until the try ends.
 func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, err error) {
 	for range rotateTries {
 		err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {

@@ -1,7 +1,7 @@
 // Package store keeps deals in Postgres. Postgres holds the truth, and its clock decides
 // every deadline. Each method is one round trip unless its comment says otherwise, and
-// each write is one transaction. Calls of the same kind that wait at the same moment run
-// as one statement (see coalescer).
+// each write is one transaction. Concurrent calls of a frequent method, such as Commit or
+// Snapshot, share one round trip (see coalescer).
 //
 // Locks: a commitment, a reveal and a change of phase first lock the deal's row, and
 // decide in the statement after the lock. A change of phase therefore waits for each

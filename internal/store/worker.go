@@ -18,12 +18,12 @@ type Due struct {
 	In     int64 // milliseconds until the step is due; 0 or less: due now
 }
 
-// Due lists the deals with a step for the worker, at most limit of each kind:
-//   - deals whose deadline is at most horizon seconds away;
+// Due lists the deals with a step for the worker, at most `limit` of each kind:
+//   - deals whose deadline is at most `horizon` seconds away;
 //   - random.v1 deals whose draw is due. A draw is due drawDelay seconds after the later of
 //     the last reveal and the round time. The delay gives the parties time to draw first;
-//   - deals whose certificate has been pending for more than 3 seconds, except the deals in
-//     except.
+//   - deals whose certificate has been pending for more than 3 seconds. The parameter `except`
+//     lists deals to omit here.
 func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }

@@ -108,7 +108,7 @@ func TestTookDoesNotCountWaits(t *testing.T) {
 	if took := Took(ctx, began); took < 5*time.Second || took >= 15*time.Second {
 		t.Errorf("Took a minute with waits of 55 s = %s, want 5 to 15 s", took)
 	}
-	NoteWait(t.Context(), time.Hour) // no effect, because this context has no work
+	NoteWait(t.Context(), time.Hour) // no effect, because this context does not come from WithRequestID
 	if took := Took(t.Context(), began); took < time.Minute {
 		t.Errorf("Took without work = %s, want at least a minute", took)
 	}

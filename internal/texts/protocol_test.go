@@ -123,8 +123,8 @@ func TestProtocolSeat(t *testing.T) {
 	}
 }
 
-// Package verification and verify.py accept the example certificate with the inputs of
-// section 3 and recompute its result.
+// The package verification and the program verify.py accept the example certificate of
+// protocol.md. They recompute its result from the inputs of section 3.
 func TestProtocolCertificate(t *testing.T) {
 	b := blocks(t, Protocol)
 	cert := parsed(t, b["certificate"]).(map[string]any)

@@ -112,7 +112,7 @@ func toProblem(err error) *problem.Error {
 	case errors.Is(err, errNoHead):
 		return problem.New(problem.HeadNotFound, "%s; omit the size to get the newest head, or use the size of a head that this log has returned before", err).Because(err)
 	case errors.Is(err, errNoCheckpoint):
-		return problem.New(problem.CheckpointNotFound, "%s; GET /v1/log/status shows what this log publishes, and GET /checkpoint its newest checkpoint", err).Because(err)
+		return problem.New(problem.CheckpointNotFound, "%s; send GET /v1/log/status to see whether this log publishes checkpoints, and the size of the newest one", err).Because(err)
 	case errors.Is(err, errNoTile):
 		return problem.New(problem.TileNotFound, "%s; fetch only tiles that the newest checkpoint covers (GET /checkpoint)", err).Because(err)
 	case errors.Is(err, ErrRefused):

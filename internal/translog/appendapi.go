@@ -20,7 +20,7 @@ import (
 
 const (
 	appendPath = "/v1/append"
-	// maxAppendBody is in bytes. Two digests and a signature take much less.
+	// maxAppendBody is in bytes. An entry, a signature and a tag take much less.
 	maxAppendBody = 4096
 	appendTimeout = 25 * time.Second
 )
@@ -56,7 +56,7 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 func authorize(r *http.Request, want [][32]byte) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
-		return problem.New(problem.AuthRequired, "send `Authorization: Bearer` with the append secret of the deployment")
+		return problem.New(problem.AuthRequired, "the request has no Bearer credential: send `Authorization: Bearer SECRET` with an append secret of the deployment")
 	}
 	got := sha256.Sum256([]byte(token))
 	matches := 0

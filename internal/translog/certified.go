@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	certifiedEvery   = time.Second            // how often to ask the log for the certified size
-	certifiedRarely  = 10 * time.Second       // how often to ask if the log demands no cosignatures or runs an earlier release
+	certifiedEvery   = time.Second            // interval between requests for the certified size
+	certifiedRarely  = 10 * time.Second       // the same for a log that demands no cosignatures or runs an earlier release
 	certifiedTimeout = 250 * time.Millisecond // the longest delay of a deal's view if the log hangs
 )
 
@@ -64,8 +64,8 @@ func (c *Client) LearnCertified(ctx context.Context) {
 	})
 }
 
-// covered reports whether the size is above Certified and the newest head covers it. The
-// head must be signed by a trusted key.
+// covered reports whether the given size is larger than the size that Certified returns, and
+// the newest head covers the given size. The head must be signed by a trusted key.
 func (c *Client) covered(ctx context.Context, size int64) bool {
 	if size <= c.Certified() || c.heads == nil {
 		return false

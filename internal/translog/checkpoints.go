@@ -20,7 +20,7 @@ import (
 // The log's Ed25519 key and the deployment key sign the note. Once a second, each replica
 // looks for a published head that is newer than the newest checkpoint, and signs a
 // checkpoint of that head. Appends do not wait for checkpoints. Only the first stored
-// checkpoint of a size counts, so the replicas need not agree.
+// checkpoint of a size counts, so the replicas need not agree on who signs.
 
 // Checkpoints configures the checkpoints of a log and the witnesses that cosign them.
 type Checkpoints struct {
@@ -97,8 +97,8 @@ type signedCheckpoint struct {
 	checkpoint.Checkpoint
 	note  string   // the note with the log's signatures
 	lines []string // the witnesses' signature lines
-	// witnessed is the largest size that met the quorum according to the tables, or -1. It
-	// may be the size of another checkpoint.
+	// witnessed is the largest size that met the quorum according to the tables, or -1 if
+	// none did. It may be the size of another checkpoint.
 	witnessed int64
 }
 
@@ -115,7 +115,7 @@ func (c *checkpoints) run(ctx context.Context) {
 	for first := true; ; first = false {
 		if err := c.signDue(ctx); err != nil && ctx.Err() == nil {
 			checkpointFailures.Inc()
-			c.log.checks.logger.WarnContext(ctx, "no checkpoint was signed, retrying", "err", c.log.checks.note(ctx, err))
+			c.log.checks.logger.WarnContext(ctx, "publishing a checkpoint failed, retrying", "err", c.log.checks.note(ctx, err))
 		}
 		if (first || demands) && ctx.Err() == nil { // the first pass reads the checkpoint that an earlier process stored
 			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) && ctx.Err() == nil {
@@ -150,7 +150,7 @@ func (c *checkpoints) signDue(ctx context.Context) error {
 	signed := checkpoint.Checkpoint{Origin: c.Origin, Size: head.TreeSize, Root: [32]byte(treeOf(head).hash)}
 	note, err := c.sign(ctx, signed)
 	if err != nil {
-		return fmt.Errorf("sign the checkpoint of size %d: %w", signed.Size, err)
+		return fmt.Errorf("the checkpoint of size %d is not signed: %w", signed.Size, err)
 	}
 	digest := signed.Digest()
 	if _, err := c.log.store.pool.Exec(ctx, sqlInsertCheckpoint, signed.Size, digest[:], note); err != nil {
@@ -164,16 +164,16 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 	text := of.Text()
 	first, err := c.Key.Sign(ctx, []byte(text))
 	if err != nil {
-		return "", fmt.Errorf("sign with the log key: %w", err)
+		return "", fmt.Errorf("cannot sign with the log key: %w", err)
 	}
 	digest := of.Digest()
 	second, err := c.log.publisher.signer.Sign(ctx, digest)
 	if err != nil {
-		return "", fmt.Errorf("sign with the deployment key: %w", err)
+		return "", fmt.Errorf("cannot sign with the deployment key: %w", err)
 	}
 	key, err := c.log.checks.keys.SignedBy(digest, second)
 	if err != nil {
-		return "", fmt.Errorf("verify the deployment key's signature: %w", err)
+		return "", fmt.Errorf("cannot verify the deployment key's signature: %w", err)
 	}
 	by, ok := c.deployment[key.PublicKey]
 	if !ok || key.Closed() {

@@ -22,7 +22,7 @@ type checks struct {
 }
 
 // errRetired marks a head that is larger than the tree size at which its signing key was
-// closed. The key may have signed the head before it was closed. Verifiers refuse the head,
+// closed. The key may have been closed after it signed the head. Verifiers refuse the head,
 // although the head's root may be right.
 var errRetired = errors.New("no verifier accepts the head")
 

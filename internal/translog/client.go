@@ -209,8 +209,9 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+c.secret)
-	// This key lets the transport repeat the request if a kept-alive connection was closed.
-	// The list is empty, so the transport sends no Idempotency-Key header.
+	// The header key Idempotency-Key lets the transport repeat the request if a kept-alive
+	// connection was closed. Its list of values is empty, so the transport does not send the
+	// header.
 	request.Header["Idempotency-Key"] = []string{}
 	return c.do(request, into)
 }
@@ -237,7 +238,7 @@ func (c *Client) do(request *http.Request, into any) error {
 	telemetry.Propagate(ctx, request.Header)
 	err := c.exchange(request, into)
 	if err != nil {
-		span.SetStatus(codes.Error, "") // no error text, because another server may have sent the text
+		span.SetStatus(codes.Error, "") // no error text, because a program that is not a log-server may have sent the text
 	}
 	return err
 }

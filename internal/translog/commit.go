@@ -19,7 +19,7 @@ type store struct{ pool *pgxpool.Pool }
 // Values of place.index for entries that the log refuses.
 const (
 	refused = -1 // the entry is the digest of a head or checkpoint of this log
-	late    = -2 // the entry is new, but its signing key may not hold the next leaf index
+	late    = -2 // the entry is new, but its signing key is closed at a tree size that the log has reached
 )
 
 // appendTo appends the growth to the log in one statement. appended is false if the

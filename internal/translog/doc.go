@@ -107,7 +107,7 @@
 //	— the statement         the size has a stored head, which   (not possible)
 //	stores nothing          counts; or the database lost the
 //	                        last leaf, and the round reads the
-//	                        tables and refuses
+//	                        tables instead of the memory
 //	answer the append       (changes nothing)                   the caller repeats the append and
 //	                                                            gets the same index
 //

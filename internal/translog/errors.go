@@ -28,8 +28,9 @@ var (
 	// signed head.
 	ErrInconsistent = errors.New("the transparency log is inconsistent")
 
-	// ErrNotFound is returned when the log has no such leaf under a published head,
-	// or has published no head of that size.
+	// ErrNotFound is returned when the head of a proof covers no leaf that has the requested
+	// index and entry. A Client also returns ErrNotFound when the log has not published the
+	// requested head or checkpoint.
 	ErrNotFound = errors.New("the transparency log has no such leaf or head")
 
 	errNoHead = errors.New("no head of that size was published")
@@ -55,7 +56,7 @@ func fromAnswer(status int, body []byte) error {
 		Error string `json:"error"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Error == "" {
-		return fmt.Errorf("%w: status %d", ErrUnavailable, status)
+		return fmt.Errorf("%w: the answer has status %d and no error text", ErrUnavailable, status)
 	}
 	if status == http.StatusNotFound && strings.HasPrefix(answer.Error, string(problem.NotFound)+":") || status == http.StatusUnauthorized {
 		return fmt.Errorf("%w: %w: %s", ErrUnavailable, errNotServed, answer.Error)

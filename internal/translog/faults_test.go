@@ -38,8 +38,9 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 			wire.Close()
 		},
 	}
-	// The first message that contains the bytes in commits is the one that commits entry 1.
-	// The first append of a process runs under the lock, the next one in one statement.
+	// The values of the map below are parts of the message that commits entry 1. After the append
+	// of entry 0, the test calls cut with the first message that contains the value. The first
+	// append of a process runs under the lock, the next one in one statement.
 	second := entryOf(1)
 	for way, commits := range map[string][]byte{"under the lock": []byte("commit\x00"), "in one statement": second[:]} {
 		for name, cut := range cases {

@@ -27,7 +27,7 @@ func (r *refusals) Write(line []byte) (int, error) {
 }
 
 // has reports whether witness w0 refused the checkpoint of this size with an error that
-// contains the text what.
+// contains the string in the parameter what.
 func (r *refusals) has(t *testing.T, size int64, what string) bool {
 	t.Helper()
 	r.mu.Lock()

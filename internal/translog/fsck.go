@@ -109,7 +109,7 @@ func (f *fsck) run() error {
 		switch {
 		case first == nil:
 		case table == "nodes":
-			f.find(table, "the table has %d nodes, but a tree of %d leaves has %d", *first, committed.size, nodes)
+			f.find(table, "the table has %d nodes, but for %d leaves it must have %d", *first, committed.size, nodes)
 		default:
 			f.find(table, beyond, *first, committed.size)
 		}

@@ -20,8 +20,8 @@ type group[Q, A any] struct {
 	loops sync.WaitGroup
 
 	mu sync.Mutex
-	// mu guards the fields below. A run removes its calls from the list waiting, so no call
-	// runs twice.
+	// mu guards the fields below. A run removes its calls from the list of waiting calls, so
+	// no call runs twice.
 	waiting []*call[Q, A]
 	running int
 	closed  bool

@@ -10,8 +10,9 @@ import (
 
 var ranges = &compact.RangeFactory{Hash: hasher.HashChildren}
 
-// state is a tree: its root and its compact range (hashes). The compact range is the list of
-// the roots of the tree's perfect subtrees, from left to right. A state is immutable.
+// state is a tree: its root and its compact range (hashes). The compact range lists the roots of
+// the fewest perfect subtrees that together cover all leaves, from left to right. A state is
+// immutable.
 type state struct {
 	root
 	hashes [][]byte
@@ -57,7 +58,7 @@ func (s state) grow(entries [][]byte) (*growth, error) {
 			g.nodes = append(g.nodes, node{id, hash})
 		})
 		if err != nil {
-			return nil, fmt.Errorf("%w: append to the compact range of size %d: %w", ErrInconsistent, s.size, err)
+			return nil, fmt.Errorf("%w: cannot append to the compact range of size %d: %w", ErrInconsistent, s.size, err)
 		}
 	}
 	hash, err := rootOf(tree)
@@ -71,7 +72,7 @@ func rootOf(tree *compact.Range) ([]byte, error) {
 	}
 	hash, err := tree.GetRootHash(nil)
 	if err != nil {
-		return nil, fmt.Errorf("%w: compute the root of size %d: %w", ErrInconsistent, tree.End(), err)
+		return nil, fmt.Errorf("%w: cannot compute the root of size %d: %w", ErrInconsistent, tree.End(), err)
 	}
 	return hash, nil
 }

@@ -13,10 +13,10 @@ import (
 // record. An attempt fails if another process replaces the record between Load and Store.
 const guardAttempts = 5
 
-// errBehind is returned when another replica has signed a larger head, or another process
-// replaced the guard's record before each of the guardAttempts attempts. The publisher must
-// read the database again.
-var errBehind = fmt.Errorf("%w: another process moved the fork guard first", ErrUnavailable)
+// errBehind is returned in two cases: another replica has signed a larger head, or all attempts
+// to replace the guard's record failed (see guardAttempts). Then the publisher must read the
+// database again.
+var errBehind = fmt.Errorf("%w: another process changed the fork guard's record first", ErrUnavailable)
 
 // advanceGuard replaces the guard's record with r, so that r may be signed. It returns an
 // error if r must not be signed.
@@ -49,7 +49,7 @@ func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error 
 			return fmt.Errorf("%w: the fork guard was not advanced: %w", ErrUnavailable, err)
 		}
 	}
-	return fmt.Errorf("%w: another program wrote the guard's record before each of %d attempts to move it: only log-servers of this log may write the record (runbooks/fork-guard.md)", errBehind, guardAttempts)
+	return fmt.Errorf("%w: another program wrote the guard's record before each of %d attempts to replace it: let only log-servers of this log write the record (runbooks/fork-guard.md)", errBehind, guardAttempts)
 }
 
 // compare reports whether the guard's record is r already. If compare returns an error, r must
@@ -69,8 +69,8 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	case r.size == recorded.size:
 		return false, refuse("two roots of size %d: %s was signed, %s is in the database", r.size, loaded.Root, r.head("").RootHash)
 	case r.size < recorded.size:
-		// A head becomes the record only after the leaves of the head are committed. So a
-		// database with fewer leaves than the record has lost leaves.
+		// A head becomes the record only after the leaves of the head are committed. So if the
+		// database has fewer leaves than the size of the record, it has lost leaves.
 		committed, _, err := p.store.heads(ctx)
 		if err != nil {
 			return false, err
@@ -94,7 +94,7 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	return false, nil
 }
 
-// mayAdopt returns nil if a guard without a record may accept this database. It may in two
+// mayAdopt returns nil if a guard without a record may accept this database. There are two such
 // cases: the log has published no leaf, or Options.Adopt is the size of the newest published
 // head. Otherwise the record may have been lost, and only the operator knows whether the
 // database is complete.
@@ -107,10 +107,10 @@ func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 		return nil
 	}
 	if p.adopt == nil {
-		return refuse("the guard has no record, and a head of size %d is published: make sure that the database is the newest one, then start log-server with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize)
+		return refuse("the guard has no record, and a head of size %d is published: make sure that the database is the newest copy, then start log-server with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize)
 	}
 	if *p.adopt != newest.TreeSize {
-		return refuse("the guard has no record, and a head of size %d is published, but FAIRPACT_FORK_GUARD_INIT is %d, a wrong or outdated size: make sure that the database is the newest one, then start log-server with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize, *p.adopt)
+		return refuse("the guard has no record, and a head of size %d is published, but FAIRPACT_FORK_GUARD_INIT is %d (wrong or outdated): make sure that the database is the newest copy, then start log-server with FAIRPACT_FORK_GUARD_INIT=%[1]d", newest.TreeSize, *p.adopt)
 	}
 	p.checks.logger.Warn("the fork guard had no record and adopts the database, as FAIRPACT_FORK_GUARD_INIT says", "tree_size", r.size, "published", newest.TreeSize)
 	return nil

@@ -15,9 +15,9 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// memoryGuard is a guard in memory. Load calls the hook load. Store calls the hook before,
-// replaces the record, and calls the hook after. A hook may be nil. An error of a hook fails
-// the call.
+// memoryGuard is a guard in memory. Its hooks are optional: Load calls g.load; Store calls
+// g.before, replaces the record, then calls g.after. If a hook returns an error, Load or Store
+// returns that error.
 type memoryGuard struct {
 	forkguard.Guard     // nil; embedded only for the method Close, which the log never calls
 	mu                  sync.Mutex
@@ -237,9 +237,10 @@ func (l *Log) lastFailure() error {
 	return l.publisher.lastErr
 }
 
-// The database is replaced by an older copy. The guard refuses the next head of a running
-// replica, so no append gets an index that the copy assigns a second time. The guard also
-// refuses the heads of a new replica, even after other leaves were appended to the copy.
+// The database is replaced by an older copy, which would assign again indexes that signed heads
+// already cover. The guard refuses the next head of a running replica, so no append is answered
+// with such an index. The guard also refuses the heads of a new replica, even after other leaves
+// were appended to the copy.
 func TestOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

@@ -8,8 +8,8 @@ import (
 )
 
 // If the signer fails, the append that waits for a head fails at once. Later appends also fail
-// at once, even while the signer hangs. An append of an entry under the old head succeeds.
-// Once the signer works again, a round publishes the new leaves.
+// at once, even while the signer hangs. An append of an entry succeeds if a published head
+// covers the entry. Once the signer works again, a round publishes the new leaves.
 func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 	t.Parallel()
 	why := errors.New("the key is disabled")

@@ -29,8 +29,8 @@ func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
 	return indexes, fromDatabase(err)
 }
 
-// TagLeaves stores the tags of the leaves. It returns the indexes of the leaves that cannot get
-// their tag, because the log has another entry at that index, or another leaf has the tag.
+// TagLeaves stores the tags of the leaves. It returns the indexes of the leaves that did not get
+// their tag: the log does not have the given entry at that index, or another leaf has the tag.
 // TagLeaves may run while replicas append, because the primary key of translog.tags allows
 // each tag only once.
 func TagLeaves(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf) (untagged []int64, err error) {
@@ -66,7 +66,7 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 		}
 		appended, err := appendTo(ctx, tx, g)
 		if err == nil && !appended {
-			err = fmt.Errorf("%w: another leaf of the log has the entry or the tag of one of the given leaves", ErrRefused)
+			err = fmt.Errorf("%w: a given leaf has an entry or a tag that another leaf of the log already has", ErrRefused)
 		}
 		returned = len(g.entries)
 		return err
@@ -87,7 +87,7 @@ func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
 	var tagged []int64
 	for i := range leaves {
 		if next := s.size + int64(i); leaves[i].Index != next {
-			return nil, fmt.Errorf("%w: leaf %d is missing: the next given leaf is %d", ErrRefused, next, leaves[i].Index)
+			return nil, fmt.Errorf("%w: leaf %d is missing, and the next given leaf is %d: give every leaf that the log lacks", ErrRefused, next, leaves[i].Index)
 		}
 		entries, tags, tagged = append(entries, leaves[i].Entry[:]), append(tags, leaves[i].Tag[:]), append(tagged, leaves[i].Index)
 	}

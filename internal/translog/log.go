@@ -96,7 +96,7 @@ type Appended struct {
 	TreeSize  int64 `json:"tree_size"` // the size of a published head that covers the leaf
 }
 
-// Append appends entry, which is a digest that a key of the set has signed. It returns once a
+// Append appends an entry: a digest that a key of the key set has signed. Append returns once a
 // published head covers the leaf. The call may be repeated after any error: a logged entry
 // keeps its index. If the entry has a leaf without a tag, that leaf gets the given tag.
 //
@@ -126,7 +126,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 	case at.index == refused:
 		return Appended{}, fmt.Errorf("%w: the entry is the digest of a head or checkpoint of this log", ErrRefused)
 	case at.index == late:
-		return Appended{}, fmt.Errorf("%w: the entry is new, and the retired key that signed it gets no leaf from index %d on: sign the entry again with the current key", ErrRefused, ceiling(key))
+		return Appended{}, fmt.Errorf("%w: the entry is new, but its signing key is retired and may sign only leaves below index %d: sign the entry again with the current key", ErrRefused, ceiling(key))
 	}
 	size, err := l.publisher.wait(ctx, l.closed, at.index)
 	if err != nil {
@@ -137,8 +137,8 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 }
 
 // Ready returns an error while this replica cannot serve: the schema is not current, no head is
-// published, or the database is out of reach. If the database is out of reach, the error wraps
-// database.ErrNoAnswer.
+// published, the newest head has no valid signature, or the database is out of reach. If the
+// database is out of reach, the error wraps database.ErrNoAnswer.
 func (l *Log) Ready(ctx context.Context) error {
 	if err := schema.Current(ctx, l.store.pool); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 // current one.
 var (
 	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_log_tree_size", Help: "Leaves of the log when this replica last read them: all (committed), under the newest head (published), under the newest checkpoint (checkpoint), or under the newest checkpoint that met the witnesses' quorum (certified).",
+		Name: "fairpact_log_tree_size", Help: "Number of leaves when this replica last read it. committed: all leaves; published: leaves under the newest head; checkpoint: leaves under the newest checkpoint; certified: leaves under the newest checkpoint that met the witnesses' quorum.",
 	}, []string{"of"})
 	sizeCommitted, sizePublished = sizes.WithLabelValues("committed"), sizes.WithLabelValues("published")
 
@@ -56,8 +56,8 @@ var (
 	})
 )
 
-// registerMetrics registers the metrics of the log. Only Open calls it, so a process that only
-// has a client does not serve these metrics.
+// registerMetrics registers the metrics of the log. Only Open calls it, so a process that uses
+// the log through a Client does not serve these metrics.
 var registerMetrics = sync.OnceFunc(func() {
 	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures, tagsTaken, guardRefusals,
 		checkpointFailures, witnessRequests, witnessBehind, quorumBehind)

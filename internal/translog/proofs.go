@@ -68,7 +68,7 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	return l.prove(ctx, q, read)
 }
 
-// prove returns the proof that q asks for. read must have been read for q.
+// prove returns the proof that q asks for. The parameter read must be the reading that answers q.
 func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion, error) {
 	head, err := l.published(read, q.TreeSize)
 	if err != nil {
@@ -96,8 +96,9 @@ func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion,
 	return Inclusion{TreeHead: head, LeafIndex: leaf.index, Entry: hex.EncodeToString(leaf.entry), Path: toHex(path)}, nil
 }
 
-// Consistency proves that one published head extends another. first and second are the sizes
-// of the two heads. A nil second means the newest head. first must not be larger than second.
+// Consistency proves that one published head extends another. The parameter first is the size of
+// the older head. The parameter second is the size of the newer head, or nil for the newest
+// published head. The two sizes may be equal.
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
 	_, heads, err := l.ask(ctx, LeafQuery{}, &first, second)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 )
 
 // inclusion returns the verified path from a leaf to the head's root. It returns
-// ErrInconsistent if the path does not verify, or if the leaf is not the hash of entry.
+// ErrInconsistent if the path does not verify, or if the leaf hash in the tree is not that of
+// the given entry.
 func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head root) (path [][]byte, err error) {
 	at, size := uint64(index), uint64(head.size)
 	nodes, err := proof.Inclusion(at, size)
@@ -55,8 +56,8 @@ func (t *tree) consistency(ctx context.Context, first, second root) (path [][]by
 	return path, err
 }
 
-// prove calls verify with the hashes of the nodes. If the hashes in memory contradict the
-// root, prove reads the tables, because the database may have been replaced since. If the
+// prove calls verify with the hashes of the nodes. If the hashes in memory contradict the root,
+// the database may have been replaced after they were read, so prove reads the tables. If the
 // tables agree with the root, the tiles from the tables replace those in memory.
 func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, verify func([][]byte) error) error {
 	if len(ids) == 0 {

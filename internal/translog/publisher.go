@@ -38,8 +38,8 @@ type publisher struct {
 	proven        *root
 
 	mu sync.Mutex
-	// mu guards the fields from size to handed. A waiter that is answered is also removed
-	// from waiting, so it gets one answer.
+	// mu guards the fields from size to handed. A waiter that gets an answer is also deleted
+	// from the map of waiters, so it gets only one answer.
 	size    int64 // the largest size of a published head that this replica has seen
 	wanted  int64 // the smallest tree size that covers every leaf that an append has waited for
 	waiting map[*waiter]struct{}

@@ -62,9 +62,9 @@ func (l *Log) serveConsistency(r *http.Request) (any, error) {
 	first, second := q.integer("first"), q.integer("second")
 	switch {
 	case first == nil:
-		q.refuse("first is missing: add ?first= with the tree_size of the older head; without second, the proof is to the newest head")
+		q.refuse("the query parameter first is missing: add ?first= with the tree_size of the older head, and optionally &second= with the tree_size of the newer head (default: the newest head)")
 	case second != nil && *first > *second:
-		q.refuse("first %d is larger than second %d: swap them, because first is the size of the older head", *first, *second)
+		q.refuse("first=%d is larger than second=%d: swap the two values, so that first is the tree_size of the older head", *first, *second)
 	}
 	if q.err != nil {
 		return nil, q.err
@@ -119,8 +119,8 @@ func (q *query) integer(name string) *int64 {
 	return &n
 }
 
-// leaf returns the leaf that the parameters leaf_index and entry name. At least one of them
-// is required.
+// leaf returns the leaf that the request names by its parameters leaf_index and entry. At least
+// one of them is required.
 func (q *query) leaf() (leaf LeafQuery) {
 	leaf.LeafIndex = q.integer("leaf_index")
 	if text, given := q.one("entry"); given {

@@ -86,7 +86,7 @@ func TestReadPort(t *testing.T) {
 		{"GET", "/v1/log/proof", 400, "INVALID_REQUEST"},
 		{"GET", "/v1/log/proof?leaf_index=%zz", 400, "INVALID_REQUEST"},
 		{"GET", "/v1/log/consistency?second=2", 400, "INVALID_REQUEST"},
-		{"GET", "/checkpoint", 404, "CHECKPOINT_NOT_FOUND"}, // this log has no log key
+		{"GET", "/checkpoint", 404, "CHECKPOINT_NOT_FOUND"}, // this log publishes no checkpoints
 		{"GET", "/tile/0/000.p/1", 404, "CHECKPOINT_NOT_FOUND"},
 		{"GET", "/v1/log/checkpoint", 404, "CHECKPOINT_NOT_FOUND"},
 		{"GET", "/v1/log/policy", 404, "CHECKPOINT_NOT_FOUND"},

@@ -16,10 +16,10 @@ const (
 	readsBudget = 10 * time.Second
 )
 
-// question is what a call asks the database for besides the newest head.
+// question is what a call reads from the database in addition to the newest head.
 type question struct {
 	leaf  LeafQuery
-	sizes []*int64 // the sizes of the heads; nil means the newest head
+	sizes []*int64 // the sizes of the heads; a nil element means the newest head
 }
 
 // reading is the result of one statement: the newest head, and the heads and leaves that
@@ -118,9 +118,9 @@ func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 		return TreeHead{}, fmt.Errorf("%w: %d", errNoHead, at)
 	}
 	err := l.checks.head(head)
-	// Verifiers reject a head of this size by a retired key (errRetired). So a request for
-	// this size gets errNoHead, which is not counted as a contradiction. A request for the
-	// newest head still gets ErrInconsistent.
+	// errRetired means that verifiers reject the head. A request for the size of that head gets
+	// errNoHead instead, which is not counted as a contradiction. A request for the newest head
+	// still gets ErrInconsistent.
 	if size != nil && errors.Is(err, errRetired) {
 		err = fmt.Errorf("%w: verifiers reject the head of size %d, because a retired key signed it", errNoHead, at)
 	}

@@ -48,8 +48,8 @@ func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error)
 	return l.Append(within(t, time.Minute), entryOf(n), of(r.by[key].Sign(t.Context(), entryOf(n))).ok(t), Tag{})
 }
 
-// A closed key gets leaves only below its tree size. A logged entry keeps its index even
-// if another key signs it again. A refused entry takes no index.
+// A closed key may sign new entries only for leaf indexes below its tree size. A logged entry
+// keeps its index even if another key signs it again. A refused entry takes no index.
 func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 0, 2, 5)
@@ -79,7 +79,7 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 			continue
 		}
 		limit := strings.TrimPrefix(step.key, "closed at ")
-		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "no leaf from index "+limit+" on") || !strings.Contains(err.Error(), "sign the entry again with the current key") {
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "only leaves below index "+limit+":") || !strings.Contains(err.Error(), "sign the entry again with the current key") {
 			t.Errorf("step %d, %s: %v, want ErrRefused that names index %s and what to do", n, step.key, err, limit)
 		}
 		if size := committedSize(t, r.deployment); size != before {
@@ -207,8 +207,8 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 	}
 }
 
-// Verifiers refuse a head above the tree size at which its key is closed. So the log
-// returns neither that head nor a proof that leads to that head.
+// Verifiers refuse a head that is larger than the tree size at which its key is closed. So the
+// log returns neither that head nor a proof that leads to that head.
 func TestHeadOfAClosedKeyIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 1, 2)

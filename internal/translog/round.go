@@ -15,7 +15,7 @@ import (
 const publishTimeout = 30 * time.Second
 
 // round publishes a head that covers the committed leaves, and returns the head's size. If
-// round fails, size is the size of the newest published head, or 0 if that is unknown.
+// round fails, size is either the size of the newest published head or 0.
 func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -95,7 +95,7 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 
 // extends verifies that the committed tree is the published one with leaves appended.
 func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, tree *tree) error {
-	// A head by a retired key is accepted, because the current key signs the next head.
+	// A head that a retired key signed is accepted, because the current key signs the next head.
 	if err := p.checks.head(head); err != nil && !errors.Is(err, errRetired) {
 		return err
 	}
@@ -115,10 +115,10 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 	return err
 }
 
-// sign signs and stores a head. If a head of the same size is stored already, sign returns
-// the stored head. It uses tree to prove that the new head extends the guard's record. last
-// is the last entry under the head, or nil if unknown. If the database does not have last at
-// that leaf, sign returns ErrInconsistent.
+// sign signs and stores the head of the root r. If a head of the same size is stored already,
+// sign returns the stored head. The tree must prove that the new head extends the guard's
+// record. The parameter `last` is the entry of the last leaf under the head, or nil if unknown.
+// If the database lacks that leaf, or has another entry there, sign returns ErrInconsistent.
 func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (TreeHead, error) {
 	head := r.head("")
 	digest := head.Digest()

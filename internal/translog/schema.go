@@ -33,7 +33,7 @@ const (
 
 // sqlReplicated makes a transaction write a commit record, even if the transaction otherwise
 // only reads. Its commit then waits until the synchronous standby has the data that was
-// read. The transaction that wrote this data may not have waited for the standby.
+// read. This is necessary if the transaction that wrote the data did not wait for the standby.
 const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 
 // sqlAppendBatch appends a batch to the log. $1 to $3 are the size, root and compact range
@@ -94,18 +94,18 @@ SELECT leaf_index, entry, NULL FROM translog.leaves WHERE leaf_index = ANY ($2::
 UNION ALL
 SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($3::bytea[])`
 
-// sqlInsertHead stores a head unless a head of the same size is stored. $5 is the last entry
-// under the head, or NULL. If the last leaf has another entry than $5, the database is an
-// older copy, and the statement stores nothing. ON CONFLICT names no index, because tree_size
-// and digest each have a unique index.
+// sqlInsertHead stores a head unless a head of the same size is stored. $5 is the entry of the
+// last leaf under the head, or NULL if unknown. If the database lacks that leaf, or has another
+// entry there, the database is an older copy, and the statement stores nothing. ON CONFLICT
+// names no index, because tree_size and digest each have a unique index.
 const sqlInsertHead = `
 INSERT INTO translog.tree_heads (tree_size, root, digest, signature)
 SELECT $1, $2, $3, $4
 WHERE $5::bytea IS NULL OR EXISTS (SELECT FROM translog.leaves WHERE leaf_index = $1::bigint - 1 AND entry = $5)
 ON CONFLICT DO NOTHING`
 
-// sqlDueCheckpoint returns the newest published head, unless a checkpoint covers it or
-// was signed in the last second (checkpointEvery).
+// sqlDueCheckpoint returns the newest published head, unless the newest checkpoint covers that
+// head or was signed in the last second (checkpointEvery).
 const sqlDueCheckpoint = `
 SELECT h.tree_size, h.root, h.signature
 FROM (SELECT tree_size, root, signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1) h
@@ -114,7 +114,7 @@ WHERE NOT EXISTS (
     WHERE c.tree_size >= h.tree_size OR c.signed_at > clock_timestamp() - interval '1 second')`
 
 // sqlInsertCheckpoint repeats the condition of sqlDueCheckpoint, because another replica
-// may have stored a checkpoint since.
+// may have stored a checkpoint after sqlDueCheckpoint ran.
 const sqlInsertCheckpoint = `
 INSERT INTO translog.checkpoints (tree_size, digest, note)
 SELECT $1, $2, $3
@@ -161,8 +161,8 @@ JOIN translog.leaves l ON l.leaf_index = w.leaf_index AND l.entry = w.entry
 ORDER BY w.leaf_index
 ON CONFLICT DO NOTHING`
 
-// sqlNotTagged returns the leaves that have another entry than the given one, or lack
-// the given tag.
+// sqlNotTagged has the same parameters as sqlTagLeaves. It returns the indexes of those leaves
+// that are missing, have another entry than the given one, or lack the given tag.
 const sqlNotTagged = `
 SELECT w.leaf_index FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS w (leaf_index, entry, tag)
 WHERE NOT EXISTS (SELECT FROM translog.leaves l WHERE l.leaf_index = w.leaf_index AND l.entry = w.entry)

@@ -30,9 +30,9 @@ type sequencer struct {
 	// round reads the tables.
 	hand func(*growth)
 
-	// known is the committed head after the last batch of this process. It is nil if the
-	// outcome of the last batch is unknown. alone is false if another replica appended
-	// between the last two batches. Only the running batch uses these two fields.
+	// known is the committed head after the last batch of this process. It is nil before the
+	// first batch and after a batch with an unknown outcome. alone is false if another replica
+	// appended between the last two batches. Only the running batch uses these two fields.
 	known *state
 	alone bool
 }
@@ -150,9 +150,10 @@ func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]pl
 	return places, nil
 }
 
-// committed updates the memory after a commit. continues reports whether g extends the head
-// after the last batch of this process. If the tiles in memory are behind and s.alone is
-// true, committed reads the missing tiles. Otherwise they are read when a proof needs them.
+// committed updates the memory after a commit. The parameter `continues` is true if g is known
+// to extend the head that the previous batch of this process committed. If tiles are missing in
+// memory and s.alone is true, committed reads them now. If s.alone is false, they are read when
+// a proof needs them.
 func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
 	s.known = &g.to
 	sizeCommitted.Set(float64(g.to.size))

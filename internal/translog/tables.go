@@ -15,8 +15,8 @@ import (
 // is nil if no head is published.
 func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
 	batch := &pgx.Batch{}
-	// sqlReplicated makes the batch wait until the synchronous standby has the leaves that
-	// the batch reads. If a head covered leaves that the standby lacks, a failover to the
+	// sqlReplicated makes the batch wait until the synchronous standby has the leaves under
+	// the committed head. If a head covered leaves that the standby lacks, a failover to the
 	// standby would leave the fork guard ahead of the database for ever.
 	batch.Queue(sqlReplicated)
 	// Read the published head first, so that the committed one is at least as new.

@@ -61,7 +61,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	select { // separate from maxLoads, so that public requests for bundles do not delay proofs
+	select { // this limit is separate from maxLoads, so that public requests for bundles do not delay proofs
 	case c.bundles <- struct{}{}:
 		defer func() { <-c.bundles }()
 	case <-ctx.Done():

@@ -44,7 +44,7 @@ func CheckWitnessURL(prefix string) error {
 	return nil
 }
 
-// asking is what the goroutines that ask the witnesses share. It exists while this replica
+// asking is the state of the goroutines that ask the witnesses. It exists while this replica
 // holds the lock.
 type asking struct {
 	*checkpoints
@@ -171,8 +171,8 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(ctx)
 }
 
-// recall reads the largest size that a witness of each URL has cosigned, as far as the
-// tables show.
+// recall reads, for each URL, the largest size that a witness with that URL has cosigned
+// according to the tables.
 func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*submission) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -299,7 +299,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	}
 	lines, err := checkpoint.Cosignatures(target.Text(), answer, keys)
 	if err == nil && len(lines) == 0 {
-		err = errors.New("the answer has no cosignature by a key of the policy")
+		err = errors.New("the answer has no cosignature by a key of the policy: compare the vkey in the policy with the one that the witness publishes")
 	}
 	if err != nil {
 		return outcomeInvalid, err
@@ -313,15 +313,15 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 }
 
 // proof returns the proof that the target extends the tree of size old. The proof is empty
-// if old is 0 or the target's size. A witness cosigns only checkpoints, so for any other
-// old the log has published a head of that size.
+// if old is 0 or the target's size. For any other value of old, the log has published a head
+// of that size, because a witness cosigns only checkpoints.
 func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil
 	}
 	head, err := a.log.TreeHeadAt(ctx, old)
 	if err != nil {
-		return nil, fmt.Errorf("the witness has cosigned size %d: %w", old, err)
+		return nil, fmt.Errorf("cannot read the head of size %d, which the witness has cosigned: %w", old, err)
 	}
 	path, err := a.log.tree.consistency(ctx, treeOf(head), root{target.Size, target.Root[:]})
 	if err != nil {

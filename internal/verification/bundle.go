@@ -13,18 +13,19 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Names of the checks of a bundle, in report order. The checks of its certificate follow
-// BundleShape. The check of an optional member is omitted if the bundle lacks that member,
-// with two exceptions. With a policy, Witnesses fails if log_proof is missing. With an input
-// and an input_root, InputPath fails if input_path is missing.
+// Names of the checks of a bundle, in report order. The checks of the bundle's certificate
+// follow BundleShape. If the bundle lacks an optional member, the check of that member is
+// omitted, with three exceptions. With a policy, Witnesses fails if log_proof is missing.
+// OwnInput fails if own_input has only one of input and salt. If own_input has both and the
+// certificate has an input_root, InputPath fails if input_path is missing.
 const (
 	BundleShape         = "bundle"               // exactly the members of a bundle; if this check fails, no other check is made
-	LogProof            = "log_proof"            // the path leads from the entry to the checkpoint's root
-	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy or, without a policy, by the deployment
+	LogProof            = "log_proof"            // the path in log_proof leads from the certificate's entry to the checkpoint's root
+	CheckpointSignature = "checkpoint_signature" // a log of the policy or, without a policy, a key of the deployment signed the checkpoint
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; checked only with a policy
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
-	InputPath           = "input_path"           // the path leads from the party's input and salt to input_root
+	InputPath           = "input_path"           // input_path leads from the party's input and salt to input_root
 )
 
 // BundleVersion is the value of bundle_version in a bundle.
@@ -44,10 +45,10 @@ type Trust struct {
 	Keys    []Key                 // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
 	Policy  *checkpoint.Policy    // if nil, witnesses are not checked
 	Parties map[int]string        // as in Evidence
-	Open    func([]Trusted) []Key // as in Evidence
+	Open    func([]Trusted) []Key // as in Evidence; MUST be set if Keys is nil
 }
 
-// VerifyBundle makes every check that the bundle allows. It does not panic on any input.
+// VerifyBundle makes every check that the bundle allows. It does not panic on any bundle.
 func VerifyBundle(bundle any, trust Trust) Report {
 	r := &Report{Valid: true}
 	misshapen := bundleShape(bundle)
@@ -64,7 +65,7 @@ func VerifyBundle(bundle any, trust Trust) Report {
 	keys := trust.Keys
 	if keys == nil {
 		keys = trust.Open(named)
-		r.Notes = append(r.Notes, "the keys come from the bundle itself: give the key of the deployment to prove whose certificate it is")
+		r.Notes = append(r.Notes, "who issued the certificate: the keys come from the bundle itself; give the key of the deployment")
 	}
 	of, c := verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys, Parties: trust.Parties, Open: trust.Open})
 	r.Checks, r.Notes, r.Valid = append(r.Checks, of.Checks...), append(r.Notes, of.Notes...), of.Valid
@@ -86,7 +87,7 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 	}
 	given, ok := members["log_proof"].(string)
 	if !ok {
-		r.Notes = append(r.Notes, "no checkpoint was checked: the bundle has no log_proof, so only the tree head proves the leaf")
+		r.Notes = append(r.Notes, "no checkpoint was checked: the bundle has no log_proof, so only the tree head proves that the certificate is in the log")
 		if policy != nil {
 			r.add(Witnesses, "the bundle has no log_proof, so it contains no cosignatures", "")
 		}
@@ -98,7 +99,7 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 		signed, err = checkpoint.ParseNote(string(proof.Note))
 	}
 	if err != nil {
-		r.add(LogProof, "not a tlog-proof: "+err.Error(), "")
+		r.add(LogProof, "log_proof is malformed: "+err.Error(), "")
 		return
 	}
 	head, badHead := readHead(members["tree_head"])

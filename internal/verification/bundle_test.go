@@ -21,8 +21,8 @@ import (
 // forged bundles, so they are stored (see e2e/verifier/README.md).
 const bundleCases = "../../e2e/testdata/bundles"
 
-// bundleCase is a bundle, what the verifier trusts, and the checks that must fail. Says must
-// occur in the detail of a failed check.
+// bundleCase is a bundle, what the verifier trusts, and the checks that must fail. The field
+// Says is a text that must occur in the detail of a failed check.
 type bundleCase struct {
 	Bundle  any      `json:"bundle"`
 	Policy  string   `json:"policy,omitempty"`

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// drawn returns a certificate with the commitments and the result of a vector. Its signature
-// is all zeros, so it does not verify.
+// drawn returns a certificate with the result of a vector and with commitments to the
+// vector's inputs. The signature of the certificate is all zeros, so it is invalid.
 func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	t.Helper()
 	at := func(n int64) *int64 { return &n }
@@ -45,8 +45,8 @@ func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	return tree
 }
 
-// inputsOf returns the inputs of a vector with their salts. The inputs are copies, because
-// tests modify inputs and share the vectors.
+// inputsOf returns the inputs of a vector, each with the salt "pepper", as in the function drawn.
+// The inputs are copies, because tests modify inputs and share the vectors.
 func inputsOf(t rapid.TB, v algorithm.Vector) []any {
 	t.Helper()
 	var rows []any
@@ -60,8 +60,8 @@ func inputsOf(t rapid.TB, v algorithm.Vector) []any {
 	return rows
 }
 
-// failing returns the failed checks. It leaves out those that need the keys or the tree
-// head, because these tests give neither.
+// failing returns the failed checks. It leaves out the checks that need keys or a tree head,
+// because its callers give no keys and no tree head.
 func failing(e verification.Evidence) []string {
 	var names []string
 	for _, check := range verification.Verify(e).Checks {

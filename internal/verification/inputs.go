@@ -10,8 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// inputs opens the commitments, recomputes input_root and, if params are known, the
-// result. No detail of a check contains an input or a salt.
+// inputs adds the checks Commitments, InputRoot and, if params is not nil, Result. No detail
+// of these checks contains an input or a salt.
 func (r *Report) inputs(p certificate.Payload, given any, params map[string]any) {
 	problem := inputsShape(given)
 	rows, _ := given.([]any)
@@ -52,7 +52,7 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 
 	root, problem := "", "an input is missing or does not open its commitment"
 	if opened == len(rows) {
-		root, problem = certificate.InputRoot(leaves), "the inputs give another root"
+		root, problem = certificate.InputRoot(leaves), "the root computed from the inputs is not input_root"
 	}
 	shown := ""
 	if p.InputRoot != nil {
@@ -66,7 +66,7 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 	switch {
 	case params == nil:
 	case root == "" && p.Outcome == certificate.Void:
-		r.add(Result, "", "none, because not all parties have revealed")
+		r.add(Result, "", "none, because the outcome is VOID")
 	case root == "":
 		r.add(Result, problem, "")
 	default:
@@ -74,7 +74,8 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 	}
 }
 
-// open returns a party's leaf of input_root, and whether input and salt open the commitment.
+// open returns a party's leaf in the tree whose root is input_root (see certificate.InputRoot),
+// and whether input and salt open the commitment.
 func open(commitment *string, input map[string]any, salt string) (leaf []byte, ok bool) {
 	if commitment == nil {
 		return nil, false

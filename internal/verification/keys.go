@@ -55,8 +55,8 @@ var (
 
 // ReadKeys returns the keys in an answer of GET /v1/pubkeys or of GET /v1/status (SPEC 2.8),
 // in the order of the answer. Only GET /v1/pubkeys says what each key may sign. If document
-// is neither answer, problem says what is wrong. ReadKeys does not check labels; the check
-// KeysUsable does.
+// has the form of neither answer, problem says what is wrong. ReadKeys does not check labels;
+// the check KeysUsable does.
 func ReadKeys(document any) (keys []Trusted, problem string) {
 	members, ok := document.(map[string]any)
 	if !ok {

@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// Throughout a rotation, verifiers can read the published key set, which has the same current
-// and retired keys as the status.
+// Throughout a rotation, verifiers can read the key set that GET /v1/pubkeys publishes. The
+// current and the retired keys in the set are those that GET /v1/status lists.
 func TestVerifiersReadWhatIsPublished(t *testing.T) {
 	t.Parallel()
 	now := time.Now().Unix()

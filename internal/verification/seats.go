@@ -16,7 +16,7 @@ import (
 
 // Checks of who committed, in report order.
 const (
-	PartySignatures = "party_signatures" // each attested_by is well-formed and each signature in it is valid; checked only if an attested_by has a seat key or is malformed
+	PartySignatures = "party_signatures" // every attested_by is well-formed, and every seat signature is valid; checked only if at least one attested_by has a seat key or is malformed
 	PartyKeys       = "party_keys"       // each party that Evidence.Parties names signed with the key given there
 	Declaration     = "declaration"      // the declaration in a bundle is the one that the certificate names, and agrees with the certificate
 )
@@ -115,8 +115,9 @@ func indexes(all []int) string {
 	return strings.Join(text, ", ")
 }
 
-// declared checks that the declaration in a bundle is the one that the certificate
-// names, and fits the certificate. Without a declaration it adds a note.
+// declared checks that the declaration in a bundle is the one that the certificate names,
+// and agrees with the certificate. If the bundle has no declaration but the certificate names
+// one, declared only adds a note.
 func (r *Report) declared(given any, p certificate.Payload) {
 	if given == nil {
 		r.undeclared(p, "the bundle does not hold the declaration")
@@ -143,7 +144,7 @@ func (r *Report) declared(given any, p certificate.Payload) {
 			by, _ := attestation.Parse(party.AttestedBy)
 			named, _ := keys[i].(string)
 			if labels[i] != party.Label || by.Declared != (named != "") || by.Declared && by.Key != named {
-				problem = fmt.Sprintf("party %d has another label or another declared key in the declaration", i)
+				problem = fmt.Sprintf("party %d has another label or another declared key in the declaration than in the certificate", i)
 				break
 			}
 		}
@@ -180,7 +181,7 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 }
 
 // late returns which phase closed at or after its declared deadline, or "". A closing time
-// MUST be before the deadline. It is null if a party missed the deadline.
+// MUST be before the deadline. A closing time is nil if a party missed the deadline.
 func late(declaration map[string]any, t certificate.Timing) string {
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
 		return fmt.Sprintf("commits must close before the declared commit_deadline %d, but they closed at %d", by, *t.CommitsClosedAt)

@@ -134,8 +134,8 @@ var (
 	signatureForm = regexp.MustCompile(`^(es256|ed25519):[0-9a-f]{128}$`)
 
 	hash      = matches(regexp.MustCompile(`^[0-9a-f]{64}$`), "64 lower-case hex digits")
-	sha256Hex = matches(regexp.MustCompile(`^sha256:[0-9a-f]{64}$`), "sha256: and 64 lower-case hex digits")
-	signature = matches(signatureForm, "es256: or ed25519: and 128 lower-case hex digits")
+	sha256Hex = matches(regexp.MustCompile(`^sha256:[0-9a-f]{64}$`), "`sha256:` and 64 lower-case hex digits")
+	signature = matches(signatureForm, "`es256:` or `ed25519:`, followed by 128 lower-case hex digits")
 
 	// certificateShape is the rule for a certificate (SPEC 2.5).
 	certificateShape = record(map[string]rule{

@@ -19,19 +19,19 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// Names of the checks, in report order. Commitments, InputRoot and Result need inputs;
-// Result also needs params. Draw applies to a COMPUTED certificate whose result contains the
-// beacon value (random.v1).
+// Names of the checks, in report order. The checks Commitments, InputRoot and Result need
+// inputs; Result also needs params. The check Draw applies to a COMPUTED certificate whose
+// result contains the beacon value (random.v1).
 const (
 	Shape             = "shape"                 // the certificate has exactly the members of SPEC 2.5, each well-formed
 	KeysUsable        = "keys"                  // at least one key is given, and every given key is usable
 	Signature         = "signature"             // one of the keys signed the certificate (see Signed)
 	TreeHeadSignature = "tree_head_signature"   // one of the keys signed the tree head
-	KeyInForce        = "key_in_force"          // the certificate's key may sign at this leaf index, and the tree head's key at this tree size
+	KeyInForce        = "key_in_force"          // the certificate's key may sign a leaf at leaf_index; the tree head's key may sign a head of tree_size leaves
 	TreeSize          = "tree_size"             // log_proof and the tree head have the same tree_size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
 	InputRootForm     = "input_root_wellformed" // SPEC 2.9
-	Consistency       = "consistency"           // no member contradicts another; Draw and Result check the members of result
+	Consistency       = "consistency"           // no member contradicts another; what is inside the member result is left to the checks Draw and Result
 	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
 	Commitments       = "commitments"           // each given input, with its salt, opens the party's commitment
 	InputRoot         = "input_root"            // the root computed from the inputs and salts is input_root
@@ -68,7 +68,7 @@ type Evidence struct {
 	TreeHead    any
 	Keys        []Key
 
-	Inputs any            // array of {input, salt} or null (unknown), one for each party in order; nil if all are unknown
+	Inputs any            // array with one element for each party, in order: {input, salt}, or null if unknown. Inputs is nil if all are unknown
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
 	Parties map[int]string        // seat keys that the verifier knows, by party index: es256:HEX or ed25519:HEX
@@ -123,7 +123,7 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 	if c.InputRoot != nil {
 		root = *c.InputRoot
 	}
-	r.hold(InputRootForm, c.InputRootWellFormed(), "input_root is missing from a COMPUTED certificate, or is not sha256: and 64 lower-case hex digits", root)
+	r.hold(InputRootForm, c.InputRootWellFormed(), "input_root is malformed, or is null in a COMPUTED certificate; it must be `sha256:` and 64 lower-case hex digits", root)
 	r.add(Consistency, contradictions(c.Payload), "")
 	if a, _ := algorithm.Lookup(c.Algorithm); c.Outcome == certificate.Computed && a.Redraws() {
 		r.add(Draw, drawProblem(a, c.Payload), "recomputed from the beacon value and nonce_digest")
@@ -186,7 +186,7 @@ func (r *Report) keys(keys []Key) {
 func (r *Report) signed(name string, keys []Key, message []byte, signature any) *Key {
 	text, ok := signature.(string)
 	if !ok || !signatureForm.MatchString(text) {
-		r.add(name, "the signature is not es256: or ed25519: and 128 lower-case hex digits", "")
+		r.add(name, "the signature is malformed; it must be `es256:` or `ed25519:`, followed by 128 lower-case hex digits", "")
 		return nil
 	}
 	for i, k := range keys {

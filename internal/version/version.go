@@ -12,9 +12,9 @@ var (
 	Revision = "" // the commit, 40 hex digits
 )
 
-// Commit returns the first 12 hex digits of the commit, or "" if the commit is unknown. If Revision
-// is empty, the commit is the one that the Go toolchain recorded. In that case "-dirty" follows if
-// the checkout had changes.
+// Commit returns the first 12 hex digits of Revision. If Revision is empty, Commit uses the commit
+// that the Go toolchain recorded, and appends "-dirty" if the checkout had changes. If the toolchain
+// recorded no commit either, Commit returns "".
 var Commit = sync.OnceValue(func() string {
 	commit, dirty := Revision, ""
 	if commit == "" {

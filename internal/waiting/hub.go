@@ -2,16 +2,18 @@
 // it uses no connection to the database or Redis. The hub reads the deals of waiting calls.
 // Each read is one SQL statement (store.Marks), called a look. The hub looks:
 //
-//	when                                                      at which deals
-//	a use case of this process changes a deal                 that deal (Changed, which also announces the change)
-//	another replica announces changes                         the announced deals (Heard)
-//	Connected changes to true                                 all
-//	every lookSlowly × lookEvery                              all
-//	every lookEvery, if not Connected or after a failed look  all
+//	when                                       at which deals
+//	a use case of this process changes a deal  that deal (Changed, which also announces the change)
+//	another replica announces changes          the announced deals (Heard)
+//	Connected changes to true                  all
+//	every lookSlowly × lookEvery               all
+//	every lookEvery, while Connected is false  all
+//	every lookEvery, after a failed look       all
 //
 // A look wakes each call whose deal has a due step or differs from what the call knows. The
-// call then reads its deal. So a lost announcement only delays an answer. The looks at all
-// deals also find changes that somebody made directly in the database.
+// call then reads its deal. If an announcement is lost, the answer is only delayed, because the
+// periodic looks at all deals find the change. These looks also find changes that somebody
+// made directly in the database.
 package waiting
 
 import (
@@ -78,7 +80,7 @@ func New(read func(context.Context, []string) ([]store.Marked, error), announce 
 }
 
 // Bound limits how many calls can wait. The limits are fractions of the number of connections
-// that the process serves; 0 means Connections. Call Bound before Join.
+// that the process serves; 0 means the constant Connections. Call Bound before Join.
 func (h *Hub) Bound(connections int) {
 	if connections <= 0 {
 		connections = Connections
@@ -209,9 +211,9 @@ func (h *Hub) Join(dealID, network string) (*Call, error) {
 	defer h.mu.Unlock()
 	switch {
 	case h.networks[network] >= h.maxNetwork:
-		return nil, problem.New(problem.RateLimited, "%d calls from your network already wait at this replica; send the same request again in a few seconds, or without a wait", h.maxNetwork).After(5)
+		return nil, problem.New(problem.RateLimited, "%d calls from your network already wait at this replica; send the same request again in a few seconds, or send it now without its wait parameter", h.maxNetwork).After(5)
 	case h.calls >= h.maxCalls:
-		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or without a wait").After(5)
+		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or send it now without its wait parameter").After(5)
 	}
 	c := &Call{hub: h, dealID: dealID, network: network, changed: make(chan struct{}, 1)}
 	if h.deals[dealID] == nil {
@@ -241,9 +243,9 @@ func (c *Call) Leave() {
 	waitingCalls.Dec()
 }
 
-// Wait waits until the deal may differ from known, and returns true. If stateOnly is true, Wait
-// ignores commitments and reveals that do not change the state (see store.Mark.Same). It
-// returns false if timeUp fires, ctx ends or the process drains.
+// Wait waits until the deal may differ from the parameter known, and returns true. If stateOnly
+// is true, Wait ignores commitments and reveals that do not change the state (see
+// store.Mark.Same). Wait returns false if timeUp fires, ctx ends or the process drains.
 func (c *Call) Wait(ctx context.Context, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	c.hub.mu.Lock()
 	c.known, c.stateOnly = &known, stateOnly

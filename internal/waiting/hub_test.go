@@ -78,8 +78,8 @@ func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 	})
 }
 
-// waiter starts a call that waits for a change of the deal id in d, for at most long. The channel
-// receives the result of Wait.
+// waiter starts a call that waits for a change of the deal with this id. The parameter long is the
+// longest wait. The channel receives the result of Wait.
 func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time.Duration) <-chan bool {
 	t.Helper()
 	c, err := h.Join(id, "")
@@ -137,8 +137,8 @@ func TestWaitForAnotherState(t *testing.T) {
 	})
 }
 
-// A change between Join and Wait ends the Wait, even if the caller read the deal before the
-// change.
+// A change between Join and Wait ends the Wait, because the caller may have read the deal before
+// the change.
 func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		h.Connected(true)

@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A body is a tree of package canon. A required member that is missing or null gives
-// status 400. An optional member that is null counts as left out.
+// A body is a JSON tree, as canon.Parse returns it. If a required member is missing or null, the
+// request fails with status 400. An optional member that is null counts as left out.
 
 const maxSalt = 1024 // bytes
 
@@ -82,7 +82,7 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	text := o.text("commitment", "`sha256:` and 64 lower-case hex digits")
 	if body["party_key"] != nil || body["party_signature"] != nil {
 		c.Key = o.text("party_key", "es256:HEX or ed25519:HEX, together with party_signature")
-		c.Signature = o.text("party_signature", "es256: or ed25519: and 128 lower-case hex digits, together with party_key")
+		c.Signature = o.text("party_signature", "`es256:` or `ed25519:`, followed by 128 lower-case hex digits, together with party_key")
 	}
 	if err != nil {
 		return c, err
@@ -137,7 +137,7 @@ func (o object) fail(format string, args ...any) {
 	}
 }
 
-// member reads a required member of type T. want completes the error `… it must be`.
+// member reads a required member of type T. want is the part of the error after `it must be`.
 func member[T any](o object, name, want string) T {
 	v, ok := o.members[name].(T)
 	if !ok {
@@ -167,7 +167,8 @@ func (o object) optionalList(name string) []any {
 	return o.list(name, "an array")
 }
 
-// choice reads an optional member that must be first or second; left out means first.
+// choice reads an optional member. Its value must be one of the parameters first and second. If
+// the member is missing or null, choice returns first.
 func (o object) choice(name, first, second string) string {
 	switch v := o.members[name]; v {
 	case nil, first:

@@ -96,7 +96,7 @@ func newManager(c config) (manager.Manager, error) {
 	if c.LeaderElection {
 		cluster, err := ctrl.GetConfig()
 		if err != nil {
-			return nil, fmt.Errorf("FAIRPACT_LEADER_ELECTION needs a Kubernetes API server: %w", err)
+			return nil, fmt.Errorf("FAIRPACT_LEADER_ELECTION is set, but the configuration for the Kubernetes API server cannot be read: %w; run in a pod with a service account token, set KUBECONFIG to a valid file, or unset FAIRPACT_LEADER_ELECTION", err)
 		}
 		if cluster.Proxy == nil { // HTTPS_PROXY is for addresses outside the cluster
 			cluster.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
@@ -117,11 +117,11 @@ func newManager(c config) (manager.Manager, error) {
 }
 
 // election divides the failover time into the three periods of the election. A standby
-// reads the Lease at intervals of retry × (1 to 2.2). In the worst case the standby sees the
-// leader's last renewal one interval late. The standby then waits for the lease duration, and
-// notices the end of the Lease another interval late. The sum is at most
-// 0.6 + 2 × 2.2/15 = 0.89 of the failover time. The rest is left for the calls to the API
-// server.
+// reads the Lease at intervals of 1 to 2.2 retry periods, because client-go adds jitter. In the
+// worst case the standby sees the leader's last renewal one interval late. The standby then
+// waits for the lease duration, and notices the end of the Lease another interval late. The
+// sum is at most 0.6 + 2 × 2.2/15 = 0.89 of the failover time. The rest is left for the calls
+// to the API server.
 func (c config) election(options *manager.Options) error {
 	if c.Failover < 5*time.Second || c.Failover > time.Hour {
 		return fmt.Errorf("FAIRPACT_FAILOVER is %s: set a time from 5s to 1h", c.Failover)

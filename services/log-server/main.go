@@ -90,7 +90,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	service.ReadOnly(c.ReadOnly, logger)
 	options := translog.Options{ReadOnly: c.ReadOnly, Adopt: c.ForkGuardInit}
 	if c.ForkGuard == "" {
-		logger.Warn("no fork guard, so the log would fork after a restore of an old backup: set FAIRPACT_FORK_GUARD")
+		logger.Warn("no fork guard, so the log would fork after a restore of an old backup: set FAIRPACT_FORK_GUARD to file://PATH or kubernetes://NAMESPACE/NAME")
 	} else {
 		if options.Guard, err = forkguard.Open(c.ForkGuard); err != nil {
 			return fmt.Errorf("FAIRPACT_FORK_GUARD: %w", err)

@@ -138,8 +138,8 @@ func await(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// A server that stops refuses new connections, but still answers an append whose batch is not
-// yet committed. After the next start the log has the leaf.
+// While a server stops, it refuses new connections, but still answers an append whose batch is
+// not yet committed. After the next start the log has the leaf of that append.
 func TestStopAnswersTheBatchInFlight(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)
@@ -256,8 +256,9 @@ func TestRefusesToStart(t *testing.T) {
 	}
 }
 
-// If the key set closes a key at a tree size below a head that the key signed, the server does
-// not start, because valid certificates would become invalid.
+// If the key set closes a key at a tree size, and the key signed a larger head, the server does
+// not start, because valid certificates would become invalid. The server does not check a
+// disowned key.
 func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)

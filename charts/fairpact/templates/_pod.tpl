@@ -68,8 +68,8 @@ tolerations: {{ toJson . }}
       key: {{ include "fairpact.secretKey" (list $root $part) }}
 {{- end }}
 
-{{/* The key-set document. It is part of the pod template, so that it is rolled out and rolled back with the revision. A ConfigMap would also
-reach pods of the previous revision when they restart. */}}
+{{/* The key-set document. It is part of the pod template, so that it is rolled out and rolled back with the revision. With a
+ConfigMap, a pod of the previous revision would read the new document when it restarts. */}}
 {{- define "fairpact.keySet" -}}
 {{- toJson .Values.signing.keySet -}}
 {{- end }}
@@ -166,7 +166,7 @@ reach pods of the previous revision when they restart. */}}
   {{- end }}
 {{- end }}
 {{- if include "fairpact.signingSecret" $root }}
-# A file:// key must be readable only by its owner, but a Secret volume lets a group read its files. So this container copies the keys.
+# The file of a file:// key must be readable only by its owner, but a Secret volume lets a group read its files. So this container copies the files.
 - name: key-files
   image: {{ include "fairpact.image" (list $root "deal-api") }}
   imagePullPolicy: {{ $root.Values.image.pullPolicy }}

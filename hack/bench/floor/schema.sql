@@ -1,5 +1,5 @@
--- The product is measured later on the same server. Autovacuum is off in all tables, because
--- it would add to the product's CPU time.
+-- In each round the benchmark measures the product after this program, on the same server.
+-- Autovacuum is off in all tables here, because its work would add to the product's CPU time.
 CREATE TABLE deals (
     id    bigint PRIMARY KEY,
     state text   NOT NULL,

@@ -86,7 +86,7 @@ func (p *Process) Signal(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig)
 }
 
-// Kill ends the process by SIGKILL and waits for it.
+// Kill sends SIGKILL and waits for the end of the process.
 func (p *Process) Kill() {
 	p.Signal(syscall.SIGKILL)
 	<-p.done
@@ -104,6 +104,6 @@ func (p *Process) Stop(sig syscall.Signal, bound time.Duration) error {
 		return nil
 	case <-timer.C:
 		p.Kill()
-		return fmt.Errorf("%s (pid %d) did not stop within %s of the signal %s and was killed", p.cmd.Path, p.PID(), bound, sig)
+		return fmt.Errorf("%s (pid %d) did not stop within %s of the signal %s, so it was killed", p.cmd.Path, p.PID(), bound, sig)
 	}
 }

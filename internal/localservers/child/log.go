@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// OpenLog opens a log file for appending, and creates the file if necessary. end is the size
-// of the file in bytes.
+// OpenLog opens a log file for appending, and creates the file if necessary. The result end is
+// the size of the file in bytes.
 func OpenLog(path string) (f *os.File, end int64, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -17,8 +17,8 @@ func OpenLog(path string) (f *os.File, end int64, err error) {
 	return f, end, err
 }
 
-// Tail returns at most `lines` lines from the end of a file. It reads nothing before offset,
-// and at most the last 64 KiB.
+// Tail returns at most `lines` lines from the end of a file. It skips the first `offset` bytes
+// of the file, and reads at most the last 64 KiB of the rest.
 func Tail(path string, offset int64, lines int) (string, error) {
 	f, err := os.Open(path)
 	if err != nil {

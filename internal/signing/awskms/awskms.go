@@ -121,7 +121,7 @@ type noCredentials struct{ error }
 func (n noCredentials) Unwrap() error { return n.error }
 
 // Key implements provider.Provider. It refuses a key whose spec, usage or
-// algorithm does not fit the kind.
+// algorithm does not fit k.kind.
 func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -133,7 +133,7 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	if err != nil {
 		return nil, "", explain(named+" in "+k.named.region, "kms:GetPublicKey", err)
 	}
-	remedy := fmt.Sprintf("make a new key with aws kms create-key --key-spec %s --key-usage SIGN_VERIFY", k.spec())
+	remedy := fmt.Sprintf("make a new key with `aws kms create-key --key-spec %s --key-usage SIGN_VERIFY`", k.spec())
 	arn := aws.ToString(answer.KeyId)
 	switch {
 	case arn != named && (k.named.isARN || !keyARN.MatchString(arn) || !strings.HasSuffix(arn, ":key/"+named)):

@@ -19,11 +19,11 @@ func explain(key, action string, err error) error {
 		return fmt.Errorf("AWS KMS: %s on the key %s: %s: %w", action, key, what, err)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return provider.Transient(wrap("no answer in time; if this lasts, check that the process can connect to kms.REGION.amazonaws.com:443 or to the endpoint in the URI (a private network needs a VPC endpoint)"))
+		return provider.Transient(wrap("no answer in time; if this lasts, check that the process can connect to the endpoint in the URI (default: kms.REGION.amazonaws.com:443; a private network needs a VPC endpoint)"))
 	}
 	if _, is := errors.AsType[noCredentials](err); is {
 		// A pod may start shortly before its credentials are available, so a retry may succeed.
-		return provider.Transient(wrap("no credentials could be obtained; if this lasts, in EKS give the pod's service account a role by IRSA (eks.amazonaws.com/role-arn) or Pod Identity, and check that the pod can connect to STS or to the Pod Identity agent; elsewhere set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"))
+		return provider.Transient(wrap("no credentials could be obtained; if this lasts: (1) in EKS, give the pod's service account a role by IRSA (annotation eks.amazonaws.com/role-arn) or by Pod Identity, and check that the pod can connect to STS or to the Pod Identity agent; (2) elsewhere, set AWS_PROFILE, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"))
 	}
 	if refusal, is := errors.AsType[smithy.APIError](err); is {
 		switch refusal.ErrorCode() {
@@ -37,15 +37,15 @@ func explain(key, action string, err error) error {
 		case "AccessDeniedException", "AccessDenied", "NotAuthorized":
 			return wrap("access denied: allow " + action + " on this key to the role of this process, in the role's IAM policy or in the key policy (the process needs only kms:Sign and kms:GetPublicKey)")
 		case "DisabledException":
-			return wrap("the key is disabled: run aws kms enable-key, or name another key")
+			return wrap("the key is disabled: run `aws kms enable-key`, or name another key")
 		case "KMSInvalidStateException":
-			return wrap("the key's state forbids its use; if the key is pending deletion, run aws kms cancel-key-deletion at once, and then aws kms enable-key")
+			return wrap("the key's state forbids its use; if the key is pending deletion, run `aws kms cancel-key-deletion` at once, and then `aws kms enable-key`")
 		case "NotFoundException":
-			return wrap("no such key: compare the URI with aws kms list-keys; a key exists in one region and one account; name a key of another account by its ARN")
+			return wrap("no such key (a key exists in one region and one account): compare the URI with the output of `aws kms list-keys`, and name a key of another account by its ARN")
 		case "InvalidKeyUsageException", "UnsupportedOperationException":
-			return wrap("the key is not for signing: make a key with aws kms create-key --key-usage SIGN_VERIFY --key-spec ECC_NIST_P256 (for a log key: ECC_NIST_EDWARDS25519)")
+			return wrap("the key is not for signing: make a key with `aws kms create-key --key-usage SIGN_VERIFY --key-spec ECC_NIST_P256` (for a log key: ECC_NIST_EDWARDS25519)")
 		case "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationToken", "MissingAuthenticationTokenException":
-			return wrap("AWS does not know these credentials: check which credentials the process uses (environment, profile, role), and that they belong to the same partition as the key")
+			return wrap("AWS does not know these credentials: check which credentials the process uses (environment, profile, role), and that they belong to the same AWS partition as the key")
 		case "InvalidSignatureException", "SignatureDoesNotMatch", "IncompleteSignature", "IncompleteSignatureException":
 			return wrap("AWS refused the request's own signature: check that the clock of this machine is right to within 5 minutes, and that the secret access key is complete")
 		}
@@ -56,10 +56,10 @@ func explain(key, action string, err error) error {
 		}
 	}
 	if _, is := errors.AsType[*smithyhttp.RequestSendError](err); is {
-		return provider.Transient(wrap("the endpoint is out of reach or broke the connection; if this lasts, check DNS, proxies, and that the process can connect to kms.REGION.amazonaws.com:443 or to the endpoint in the URI (a private network needs a VPC endpoint)"))
+		return provider.Transient(wrap("the endpoint is out of reach or broke the connection; if this lasts, check DNS and proxies, and check that the process can connect to the endpoint in the URI (default: kms.REGION.amazonaws.com:443; a private network needs a VPC endpoint)"))
 	}
 	// An HTTP answer without an error code may be a proxy's page, a redirect or a truncated
-	// answer. For a missing code the SDK returns no APIError, or the code UnknownError.
+	// answer. If the code is missing, the SDK returns no APIError, or one with the code UnknownError.
 	refusal, named := errors.AsType[smithy.APIError](err)
 	_, answered := errors.AsType[*smithyhttp.ResponseError](err)
 	if answered && (!named || refusal.ErrorCode() == "UnknownError") {

@@ -8,8 +8,9 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 )
 
-// nodeNets are the networks on which a node serves credentials over plain HTTP. IMDS serves the
-// credentials of the node. The Pod Identity agent serves the credentials of the node's pods.
+// nodeNets are the networks on which a node serves credentials over plain HTTP. The instance
+// metadata service (IMDS) serves the credentials of the node. The Pod Identity agent serves the
+// credentials of the node's pods.
 var nodeNets = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("fd00:ec2::/32"),

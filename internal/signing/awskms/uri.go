@@ -41,7 +41,7 @@ func parse(text string) (address, error) {
 		a.isARN, a.region = true, arn[1]
 	case keyID.MatchString(key):
 	case strings.HasPrefix(key, "alias/") || strings.Contains(key, ":alias/"):
-		return a, fmt.Errorf("the awskms URI names the alias %q, which may be moved to another key while the service runs: name the key itself by the ARN that aws kms describe-key shows", key)
+		return a, fmt.Errorf("the awskms URI names the alias %q, which may be moved to another key while the service runs: name the key itself by the ARN that `aws kms describe-key` shows", key)
 	default:
 		return a, fmt.Errorf("the awskms URI names %q, which is neither a key ARN nor a key id: write an ARN (arn:aws:kms:REGION:ACCOUNT:key/ID) or an id (a UUID, or mrk- and 32 hex digits)", key)
 	}

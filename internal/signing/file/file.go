@@ -51,7 +51,7 @@ func OpenDev(_ context.Context, rest string, kind provider.Kind) (provider.Provi
 	private, err := load(path, kind)
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, err := create(path, kind); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, fmt.Errorf("make the development signing key: %w", err)
+			return nil, fmt.Errorf("cannot make the development signing key: %w", err)
 		}
 		private, err = load(path, kind)
 	}
@@ -104,7 +104,7 @@ func (k key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	hash := crypto.Hash(0) // for Ed25519, data is the message
+	hash := crypto.Hash(0) // for Ed25519: data is the message, not a digest
 	if _, ok := k.private.(*ecdsa.PrivateKey); ok {
 		hash = crypto.SHA256
 	}
@@ -142,10 +142,10 @@ func readKeyFile(path string) ([]byte, error) {
 		return nil, fmt.Errorf("signing key: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("signing key %s: not a regular file", path)
+		return nil, fmt.Errorf("signing key %s: not a regular file: name the PEM file of the key", path)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("signing key %s: the file mode %04o gives other users access: run chmod 600 %s", path, mode, path)
+		return nil, fmt.Errorf("signing key %s: the file mode %04o gives other users access: run `chmod 600 %s`", path, mode, path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
 	if err != nil {
@@ -169,7 +169,7 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 		parse := func(der []byte) (any, error) { return x509.ParseECPrivateKey(der) }
 		switch {
 		case block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["Proc-Type"] != "":
-			return nil, errors.New("the key is encrypted and the service has no passphrase: decrypt it with openssl pkcs8 -in KEY -out PLAIN")
+			return nil, errors.New("the key is encrypted and the service has no passphrase: decrypt it with `openssl pkey -in KEY -out PLAIN`")
 		case block.Type == "PRIVATE KEY":
 			parse = x509.ParsePKCS8PrivateKey
 		case block.Type != "EC PRIVATE KEY":
@@ -187,7 +187,7 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 	}
 	switch private := found.(type) {
 	case nil:
-		return nil, errors.New("no PEM block of type PRIVATE KEY (PKCS#8) or EC PRIVATE KEY (SEC1): make a key with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 (for a log key: -algorithm ED25519)")
+		return nil, errors.New("no PEM block of type PRIVATE KEY (PKCS#8) or EC PRIVATE KEY (SEC1): make a key with `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256` (for a log key: `openssl genpkey -algorithm ED25519`)")
 	case *ecdsa.PrivateKey:
 		if kind == provider.P256 && private.Curve != elliptic.P256() {
 			return nil, fmt.Errorf("the key is on the curve %s: es256 needs P-256", private.Curve.Params().Name)
@@ -201,7 +201,7 @@ func parseKey(text []byte, kind provider.Kind) (crypto.Signer, error) {
 		}
 	}
 	if kind == provider.Ed25519 {
-		return nil, errors.New("not an Ed25519 key: make a log key with fairpactctl log key, or openssl genpkey -algorithm ED25519")
+		return nil, errors.New("not an Ed25519 key: make a log key with `fairpactctl log key` or `openssl genpkey -algorithm ED25519`")
 	}
 	return nil, errors.New("not an ECDSA key: es256 needs ECDSA on P-256")
 }

@@ -131,9 +131,9 @@ func TestKeyFilesRefused(t *testing.T) {
 	}
 }
 
-// leak returns eight consecutive bytes of a secret if message contains them, and otherwise "".
-// The secrets are the contents of the PEM blocks in file: raw, as base64 and as hex. Without
-// a PEM block, the whole file is the secret.
+// leak returns eight consecutive bytes of a secret if the message contains them, and otherwise "".
+// The secrets are the contents of the file's PEM blocks: raw, as base64 and as hex. Without a PEM
+// block, the whole file is the secret.
 func leak(message string, file []byte) string {
 	var secrets []string
 	for rest := file; ; {

@@ -39,7 +39,7 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 	}
 	client, err := kms.NewKeyManagementClient(ctx, options(a)...)
 	if err != nil {
-		return nil, fmt.Errorf("no usable credentials for Google Cloud KMS: in GKE bind the pod's service account by Workload Identity, elsewhere set GOOGLE_APPLICATION_CREDENTIALS or run gcloud auth application-default login: %w", err)
+		return nil, fmt.Errorf("no usable credentials for Google Cloud KMS: %w; in GKE, bind the pod's service account by Workload Identity; elsewhere, set GOOGLE_APPLICATION_CREDENTIALS or run `gcloud auth application-default login`", err)
 	}
 	// Package signing retries, so the client must not retry. By default the client retries for 60 s.
 	client.CallOptions.AsymmetricSign = nil
@@ -55,9 +55,9 @@ func options(a address) []option.ClientOption {
 			Backoff:           grpcbackoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
 			MinConnectTimeout: 2 * time.Second,
 		})),
-		// Timeout also sets TCP_USER_TIMEOUT. So a silently broken connection closes 5 s after a
-		// request, not after 15 minutes. Time is more than 5 minutes, because servers by default
-		// refuse pings at shorter intervals (too_many_pings).
+		// The field Timeout also sets TCP_USER_TIMEOUT, so a silently broken connection closes 5 s
+		// after a request, not after 15 minutes. The field Time is more than 5 minutes, because
+		// servers by default refuse pings at shorter intervals (too_many_pings).
 		option.WithGRPCDialOption(grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 6 * time.Minute, Timeout: 5 * time.Second})),
 		// An idle connection closes before a NAT gateway drops it silently.
 		option.WithGRPCDialOption(grpc.WithIdleTimeout(5 * time.Minute)),
@@ -86,11 +86,11 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	case err != nil:
 		return nil, "", explain(k.name, "read the public key of", err)
 	case answer.Name != k.name:
-		return nil, "", provider.Transient(fmt.Errorf("Google Cloud KMS returned the public key of %q instead of %q", answer.Name, k.name))
+		return nil, "", provider.Transient(fmt.Errorf("the public key that Google Cloud KMS returned is of %q instead of %q", answer.Name, k.name))
 	case answer.PemCrc32C == nil || answer.PemCrc32C.Value != crc32c([]byte(answer.Pem)):
-		return nil, "", provider.Transient(fmt.Errorf("Google Cloud KMS returned the public key of %s with a wrong or missing checksum", k.name))
+		return nil, "", provider.Transient(fmt.Errorf("the public key of %s that Google Cloud KMS returned has a wrong or missing checksum", k.name))
 	case answer.Algorithm != needed:
-		return nil, "", fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s, but %s needs %s: make a new key with gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=%s", k.name, answer.Algorithm, purpose, needed, option)
+		return nil, "", fmt.Errorf("the key version %s in Google Cloud KMS is of algorithm %s, but %s needs %s: make a new key with `gcloud kms keys create --purpose=asymmetric-signing --default-algorithm=%s`", k.name, answer.Algorithm, purpose, needed, option)
 	}
 	block, _ := pem.Decode([]byte(answer.Pem))
 	if block == nil {
@@ -103,9 +103,9 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return public, custody(k.name, answer.ProtectionLevel), nil
 }
 
-// Sign implements provider.Provider. It checks that the data arrived undamaged, that this key
-// version signed it, and that the signature arrived undamaged. A failed check means damage on the
-// way, so the error is transient. Google describes these checks:
+// Sign implements provider.Provider. It checks that the data reached the KMS undamaged, that this
+// key version signed the data, and that the signature came back undamaged. A failed check means
+// damage on the way, so the error is transient. Google describes these checks:
 // https://cloud.google.com/kms/docs/data-integrity-guidelines
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	request := &kmspb.AsymmetricSignRequest{Name: k.name}

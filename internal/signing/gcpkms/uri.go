@@ -30,7 +30,7 @@ func parse(text string) (address, error) {
 	switch {
 	case versionName.MatchString(name):
 	case keyName.MatchString(name):
-		return a, fmt.Errorf("the gcpkms URI names the key %q without a version: add /cryptoKeyVersions/N, because each version has its own key pair (gcloud kms keys versions list shows the versions)", name)
+		return a, fmt.Errorf("the gcpkms URI names the key %q without a version, but each version has its own key pair: add /cryptoKeyVersions/N with a version number N that `gcloud kms keys versions list` shows", name)
 	default:
 		return a, fmt.Errorf("the gcpkms URI names %q, which is not a key version: write gcpkms://projects/P/locations/L/keyRings/R/cryptoKeys/K/cryptoKeyVersions/N, where N is the number of the version", name)
 	}

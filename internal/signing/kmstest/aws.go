@@ -210,8 +210,8 @@ func (a *AWS) operate(w http.ResponseWriter, r *http.Request) (map[string]any, a
 	return answer, awsRefusals[fault]
 }
 
-// find counts the call. It returns the key, or a refusal if the key is unknown or not
-// enabled, or if the test denied the operation.
+// find counts the call and returns the key. It returns a refusal instead if the key is unknown
+// or not enabled, or if the test denied the operation.
 func (a *AWS) find(operation, id string) (awsKey, awsRefusal) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

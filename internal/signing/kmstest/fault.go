@@ -110,7 +110,7 @@ func (s *server) Deny(method string, denied bool) {
 	s.denied[method] = denied
 }
 
-// SetFault sets the fault of all calls until the next SetFault or FailTimes.
+// SetFault sets the fault of all signing calls until the next SetFault or FailTimes.
 func (s *server) SetFault(f Fault) error { return s.FailTimes(f, -1) }
 
 // FailTimes sets the fault of the next n signing calls. It returns an error if the
@@ -179,7 +179,7 @@ func signed(key crypto.Signer, data []byte, fault Fault) []byte {
 	}
 	signature, err := key.Sign(rand.Reader, data, hash)
 	if err != nil {
-		panic(err) // the caller has checked the length of data
+		panic(err) // not possible: the caller has checked the length of data
 	}
 	if fault != HighS || ofMessage {
 		return signature

@@ -45,13 +45,13 @@ func StartGCP() (*GCP, error) {
 	})
 }
 
-// NewKey makes a key of EC_SIGN_P256_SHA256 with one enabled version and returns the
+// NewKey makes an EC_SIGN_P256_SHA256 key with one enabled version and returns the
 // name of the version.
 func (g *GCP) NewKey() string {
 	return g.add(newP256(), kmspb.CryptoKeyVersion_EC_SIGN_P256_SHA256)
 }
 
-// NewLogKey makes a key of EC_SIGN_ED25519 with one enabled version and returns the
+// NewLogKey makes an EC_SIGN_ED25519 key with one enabled version and returns the
 // name of the version.
 func (g *GCP) NewLogKey() string {
 	return g.add(newEd25519(), kmspb.CryptoKeyVersion_EC_SIGN_ED25519)
@@ -85,8 +85,8 @@ func (g *GCP) URI(name string) string {
 	return "gcpkms://" + name + "?endpoint=" + url.QueryEscape(g.Addr()) + "&plaintext=true"
 }
 
-// version counts the call. It returns the key version, or an error if the version is unknown
-// or not enabled, or if the test denied the method.
+// version counts the call and returns the key version. It returns an error instead if the
+// version is unknown or not enabled, or if the test denied the method.
 func (g *GCP) version(method, permission, name string) (gcpKey, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -34,7 +34,7 @@ export async function verifyBundle({ bundle, keys = [], policy = null, known = n
   if (misshapen) return { checks, notes };
   if (keys.length === 0) {
     keys = named;
-    notes.push('the keys come from the bundle itself: give the key of the deployment to prove whose certificate it is');
+    notes.push('who issued the certificate: the keys come from the bundle itself; give the key of the deployment');
   }
   const { certificate, tree_head: head, own_input: own } = bundle;
   checks.push(...await verifyCertificate({ certificate, head, keys, known, notes, chain: bundle.beacon ?? null }));
@@ -55,7 +55,7 @@ async function addLogProof(add, notes, { certificate, tree_head: head, log_proof
   const titles = { log: 'It is under the checkpoint', signed: 'The checkpoint is signed by a key that you trust', witnesses: 'Witnesses cosigned the checkpoint' };
   if (!policy) notes.push('no witness was checked: no policy was given');
   if (text === undefined) {
-    notes.push('no checkpoint was checked: the bundle has no log_proof, so only the tree head proves the leaf');
+    notes.push('no checkpoint was checked: the bundle has no log_proof, so only the tree head proves that the certificate is in the log');
     if (policy) add('witnesses', titles.witnesses, 'the bundle has no log_proof, so it contains no cosignatures');
     return;
   }
@@ -63,7 +63,7 @@ async function addLogProof(add, notes, { certificate, tree_head: head, log_proof
   try {
     proof = parseProof(text);
   } catch (fault) {
-    add('log_proof', titles.log, `not a tlog-proof: ${fault.message}`);
+    add('log_proof', titles.log, `log_proof is malformed: ${fault.message}`);
     return;
   }
   const { index, path, note } = proof;

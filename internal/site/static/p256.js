@@ -70,7 +70,7 @@ export function keyProblem(key) {
 
 /** Returns what is wrong with the form of a labelled signature, or null. */
 export function signatureProblem(signature) {
-  if (typeof signature !== 'string' || !signatureForm.test(signature)) return 'is not es256: or ed25519: and 128 lower-case hex digits';
+  if (typeof signature !== 'string' || !signatureForm.test(signature)) return 'is not es256: or ed25519:, followed by 128 lower-case hex digits';
   const [scheme, hex] = split(signature);
   if (scheme !== 'es256') return null;
   const raw = fromHex(hex);

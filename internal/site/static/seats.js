@@ -135,7 +135,7 @@ export async function addDeclaration(add, notes, declaration, certificate) {
       const by = attested(row.attested_by);
       return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
     });
-    problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration` : otherDraw(declaration, result?.beacon) ?? late(declaration, timing);
+    problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, result?.beacon) ?? late(declaration, timing);
   }
   add('declaration', 'What was declared is what the certificate names', problem, named ?? '', [['declaration', JSON.stringify(declaration)]]);
 }

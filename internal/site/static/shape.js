@@ -44,7 +44,7 @@ const record = (members, { extra = false, optional = [] } = {}) => (value) => {
 
 const HASH = pattern(/^[0-9a-f]{64}$/, '64 lower-case hex digits');
 export const SHA256 = pattern(/^sha256:[0-9a-f]{64}$/, 'sha256: and 64 lower-case hex digits');
-const SIGNATURE = pattern(signatureForm, 'es256: or ed25519: and 128 lower-case hex digits');
+const SIGNATURE = pattern(signatureForm, 'es256: or ed25519:, followed by 128 lower-case hex digits');
 
 export const CERTIFICATE = record({
   cert_version: oneOf('1'),

@@ -171,10 +171,10 @@ async function addInputs(add, certificate, inputs, params) {
     parties.map((p) => [p.label, String(p.commitment)]));
   const all = count === parties.length;
   const root = all ? `sha256:${toHex(await rootOf(await Promise.all(opened.map(leafHash))))}` : null;
-  const problem = all ? 'the inputs give another root' : 'an input is missing or does not open its commitment';
+  const problem = all ? 'the root computed from the inputs is not input_root' : 'an input is missing or does not open its commitment';
   add('input_root', titles.input_root, root !== certificate.input_root && problem, root ?? 'null, because not all parties have revealed');
   if (params === null) return;
-  if (certificate.outcome === 'VOID' && !all) add('result', titles.result, null, 'none, because not all parties have revealed');
+  if (certificate.outcome === 'VOID' && !all) add('result', titles.result, null, 'none, because the outcome is VOID');
   else if (!all) add('result', titles.result, problem);
   else add('result', titles.result, ...await recomputed(certificate, inputs.map((sealed) => sealed.input), params));
 }

@@ -1,15 +1,15 @@
 -- +goose Up
 
--- Times are unix seconds of this database's clock. JSON is stored as its RFC 8785
--- bytes (bytea): jsonb and text reject U+0000, and jsonb rewrites the bytes.
+-- Times are unix seconds of this database's clock. JSON is stored in RFC 8785 form as
+-- bytea, because jsonb and text reject U+0000, and jsonb rewrites the bytes.
 
 CREATE TABLE api_keys (
     key_hash   bytea  PRIMARY KEY CHECK (length(key_hash) = 32), -- SHA-256 of the key
     created_at bigint NOT NULL
 );
 
--- A row changes only with its phase, or when its reveals_closed_at is set. OPEN and COMMITTING are one phase:
--- otherwise the first commitments would deadlock when they upgrade their locks.
+-- Only a change of its phase, the setting of its reveals_closed_at, and adopt.sql change a row. The states OPEN and
+-- COMMITTING are one phase, COMMITTING, so that the first commitment of a deal changes no row of this table.
 CREATE TABLE deals (
     deal_id           text   PRIMARY KEY,
     owner_hash        bytea  NOT NULL REFERENCES api_keys,
@@ -21,7 +21,7 @@ CREATE TABLE deals (
     commit_deadline   bigint NOT NULL,
     reveal_deadline   bigint NOT NULL CHECK (reveal_deadline > commit_deadline),
     created_at        bigint NOT NULL,
-    chain_hash        text,            -- random.v1: the beacon chain, pinned at creation
+    chain_hash        text,            -- hash of the beacon chain, pinned at creation; only random.v1, like the next two columns
     beacon_round      bigint,
     round_time        bigint,
     phase             text   NOT NULL CHECK (phase IN ('COMMITTING', 'REVEALING', 'COMPUTED', 'CERTIFIED', 'VOID', 'EXPIRED', 'CANCELLED')),
@@ -35,7 +35,8 @@ CREATE TABLE deals (
 );
 CREATE INDEX deals_committing ON deals (commit_deadline) WHERE phase = 'COMMITTING';
 CREATE INDEX deals_revealing ON deals (reveal_deadline) WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL;
--- random.v1 deals in which all have revealed; the draw is due after the later of the two times
+-- random.v1 deals in which all parties have revealed. The draw is due some time after the later of reveals_closed_at and
+-- round_time.
 CREATE INDEX deals_drawing ON deals (greatest(reveals_closed_at, round_time)) WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL;
 
 CREATE TABLE parties (
@@ -46,7 +47,7 @@ CREATE TABLE parties (
     PRIMARY KEY (deal_id, party)
 );
 
--- One commitment for each party, by the primary key. Insert-only.
+-- The primary key allows one commitment for each party. Rows are only inserted.
 CREATE TABLE commitments (
     deal_id      text   NOT NULL,
     party        int    NOT NULL,
@@ -56,8 +57,8 @@ CREATE TABLE commitments (
     FOREIGN KEY (deal_id, party) REFERENCES parties
 );
 
--- sealed is the input and its salt, encrypted under the server secret. The
--- transaction that ends a deal with retention purge sets it to null.
+-- The column sealed holds a party's input and salt, encrypted under a server secret. The
+-- transaction that ends a deal with retention purge sets this column to null.
 CREATE TABLE reveals (
     deal_id     text   NOT NULL,
     party       int    NOT NULL,
@@ -67,26 +68,27 @@ CREATE TABLE reveals (
     FOREIGN KEY (deal_id, party) REFERENCES commitments
 );
 
--- The transaction that ends a deal inserts its certificate. leaf_index is null while
--- the certificate is pending.
+-- The transaction that ends a deal inserts the deal's certificate. A certificate is
+-- pending while leaf_index is null.
 CREATE TABLE certificates (
     cert_id    text   PRIMARY KEY,
     deal_id    text   NOT NULL UNIQUE REFERENCES deals,
     payload    bytea  NOT NULL,        -- the bytes that are signed
-    mac        bytea  NOT NULL,        -- of cert_id and payload, with the server secret; a payload without a valid MAC is never signed
+    mac        bytea  NOT NULL,        -- MAC of cert_id and payload under a server secret; a payload without a valid MAC is never signed
     signature  text,
     leaf_index bigint UNIQUE,
     created_at bigint NOT NULL
 );
 CREATE INDEX certificates_pending ON certificates (created_at) WHERE leaf_index IS NULL;
 
--- scope and body are HMACs with the server secret. response is encrypted with a key
--- that is derived from the server secret, the caller's header and its credential.
+-- The columns scope and body hold HMACs under a server secret. The column response is
+-- encrypted with a key that is derived from this secret, the Idempotency-Key, the caller's
+-- credential or address, and the scope.
 CREATE TABLE idempotency (
     scope      bytea  PRIMARY KEY,
     body       bytea  NOT NULL,
     response   bytea,
-    api_key    bytea,                  -- POST /v1/keys: the replay ends at this key's first use
+    api_key    bytea,                  -- only POST /v1/keys: hash of the new API key; the first use of that key deletes the row
     expires_at bigint NOT NULL
 );
 CREATE INDEX idempotency_expires ON idempotency (expires_at);

@@ -1,10 +1,11 @@
 -- +goose Up
 
--- A foreign key costs a query for each row, and these foreign keys never refuse a row. A
--- statement that inserts a row has locked or inserted the row's deal in the same
--- transaction. No statement deletes a deal. An API key is read before a deal is created
--- with it. (After a restore of an older backup, replicas may accept a newer key from their
--- caches for a second. Nobody can cancel the deals created with that key.)
+-- A foreign key costs a query for each inserted row, and these foreign keys never refuse a
+-- row. A transaction that inserts a row for a deal has locked or inserted that deal. No
+-- statement deletes a deal. Before a deal is created, deal-api looks up the initiator's API
+-- key. (After a restore of an older backup, the database lacks the newest API keys. For up
+-- to a second, a replica may still accept such a key from its cache. Nobody can cancel a
+-- deal that is created with such a key.)
 ALTER TABLE deals DROP CONSTRAINT IF EXISTS deals_owner_hash_fkey;
 ALTER TABLE parties DROP CONSTRAINT IF EXISTS parties_deal_id_fkey;
 ALTER TABLE commitments DROP CONSTRAINT IF EXISTS commitments_deal_id_party_fkey;

@@ -1,7 +1,9 @@
 -- +goose Up
 
--- The fingerprint of the server secret that encrypts this database; the secret cannot
--- be computed from it. The table has one row, which the first process inserts.
+-- The column fingerprint identifies the server secret that encrypts new data in this
+-- database. The secret cannot be computed from its fingerprint. The column since holds the
+-- unix time in seconds at which the secret came into force. The table has one row, which the
+-- first process inserts.
 CREATE TABLE server_secret (
     singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     fingerprint bytea   NOT NULL,

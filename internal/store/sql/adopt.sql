@@ -1,4 +1,5 @@
--- Replaces a deal's end and its certificate by those that the log has. Runs after lock_wait.sql.
+-- Replaces the end and the certificate of a deal by the given values. The log has the digest of the given certificate. Runs after
+-- lock_wait.sql.
 -- $1 deal, $2 cert_id, $3 payload, $4 its MAC, $5 signature, $6 leaf_index, $7 phase, $8 commits_closed_at,
 -- $9 reveals_closed_at, $10 computed_at, $11 result, $12 void_flakers.
 -- Returns false if the deal does not exist.

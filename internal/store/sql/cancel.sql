@@ -1,5 +1,6 @@
--- Cancels a deal to which no counterparty has committed (SPEC 3). Runs after lock_wait.sql.
--- Deal: $1. Idempotency: $2 scope (null: no record), $3 body, $4 response, $5 lifetime.
+-- Cancels a deal before its commit_deadline if no counterparty has committed (SPEC 3). A counterparty is any party except the
+-- initiator, party 0. Runs after lock_wait.sql.
+-- Deal: $1. Idempotency: $2 scope (null: no record), $3 body, $4 response, $5 lifetime in seconds.
 -- Returns whether the deal was cancelled.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 cancelled AS (

@@ -1,5 +1,7 @@
--- Advances a deal in which all parties have acted, if the last act did not advance it. This happens only if a process of
--- the previous release died between its last insert and its change of phase. If two such statements run at once, one changes the row.
+-- Advances deal $1 if the last commitment or reveal did not advance it. If all parties have committed, the deal becomes REVEALING.
+-- If all parties of a random.v1 deal have revealed, reveals_closed_at is set. There is a deal to advance only if a process of the
+-- previous release died between its last insert and its change of the deal. If the statement runs twice at once, only one run
+-- changes the row.
 -- SPEC 2.4: commits_closed_at and reveals_closed_at are the times of the last commitment and the last reveal.
 WITH committed AS (
     UPDATE deals SET phase = 'REVEALING', commits_closed_at = (SELECT max(committed_at) FROM commitments WHERE deal_id = $1)

@@ -1,11 +1,16 @@
--- Stores a group of commitments of any deals. Runs after lock.sql.
+-- Stores a group of commitments of any deals. Runs after lock.sql or lock_wait.sql.
 -- Calls: $1 deals, $2 parties, $3 commitments, $4 hints, $8 attested_by (null: no seat key signed).
--- Idempotency: $5 scopes (null: no record), $6 bodies, $7 lifetimes.
--- A hint is a party index: as far as the caller knows, all parties before it have committed.
--- Returns for each call: whether its deal was locked, whether its commitment was inserted, and the first party that has yet
--- to commit (null: none). The last commitment of a deal moves the deal to REVEALING in this same statement.
+-- Idempotency: $5 scopes (null: no record), $6 bodies, $7 lifetimes in seconds.
+-- A hint is a party index: as far as the caller knows, all parties before that party have committed.
+-- The last commitment of a deal moves the deal to REVEALING in this same statement.
 --
--- held: the deals that lock.sql locked and that accept commitments now. missing: the first missing party of each held deal.
+-- Returns for each call, in order:
+-- * whether its deal was locked;
+-- * whether its commitment was inserted;
+-- * the first party, from the hint on, that has yet to commit. 0 also if the search found none or did not run. Null if this
+--   statement moved the deal to REVEALING.
+--
+-- held: the deals that are locked and accept commitments now. missing: the first missing party of each held deal.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
@@ -34,8 +39,8 @@ recorded AS (
     SELECT scope, body, committed_at + lifetime FROM inserted JOIN wanted USING (deal_id, party)
     WHERE scope IS NOT NULL ORDER BY scope
 ),
--- Walks from party to party, with one index lookup each. The lookup is a scalar subquery, because EXISTS may become a hash
--- of the whole table.
+-- Looks up one party after another, from the hint on, each by the index. The lookup is a scalar subquery, because the planner
+-- may turn EXISTS into a hash of the whole table.
 missing AS MATERIALIZED (
     SELECT deal_id, parties, (
         SELECT party FROM (SELECT generate_series(held.first, held.parties - 1) AS party) AS each
@@ -47,7 +52,8 @@ missing AS MATERIALIZED (
 ),
 advanced AS (
     UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now
-    -- Advances only a deal whose last commitment this statement stored. catch_up.sql advances all others, with an earlier time.
+    -- Advances only a deal whose last commitment this statement stored. catch_up.sql advances any other complete deal, because
+    -- the commits_closed_at of that deal is earlier than now.
     FROM missing m JOIN (SELECT deal_id, count(*) AS n FROM inserted GROUP BY deal_id) AS here USING (deal_id), clock
     WHERE d.deal_id = ANY($1) AND d.deal_id = m.deal_id AND m.party IS NULL
       -- $4 is only a hint, so all commitments are counted before the deal advances.

@@ -1,8 +1,9 @@
--- Lists the deals in which every party has acted and whose next step has not been taken. $1: most deals.
--- REVEALING: the process died before it stored the end of the deal, or an input is lost and the deal waits for its deadline.
--- COMMITTING: only a process of the previous release leaves such a deal (see catch_up.sql).
--- It looks up the party with the highest index first. It counts the acts of a deal only if this party has acted.
--- It leaves out a deal for 3 seconds after its last act, because the call that made this act may still work on the deal.
+-- Lists at most $1 deals in which every party has acted and whose next step has not been taken. An act is a commitment in a
+-- COMMITTING deal, and a reveal in a REVEALING deal.
+-- A REVEALING deal: a process died before it stored the end of the deal, or an input is lost and the deal waits for its deadline.
+-- A COMMITTING deal: only a process of the previous release leaves such a deal (see catch_up.sql).
+-- To save work, the statement first looks up the act of the last party. It counts all acts only if this act exists.
+-- For 3 seconds after its last act a deal is not listed, because the call that made this act may still work on the deal.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now)
 SELECT deal_id FROM deals d
 WHERE phase = 'COMMITTING'

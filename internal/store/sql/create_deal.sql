@@ -1,10 +1,10 @@
--- Creates a group of deals with their parties (SPEC 2.2). A deal is created only if the database's clock is before its
--- commit_deadline.
+-- Creates a group of deals with their parties (SPEC 2.2). A deal is created only if its commit_deadline is after
+-- the time of the database's clock.
 -- Deals: $1 ids, $2 owners, $3 algorithms, $4 params, $5 modes, $6 retentions, $7 numbers of parties, $8 commit deadlines,
 --   $9 reveal deadlines, $10 chain hashes, $11 beacon rounds, $12 round times.
--- Idempotency: $13 scopes (null: no record), $14 bodies, $15 responses, $16 lifetimes.
--- Parties: $17 deals, $18 indexes, $19 labels, $20 token hashes, $21 seat keys.
--- Server secrets that the calls used: $22. If another secret is in force, the statement stores nothing.
+-- Idempotency: $13 scopes (null: no record), $14 bodies, $15 responses, $16 lifetimes in seconds.
+-- Parties: $17 deals, $18 party indexes, $19 labels, $20 token hashes, $21 seat keys.
+-- Fingerprints of the server secrets that the calls used: $22. If another secret is in force, the statement stores nothing.
 -- Returns for each deal: the time, whether it was created, and whether another server secret is in force.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($22::bytea[])) IS NOT FALSE AS writes),

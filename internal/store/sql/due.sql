@@ -1,9 +1,10 @@
--- Lists the next steps of the worker, at most $2 of each kind:
--- * deals whose deadline is at most $1 seconds away;
--- * deals whose draw is due: $3 seconds after the later of the last reveal and the round time;
--- * deals with a pending certificate, except the deals $4. They are listed 3 seconds after the end of the deal, because the
---   call that ended the deal may issue the certificate until then.
--- The clock is a scalar, so that each branch reads a range of its index.
+-- Lists the deals with a step for the worker, at most $2 of each kind:
+-- * deals whose deadline is past or at most $1 seconds away;
+-- * random.v1 deals whose draw is due: $3 seconds after the later of the last reveal and the round time;
+-- * deals with a pending certificate, except the deals $4. Such a deal is listed from 3 seconds after its end, because until
+--   then the call that ended the deal may issue the certificate.
+-- Returns each deal with the milliseconds until its step is due (0 or less: due now).
+-- Each branch reads the clock by a scalar subquery, so that the branch reads a range of its index.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS ms, floor(extract(epoch FROM clock_timestamp()))::bigint AS now)
 (SELECT deal_id, commit_deadline * 1000 - (SELECT ms FROM clock) FROM deals
  WHERE phase = 'COMMITTING' AND commit_deadline <= (SELECT now FROM clock) + $1::bigint ORDER BY commit_deadline LIMIT $2)

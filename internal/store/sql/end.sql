@@ -1,9 +1,12 @@
 -- Ends a group of deals and stores their certificates. A deal ends only if it has not changed since its ending was computed.
--- $1 deals, $2 from, $3 to, $4 commits, $5 reveals, $6 reveals_closed_at, $7 computed_at, $8 results, $9 void_flakers (as text
--- of an int[]), $10 cert_ids, $11 payloads, $12 their MACs, $13 certificates' created_at.
+-- $1 deals, $2 old phases, $3 new phases, $4 numbers of commitments, $5 numbers of reveals, $6 reveals_closed_at,
+-- $7 computed_at, $8 results, $9 void_flakers (as text of an int[]), $10 cert_ids (null: no certificate), $11 payloads,
+-- $12 their MACs, $13 certificates' created_at. $2, $4 and $5 are from the snapshot from which the ending was computed.
 -- If all parties of a deal have revealed, the deal accepts no more inserts, and a check of its phase suffices. Any other deal
--- must be locked by lock.sql before this statement: an insert may have got the lock after the ending was computed.
--- Returns for each deal whether it was free (no other transaction held it) and whether it ended.
+-- must be locked by lock.sql or lock_wait.sql before this statement, because another transaction may have inserted a row after
+-- the ending was computed.
+-- Returns for each deal whether it was free and whether it ended. A deal is free if no other transaction held its lock at this
+-- statement. A deal that lock.sql or lock_wait.sql must lock is free only if that statement locked it too.
 WITH locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[], $6::bigint[], $7::bigint[], $8::bytea[],

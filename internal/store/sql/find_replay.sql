@@ -1,7 +1,7 @@
--- Finds an idempotency record. $1: its scope. $2: the same scope, computed with each former server secret.
--- A replay acknowledges the effect a second time, so a synchronous standby must have the effect first. A read does not wait
--- for the standby. pg_logical_emit_message turns this read into a commit. The commit follows the effect in the write-ahead
--- log and waits for the standby.
+-- Finds an idempotency record. $1: its scope. $2: the same scope, computed with each other server secret of the process.
+-- A replay acknowledges the effect of the first call again, so a synchronous standby must have that effect first. A read alone
+-- does not wait for the standby. pg_logical_emit_message makes the transaction of this read write a commit record. The commit
+-- record follows the effect in the write-ahead log, and the commit waits until the standby has this record.
 SELECT scope, body, response FROM idempotency
 WHERE scope = ANY (array_append($2::bytea[], $1::bytea)) AND expires_at > extract(epoch FROM clock_timestamp())
   AND pg_logical_emit_message(true, 'fairpact', '') IS NOT NULL

@@ -1,5 +1,5 @@
 -- Stores an API key. Key: $1 hash. Idempotency: $2 scope (null: no record), $3 body, $4 response, $5 lifetime in seconds.
--- Server secret of the record: $6. If another secret is in force, the statement stores nothing and returns false.
+-- Fingerprint of the record's server secret: $6. If another secret is in force, the statement stores nothing and returns false.
 WITH key AS (
     INSERT INTO api_keys (key_hash, created_at)
     SELECT $1::bytea, floor(extract(epoch FROM clock_timestamp()))

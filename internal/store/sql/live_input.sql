@@ -1,5 +1,5 @@
--- Reads one sealed input of each of at most 8 deals that have not ended. Each half of the union reads its own index and takes
--- the deals with the latest deadlines or draws.
+-- Reads one sealed input of each of at most 8 deals that have not ended. Each half of the union reads its own index. The first
+-- half takes the deals with the latest reveal deadlines, and the second half the deals with the latest draws.
 WITH revealing AS (
     (SELECT deal_id FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL ORDER BY reveal_deadline DESC LIMIT 8)
     UNION ALL

@@ -1,6 +1,7 @@
--- Counts open deals and pending certificates. Each part reads a partial index of active deals or pending certificates. So the
--- cost does not grow with the deals that have ended. A draw is due $1 seconds after the later of the last reveal and the round
--- time. Ages are in seconds, 0 if there is none.
+-- Counts the deals that have not ended and the pending certificates. Each part reads a partial index of these rows, so the cost
+-- does not grow with the deals that have ended. A draw is due $1 seconds after the later of the last reveal and the round time.
+-- An age is the seconds since the oldest deal or certificate was created; 0: there is none. The last two columns are the seconds
+-- since the earliest deadline passed and since the earliest draw became due; 0: none is overdue.
 WITH clock AS MATERIALIZED (SELECT extract(epoch FROM clock_timestamp())::float8 AS now),
 committing AS (SELECT count(*) AS deals, min(created_at) AS oldest, min(commit_deadline) AS due FROM deals WHERE phase = 'COMMITTING'),
 revealing AS (SELECT count(*) AS deals, min(created_at) AS oldest, min(reveal_deadline) AS due FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL),

@@ -1,4 +1,5 @@
--- Ends the deals that hold an input under a lost secret. They become EXPIRED, without a certificate (SPEC 3).
+-- Ends all deals that have not ended and hold an input. Runs only if the server secret is lost, so that nobody can decrypt the
+-- inputs. The deals become EXPIRED, without a certificate (SPEC 3).
 WITH lost AS MATERIALIZED (
     SELECT deal_id FROM deals d WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL
         AND (SELECT r.party FROM reveals r WHERE r.deal_id = d.deal_id LIMIT 1) IS NOT NULL

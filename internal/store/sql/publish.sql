@@ -1,5 +1,6 @@
--- Publishes a group of certificates. $1 cert_ids, $2 signatures, $3 leaf indexes. The first call that stores a leaf index
--- wins. Its signature replaces an earlier one, because callers get a signature only after publication.
+-- Publishes a group of certificates. $1 cert_ids, $2 signatures, $3 leaf indexes. A certificate that has a leaf index does not
+-- change. For any other certificate, the given signature replaces a stored signature. This is safe, because callers get a
+-- signature only after publication.
 -- Returns the ids that this statement published.
 UPDATE certificates c SET signature = w.signature, leaf_index = w.leaf_index
 FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w (cert_id, signature, leaf_index)

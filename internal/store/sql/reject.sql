@@ -1,8 +1,9 @@
--- Stores a shapley.v1 rejection and ends the deal, in one statement. Runs after lock_wait.sql.
--- Reveal: $1 deal, $2 party, $3 sealed, $4 revealed_at. Idempotency: $5 scope (null: no record), $6 body, $7 lifetime.
--- End: $8 commits, $9 reveals (both as read before this reveal), $10 reveals_closed_at, $11 void_flakers, $12 cert_id,
---   $13 payload, $14 its MAC.
--- Server secrets that the call used: $15. If another secret is in force, the statement stores nothing and returns null.
+-- Stores a reveal that rejects the deal (shapley.v1), and ends the deal as VOID in the same statement. Runs after lock_wait.sql.
+-- Reveal: $1 deal, $2 party, $3 sealed, $4 revealed_at. Idempotency: $5 scope (null: no record), $6 body, $7 lifetime in seconds.
+-- End: $8 number of commitments, $9 number of reveals (both as read before this reveal), $10 reveals_closed_at, $11 void_flakers,
+--   $12 cert_id, $13 payload, $14 its MAC.
+-- Fingerprints of the server secrets that the call used: $15. If another secret is in force, the statement stores nothing and
+-- returns null. Otherwise it returns whether the deal ended. It stores nothing if the deal has changed since $8 and $9 were read.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($15::bytea[])) IS NOT FALSE AS writes),
 ended AS (

@@ -1,25 +1,27 @@
--- Stores a group of reveals of any deals. Runs after lock.sql.
+-- Stores a group of reveals of any deals. Runs after lock.sql or lock_wait.sql.
 -- Calls: $1 deals, $2 parties, $3 sealed inputs, $4 the commitments that they open, $5 hints.
--- Idempotency: $6 scopes (null: no record), $7 bodies, $8 lifetimes.
--- $9: the most bytes of inputs to return.
--- Server secrets that the calls used: $10. If another secret is in force, the statement stores nothing.
--- A hint is a party index: as far as the caller knows, all parties before it have revealed.
+-- Idempotency: $6 scopes (null: no record), $7 bodies, $8 lifetimes in seconds.
+-- $9: maximum bytes of inputs to return.
+-- Fingerprints of the server secrets that the calls used: $10. If another secret is in force, the statement stores nothing.
+-- A hint is a party index: as far as the caller knows, all parties before that party have revealed.
 --
--- It does three things in one round trip:
--- 1. It inserts each reveal whose deal is locked and REVEALING, and whose commitment is the stored one (held, inserted).
+-- The statement does three things in one round trip. The names in brackets are those of its CTEs:
+-- 1. It inserts each reveal whose deal is locked and accepts reveals now, and whose commitment is the stored one (held, inserted).
 -- 2. It looks for a missing party (missing, complete). If there is none, it closes the reveals of a random.v1 deal (closed).
 --    Such a deal then waits for its beacon round.
 -- 3. For any other deal, the caller of the last reveal computes the result from all inputs. To save this caller a round trip,
---    the answer holds the snapshot that snapshot.sql would return after this commit, inputs included. A CTE does not see rows
---    that another CTE of its statement inserts, so the snapshot unites the stored inputs and the CTE inserted.
+--    the answer holds the snapshot that snapshot.sql would return after this transaction, inputs included. A CTE does not see
+--    rows that another CTE of its statement inserts. So the snapshot unites the stored inputs and the rows of `inserted`.
 --
 -- Returns for each call, in order:
 -- * whether its deal was locked (null: another server secret is in force);
 -- * whether the reveal was inserted;
--- * the first party that has yet to reveal (null: none);
+-- * the first party, from the hint on, that has yet to reveal. 0 also if the search found none or did not run. Null if all
+--   parties have revealed;
 -- * the snapshot: the time, the time of the last reveal, commits_closed_at, and by party the commitments, attested_by and
---   sealed inputs. One call of each complete deal without a beacon gets it, all others get nulls. If the deals of a group have
---   more than $9 bytes of inputs together, the deals beyond $9 also get nulls, and their callers read the snapshot.
+--   sealed inputs. One call of each complete deal without a beacon gets the snapshot. All other calls get nulls. The
+--   statement adds up the bytes of inputs from deal to deal. Once the sum exceeds $9, the calls of the remaining deals also
+--   get nulls, and the caller of the last reveal of each such deal reads the snapshot with snapshot.sql.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($10::bytea[])) IS NOT FALSE AS writes),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
@@ -59,7 +61,7 @@ missing AS MATERIALIZED (
     ) AS party
     FROM held
 ),
--- The deals in which all have revealed.
+-- The deals in which all parties have revealed.
 -- n: the call that gets the snapshot.
 -- total: bytes of inputs of this deal and the deals before it.
 -- before: reveals stored before this statement. here: reveals that this statement stores.
@@ -80,7 +82,8 @@ complete AS MATERIALIZED (
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete
     WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
-      -- Closes only a deal whose last reveal this statement stored. catch_up.sql closes all others, with an earlier time.
+      -- Closes only a deal whose last reveal this statement stored. catch_up.sql closes any other complete deal, because the
+      -- reveals_closed_at of that deal is earlier than now.
       AND complete.stored > 0
 )
 SELECT CASE WHEN (SELECT writes FROM secret) THEN w.deal_id = ANY((SELECT deals FROM locked)::text[]) END, i.party IS NOT NULL,

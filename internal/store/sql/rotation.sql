@@ -1,6 +1,6 @@
--- Reads the progress of a rotation. $1: the longest lifetime of a replay, in seconds. $2: most replays and most inputs counted.
--- A replay from before the rotation expires at most $1 seconds after the rotation, so replays that expire later are not
--- counted. The count may include replays from after the rotation.
+-- Reads the progress of a rotation. $1: the longest lifetime of an idempotency record, in seconds. $2: the maximum of each count.
+-- A record from before the rotation expires at most $1 seconds after the rotation, so records that expire later are not
+-- counted. The count may include records from after the rotation.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 secret AS MATERIALIZED (SELECT fingerprint, former, since, resealed_deal, resealed_party FROM server_secret WHERE singleton)
 SELECT fingerprint, former, since, resealed_deal, coalesce(resealed_party, -1), (SELECT now FROM clock),

@@ -1,2 +1,3 @@
--- Stores a response unless the record has one, and returns the stored response.
+-- Stores the response $2 of the idempotency record with scope $1, unless the record has a response already. Returns the stored
+-- response.
 UPDATE idempotency SET response = coalesce(response, $2) WHERE scope = $1 RETURNING response

@@ -1,5 +1,6 @@
--- Reads the current state of a group of deals. $1: deals. $2 to $3: the range of parties whose part is wanted. $4: whether the
--- sealed inputs are wanted. $5: whether attested_by is wanted. A deal's row, counts and parts are from the same moment.
+-- Reads the current state of a group of deals. $1: deals. $2 and $3: the first and last party whose commitment and reveal are
+-- wanted. $4: whether the sealed inputs are wanted. $5: whether attested_by is wanted. All columns of a deal are from the same
+-- moment. Returns each deal with the position of its query, counted from 1.
 SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.computed_at, d.result, d.void_flakers, d.cert_id,
        (SELECT c.leaf_index FROM certificates c WHERE c.cert_id = d.cert_id),
        (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id),

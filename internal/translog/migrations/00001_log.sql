@@ -1,9 +1,9 @@
 -- +goose Up
 
 -- The committed tree, in one row. A transaction that appends leaves holds the row's lock.
--- hashes is the compact range [0, size): the roots of its perfect subtrees, left to
--- right. The row starts as the empty tree. The root of the empty tree is the SHA-256 hash
--- of the empty string (RFC 6962 2.1).
+-- The column hashes holds the compact range of the leaves [0, size): the roots of the
+-- perfect subtrees that cover these leaves, left to right. The row starts as the empty tree.
+-- The root of the empty tree is the SHA-256 hash of the empty string (RFC 6962 2.1).
 CREATE TABLE translog.log_head (
     singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
     size      bigint  NOT NULL CHECK (size >= 0),
@@ -17,7 +17,8 @@ CREATE TABLE translog.leaves (
     entry      bytea  NOT NULL UNIQUE CHECK (octet_length(entry) = 32)
 );
 
--- Roots of complete subtrees of 256^k leaves: level 8k, counted from the left.
+-- Level 8k holds the roots of complete subtrees of 256^k leaves. node_index counts these
+-- subtrees from the left, from 0.
 CREATE TABLE translog.nodes (
     level      smallint NOT NULL CHECK (level > 0 AND level % 8 = 0),
     node_index bigint   NOT NULL CHECK (node_index >= 0),
@@ -25,7 +26,8 @@ CREATE TABLE translog.nodes (
     PRIMARY KEY (level, node_index)
 );
 
--- Published heads. The deployment key signs digest. The log refuses digest as an entry.
+-- Published heads. The deployment key signs the digest, and the log refuses this digest as
+-- an entry. Otherwise the head's signature would also be a signature of the entry.
 CREATE TABLE translog.tree_heads (
     tree_size bigint PRIMARY KEY CHECK (tree_size >= 0),
     root      bytea  NOT NULL CHECK (octet_length(root) = 32),

@@ -1,7 +1,8 @@
 -- +goose Up
 
--- The leaf of each tag. The log takes one entry for each tag. Leaves that a release
--- without tags appended have no tag until `fairpactctl migrate` adds one.
+-- A tag is a hash of a deal's id. The log accepts one entry for each tag, and so one
+-- certificate for each deal. A leaf from a release without tags has no tag until
+-- `fairpactctl migrate` adds one.
 CREATE TABLE translog.tags (
     tag        bytea  PRIMARY KEY CHECK (octet_length(tag) = 32),
     leaf_index bigint NOT NULL CHECK (leaf_index >= 0)
