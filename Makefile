@@ -1,7 +1,7 @@
 # `make help` lists the targets. On a new Debian or Ubuntu machine with Go, they install what
 # they need.
 
-# Git refuses to read a checkout of another user, and go build would then fail.
+# If another user owns the checkout, Git refuses to read it, and `go build` works only with -buildvcs=false.
 BUILDVCS := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 # Time limit of the tests of one package.
 TEST_TIMEOUT := 25m
@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: run
-run: build ## run all of Fairpact on this machine until Ctrl-C (PORT=8080, WITNESSES=0, DATABASE_URL= and REDIS_URL= change it)
+run: build ## run all of Fairpact on this machine until Ctrl-C (settings: PORT=8080 WITNESSES=0 DATABASE_URL= REDIS_URL=)
 	@hack/install-missing.sh $(if $(DATABASE_URL),,postgres) $(if $(REDIS_URL),,redis)
 	@go -C hack build -buildvcs=false -o ../bin/stack ./stack
 	@exec ./bin/stack -exit-with-parent
@@ -22,7 +22,7 @@ run: build ## run all of Fairpact on this machine until Ctrl-C (PORT=8080, WITNE
 demo: ## play a deal of each algorithm against the running `make run` (or BASE_URL=)
 	@go build -buildvcs=$(BUILDVCS) -o bin/ ./services/fairpactctl
 	@./bin/fairpactctl smoke --algorithm all --show --base-url \
-	  "$(or $(BASE_URL),$(shell cat .run/base-url 2>/dev/null),$(error start `make run` in another terminal first or give BASE_URL=))"
+	  "$(or $(BASE_URL),$(shell cat .run/base-url 2>/dev/null),$(error no running deployment is known: start `make run` in another terminal first, or give BASE_URL=))"
 
 .PHONY: bench
 bench: ## measure what a deal costs and write hack/bench/report.md (QUICK=1: a minute, into bin/bench-quick; BENCH= flags)
@@ -60,7 +60,7 @@ build: ## build the binaries into bin/
 	@go build -buildvcs=$(BUILDVCS) -o bin/ ./services/...
 
 .PHONY: images
-images: ## build the container images into bin/images (TAG= their tag; no Docker, no registry)
+images: ## build the container images into bin/images, without Docker or a registry (TAG= their tag)
 	@go -C hack build -buildvcs=false -o ../bin/build-images ./images
 	./bin/build-images -tag "$(TAG)" -revision "$$(git rev-parse HEAD 2>/dev/null)"
 
@@ -69,7 +69,7 @@ images: ## build the container images into bin/images (TAG= their tag; no Docker
 # - packages whose tests start no goroutine of their own,
 # - packages that import the Kubernetes client, which takes minutes to build twice.
 PLAIN := /e2e|/services/deadline-worker$$|/internal/(algorithm|answer|attestation|canon|certificate|checkpoint|ctl|deadline|deal|invitation|problem|purity|sealing|site|texts|verification|wire)$$
-# Lists only packages with tests. `go test -race` would compile the others too.
+# Lists only packages with tests. `go test -race` would also compile packages without tests.
 WITH_TESTS := go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 # `make lint` runs go vet, so the tests do not.
 GO_TEST := go test -vet=off -p 4 -timeout=$(TEST_TIMEOUT)
@@ -101,7 +101,7 @@ soak: ## run mixed load for an hour and report what grows (MINUTES=60)
 	@FAIRPACT_E2E_BUILD= FAIRPACT_SOAK=$(or $(MINUTES),60)m go test -count=1 -v -timeout=0 -tags=soak ./e2e/soak
 
 .PHONY: e2e-cluster
-e2e-cluster: ## install the chart on a real cluster of this machine and test it under faults (CLUSTER= the command that makes one)
+e2e-cluster: ## install the chart on a real cluster on this machine and test it under faults (CLUSTER= the command that makes the cluster)
 	hack/e2e-cluster.sh
 
 .PHONY: e2e-kind
@@ -114,7 +114,7 @@ SUITES := cluster,long,alerts,soak
 TOOLS := hack hack/charttools hack/bench hack/faults hack/logcheck hack/registry
 
 .PHONY: lint
-lint: ## check formatting, words, go vet, staticcheck and go.mod
+lint: ## check formatting, archaic words and go.mod, and run go vet and staticcheck
 	@hack/check-words.sh
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted (make fmt formats them):"; echo "$$unformatted"; exit 1; fi
@@ -153,9 +153,9 @@ vulncheck: ## look for known vulnerabilities (reads vuln.go.dev, or VULNDB=)
 
 # Rules of gosec that are off, because they find only correct code here:
 #   G104  errors not handled: closing or removing a file or connection after a failure that was reported
-#   G115  integer conversions: lengths, and sizes and times that are limited when they are read (0 to 2^53-1)
+#   G115  integer conversions: they convert lengths, or sizes and times that are limited when they are read (0 to 2^53-1)
 #   G304  files by variable: their names come from the operator's settings or command line, never from a caller
-# The servers and fakes of `make run` and of the tests are excluded. An exception for a single line has its reason in that line.
+# The servers and fakes of `make run` and of the tests are excluded. An exception for a single line states its reason in that line.
 GOSEC := -exclude=G104,G115,G304 -exclude-dir=internal/localservers -exclude-dir=internal/localstack \
   -exclude-dir=internal/signing/kmstest -exclude-dir=internal/beacon/devbeacon
 

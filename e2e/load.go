@@ -161,7 +161,7 @@ func (d *Soaked) Play(n int) error {
 	}
 }
 
-// Retained sets mode and retention of a creation body.
+// Retained sets the members `mode` and `retention` in the body of a deal's creation.
 func Retained(b Body, mode, retention string) Body {
 	b["mode"], b["retention"] = mode, retention
 	return b
@@ -179,7 +179,8 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	if err := json.Unmarshal(p.Answer.Body, &key); err != nil {
 		return err
 	}
-	d.key = key.APIKey // p is not in Promises: the replay of p ends at the key's first use
+	// p is not in Promises: after the key's first use, the service no longer replays the response.
+	d.key = key.APIKey
 	if p, err = d.S.send(d.Ctx, "POST", "/v1/deals", d.key, b); err != nil {
 		return err
 	}
@@ -192,8 +193,8 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	return nil
 }
 
-// Acts concurrently sends the commits or the reveals of the deal's first parties. The parameter
-// parties is their number.
+// Acts sends the commits or the reveals of the deal's first parties, all concurrently. `parties` is
+// the number of parties that act.
 func (d *Soaked) Acts(action string, parties int) error {
 	errs, got := make([]error, parties), make([]Promise, parties)
 	var wg sync.WaitGroup
@@ -223,7 +224,7 @@ func (d *Soaked) played(b Body, commits, reveals int, inputs ...Body) error {
 }
 
 // Whole runs a deal in which all parties act in time, and waits for the certificate. It returns an
-// error if a request is refused. If draws is true, party 0 also calls entropy.
+// error if a request is refused. If `draws` is true, party 0 also requests the entropy.
 func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 	d.States = []string{"COMPUTED"}
 	err := d.played(b, len(inputs), len(inputs), inputs...)
@@ -239,7 +240,7 @@ func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 }
 
 // part runs a deal in which a party is missing, may be late, or rejects. The refusal of a late
-// request is not an error. Invariants later checks the flakers.
+// request is not an error. The function Invariants later checks the flakers.
 func (d *Soaked) part(b Body, states []string, commits, reveals int, inputs ...Body) error {
 	d.States = states
 	err := d.played(b, commits, reveals, inputs...)
@@ -358,7 +359,7 @@ func (d *Soaked) verified(v View) error {
 	return nil
 }
 
-// Passes waits until s has sent a number of further requests, repetitions included.
+// Passes waits until s has sent the given number of further requests, repetitions included.
 func (s *Stubborn) Passes(ctx context.Context, requests int64) error {
 	for until := s.Attempts.Load() + requests; s.Attempts.Load() < until; {
 		select {

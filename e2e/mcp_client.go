@@ -38,7 +38,7 @@ func (c *Client) Post(message string, header ...string) Answer {
 	return a
 }
 
-// Raw calls a tool. arguments is the JSON text of an object.
+// Raw calls a tool with the given arguments, which are the JSON text of an object.
 func (c *Client) Raw(tool, arguments string) Called {
 	c.T.Helper()
 	a := c.Post(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`)

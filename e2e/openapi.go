@@ -34,7 +34,7 @@ var theSurface struct {
 }
 
 // Published returns the OpenAPI document that the service publishes. The first call reads the document
-// from the service of c. All later calls return this document, because nearly all stacks run the
+// with the client c. All later calls return this document, because nearly all stacks run the
 // binaries of this release. A test that also runs another release must first call Published with a
 // client of this release.
 func Published(t testing.TB, c *Client) *surface {

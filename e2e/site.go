@@ -12,11 +12,11 @@ type Finished struct {
 	Certificate, Head                      Body
 	Text, HeadText, ParamsText, InputsText string
 	Key                                    string
-	Bundle                                 []byte // the response to party 0
+	Bundle                                 []byte // the bundle, as party 0 downloads it
 }
 
 // Played makes all calls of a deal. The returned function waits for the certificate and then reads
-// all data of Finished. The certificate's log_proof is the newest when the function reads it.
+// all data of Finished. The certificate's log_proof is the newest at the time of that read.
 func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 	c.T.Helper()
 	d := c.Create(request)

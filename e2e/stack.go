@@ -98,8 +98,8 @@ func Repo(path string) string {
 	return filepath.Join(root, path)
 }
 
-// sources looks up the source files of the binaries, and the environment variables that the function
-// build reads. go test records these files and variables. If one of them changes, go test does not
+// sources looks up the source files of the binaries, and the environment variables that `build`
+// reads. go test records these files and variables. If one of them changes, go test does not
 // reuse a cached result. sources runs within a test, because go test does not record what TestMain
 // reads.
 var sources = sync.OnceValue(func() error {
@@ -196,8 +196,8 @@ func raceReports(stack *localstack.Stack) string {
 	return found.String()
 }
 
-// Eventually calls the function cond every 20 ms until cond returns true. The test fails if this
-// takes longer than the parameter within.
+// Eventually calls `cond` every 20 ms until `cond` returns true. The test fails if this takes longer
+// than the duration `within`.
 func Eventually(t testing.TB, what string, within time.Duration, cond func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(within); !cond(); time.Sleep(20 * time.Millisecond) {
@@ -246,7 +246,7 @@ const (
 )
 
 // RedisFaults maps a state of Redis to a function that causes this state. Some functions repeat
-// their action until stop is called. For "down", stop does not start Redis again.
+// their action until the test calls `stop`. For "down", `stop` does not start Redis again.
 var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop func()){
 	"up": func(*testing.T, *localstack.Stack) func() { return func() {} },
 	"down": func(t *testing.T, stack *localstack.Stack) func() {
@@ -279,8 +279,8 @@ var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop f
 	},
 }
 
-// again calls the function do in a loop. The parameter every is the pause between two calls. The
-// returned function stop ends the loop and waits for the current call.
+// again calls `do` in a loop, with the pause `every` between two calls. The returned function ends
+// the loop and waits for the current call.
 func again(t *testing.T, every time.Duration, do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loop sync.WaitGroup
@@ -298,7 +298,7 @@ func again(t *testing.T, every time.Duration, do func(context.Context) error) (s
 	return once
 }
 
-// Pause waits for d or the end of ctx.
+// Pause waits for the duration d, or until ctx ends if that is earlier.
 func Pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():

@@ -15,8 +15,8 @@ type Vault struct{ W Witness }
 
 var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
 
-// Change runs statements. Each statement must change one row. The returned function undo restores
-// all rows of the tables in vaultTables.
+// Change runs statements. Each statement must change one row. The returned function restores all
+// rows of the tables in vaultTables.
 func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	t.Helper()
 	var keep, restore []string
@@ -42,8 +42,8 @@ func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	}, true)
 }
 
-// At runs statements in one transaction with triggers off. If the parameter must is true, each
-// statement has to change exactly one row.
+// At runs statements in one transaction with triggers off. If `must` is true, each statement has to
+// change exactly one row.
 func (v *Vault) At(t *testing.T, statements []string, must bool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), v.W.Pool, func(tx pgx.Tx) error {

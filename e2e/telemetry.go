@@ -43,9 +43,9 @@ func Scrape(t testing.TB, stack *localstack.Stack, name string) map[string]*dto.
 	return families
 }
 
-// Sum adds up the values of a metric's series that have all given labels. The parameter pairs has a
-// name and a value for each label, such as "state", "idle". The value of a histogram is its number
-// of observations.
+// Sum adds up the values of a metric's series that have all given labels. `pairs` lists the name and
+// the value of each label, such as "state", "idle". The value of a histogram is its number of
+// observations.
 func Sum(f *dto.MetricFamily, pairs ...string) (total float64) {
 	for _, m := range f.GetMetric() {
 		held := map[string]string{}
@@ -144,8 +144,8 @@ func (c *Collector) Find(fits func(Span) bool) (found []Span) {
 }
 
 // Whole waits for a complete trace and returns the root span. The trace must have a span for which
-// the function fits returns true, and every span in the list want. An entry of the list is
-// "service: name of the span", or "service: Postgres" for a database call.
+// `fits` returns true, and every span that `want` lists. An entry of `want` is "service: name of the
+// span", or "service: Postgres" for a database call.
 func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (root Span) {
 	c.t.Helper()
 	var shown []string
@@ -175,8 +175,8 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 }
 
 // IssuedWithin reports whether the call with a deal's last reveal also signed the certificate and
-// appended it to the log. The span of this call links to the caller's trace, whose ID is the
-// parameter caller. IssuedWithin waits for the span of the call. A span is sent after its children,
+// appended it to the log. The span of this call links to the caller's trace. `caller` is the
+// ID of that trace. IssuedWithin waits for the span of the call. A span is sent after its children,
 // so the spans of signing and appending have arrived by then.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()

@@ -72,8 +72,8 @@ func AskStranger(args ...string) (accepted bool, said string, err error) {
 	return verdict.Code == 0, verdict.Said, nil
 }
 
-// File writes content to a new temporary file and returns the path of the file. The parameter content
-// is a []byte, or a value that File encodes as JSON.
+// File writes content to a new temporary file and returns the path of the file. `content` is a
+// []byte, or a value that File encodes as JSON.
 func File(t testing.TB, content any) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "content.json")
@@ -92,8 +92,9 @@ func writeFile(t testing.TB, path string, content any) {
 	}
 }
 
-// Independently runs the independent verifier on a certificate. The parameter accepted is the
-// required verdict. The verifier fetches the keys and the tree head from the service.
+// Independently runs the independent verifier on a certificate. If `accepted` is true, the verifier
+// must accept the certificate. Otherwise the verifier must reject it. The verifier fetches the keys
+// and the tree head from the service.
 func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
 	t.Helper()
 	if good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base); good != accepted {

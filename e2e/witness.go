@@ -72,7 +72,7 @@ func (w Witness) Column(query string, args ...any) (all []string) {
 	return all
 }
 
-// each calls the function read for every row of a query's result.
+// each calls `read` for every row of a query's result.
 func (w Witness) each(query string, args []any, read func(pgx.Rows) error) {
 	w.T.Helper()
 	rows, err := w.Pool.Query(w.T.Context(), query, args...)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# check-chart.sh: lints and renders the chart with each set of values and checks the
-# result against the schemas of Kubernetes and of its custom kinds. Then it runs the
-# unit tests and checks the README, and the dashboard against Grafana's schema.
+# check-chart.sh: lints and renders the chart with each set of values, and checks the
+# result against the schemas of Kubernetes and of the custom kinds that the chart uses.
+# Then it runs the unit tests, and checks the README, and the dashboard against Grafana's schema.
 # `make chart` runs it. It needs no cluster, and no network except Go's module proxy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,7 +27,7 @@ for values in $chart/tests/values/*.yaml manifests/values-{gcp,aws}.yaml $chart/
 done
 conform -summary "$work"
 
-# planted tests conform: kubeconform must refuse a copy of FILE in which FIELD is renamed to WRONG.
+# planted fails unless kubeconform refuses a copy of FILE in which FIELD is renamed to WRONG.
 planted() { # arguments: FILE FIELD WRONG
   sed "s/\b$2:/$3:/" "$work/$1" > "$work/planted.yaml"
   if conform "$work/planted.yaml" > "$work/said" || ! grep -q "$3" "$work/said"; then

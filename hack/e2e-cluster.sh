@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# e2e-cluster.sh: runs the cluster tests on a single-node cluster of this machine, which the
-# command $CLUSTER makes. The command has the subcommands up, down, load, data-image and run.
+# e2e-cluster.sh: runs the cluster tests on a single-node cluster on this machine. The command
+# $CLUSTER makes the cluster; it has the subcommands up, down, load, data-image and run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cluster=$(realpath "${CLUSTER:-../shared/cluster/cluster}")

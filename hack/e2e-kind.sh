@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # e2e-kind.sh: runs the cluster tests on kind. It needs Docker, kind, kubectl, helm and python3.
-# The workflow .github/workflows/e2e.yaml calls it; neither has run yet. e2e-cluster.sh ran
-# the same tests on Kubernetes 1.35.
+# The workflow .github/workflows/e2e.yaml runs it by `make e2e-kind`. Neither the workflow nor
+# this script has run yet. e2e-cluster.sh ran the same tests on Kubernetes 1.35.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for tool in docker kind kubectl helm python3; do

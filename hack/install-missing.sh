@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # install-missing.sh NEED...: installs each NEED that this Debian or Ubuntu machine lacks,
 # with apt. A NEED is postgres, pgbench, redis, gcc, softhsm, python3, chromium, prometheus
-# (with promtool), make or git. If all are installed it does nothing and needs no network.
+# (with promtool), make or git. If all are installed, it does nothing and needs no network.
 #
 # Each of the packages postgresql and prometheus starts a default server. This repository
-# does not use these servers: its own have other ports and directories.
+# does not use these default servers. The servers that it starts use other ports and directories.
 set -euo pipefail
 
 has() {
@@ -51,13 +51,13 @@ done
 
 by_hand="apt-get update && apt-get install -y ${packages[*]}"
 if ! command -v apt-get >/dev/null; then
-  echo "This machine lacks: ${packages[*]} (names as in Debian) and apt-get. Install them with its package manager." >&2
+  echo "This machine lacks these packages (names as in Debian): ${packages[*]}. It also has no apt-get. Install the packages with the machine's own package manager." >&2
   exit 1
 fi
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
   if ! sudo -n true 2>/dev/null; then
-    echo "This machine lacks: ${packages[*]}. As root, run: $by_hand" >&2
+    echo "This machine lacks these packages: ${packages[*]}. As root, run: $by_hand" >&2
     exit 1
   fi
   as_root=(sudo -n)
@@ -72,7 +72,7 @@ trap 'rm -f "$said"' EXIT
 # If apt update fails, continue: the existing package lists may be recent enough.
 if ! { apt update || true; apt install -y --no-install-recommends "${packages[@]}"; } >"$said" 2>&1; then
   tail -n 30 "$said" >&2
-  echo "Could not install: ${packages[*]}. By hand, as root: $by_hand" >&2
+  echo "Could not install these packages: ${packages[*]}. As root, run: $by_hand" >&2
   exit 1
 fi
 for need in "$@"; do

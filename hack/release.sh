@@ -2,10 +2,11 @@
 # release.sh VERSION REGISTRY: releases the three images and the chart.
 #   hack/release.sh v1.2.3 ghcr.io/fairpact
 # Each image is built for amd64 and arm64 and pushed under one tag, with signed bills of materials and a signature. The
-# chart is pushed with a signature. Its default values name these images by digest.
-# It needs go, and cosign on the PATH. Log in first with `docker login` or `crane auth login`, and `helm registry login`.
-# ARCHS: the architectures (default "amd64 arm64"). COSIGN_FLAGS: flags of cosign; if empty, it signs keyless, as
-# the workflow does. HELM_FLAGS: flags of `helm push`, such as --plain-http for a registry on this machine.
+# chart is pushed with a signature. The chart's default values name these images by digest.
+# The script needs `go` and `cosign` on the PATH. Log in first with `docker login` or `crane auth login`, and with
+# `helm registry login`.
+# ARCHS: the architectures (default "amd64 arm64"). COSIGN_FLAGS: flags of cosign; if empty, cosign signs without a key
+# file (keyless), as in the workflow. HELM_FLAGS: flags of `helm push`, such as --plain-http for a registry on this machine.
 #
 # A trial on one machine needs a registry that the cluster's nodes reach as localhost, and a key of `cosign generate-key-pair`:
 #   go -C hack/registry build -o ../../bin/ . && bin/registry serve hack/registry/config.yaml &

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# times.sh COMMAND... [-- COMMAND...]...: runs `go test` commands, each one an argument,
-# and shows their output. At the end it prints the time of each package, slowest first.
-# The lists between -- run at the same time. times.sh fails if any command fails.
+# times.sh COMMAND... [-- COMMAND...]...: runs `go test` commands and shows their output.
+# Each command is one argument. `--` separates lists: the lists run at the same time, and
+# the commands of one list run one after another. At the end times.sh prints the time of
+# each package, slowest first. times.sh fails if any command fails.
 set -uo pipefail
 said=$(mktemp)
 trap 'rm -f "$said"' EXIT

@@ -103,7 +103,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 				tc.failing != "" && !strings.Contains(fmt.Sprint(got.failing()), tc.failing) {
 				t.Errorf("report %s, want stored %q, the failing finding %q (none if empty) and a note with %q", report.Body, tc.stored, tc.failing, tc.note)
 			}
-			claim := "; the members outcome and says repeat what the document claims, true or not"
+			claim := "; the members `outcome` and `says` repeat what the document claims, true or not"
 			if got.Says == nil {
 				claim = "; outcome is VOID because the document does not have the form of a certificate"
 			}

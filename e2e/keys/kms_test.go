@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A deal needs one signature for its certificate, and at most one for a tree head. Each checkpoint
-// needs one more signature. The log signs at most one checkpoint a second.
+// Each certificate, tree head and checkpoint takes one signature. The log signs at most one tree head
+// for each deal, and at most one checkpoint a second.
 func TestSignaturesOfADeal(t *testing.T) {
 	t.Parallel()
 	kms := e2e.KeyService(t)

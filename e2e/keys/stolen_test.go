@@ -39,8 +39,8 @@ func (b *theft) newKey() (name, uri, label string) {
 	return name, b.kms.URI(name), label
 }
 
-// forge signs a false entry and appends the entry to the log, as a thief of the key and the
-// append secret can.
+// forge signs a false entry and appends the entry to the log. A thief who has the key and the append
+// secret can do the same.
 func (b *theft) forge(key *signing.Signer) (index int64, err error) {
 	b.T.Helper()
 	secret, err := os.ReadFile(b.Stack.AppendSecretFile())
@@ -91,8 +91,8 @@ func (b *theft) played() *e2e.Dealt {
 	return d
 }
 
-// good waits for a deal's certificate. The parameter key is the label of the key that must have
-// signed the certificate. Every verifier must accept the certificate.
+// good waits for a deal's certificate. The key with the given label must have signed the
+// certificate, and every verifier must accept the certificate.
 func (b *theft) good(d *e2e.Dealt, key string) {
 	b.T.Helper()
 	certificate := d.Certified(e2e.Patience)
@@ -103,8 +103,8 @@ func (b *theft) good(d *e2e.Dealt, key string) {
 }
 
 // verdicts verifies a certificate over REST and MCP, with fairpactctl and with the independent
-// verifier. All must accept the certificate if the argument valid is true, and reject the
-// certificate if valid is false. verdicts returns the note in the REST answer.
+// verifier. All must accept the certificate if `valid` is true, and reject the certificate if `valid`
+// is false. verdicts returns the note in the REST answer.
 func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note string) {
 	b.T.Helper()
 	var shown struct {
@@ -182,7 +182,7 @@ func TestStolenKeys(t *testing.T) {
 	b.found("[1]")
 
 	t.Log("A retired key is stolen: closed")
-	b.falseLog(thief, 2, true)  // the key may sign size 2, but this head contradicts the log
+	b.falseLog(thief, 2, true)  // the key may sign a head of size 2, but this head contradicts the log
 	b.falseLog(thief, 3, false) // the key is closed at size 2, and this head is larger
 
 	t.Log("A retired key is stolen: open")
@@ -207,8 +207,8 @@ func TestStolenKeys(t *testing.T) {
 	}
 	b.refused(thief)
 	b.checked()
-	// Every verifier rejects a signature of the closed key if the leaf index is at least the tree
-	// size at which the key was closed.
+	// Every verifier rejects a certificate that the closed key signed, if the leaf index of the
+	// certificate is at least the tree size at which the key was closed.
 	later := b.played()
 	b.good(later, lastKey)
 	forged := e2e.Decoded(t, later.Certified(0))

@@ -42,7 +42,7 @@ func previousRelease(t *testing.T) string {
 		}
 		return nil
 	}
-	// If another user owns the checkout, git reads it only as a safe.directory.
+	// Git refuses a checkout that another user owns, unless safe.directory names the checkout.
 	git := func(args ...string) error {
 		return run(root, "git", append([]string{"-c", "safe.directory=" + root}, args...)...)
 	}
@@ -199,7 +199,7 @@ func (u *upgrade) roll(ctx context.Context, bin string, names ...string) {
 }
 
 // exchanged checks replays while the two deal-apis run different releases. Each deal-api must
-// replay the responses of the other, first with Redis and then from the database alone.
+// replay the responses of the other deal-api, first with Redis and then from the database alone.
 func (u *upgrade) exchanged(ctx context.Context) {
 	u.t.Helper()
 	var deals []*e2e.Soaked

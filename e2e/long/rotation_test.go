@@ -29,7 +29,7 @@ type rotation struct {
 	mu           sync.Mutex
 	all          []*e2e.Soaked
 	newKey       string
-	newSigned    atomic.Bool // newKey has signed a certificate
+	newSigned    atomic.Bool // true after newKey has signed a certificate
 }
 
 // The operator rolls a rotation out process by process, and changes the rotation time halfway. Then
@@ -100,8 +100,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.deals.Load(), r.heads.Load(), r.s.Attempts.Load())
 }
 
-// passes waits until the streams have checked the certificates of a number of further deals. Each
-// deal has its own time limit.
+// passes waits until the streams have checked the certificates of the given number of further deals.
+// Each deal has its own time limit.
 func (r *rotation) passes(deals int64) {
 	r.T.Helper()
 	until := r.deals.Load() + deals

@@ -28,8 +28,8 @@ echo "== inspector: all nine tools"
 HOME=$(mktemp -d); export HOME
 trap 'rm -rf "$HOME"' EXIT
 inspect() { mcp-inspector --cli "$base/mcp" --transport http "$@" 2>/dev/null; }
-# take EXPRESSION prints the value of a JavaScript expression. In it, r is the tool's result from
-# stdin.
+# take EXPRESSION prints the value of a JavaScript expression. In the expression, r is the tool's
+# result, read from stdin.
 take() { node -e 'const all = JSON.parse(require("fs").readFileSync(0)); const top = all.result ?? all; const r = top.structuredContent ?? top; console.log(eval(process.argv[1]))' "$1"; }
 tool() { name=$1; shift; inspect --method tools/call --tool-name "$name" "$@"; }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The runbooks and the other pages (see the function pages) show only fairpactctl commands and flags
+// The runbooks and the other pages (see func `pages`) show only fairpactctl commands and flags
 // that exist.
 func TestPagesShowCommandsThatExist(t *testing.T) {
 	shown := map[string][]string{} // flags by command
@@ -87,7 +87,7 @@ func TestRunbooksGrepForWhatIsLogged(t *testing.T) {
 	}
 }
 
-// alternatives returns the texts that a pattern of the form a|b or a (b|c) matches.
+// alternatives returns the texts that a pattern of the form `a|b` or `a (b|c)` matches.
 func alternatives(pattern string) []string {
 	group := regexp.MustCompile(`\(([^)]*)\)`)
 	if m := group.FindStringSubmatchIndex(pattern); m != nil {
@@ -105,7 +105,7 @@ func alternatives(pattern string) []string {
 	return strings.Split(pattern, "|")
 }
 
-// Every shell block in the pages (see the function pages) is valid Bash, and names only deployments
+// Every shell block in the pages (see func `pages`) is valid Bash, and names only deployments
 // that the chart creates.
 func TestShellBlocksOfThePages(t *testing.T) {
 	blocks := 0

@@ -19,8 +19,8 @@ import (
 
 var verifyOffline = []string{"verify", "cert.json", "--tree-head", "head.json", "--status", "status.json"}
 
-// says runs fairpactctl with args. It requires the given exit code, and requires that stderr contains
-// the text of the parameter want.
+// says runs fairpactctl with the given arguments. It requires the given exit code, and requires that
+// stderr contains the text in `want`.
 func says(t testing.TB, c *e2e.Ctl, code int, want string, args ...string) {
 	t.Helper()
 	if _, said := c.Run(code, args...); !strings.Contains(said, want) {

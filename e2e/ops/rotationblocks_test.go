@@ -43,9 +43,9 @@ esac
 // added secret fails, the Secret still contains the former secrets.
 func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	first, second, added := strings.Repeat("1a", 32), strings.Repeat("2b", 32), strings.Repeat("3c", 32)
-	const remove = "remove all lines but the first from the file and roll it out: nothing needs [x]"
+	const remove = "remove all lines but the first from the file and roll the file out: nothing needs the secrets [x]"
 	for _, x := range []struct {
-		name, heading, holds string // heading is the heading above the block in secrets.md; holds is a text in the block
+		name, heading, holds string // `heading`: the heading above the block in secrets.md; `holds`: a text in the block
 		secret, fails, next  string
 		want                 string // the Secret afterwards; empty if unchanged
 		done                 bool
@@ -147,7 +147,7 @@ func (c fakeCluster) run(block string, env ...string) (string, error) {
 }
 
 // rotationBlock returns a shell block of secrets.md: the first block below the given heading that
-// contains the text of the parameter holds.
+// contains the text in `holds`.
 func rotationBlock(t *testing.T, heading, holds string) string {
 	t.Helper()
 	_, section, found := strings.Cut(e2e.Read(t, "runbooks/secrets.md"), "\n## "+heading+"\n")

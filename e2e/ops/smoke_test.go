@@ -61,8 +61,9 @@ func TestSmokeNotValid(t *testing.T) {
 	}
 }
 
-// lying starts a proxy for the service at the URL base and returns the URL of the proxy. The function
-// change modifies the JSON of each answer with status 200 whose URL path ends with the parameter path.
+// lying starts a proxy for the service at the URL `base` and returns the URL of the proxy. If the
+// path of a request ends with `path` and the answer has status 200, `change` modifies the answer's
+// JSON.
 func lying(t testing.TB, base, path string, change func(map[string]any)) string {
 	t.Helper()
 	target, err := url.Parse(base)

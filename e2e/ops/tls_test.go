@@ -162,7 +162,7 @@ func (a *authority) issue(dir, name string, c x509.Certificate) {
 	write(a.t, dir, name+".key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// write writes a file in dir and makes the owner of dir its owner.
+// write writes a file in dir. The file gets the same owner as dir.
 func write(t *testing.T, dir, name string, content []byte) {
 	t.Helper()
 	info, err := os.Stat(dir)

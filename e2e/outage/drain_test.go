@@ -96,8 +96,8 @@ func TestDrain(t *testing.T) {
 	drainEndsWaits(t, stack)
 }
 
-// ends requires that a process exits with success within the drain timeout. The parameter drains is
-// the time at which the drain begins.
+// ends requires that a process exits with success within the drain timeout. The drain begins at the
+// time `drains`.
 func ends(t *testing.T, stack *localstack.Stack, name string, drains time.Time) {
 	t.Helper()
 	if err := stack.Err(name); err != nil {

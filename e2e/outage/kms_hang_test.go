@@ -117,7 +117,7 @@ func TestKeyServiceOutage(t *testing.T) {
 			w.Converged()
 			t.Logf("%s: reveal p50 %s (%s without it), longest %s; all certificates %s after its end",
 				outage.what, half, calm, e2e.Quantile(took, 1), time.Since(back).Round(time.Millisecond))
-			// The variable half is the median duration of a reveal during the outage. If deal-api
+			// `half` is the median duration of a reveal during the outage. If deal-api
 			// makes each reveal wait for the whole IssueBound, all three tries fail. If only the
 			// machine is slow, a later try passes.
 			if half <= e2e.IssueBound/2+2*calm {

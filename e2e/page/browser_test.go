@@ -57,7 +57,7 @@ type tab struct {
 	ctx    context.Context
 	origin string
 
-	bears string // part of a browser error that the test expects; empty if none
+	bears string // the test allows browser errors and warnings that contain this text; if empty, it allows none
 
 	mu    sync.Mutex
 	asked int // number of requests to the origin

@@ -281,7 +281,7 @@ func TestPersonAnswersTerms(t *testing.T) {
 	}
 }
 
-// Two tabs seal different inputs at once, and neither receives the service's first answer. The
+// Two tabs seal different inputs at the same time, and neither receives the service's first answer. The
 // service accepts one commitment. The browser keeps only the input of that commitment.
 func TestPageSealsOnce(t *testing.T) {
 	c, one := browser(t)
@@ -292,8 +292,8 @@ func TestPageSealsOnce(t *testing.T) {
 		p.take(d, 0, 1280, "light")
 		p.reaches("seal")
 		p.set("#points-0", fmt.Sprint(10+i))
-		// The replaced fetch delays a tab's first commit until the test calls release. Then fetch
-		// sends the commit, and throws instead of returning the answer.
+		// The test replaces `fetch`. The replacement holds a tab's first commit until the test calls
+		// `release`. It then sends the commit, and throws instead of returning the answer.
 		eval[bool](p, `(() => {
 			const real = window.fetch;
 			let lost = false;
@@ -413,7 +413,7 @@ func TestPageTakesASavedCopy(t *testing.T) {
 	}
 	verdict("with the keys of this service", "Not valid")
 	eval[bool](p, "globalThis.online = window.fetch, window.fetch = () => Promise.reject(new TypeError('offline')), true")
-	verdict("without keys", "Consistent in itself; whose it is, is not known")
+	verdict("without keys", "Consistent in itself, but its issuer is not known")
 	p.accessible("stranger verdict phone light")
 	eval[bool](p, "window.fetch = globalThis.online, true")
 	p.enter("#token", "it_"+strings.Repeat("x", 43)+"\r")
@@ -547,7 +547,7 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
 	// About half of WebCrypto's ECDSA signatures are high-S, which the service refuses. So the
-	// function sign of p256.js converts them to low-S. It throws if a signature does not verify.
+	// function `sign` of p256.js converts them to low-S. `sign` throws if a signature does not verify.
 	if n := eval[int](p, `(async () => {
 		const {sign} = await import(document.querySelector('script[type=module]').src.replace('deal.js', 'p256.js'));
 		for (let i = 0; i < 16; i++) await sign(`+e2e.JsonText(t, own)+", "+e2e.JsonText(t, key)+`, new Uint8Array([i]));
@@ -631,7 +631,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	p.enter("#items", "car")
 	p.click("#keys-part summary")
 	for _, wrong := range []struct{ keys, said string }{
-		{"Cho " + key, "is not one of the names"}, {"Ben de Boer es256:aa", "is not es256: and 66"}, {"Ann " + key + "\nAnn " + key, "is there twice"},
+		{"Cho " + key, "is not one of the names"}, {"Ben de Boer es256:aa", "is not `es256:` with 66"}, {"Ann " + key + "\nAnn " + key, "is there twice"},
 	} {
 		p.set("#keys", wrong.keys)
 		p.enter("#create", "\r")

@@ -35,8 +35,8 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// modules runs body as an async JavaScript function in the page and returns what body returns. body
-// calls load to import modules by name.
+// modules runs `body` as an async JavaScript function in the page and returns the function's result.
+// `body` calls `load` to import modules by name.
 func modules[T any](t *testing.T, p *tab, body string) T {
 	t.Helper()
 	here := tab{t: t, ctx: p.ctx}

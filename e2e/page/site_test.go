@@ -26,8 +26,8 @@ func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	return c, p
 }
 
-// declares changes the service status that the page reads: dev_ephemeral_key gets the value of the
-// parameter development.
+// declares changes the service status that the page reads: it sets dev_ephemeral_key to the given
+// value.
 func (p *tab) declares(development bool) {
 	p.t.Helper()
 	eval[bool](p, `(() => {

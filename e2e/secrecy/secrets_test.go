@@ -263,7 +263,7 @@ func (l *leakTest) search() {
 // find no secret, and the test would pass.
 func (l *leakTest) checkSearch(d *e2e.Dealt, label string) {
 	l.T.Helper()
-	// The keys of the service in Redis expire within seconds, so the check adds its own key.
+	// The Redis keys of the service expire within seconds, so the check adds a key without expiry.
 	if err := e2e.Cache(l.T, l.stack).Set(l.T.Context(), "public", label, 0).Err(); err != nil {
 		l.T.Fatal(err)
 	}

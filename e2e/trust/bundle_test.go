@@ -161,8 +161,8 @@ func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.S
 }
 
 // bundleIs verifies a deal's bundle offline under a policy, with fairpactctl and with the
-// independent verifier. The parameter code is the expected exit code of fairpactctl. The parameter
-// want is a text that both verifiers must print.
+// independent verifier. `code` is the expected exit code of fairpactctl. `want` is a text that
+// both verifiers must print.
 func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int, want string) {
 	t.Helper()
 	offline := e2e.NewCtl(t, "http://127.0.0.1:1")

@@ -159,8 +159,8 @@ func issued(t *testing.T, c *e2e.Client) *vaulted {
 	return &vaulted{d, certID}
 }
 
-// fill appends digests that belong to no certificate to the log. It uses the deployment's key and
-// append secret.
+// fill appends leaves without a certificate to the log. It uses the deployment's key and append
+// secret.
 func fill(t *testing.T, stack *localstack.Stack, entries int) {
 	t.Helper()
 	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(stack.Dir(), "dev-key.pem"))

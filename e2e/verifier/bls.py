@@ -232,7 +232,10 @@ def line(m, t, p):
 
 
 def miller(p, q):
-    """Returns the Miller loop of p in G1 and q in G2, up to a conjugation, because it uses X instead of -X."""
+    """Returns the conjugate of the Miller loop of p in G1 and q in G2, because the loop runs over X instead of -X.
+
+    The final exponentiation maps the conjugate to 1 exactly if it maps the true value to 1.
+    """
     f, t = ONE, q
     for bit in bin(X)[3:]:
         f = product(product(f, f), line(slope(t, t), t, p))
@@ -245,7 +248,7 @@ def miller(p, q):
 
 @functools.lru_cache
 def signed(key, number, signature):
-    """Reports whether the signature (hex, 48 bytes in G1) of the round is by the public key (hex, 96 bytes in G2)."""
+    """Reports whether the signature of the round (hex, 48 bytes in G1) verifies under the public key (hex, 96 bytes in G2)."""
     if not re.fullmatch("[0-9a-f]{192}", key) or not re.fullmatch("[0-9a-f]{96}", signature):
         return False
     key, signature = point(bytes.fromhex(key), 96), point(bytes.fromhex(signature), 48)

@@ -170,7 +170,7 @@ class Policy:
     def key(vkey, kinds, others):
         key = parse_key(vkey)
         if key.kind not in kinds:
-            raise Refused("a key of type 0x%02x, which does not belong on such a line" % key.kind)
+            raise Refused("a key of type 0x%02x does not belong on a line of this kind" % key.kind)
         if any(key.public == other.public for other in others):
             raise Refused("another line has the same public key")
         return key
@@ -187,7 +187,7 @@ class Policy:
         return [name for name, key in self.witnesses.items() if key in by]
 
     def unchecked(self, note):
-        """Returns the witnesses with an ML-DSA-44 key whose signature line, valid or not, is in the note."""
+        """Returns the witnesses that have an ML-DSA-44 key and a signature line, valid or not, in the note."""
         lines = {(name, key_id) for name, key_id, _ in note.lines}
         return [name for name, key in self.witnesses.items() if key.kind == ML_DSA and (key.name, key.id) in lines]
 
@@ -201,5 +201,5 @@ def parse_proof(text):
     match = re.fullmatch("index (0|[1-9][0-9]{0,18})", lines[1])
     path = [b64(line) for line in lines[2:]]
     if not match or len(path) > 63 or any(len(hash) != 32 for hash in path):
-        raise Refused("not c2sp.org/tlog-proof@v1: its index or a hash of its path")
+        raise Refused("not c2sp.org/tlog-proof@v1: its index or a hash of its path is malformed")
     return int(match[1]), path, Note(note)

@@ -10,13 +10,13 @@ from math import factorial
 
 
 def result(algorithm, labels, params, inputs, beacon):
-    """Returns the result, or None if a shapley.v1 party rejects, because the deal is then VOID. Only random.v1 needs beacon."""
+    """Returns the result. Returns None if a shapley.v1 party rejects, because the deal is then VOID. Only random.v1 uses the parameter beacon."""
     if algorithm == "split.v1":
         return split(labels, params, inputs)
     if algorithm == "shapley.v1":
         return None if rejectors(inputs) else shapley(labels, params)
     if member(params, "beacon_round", int) != member(beacon, "round", int):
-        raise ValueError("the beacon's round is %s, the deal declared %s" % (beacon["round"], params["beacon_round"]))
+        raise ValueError("the pinned beacon round is %s, but the deal declared round %s" % (beacon["round"], params["beacon_round"]))
     return draw(labels, beacon, nonce_digest(inputs))
 
 
@@ -75,13 +75,13 @@ def adjusted_winner(own, items):
     a, b = own
     first = [Fraction(1, 2)] * items  # party 0's share of each item
     valued = [i for i in range(items) if a[i] or b[i]]
-    # By falling a/b, infinite if b is 0. sorted() keeps the order of items with equal ratios.
+    # By falling a/b, which is infinite if b is 0. sort() keeps the order of items with equal ratios.
     valued.sort(key=lambda i: (0, 0) if not b[i] else (1, -a[i] / b[i]))
-    # With the part x of item i, party 0 has before+x*a[i], and party 1 has its total less what party 0 took.
-    # Both are equal at x = left / (a[i] + b[i]). After each item, left shrinks by a[i] + b[i].
+    # Party 0 takes items from the top until both parties have equal parts of their totals. At that point
+    # a+b, summed over the items that party 0 took, is 1. The variable left is the rest that this sum still lacks.
     left = Fraction(1) if sum(a) and sum(b) else None
     for i in valued:
-        if left is None:  # one party values nothing: the other gets all that it values
+        if left is None:  # one party values nothing: the other party gets every item with a value
             first[i] = Fraction(1 if a[i] else 0)
             continue
         first[i] = min(Fraction(1), left / (a[i] + b[i]))
@@ -104,7 +104,7 @@ def nonce_digest(inputs):
 
 
 def draw(labels, beacon, digest):
-    """Returns the whole result from the beacon and the nonces' digest, which a certificate shows."""
+    """Returns the whole result from the beacon and the digest of the nonces. A certificate shows both."""
     for name, digits in (("chain_hash", 64), ("randomness", 64), ("signature", 96)):
         if not re.fullmatch("[0-9a-f]{%d}" % digits, member(beacon, name, str)):
             raise ValueError("beacon.%s is not %d lower-case hex digits" % (name, digits))

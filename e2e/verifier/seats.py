@@ -18,7 +18,7 @@ def digest(declaration):
 
 
 def digest_in(properties):
-    """Returns (digest, problem): the declaration's digest in a certificate's properties, and what is wrong; each may be None."""
+    """Returns (digest, problem): the declaration's digest in a certificate's properties, and what is wrong with it. Each may be None."""
     named = [p[len(PROPERTY):] for p in properties if p.startswith(PROPERTY)]
     if len(named) > 1:
         return None, "the properties name two declarations"
@@ -44,7 +44,7 @@ def attested(text):
 
 
 def check(report, certificate, known):
-    """Checks the seat signatures. known: by party index, the seat key that the verifier knows to be the party's."""
+    """Checks the seat signatures. known: the parties' seat keys that the verifier knows, by party index."""
     rows, (named, bad) = certificate["parties"], digest_in(certificate["properties"])
     wrong, mismatched, alone, unknown, keyed = [], [], [], [], False
     for i, row in enumerate(rows):
@@ -136,8 +136,8 @@ def other_draw(declaration, result):
 
 
 def late(declaration, timing):
-    """Returns which phase closed after its deadline, or None. An act at the deadline is too late, and a
-    phase that missed its deadline has no closing time."""
+    """Returns a problem if a phase closed at or after its deadline, or None. A phase that missed its deadline has
+    no closing time."""
     for phase in ("commit", "reveal"):
         by, closed = declaration[phase + "_deadline"], timing[phase + "s_closed_at"]
         if closed is not None and closed >= by:

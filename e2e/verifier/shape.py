@@ -1,4 +1,4 @@
-"""The shapes of a certificate, a tree head, a status and a key set, and contradictions inside a certificate.
+"""The shapes of a certificate, a tree head, a status, a key set and a bundle, and contradictions inside a certificate.
 
 A rule takes a value and returns what is wrong with it, or None.
 """
@@ -8,7 +8,7 @@ import re
 import seats
 import signatures
 
-MOST_KEYS = 1000  # most keys of a deployment: bounds the time of a verification
+MOST_KEYS = 1000  # the most keys that a deployment may publish; the limit bounds the time of a verification
 # Least and most parties of each algorithm
 PARTIES = {"split.v1": (2, 16), "random.v1": (2, 10000), "shapley.v1": (2, 8)}
 
@@ -130,7 +130,7 @@ def key_set_problem(document):
 
 
 def contradictions(c):
-    """Returns contradictions between the members of a well-formed certificate. Other checks cover the inside of `result`."""
+    """Returns contradictions between the members of a well-formed certificate. Other checks verify the content of the member `result`."""
     computed, n, flakers = c["outcome"] == "COMPUTED", len(c["parties"]), c["void_flakers"]
     missing = [i for i, p in enumerate(c["parties"]) if p["commitment"] is None]
     timing, flags = c["timing"], c["properties"]

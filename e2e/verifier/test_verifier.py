@@ -232,9 +232,9 @@ class KeySets(unittest.TestCase):
         self.assertEqual(failed(*issue(COMPUTED), no_key), {"keys"})
 
     def test_keys_of_nobody(self):
-        # In order: encodings of the eight points of small order, two of them again with the wrong sign bit for x = 0,
-        # values of y that are not below 2^255-19, and a value of y that no point has.
-        # Under the first key, the signature with R = that point and S = 0 fits every message.
+        # In order: the encodings of the eight points of small order; two of these points again, with the wrong sign bit
+        # for x = 0; values of y that are not below 2^255-19; and a value of y that no point has.
+        # Under the first key, the signature with R = the key's point and S = 0 fits every message.
         eighth = ("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc%02x",
                   "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03%02x")
         usual = "%02x" + "ff" * 30 + "%02x"

@@ -131,7 +131,7 @@ def commitment(sealed):
     return "sha256:" + H(jcs.encode(sealed["input"]) + sealed["salt"].encode()).hex()
 
 
-# Brams and Taylor's own example, the Trump divorce (Fair Division, 1996): both get 72.67 points.
+# Brams and Taylor's own example, the Trump divorce (Fair Division, 1996): each party gets 72.67 of its 100 points.
 PARAMS = {"items": ["connecticut", "palm beach", "plaza", "tower", "cash"]}
 INPUTS = [
     {"input": {"valuations": dict(zip(PARAMS["items"], [10, 40, 10, 38, 2]))}, "salt": "pepper é"},
@@ -166,7 +166,7 @@ VOID = dict(
 
 
 def failed(certificate, head, keys=KEYS, **more):
-    """Returns the names of the failed checks. keys: labels, or a document with the keys; ["unreadable"] if it cannot be read."""
+    """Returns the names of the failed checks. keys: labels, or a document with the keys. Returns {"unreadable"} if the document is not readable."""
     try:
         keys = keys if type(keys) is list else verify.keys_of(keys)
     except jcs.Refused:

@@ -58,7 +58,7 @@ def included(leaf, leaf_index, tree_size, path, root):
 class Report:
     def __init__(self):
         self.checks = []
-        self.notes = []  # what was not checked
+        self.notes = []  # lists what was not checked
 
     def add(self, name, problem, good=""):
         """Adds a check. problem says what is wrong, and is None or "" if the check passed."""
@@ -69,14 +69,14 @@ class Report:
 
 
 def keys_of(document):
-    """Returns the keys in the answer of /v1/pubkeys, or of /v1/status, which has no states. Raises jcs.Refused for any other document."""
+    """Returns the keys in an answer of /v1/pubkeys or of /v1/status. Keys from /v1/status have no state. Raises jcs.Refused for any other document."""
     if type(document) is dict and "keys" in document:
         bad = shape.key_set_problem(document)
         if bad:
             raise jcs.Refused("the key set " + bad)
         return document["keys"]
     if shape.STATUS(document):
-        raise jcs.Refused("neither a key set with `keys` nor a status: " + shape.STATUS(document))
+        raise jcs.Refused("the document is neither a key set with `keys` nor a status (%s)" % shape.STATUS(document))
     current = {"pubkey": document["pubkey"], "development": document.get("dev_ephemeral_key") is True}
     return [current] + document["legacy_pubkeys"]
 
@@ -84,7 +84,7 @@ def keys_of(document):
 def signed_by(keys, message, signature):
     """Returns (problem, None, "") or (None, the key that verifies, its description)."""
     if shape.SIGNATURE(signature):
-        return "the signature " + shape.SIGNATURE(signature), None, ""
+        return "the signature is malformed; it must be `es256:` or `ed25519:`, followed by 128 lower-case hex digits", None, ""
     for i, key in enumerate(keys):
         if signatures.verify(key["pubkey"], message, signature):
             return None, key, "key %d of %d, %s" % (i + 1, len(keys), key["pubkey"])
@@ -97,7 +97,7 @@ def may_hold(key, leaf_index):
 
 
 def in_force(key, head_key, leaf_index, head_size):
-    """Returns (problem, description) of the keys that signed certificate and head. A head of n leaves covers the leaves 0 to n-1."""
+    """Returns (problem, description) for the keys that signed the certificate and the tree head. A head of n leaves covers the leaves 0 to n-1."""
     for what, of in (("certificate", key), ("tree head", head_key)):
         if of is None:
             return "not checked, because no trusted key signed the %s" % what, ""
@@ -114,7 +114,7 @@ def in_force(key, head_key, leaf_index, head_size):
 def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=None):
     """Makes all checks of a certificate in parsed JSON. keys: rows of a key set, or labels without a state.
 
-    inputs: list of {input, salt} in party order, with null for an unknown one. known: seat key by party index.
+    inputs: list of {input, salt} in party order, with null for an unknown input. known: seat keys by party index.
     chain: the `beacon` member of a bundle, needed for a chain other than drand quicknet.
     """
     report = Report()
@@ -217,7 +217,7 @@ QUICKNET = ("52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
 
 
 def check_beacon(report, result, chain):
-    """Checks the beacon's signature: of drand quicknet under its pinned key, of another chain under the key in the bundle."""
+    """Checks the beacon's signature. The key of drand quicknet is pinned. The key of any other chain comes from the bundle."""
     shown = result.get("beacon") if type(result) is dict else None
     shown = shown if type(shown) is dict else {}
     name, key, problem = "drand quicknet", QUICKNET[1], None
@@ -232,7 +232,7 @@ def check_beacon(report, result, chain):
         elif type(genesis) is not int or genesis < 0:
             problem = "the beacon genesis %s is no unix time" % genesis
     elif chain and chain["public_key"] != key:
-        problem = "the bundle has another public key than drand quicknet"
+        problem = "the beacon key in the bundle is not the key of drand quicknet"
     number, signature = shown.get("round"), shown.get("signature")
     if not problem and not (type(number) is int and 0 < number < 2**53 and type(signature) is str and bls.signed(key, number, signature)):
         problem = "the signature of the round does not verify"
@@ -287,9 +287,9 @@ def check_log_proof(report, bundle, keys, policy):
 
 
 def checkpoint_signer(note, keys, policy):
-    """Returns (problem, description) of the checkpoint's signer.
+    """Returns (problem, description) for the signer of the checkpoint.
 
-    The signer must be a log of the policy, or without a policy a key of the deployment that was valid for this size.
+    With a policy, the signer must be one of its logs. Without one, the signer must be a deployment key that was valid at this size.
     """
     logs = [k for k in policy.logs if k.name == note.origin] if policy else []
     deployment = [(k, notes.deployment_key(note.origin, k["pubkey"])) for k in keys if not signatures.key_problem(k["pubkey"])]
@@ -436,7 +436,7 @@ def fetch(url):
 
 
 def fetch_head(base, certificate):
-    """Returns the tree head of the proof's tree_size if the log has that head, and otherwise the newest head."""
+    """Returns the tree head that has the tree_size of the proof. If the log has no such head, returns the newest head."""
     import urllib.error
     head = fetch(base + "/v1/log/tree-head")
     proof = certificate.get("log_proof") if type(certificate) is dict else None
@@ -452,7 +452,7 @@ def fetch_head(base, certificate):
 
 
 def fetch_keys(base):
-    """Returns the keys of /v1/pubkeys, or those of /v1/status if the deployment has no such path. Only the status says which key is a development key."""
+    """Returns the keys of /v1/pubkeys. If the deployment has no such path, returns the keys of /v1/status. Only /v1/status marks development keys."""
     import urllib.error
     declared = keys_of(fetch(base + "/v1/status"))
     try:
@@ -472,7 +472,7 @@ def printable(line):
 def party_key(text):
     index, _, key = text.partition("=")
     if not re.fullmatch("[0-9]{1,5}", index) or signatures.key_problem(key):
-        raise argparse.ArgumentTypeError("%r is not N=KEY, a party and its key" % text)
+        raise argparse.ArgumentTypeError("%r is not N=KEY: give a party's index and its seat key, such as 1=ed25519:HEX" % text)
     return int(index), key
 
 
@@ -480,33 +480,33 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description="Verifies a Fairpact certificate. Exit code: 0 all checks hold, "
                                      "1 a check failed, 2 wrong usage or something unreadable.")
     parser.add_argument("--certificate", metavar="FILE")
-    parser.add_argument("--bundle", metavar="FILE", help="the answer of /v1/deals/{id}/bundle: nothing is fetched")
+    parser.add_argument("--bundle", metavar="FILE", help="the answer of /v1/deals/{id}/bundle; nothing is fetched")
     parser.add_argument("--policy", metavar="FILE", help="trust policy for a bundle's witnesses (c2sp.org/tlog-policy)")
     parser.add_argument("--tree-head", metavar="FILE")
     parser.add_argument("--keys", metavar="FILE", help="the key set: the answer of /v1/pubkeys (or of /v1/status)")
-    parser.add_argument("--status", metavar="FILE", help="the answer of /v1/status: keys without their states")
-    parser.add_argument("--base-url", metavar="URL", help="fetch from this deployment what is not given as a file")
+    parser.add_argument("--status", metavar="FILE", help="the answer of /v1/status, whose keys have no states")
+    parser.add_argument("--base-url", metavar="URL", help="fetch the tree head and the keys from this deployment, unless they are given")
     parser.add_argument("--pubkey", action="append", metavar="KEY",
                         help="trust this key for every leaf, instead of a key set; repeatable")
-    parser.add_argument("--inputs", metavar="FILE", help="JSON list of {input, salt} in party order, null if unknown")
-    parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal: recomputes the result too")
+    parser.add_argument("--inputs", metavar="FILE", help="JSON list of {input, salt} in party order, with null for an unknown input")
+    parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal, to recompute the result from --inputs")
     parser.add_argument("--party", action="append", metavar="N=KEY", type=party_key, default=[],
                         help="require that party N signed with this seat key; repeatable")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args(arguments)
     if bool(given.certificate) == bool(given.bundle):
-        parser.error("give --certificate or --bundle")
+        parser.error("give exactly one of --certificate and --bundle")
     if given.bundle:
         return bundle_main(parser, given)
     if given.policy:
-        parser.error("--policy is for a bundle")
+        parser.error("--policy works only with --bundle, not with --certificate")
     base = (given.base_url or "").rstrip("/")
     if base and not re.match("https?://", base):
         parser.error("--base-url must begin with http:// or https://")
     if not base and not (given.tree_head and (given.keys or given.status or given.pubkey)):
-        parser.error("give --base-url, or --tree-head with --keys, --status or --pubkey")
+        parser.error("the tree head or the keys are missing: give --base-url, or --tree-head with --keys, --status or --pubkey")
     if given.keys and given.status:
-        parser.error("give --keys or --status, not both")
+        parser.error("give only one of --keys and --status")
     if given.params and not given.inputs:
         parser.error("--params needs --inputs")
     try:
@@ -519,7 +519,7 @@ def main(arguments=None):
         inputs = read(given.inputs, 34) if given.inputs else None  # the list and {input, salt} are two levels around each input
         params = read(given.params) if given.params else None
         if given.inputs and type(inputs) is not list or given.params and type(params) is not dict:
-            raise jcs.Refused("--inputs must name a file with a JSON array, --params one with a JSON object")
+            raise jcs.Refused("the file of --inputs must hold a JSON array, and the file of --params a JSON object")
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
@@ -528,7 +528,7 @@ def main(arguments=None):
 
 def bundle_main(parser, given):
     if given.tree_head or given.inputs or given.params or given.base_url:
-        parser.error("a bundle has its tree head and its input, and nothing is fetched")
+        parser.error("--bundle excludes --tree-head, --inputs, --params and --base-url: a bundle holds its own tree head and input, and nothing is fetched")
     try:
         bundle = read(given.bundle, 34)  # the bundle and own_input are two levels around the input
         keys = given.pubkey

@@ -41,9 +41,9 @@ func (c *client) close() {
 	}
 }
 
-// call sends a request. The parameter body is encoded as JSON, or nil for a request without a body.
-// The parameter into points to the variable that receives the decoded answer, or is nil.
-// call returns the raw answer, and a *statusError if the status differs from the parameter want.
+// call sends a request. It encodes `body` as JSON. If `body` is nil, the request has no body.
+// If `into` is not nil, call decodes the JSON answer into the variable that `into` points to.
+// call returns the raw answer, and a *statusError if the status is not `want`.
 func (c *client) call(want int, method, path, token string, body, into any) ([]byte, error) {
 	var text []byte
 	if body != nil {

@@ -82,7 +82,7 @@ func role(service string) string { return "bench_" + strings.ReplaceAll(service,
 
 // countDeals plays deals and adds to the samples how many statements, how many round trips and
 // how much execution time a deal needs. It returns the costliest statements. Before these
-// deals, it counts the work of the idle services. The parameter idle says for how long.
+// deals, it counts the work of the idle services for the duration `idle`.
 // countDeals subtracts the idle work from the samples, but not from the returned statements.
 func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, error) {
 	// These deals make the services open connections and prepare statements before the

@@ -9,9 +9,10 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// draw measures a random.v1 deal of the given number of parties with 64 clients. For
-// comparison, pgbench then runs one INSERT for each commit and each reveal of the deal.
-// As in the product, each INSERT also checks that a deal is open (see guardedInserts).
+// draw measures a random.v1 deal of the given number of parties. 64 clients send the commits
+// and reveals. For comparison, pgbench then runs one INSERT for each commit and each
+// reveal of the deal. As in the product, each INSERT also checks that a deal is open (see
+// guardedInserts).
 func (b *bench) draw(parties int) error {
 	if err := b.makeWorkers(); err != nil {
 		return err

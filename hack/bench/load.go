@@ -22,11 +22,11 @@ func (t *timed) perSecond() float64 { return float64(t.n) / t.elapsed.Seconds() 
 // duration of each measured call.
 type do func(client int, note func(call string, took time.Duration)) error
 
-// errDone is returned by a do function that has no work left. The client then ends early.
+// errDone is returned by a client's `do` function when no work is left. The client then ends early.
 var errDone = errors.New("nothing is left to do")
 
-// load runs the given number of clients. Each client calls the function thing in a loop until
-// the duration d has passed. load then waits for the calls in progress. The result includes
+// load runs the given number of clients. Each client calls `thing` in a loop until the
+// duration d has passed. load then waits for the calls in progress. The result includes
 // these calls and their time. load returns the first error of a client, or an error if no
 // call was completed.
 func (b *bench) load(clients int, d time.Duration, thing do) (*timed, error) {

@@ -63,7 +63,7 @@ func (b *bench) read(kind string, d time.Duration) (*timed, error) {
 
 // pairsOfVerifications returns how many pairs of P-256 signatures all cores together verify
 // per second. The report calls this rate the limit of GET /v1/verify: a call without cached
-// results verifies two signatures, of the certificate and of the tree head.
+// results verifies two signatures: one of the certificate and one of the tree head.
 func pairsOfVerifications(d time.Duration) (float64, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

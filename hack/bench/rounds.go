@@ -97,7 +97,7 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 }
 
 // commit returns the short hash of HEAD. It adds " with changes" if a tracked file differs from
-// HEAD. It ignores the three files report.* that the benchmark writes.
+// HEAD. It ignores report.json, report.md and report.svg, which the benchmark writes.
 func commit(ctx context.Context) (string, error) {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()

@@ -48,7 +48,7 @@ func (s samples) max(name string) float64 {
 
 type latencies []time.Duration
 
-// milliseconds returns the p-th percentile of l, or 0 if l is empty. It sorts l.
+// milliseconds returns the p-th percentile in milliseconds, or 0 if `l` is empty. It sorts `l`.
 func (l latencies) milliseconds(p int) float64 {
 	if len(l) == 0 {
 		return 0
@@ -106,9 +106,9 @@ func (r *results) write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// replace adds the samples s to r and overwrites earlier samples of the same names. If s has
-// the samples of a curve, replace first deletes the earlier curve, because it may have points
-// that the new curve does not have.
+// replace adds new samples to the results and overwrites earlier samples of the same names. If
+// the new samples contain a curve, replace deletes the earlier curve first. Otherwise points of the
+// earlier curve could stay among those of the new curve.
 func (r *results) replace(s samples) {
 	if _, found := s["curve.ended"]; found {
 		maps.DeleteFunc(r.Samples, func(name string, _ []float64) bool { return strings.HasPrefix(name, "curve.") })

@@ -140,8 +140,8 @@ func (b *bench) exec(statements ...string) error {
 	return nil
 }
 
-// memory adds a sample "memory.WHEN.NAME" for Redis and for each service, in MiB. If the
-// parameter when is "rest", the sample is the current resident memory. Otherwise it is the peak.
+// memory adds a sample "memory.WHEN.NAME" for Redis and for each service, in MiB. If WHEN is
+// "rest", the sample is the current resident memory. Otherwise it is the peak.
 func (b *bench) memory(when string) error {
 	for _, name := range append([]string{redis}, services...) {
 		now, peak, err := memoryMiB(b.pids()[name])

@@ -23,9 +23,8 @@ const checkpointPoll = 10 * time.Millisecond
 // the shortest interval that the POSIX driver accepts.
 var tesseraIntervals = []time.Duration{tessera.DefaultCheckpointInterval, 100 * time.Millisecond}
 
-// tessera measures Tessera once at each of tesseraIntervals. Each measurement lasts at least twice
-// its interval. One measurement is enough, because a caller waits about one interval on any
-// machine.
+// tessera measures Tessera once at each of tesseraIntervals. A measurement lasts at least twice the
+// interval. One measurement is enough, because a caller waits about one interval on any machine.
 func (b *bench) tessera() error {
 	for _, interval := range tesseraIntervals {
 		say("Tessera with a checkpoint every %s", interval)

@@ -31,7 +31,7 @@ func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, 
 		return "", err
 	}
 	if members["deal_id"] != dealID || members["outcome"] != certificate.Computed || members["input_root"] != inputRoot {
-		return "", fmt.Errorf("the certificate has deal %v, outcome %v and input root %v, want %s, %s and %s",
+		return "", fmt.Errorf("the certificate has deal %v, outcome %v and input root %v, want deal %s, outcome %s and input root %s",
 			members["deal_id"], members["outcome"], members["input_root"], dealID, certificate.Computed, inputRoot)
 	}
 	size, root, err := rootOf(certificate.Entry(signed), logProof)

@@ -23,7 +23,7 @@ const usage = `usage: clustertool beacon SEED ADDRESS   serve the development be
        clustertool probe HOST:PORT...    print "open HOST:PORT" for each address that accepts a TCP connection
                                          within 2 s, and "closed HOST:PORT" for each other address
        clustertool kill CONTAINER        send SIGKILL to all processes of the container with the id CONTAINER,
-                                         and print the time; needs root and hostPID on the container's node
+                                         and print the time of the kill in UTC; needs root and hostPID on the container's node
        clustertool wait                  wait for SIGTERM
        clustertool fail                  exit with code 1`
 
@@ -60,7 +60,7 @@ func main() {
 }
 
 // probeAll probes all addresses concurrently. It returns "open ADDRESS" or "closed ADDRESS" for
-// each address, in the order of addresses.
+// each address, in the same order.
 func probeAll(addresses []string) []string {
 	verdicts := make([]chan string, len(addresses))
 	for i, address := range addresses {

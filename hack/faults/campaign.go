@@ -37,9 +37,9 @@ type campaign struct {
 	games []*game
 }
 
-// runCampaign plays deals and injects the faults of the seed's schedule for the duration length.
-// When all faults have ended, every deal must end within the duration bound. runCampaign returns
-// the history, and writes the history and the logs to dir.
+// runCampaign plays deals and injects the faults of the seed's schedule for the duration `length`.
+// When all faults have ended, every deal must end within the duration `bound`. runCampaign returns
+// the history, and writes the history and the logs to `dir`.
 func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, bin, dir string) (events []*Event, err error) {
 	h, files := &history{}, filepath.Join(dir, "stack")
 	if err := errors.Join(os.RemoveAll(files), os.MkdirAll(files, 0o755)); err != nil {
@@ -80,7 +80,7 @@ func (c *campaign) takeKey(ctx context.Context) error {
 	return err
 }
 
-// disturb starts deals and faults for the duration length. It then waits for all faults to end,
+// disturb starts deals and faults for the duration `length`. It then waits for all faults to end,
 // and waits at most c.bound for the deals in progress. It returns an error if a fault cannot be
 // injected or ended.
 func (c *campaign) disturb(ctx context.Context, length time.Duration) error {

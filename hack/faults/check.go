@@ -161,7 +161,7 @@ func checkReplays(events []*Event) (found []Violation) {
 		case first[e.Key] == nil:
 			first[e.Key] = e
 		case !bytes.Equal(stored(first[e.Key]), stored(e)):
-			found = append(found, Violation{Rule: "a replay is identical", Deal: e.Deal, Text: "two answers under one key", Events: []*Event{first[e.Key], e}})
+			found = append(found, Violation{Rule: "a replay is identical", Deal: e.Deal, Text: "the answers under one Idempotency-Key differ", Events: []*Event{first[e.Key], e}})
 		}
 	}
 	return found
@@ -187,7 +187,7 @@ func checkHeads(events []*Event) (found []Violation) {
 			}
 		}
 		if newest != nil && h.Size < newest.head().Size {
-			found = append(found, Violation{Rule: "a tree head is never older than one answered before", Text: fmt.Sprintf("size %d, requested after size %d was answered", h.Size, newest.head().Size), Events: []*Event{newest, e}})
+			found = append(found, Violation{Rule: "a later request never returns an older tree head", Text: fmt.Sprintf("size %d, requested after size %d was answered", h.Size, newest.head().Size), Events: []*Event{newest, e}})
 		}
 	}
 	for _, e := range events {

@@ -16,8 +16,8 @@ func twoParties() *Plan {
 	return &Plan{CommitDeadline: 10, RevealDeadline: 20, Inputs: make([]e2e.Sealed, 2), Rejects: make([]bool, 2)}
 }
 
-// at returns an event of the deal with the id "d": a request that is sent at unix time tenths/10,
-// in seconds. The answer arrives one nanosecond later, with the status and the body.
+// at returns an event of the deal with the id "d". Its request is sent at the unix time `tenths`,
+// in tenths of a second. The answer arrives one nanosecond later, with the status and the body.
 func at(tenths int64, op string, party, status int, body string) *Event {
 	e := &Event{Op: op, Deal: "d", Party: party, Call: tenths * second / 10, Return: tenths*second/10 + 1, Status: status, Body: []byte(body)}
 	if op == opCommit || op == opReveal || op == opCreate {
@@ -117,7 +117,7 @@ func TestCheck(t *testing.T) {
 		{"two answers under one key", []*Event{commit(1, 0), at(2, opCommit, 0, 200, `{"committed":true,"next":""}`)}, []string{"a replay is identical"}},
 		{"another body under a key", []*Event{commit(1, 0), under("commit0", at(2, opReuse, 0, 200, `{}`))}, []string{"a second body under one Idempotency-Key is refused"}},
 		{"two roots", []*Event{treeHead(1, 3, "aa"), treeHead(2, 3, "bb")}, []string{"a tree size has one root"}},
-		{"an older head", []*Event{treeHead(1, 3, "aa"), treeHead(2, 2, "bb")}, []string{"a tree head is never older than one answered before"}},
+		{"an older head", []*Event{treeHead(1, 3, "aa"), treeHead(2, 2, "bb")}, []string{"a later request never returns an older tree head"}},
 		{"heads at the same moment", []*Event{treeHead(1, 3, "aa"), treeHead(1, 2, "bb")}, nil},
 		{"a proof that is refused", []*Event{refusedProof}, []string{"tree heads are consistent"}},
 		{"inconsistent heads", []*Event{forged}, []string{"tree heads are consistent"}},

@@ -73,9 +73,8 @@ func (c *client) try(ctx context.Context, r request, door int) *Event {
 		e.Note = err.Error()
 	} else {
 		e.Status, e.Code = a.Status, a.Code()
-		// Return stays 0 for an answer after which the method until sends the request again. After
-		// a 5xx, the effect of the attempt is unknown. An attempt with one of the two codes below
-		// had no effect.
+		// Return stays 0 if the client must send the request again. After a 5xx, the effect of the
+		// attempt is unknown. An attempt with one of the two codes below had no effect.
 		if a.Status < 500 && e.Code != "IDEMPOTENCY_IN_PROGRESS" && e.Code != "RATE_LIMITED" {
 			e.Return = now()
 		}
@@ -112,10 +111,10 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	return e2e.Answer{Status: failed.Status, Body: text}, err
 }
 
-// until sends r to the doors in turn until one of them returns a final answer. It returns the
+// until sends r to the doors in turn and stops after the first final answer. It returns the
 // answered attempt, or nil if ctx ends first. All attempts have the same Idempotency-Key, and all
-// are added to the history. The function edit, if not nil, is called with a successful attempt
-// before the attempt is added.
+// are added to the history. If `edit` is not nil, until calls it with a successful attempt before
+// it adds the attempt.
 func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))

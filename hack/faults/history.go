@@ -45,7 +45,7 @@ type Event struct {
 	Body   json.RawMessage `json:",omitempty"`
 	Note   string          `json:",omitempty"`
 
-	Recovered int64 `json:",omitempty"` // for a fault: unix nanoseconds when the deal that measures recovery got its certificate or timed out
+	Recovered int64 `json:",omitempty"` // for a fault: when the deal that measures recovery got its certificate or timed out, in unix nanoseconds
 
 	Plan        *Plan `json:",omitempty"` // set for an acknowledged create
 	First, Last *head `json:",omitempty"` // the two tree heads of a consistency proof

@@ -12,7 +12,7 @@ type linkMode int
 
 const (
 	linkOpen  linkMode = iota
-	linkCut            // all connections are closed; each new connection is closed at once
+	linkCut            // all connections are closed; each new connection is closed immediately
 	linkSlow           // each read is delayed by slowBy
 	linkStuck          // connections stay open and no byte is passed on
 )
@@ -59,8 +59,8 @@ func (l *link) set(mode linkMode) {
 	}
 }
 
-// retarget replaces the targets and closes all connections. Without targets, the link closes new
-// connections at once.
+// retarget replaces the targets and closes all connections. Without targets, the link immediately
+// closes each new connection.
 func (l *link) retarget(to ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +97,7 @@ func (l *link) join(near net.Conn) {
 	}
 	defer far.Close()
 	l.mu.Lock()
-	if l.moves != moves { // retarget was called during dial, so it did not close the connection far
+	if l.moves != moves { // retarget was called during dial and did not close `far`
 		l.mu.Unlock()
 		return
 	}
@@ -113,8 +113,8 @@ func (l *link) join(near net.Conn) {
 	delete(l.conns, far)
 }
 
-// dial connects to the next target that accepts. The result moves is the value of l.moves before
-// dial connects.
+// dial connects to the next target that accepts. The second result is the value that l.moves had
+// before the attempts to connect.
 func (l *link) dial() (far net.Conn, moves int, err error) {
 	l.mu.Lock()
 	targets, moves := l.targets, l.moves

@@ -14,7 +14,7 @@ import (
 
 const (
 	plantLength = 25 * time.Second
-	plantSettle = 15 * time.Second // how long a campaign waits for the deals to end; plantOne ignores a later end
+	plantSettle = 15 * time.Second // how long a campaign waits for the deals to end; plantOne does not report a deal that ends later
 	plantRounds = 4
 )
 

@@ -30,8 +30,8 @@ type game struct {
 
 var gameKinds = []string{"split", "purge", "random", "shapley", "reject", "no commit", "no reveal", "late commit", "late reveal", "cancel"}
 
-// newGame prepares a deal. The parameter kind is an element of gameKinds. The parameter past is
-// the number of a beacon round that is already published.
+// newGame prepares a deal of one of the gameKinds. The parameter `past` is the number of a beacon
+// round that is already published.
 func newGame(c *client, kind string, past int64) (*game, error) {
 	far, soon := time.Hour, 2*time.Second+mathrand.N(time.Second)
 	g := &game{c: c, body: e2e.SplitBody(far, 2*far)}
@@ -161,9 +161,9 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	return true
 }
 
-// act sends r, with retries, and returns the first final answer, or nil if ctx ends before. After
-// a success, act sends r again with a probability of 1/4. With another probability of 1/4, act
-// instead sends another body under the same Idempotency-Key, if r is a commit over REST.
+// act sends r, with retries, and returns the first final answer, or nil if ctx ends first. After
+// a quarter of the successes, act sends r again. After a second quarter, if r is a commit over
+// REST, act sends a different body under the same Idempotency-Key.
 func (g *game) act(ctx context.Context, r request, tool string) *Event {
 	r.deal, r.key, r.method, r.path = g.id, rand.Text(), http.MethodPost, "/v1/deals/"+g.id+r.path
 	if tool != "" {

@@ -69,8 +69,8 @@ func kinds() []kind {
 	}
 }
 
-// schedule returns the faults for a seed, ordered by their start. The parameter length limits the
-// time from the start of the campaign to the start of the last fault.
+// schedule returns the faults for a seed, ordered by their start. Each fault starts less than
+// `length` after the start of the campaign.
 func schedule(seed uint64, length time.Duration) []Fault {
 	random := rand.New(rand.NewPCG(seed, 1))
 	busy := map[string]time.Duration{}

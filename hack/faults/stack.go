@@ -45,7 +45,7 @@ func linkNames() (names []string) {
 type stack struct {
 	*localstack.Stack
 	links map[string]*link
-	env   map[string][]string // by process name: the environment variables that the method linked returned
+	env   map[string][]string // by process name: the environment variables that s.linked returned
 	kms   *kmstest.GCP
 	relay *relay
 
@@ -53,7 +53,7 @@ type stack struct {
 	primary, standby *localservers.Postgres
 
 	clocks    *rand.Rand             // the random source of the clock offsets
-	starting  map[string]*sync.Mutex // by process name: held while the method run starts the process
+	starting  map[string]*sync.Mutex // by process name: held while s.run starts the process
 	onFailure func(localstack.Failure)
 }
 
@@ -173,7 +173,7 @@ func (s *stack) follow(ctx context.Context) (err error) {
 
 // failOver kills the primary and promotes the standby. Before the kill, failOver waits until the
 // standby has caught up, because a restarted primary may show commits that the standby does not
-// have yet. Then it cuts the links to Postgres, as when a machine crashes. Without the cut,
+// have yet. Then failOver cuts the links to Postgres, as when a machine crashes. Without the cut,
 // clients could see commits that the standby never gets: when the postmaster dies, the primary's
 // sessions stop waiting for the standby.
 func (s *stack) failOver(ctx context.Context) error {
@@ -191,7 +191,7 @@ func (s *stack) failOver(ctx context.Context) error {
 }
 
 // toPostgres closes the connections of every link that leads to Postgres, and changes the
-// targets of these links. Without targets, the links close each new connection at once.
+// targets of these links. Without targets, the links immediately close each new connection.
 func (s *stack) toPostgres(targets ...string) {
 	for name, l := range s.links {
 		if strings.HasSuffix(name, ">postgres") {
@@ -202,8 +202,8 @@ func (s *stack) toPostgres(targets ...string) {
 
 func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }
 
-// blockGuard makes writes of the fork guard fail, as on a full disk. If blocked is false, the
-// writes work again. A directory with the name of the guard's temporary file blocks the writes.
+// blockGuard makes writes of the fork guard fail, as on a full disk. If `blocked` is false,
+// the writes work again. A directory with the name of the guard's temporary file blocks the writes.
 // Read-only permissions would not block the writes of a process that runs as root.
 func (s *stack) blockGuard(blocked bool) error {
 	beside := s.guard() + ".new"

@@ -105,7 +105,7 @@ func run(reset bool) error {
 	fmt.Printf("  logs: %s   stop: Ctrl-C\n", filepath.Join(home.dir, "log"))
 
 	failure := untilEnd(ctx, s)
-	stop() // a second Ctrl-C ends this process at once, and its children with it
+	stop() // a second Ctrl-C kills this process immediately, and its children end with it
 	fmt.Println("\nstopping")
 	err = errors.Join(failure, s.Close())
 	if err == nil {

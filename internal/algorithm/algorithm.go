@@ -100,9 +100,9 @@ func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) er
 }
 
 // InputWarning returns a warning about a legal input that is probably a mistake, or "". The
-// warning depends on the input and may contain items of the params, so show the warning only
-// to the party that reveals the input. Call InputWarning only with an input that CheckInput
-// accepts.
+// warning discloses facts about the input, for example which items it leaves out. So show the
+// warning only to the party that reveals the input. Call InputWarning only with an input that
+// CheckInput accepts.
 func (a *Algorithm) InputWarning(params, input map[string]any) string {
 	if a.warnInput == nil {
 		return ""

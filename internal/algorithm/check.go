@@ -95,9 +95,9 @@ func kind(v any) string {
 	return "not JSON"
 }
 
-// member returns the value of a required member of object. The value must have type T. Errors
-// contain the parameter where, which is the name of object, and the parameter want, which
-// says what to send. SPEC 2.2: null is refused, because the member is required.
+// member returns the value of a required member of an object. The value must have type T. In
+// errors, `where` names the object and `want` says what to send. SPEC 2.2: null is refused,
+// because the member is required.
 func member[T any](object map[string]any, where, name, want string) (T, error) {
 	v, there := object[name]
 	typed, ok := v.(T)

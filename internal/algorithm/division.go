@@ -13,7 +13,7 @@ import (
 // parties get the same part of their own totals. At most one valued item is split.
 func (d division) adjustedWinner() [][]*big.Rat {
 	shares := d.equalShares()
-	give := func(item int, part *big.Rat) { // part goes to party 0, the rest to party 1
+	give := func(item int, part *big.Rat) { // party 0 gets this part of the item, party 1 the rest
 		shares[0][item] = part
 		shares[1][item] = new(big.Rat).Sub(big.NewRat(1, 1), part)
 	}
@@ -45,7 +45,7 @@ func (d division) adjustedWinner() [][]*big.Rat {
 		b[i] = new(big.Int).Mul(d.values[1][i], d.totals[0])
 	}
 	// Sort by a[i]/b[i], largest first. The comparison uses cross products, because b[i] may
-	// be 0. In that case a[i] is above 0, because the slice order contains only valued items.
+	// be 0. In that case a[i] is above 0, because `order` contains only valued items.
 	slices.SortStableFunc(order, func(i, j int) int {
 		return new(big.Int).Mul(a[j], b[i]).Cmp(new(big.Int).Mul(a[i], b[j]))
 	})

@@ -44,7 +44,7 @@ type randomResult struct {
 	Winner      int     `json:"winner"`
 	Label       string  `json:"label"`
 	Ticket      string  `json:"ticket"`       // the lowest ticket, in 64 hex digits
-	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of the nonces; from the XOR itself, each party of a two-party deal could compute the other's nonce
+	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of all nonces; the XOR itself would let each party of a two-party deal compute the other party's nonce
 	Beacon      *Beacon `json:"beacon"`
 }
 
@@ -184,7 +184,7 @@ func drawTicket(seed [32]byte, party int) [32]byte {
 }
 
 // readBeacon returns the chain hash and the randomness of a round. It does not verify the
-// round's signature: the service does so before it stores the round.
+// round's signature: the service verifies the signature before it stores the round.
 func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) {
 	if b == nil {
 		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet: random.v1 cannot draw without it", round)

@@ -63,7 +63,7 @@ var splitV1 = &Algorithm{
 		case !valued:
 			return "all items count 0 for you, so you get nothing that another party values"
 		case len(leftOut) > 0:
-			return "input.valuations leaves out " + listed(leftOut) + ", which counts 0 for you"
+			return "input.valuations leaves out " + listed(leftOut) + "; an item that you leave out counts 0 for you"
 		}
 		return ""
 	},

@@ -25,7 +25,7 @@ type divided struct {
 	method string
 }
 
-// partOf returns what the items of party q are worth to party p, as a part of p's total.
+// partOf returns what party q's shares are worth to party p, as a fraction of party p's total.
 func (d divided) partOf(p, q int) *big.Rat {
 	sum := new(big.Rat)
 	for i, v := range d.values[p] {
@@ -122,7 +122,7 @@ func (d divided) checkWhole(t *rapid.T) {
 		}
 		// value_ppb is rounded down twice. The first rounding loses less than 10^-18 of the
 		// total for each item. The second rounding is of the sum, and loses less than 10^-9 of
-		// the total. With at most 1,000 items, value_ppb is less than 1.000001 too low.
+		// the total. With at most 1,000 items, value_ppb is too low by less than 1.000001.
 		exact := new(big.Rat).Mul(d.partOf(p, p), big.NewRat(1_000_000_000, 1))
 		off := new(big.Rat).Sub(exact, new(big.Rat).SetInt64(d.ppb[p]))
 		if off.Sign() < 0 || off.Cmp(big.NewRat(1_000_001, 1_000_000)) >= 0 {
@@ -149,7 +149,7 @@ func TestInputWarningNamesItemsLeftOut(t *testing.T) {
 	params := map[string]any{"items": []any{"boat", "car", "lamp"}}
 	for input, want := range map[string]string{
 		`{"valuations":{"boat":50,"car":30,"lamp":0}}`: "",
-		`{"valuations":{"boat":50,"car":30}}`:          `input.valuations leaves out "lamp", which counts 0 for you`,
+		`{"valuations":{"boat":50,"car":30}}`:          `input.valuations leaves out "lamp"; an item that you leave out counts 0 for you`,
 		`{"valuations":{}}`:                            "all items count 0 for you, so you get nothing that another party values",
 		`{"valuations":{"boat":0,"car":0,"lamp":0}}`:   "all items count 0 for you, so you get nothing that another party values",
 	} {

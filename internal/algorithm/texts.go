@@ -18,7 +18,7 @@ func IDs() []string {
 	return ids
 }
 
-// Fill replaces each placeholder {{name}} by texts()[name], which describes the algorithms.
+// Fill replaces each placeholder {{name}} with texts()[name], which describes the algorithms.
 // Fill does not change unknown placeholders.
 func Fill(text string) string {
 	for name, words := range texts() {
@@ -28,7 +28,7 @@ func Fill(text string) string {
 }
 
 // FillJSON replaces the placeholders in a JSON document. First it replaces each whole string
-// "{{name}}" by values[name], encoded as JSON, if values contains that name. Then it replaces
+// "{{name}}" with values[name], encoded as JSON, if values contains that name. Then it replaces
 // the placeholders within strings as Fill does. An unknown placeholder is an error.
 func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 	text := string(document)

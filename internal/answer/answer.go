@@ -75,8 +75,8 @@ func body(p *problem.Error) []byte {
 	return append(text, '\n')
 }
 
-// REST returns the method and path of a call. For problem.IdempotencyKey, which is not a call,
-// it returns the name of the header.
+// REST returns the method and path of a call. For problem.IdempotencyKey, which is a header and
+// not a call, REST returns the header's name.
 func REST(c problem.Call) string {
 	text := [...]string{
 		problem.CreateKey: "POST /v1/keys", problem.ListAlgorithms: "GET /v1/algorithms", problem.CreateDeal: "POST /v1/deals",

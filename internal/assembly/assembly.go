@@ -34,27 +34,27 @@ import (
 // Config holds the settings that deal-api and deadline-worker share.
 type Config struct {
 	signing.Settings
-	DatabaseURL      string `env:"DATABASE_URL" required:"" help:"Postgres, migrated by fairpactctl migrate."`
+	DatabaseURL      string `env:"DATABASE_URL" required:"" help:"Postgres URL. To create or update the schema, run fairpactctl migrate first."`
 	DatabaseConns    int32  `env:"FAIRPACT_DATABASE_CONNS" default:"16" help:"Maximum number of connections from this process to Postgres, at least 4."`
-	ReadOnly         bool   `env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse every change with READ_ONLY (503), and write nothing to the database and the log. Set it for all three binaries."`
-	RedisURL         string `env:"REDIS_URL" required:"" help:"Redis, for best-effort locks and caches."`
-	ServerSecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, the same for all replicas: one per line, 64 hex digits, the newest first. The database names the secret that encrypts new data."`
-	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port; the first line is sent."`
-	LogReadURL       string `env:"FAIRPACT_LOG_READ_URL" required:"" help:"Read port of log-server."`
-	LogAppendURL     string `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"Append port of log-server."`
-	PublicURL        string `env:"FAIRPACT_PUBLIC_URL" help:"Address under which callers reach deal-api, e.g. https://fairpact.example.com: part of invitations and of what a seat key signs."`
-	AdminListen      string `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of /healthz, /readyz and /metrics."`
+	ReadOnly         bool   `env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse every change with READ_ONLY (503), and write nothing to the database or the log. Set this variable for deal-api, log-server and deadline-worker."`
+	RedisURL         string `env:"REDIS_URL" required:"" help:"Redis URL. Redis holds best-effort locks and rate limits, and announces changed deals to the other processes."`
+	ServerSecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, the same for all replicas of deal-api and deadline-worker. It holds one secret per line, at least 64 hex digits, the newest first. The database names the secret that encrypts new data."`
+	AppendSecretFile string `env:"FAIRPACT_APPEND_SECRET_FILE" required:"" type:"path" help:"File with the bearer secret of log-server's append port. The process sends the first line."`
+	LogReadURL       string `env:"FAIRPACT_LOG_READ_URL" required:"" help:"URL of log-server's read port."`
+	LogAppendURL     string `env:"FAIRPACT_LOG_APPEND_URL" required:"" help:"URL of log-server's append port."`
+	PublicURL        string `env:"FAIRPACT_PUBLIC_URL" help:"URL under which callers reach deal-api, e.g. https://fairpact.example.com. Invitations contain this URL, and seat keys sign it. Empty: invitations have no link, and seat keys are refused."`
+	AdminListen      string `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of the admin port, which serves /healthz, /readyz and /metrics."`
 
-	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, in the order to ask them. If one is slow or fails, the others are asked too, and the first valid answer counts."`
-	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Hash of a chain other than drand quicknet. Set FAIRPACT_BEACON_PUBLIC_KEY, _PERIOD and _GENESIS too."`
-	BeaconPublicKey string        `env:"FAIRPACT_BEACON_PUBLIC_KEY" help:"Public key of that chain, hex (BLS12-381 G2, compressed)."`
-	BeaconPeriod    int64         `env:"FAIRPACT_BEACON_PERIOD" help:"Period of that chain in seconds."`
-	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Genesis of that chain, unix seconds."`
-	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"How long a random.v1 deal waits for a beacon round that cannot be fetched, before the deal becomes EXPIRED. The time starts at the reveal deadline or at the round's time, whichever is later."`
+	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, in the order in which they are asked. If a relay is slow, the next relay is asked too. If a relay fails, all others are asked. The first valid answer counts."`
+	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Hash of a beacon chain other than drand quicknet. Set FAIRPACT_BEACON_PUBLIC_KEY, FAIRPACT_BEACON_PERIOD and FAIRPACT_BEACON_GENESIS too."`
+	BeaconPublicKey string        `env:"FAIRPACT_BEACON_PUBLIC_KEY" help:"Public key of the chain FAIRPACT_BEACON_CHAIN_HASH, in hex (BLS12-381 G2, compressed)."`
+	BeaconPeriod    int64         `env:"FAIRPACT_BEACON_PERIOD" help:"Period of the chain FAIRPACT_BEACON_CHAIN_HASH: the seconds between two rounds."`
+	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Genesis of the chain FAIRPACT_BEACON_CHAIN_HASH: the unix time of the first round, in seconds."`
+	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"How long a random.v1 deal waits for a beacon round that cannot be fetched, before the deal becomes EXPIRED. The wait starts at the reveal deadline or at the round's time, whichever is later."`
 	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse new deals whose beacon round is published at or before the reveal deadline."`
-	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"What the open deals of one API key may cost together, in units as in FAIRPACT_DEAL_UNITS_PER_MINUTE; 0: no limit."`
+	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"Maximum cost, in units, of all deals of one API key that have not ended. The units are those of FAIRPACT_DEAL_UNITS_PER_MINUTE. Only deal-api applies this limit. 0: no limit."`
 
-	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"Lowest level of the messages to log: debug, info, warn or error."`
 }
 
 // Parts are the escrow and its components.
@@ -154,8 +154,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 }
 
 // ServeWaits runs Waits in the background until stop is called. Waits wakes a waiting call
-// when the deal of that call changes. waiting.Hub.Bound uses the parameter connections to
-// limit how many calls can wait.
+// when the deal of that call changes. ServeWaits passes `connections` to waiting.Hub.Bound,
+// which limits how many calls can wait.
 func (p *Parts) ServeWaits(connections int) (stop func()) {
 	p.Waits.Bound(connections)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -210,7 +210,7 @@ func checkOrigin(address string) error {
 	}
 	u, err := url.Parse(address)
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" || address != u.Scheme+"://"+strings.ToLower(u.Host) {
-		return fmt.Errorf("%q is not an origin: write https://HOST or https://HOST:PORT, in lower case, with nothing after it", address)
+		return fmt.Errorf("%q is not an origin: write https://HOST or https://HOST:PORT, in lower case, without a slash or path at the end", address)
 	}
 	if _, notIP := netip.ParseAddr(u.Hostname()); notIP != nil && !hostForm.MatchString(u.Hostname()) || !attestation.ValidOrigin(address) {
 		return fmt.Errorf("the host of %q is invalid: use only ASCII letters, digits, dots and hyphens, at most 255 characters. Write an international name in its xn-- form", address)

@@ -148,9 +148,9 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify checks a.Signature over the message of s by calling the parameter holds, which
-// returns an error for an invalid signature. The function holds MUST be as strict as the
-// check of a certificate's signature.
+// Verify checks a.Signature over the message of s. It calls `holds`, which returns an error
+// for an invalid signature. `holds` MUST be as strict as the check of a certificate's
+// signature.
 func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
 	return holds(a.Key, s.Message(a.Origin), a.Signature)
 }

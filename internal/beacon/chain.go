@@ -64,8 +64,8 @@ func Quicknet() Chain {
 
 // ParseChain reads a chain from configuration: hash and public key in lower-case hex,
 // period in seconds, genesis in unix seconds. It cannot check the hash against the other
-// values, because the hash also covers drand's group hash. The operator MUST check it (see
-// InfoHash).
+// values, because the hash also covers drand's group hash. The operator MUST check the hash
+// (see InfoHash).
 func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	if _, err := canon.ParseHash(hash); err != nil {
 		return Chain{}, fmt.Errorf("the beacon chain hash %.80q has %w", hash, err)

@@ -170,7 +170,7 @@ func TestParseChainRefuses(t *testing.T) {
 	key := hex.EncodeToString(q.PublicKey)
 	infinity := "c0" + strings.Repeat("00", 95)
 
-	// The variable outside becomes a point of the twist y² = x³ + 4(1+u) that is not in G2.
+	// The variable `outside` becomes a point of the twist y² = x³ + 4(1+u) that is not in G2.
 	var outside bls.G2Affine
 	for i := uint64(1); ; i++ {
 		outside.X.A0.SetUint64(i)

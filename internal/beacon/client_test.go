@@ -20,7 +20,7 @@ import (
 )
 
 // network is an http.RoundTripper without sockets, because synctest cannot fake time for
-// sockets. hosts maps a relay's host name to its handler. Every other host refuses
+// sockets. `hosts` maps a relay's host name to its handler. Every other host refuses
 // connections.
 type network struct {
 	hosts map[string]http.Handler
@@ -305,8 +305,8 @@ func TestRequestsOfTheRace(t *testing.T) {
 					if !errors.Is(err, beacon.ErrUnavailable) {
 						t.Errorf("Fetch: %v, want ErrUnavailable", err)
 					}
-					// Fetch fails when the last request times out. c.took is then the time
-					// since the start of that request.
+					// Fetch fails when the last request times out. In this case c.took is the
+					// duration of that request, so add the time at which the request starts.
 					c.took += c.asked[len(c.asked)-1]
 				}
 				if took != c.took {

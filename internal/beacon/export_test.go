@@ -2,8 +2,8 @@ package beacon
 
 import "time"
 
-// client_test.go uses these values. It is outside this package, because it imports
-// devbeacon, which imports this package.
+// The tests in package beacon_test use these values. Those tests are outside package
+// beacon, because they import devbeacon, which imports beacon.
 const (
 	RelayTimeout = relayTimeout
 	HedgeDelay   = hedgeDelay

@@ -25,7 +25,7 @@ type sized[V any] struct {
 	bytes int
 }
 
-// New returns a cache of at most limit bytes.
+// New returns a cache that holds at most `limit` bytes.
 func New[K comparable, V any](limit int) *Cache[K, V] {
 	c := &Cache[K, V]{limit: limit}
 	c.entries, _ = simplelru.NewLRU(1<<31-1, func(_ K, v sized[V]) { c.used -= v.bytes }) // NewLRU fails only for sizes below 1
@@ -40,7 +40,7 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add replaces the value of key. The parameter bytes is the size of the new value. If the
+// Add replaces the value of `key`. The parameter `bytes` is the size of the new value. If the
 // new value takes more than an eighth of the limit, Add only removes the old value, because
 // the new value would evict too many other values.
 func (c *Cache[K, V]) Add(key K, value V, bytes int) {

@@ -15,9 +15,9 @@ import (
 
 // Limiter counts the uses of each name, for example of `keys:192.0.2.1`.
 type Limiter interface {
-	// Allow counts n uses of name if a limit of perMinute uses a minute allows them.
-	// Otherwise it counts nothing and returns false, and the caller may try again after
-	// retryAfterSeconds.
+	// Allow counts n uses of `name`. The limit is perMinute uses a minute. If the limit does
+	// not allow n uses now, Allow counts nothing and returns false, and the caller may try
+	// again after retryAfterSeconds.
 	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 
@@ -60,7 +60,7 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 }
 
 // MayCreateDeal counts the units of a new deal for an API key. It returns RATE_LIMITED if
-// the API key has too few units left this minute. The parameter key is the hash of the API
+// the API key has too few units left this minute. The parameter `key` is the hash of the API
 // key. The limit is per API key and not per address, because many honest agents may share an
 // address.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {

@@ -1,7 +1,7 @@
-// Package calls runs the calls that create a key or a deal, commit, reveal or cancel. For
-// each call it reads the body, checks the caller's limits, and runs the use case at most
-// once for each idempotency key. REST and MCP share these functions, so both take these
-// steps in the same order.
+// Package calls runs five calls of the API: create an API key, create a deal, commit,
+// reveal, and cancel. For each call it reads the body, checks the caller's limits, and runs
+// the use case at most once for each idempotency key. REST and MCP share these functions, so
+// both take these steps in the same order.
 package calls
 
 import (

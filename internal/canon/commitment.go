@@ -13,7 +13,7 @@ const commitmentPrefix = "sha256:"
 var ErrCommitment = errors.New("the commitment is not \"sha256:\" and 64 lower-case hex digits")
 
 // Commitment returns "sha256:" and the lower-case hex of SHA-256(input ‖ salt)
-// (SPEC 2.6). input MUST be the RFC 8785 bytes of the party input.
+// (SPEC 2.6). `input` MUST be the RFC 8785 bytes of the party input.
 func Commitment(input, salt []byte) string {
 	h := sha256.New()
 	h.Write(input)
@@ -33,7 +33,7 @@ func ParseCommitment(s string) (digest [32]byte, err error) {
 
 // Open reports whether input and salt open the commitment. If they do, saltBytes are the
 // salt bytes that the hash covers. Open tries the salt's UTF-8 bytes first. If the salt is
-// an even number of hex digits, Open then tries the bytes that the digits encode. input MUST
+// an even number of hex digits, Open then tries the bytes that the digits encode. `input` MUST
 // be the RFC 8785 bytes of an object: in the hash the closing brace separates the input from
 // the salt.
 func Open(commitment string, input []byte, salt string) (saltBytes []byte, ok bool) {

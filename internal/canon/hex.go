@@ -12,7 +12,7 @@ func ParseHex(digits string, n int) ([]byte, error) {
 		return nil, fmt.Errorf("%d characters instead of %d lower-case hex digits", len(digits), 2*n)
 	}
 	if strings.Trim(digits, "0123456789abcdef") != "" {
-		return nil, fmt.Errorf("a character other than 0-9 and a-f; %d lower-case hex digits are required", 2*n)
+		return nil, fmt.Errorf("a character outside 0-9 and a-f; %d lower-case hex digits are required", 2*n)
 	}
 	return hex.DecodeString(digits)
 }

@@ -54,7 +54,7 @@ const (
 // Parse reads -0 as 0 and does not normalise Unicode. The error is a *SyntaxError.
 func Parse(data []byte) (any, error) { return ParseWithin(data, 0) }
 
-// ParseWithin is like Parse, but allows MaxDepth+levels levels.
+// ParseWithin is like Parse, but the maximum depth is MaxDepth+levels.
 func ParseWithin(data []byte, levels int) (any, error) {
 	p := parser{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data)), depth: MaxDepth + levels}
 	v, err := p.value()
@@ -186,7 +186,7 @@ func (p *parser) syntax(err error) *SyntaxError {
 }
 
 // reasonAt returns what is wrong with the character at which the tokenizer stopped. The
-// parameter rest is the text from this character to the end.
+// parameter `rest` is the text from this character to the end.
 func reasonAt(rest []byte) string {
 	r, size := utf8.DecodeRune(rest)
 	switch {

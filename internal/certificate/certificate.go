@@ -182,8 +182,8 @@ func InputPath(leaves [][]byte, party int) []string {
 	return path
 }
 
-// VerifyInput checks the inclusion path of a leaf under inputRoot. The parameter party is the
-// index of the leaf, and parties is the number of leaves.
+// VerifyInput checks the inclusion path of a leaf under inputRoot. The parameter `party` is the
+// index of the leaf, and `parties` is the number of leaves.
 func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
 	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
 }

@@ -70,10 +70,11 @@ func Parse(text string) (Checkpoint, error) {
 	return c, nil
 }
 
-// Open verifies and reads a signed checkpoint. At least one of the keys in logs must have
+// Open verifies and reads a signed checkpoint. At least one of the keys in `logs` must have
 // signed it, and the name of this key must be the origin of the checkpoint. An invalid
-// signature by a key in logs or cosigners is an error. Open ignores signature lines of other
-// keys. The result signed lists the keys in logs and cosigners that signed the checkpoint.
+// signature by a key in `logs` or `cosigners` is an error. Open ignores signature lines of
+// other keys. The result `signed` lists the keys in `logs` and `cosigners` that signed the
+// checkpoint.
 func Open(signedNote []byte, logs, cosigners []Key) (c Checkpoint, signed []Key, err error) {
 	if len(signedNote) > MaxNote {
 		return c, nil, fmt.Errorf("the checkpoint is over %d bytes", MaxNote)

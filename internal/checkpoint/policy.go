@@ -159,7 +159,7 @@ func (r *policyReader) define(g *group) error {
 
 func (r *policyReader) quorum(name string) error {
 	if r.decided {
-		return errors.New("this is the second quorum line: keep one")
+		return errors.New("the policy already has a quorum line: keep one")
 	}
 	r.decided = true
 	if name == "none" {
@@ -175,7 +175,8 @@ func (r *policyReader) quorum(name string) error {
 // "quorum none".
 func (p *Policy) Demands() bool { return p.quorum != nil }
 
-// Met reports whether the witnesses whose names are in the map cosigned meet the quorum.
+// Met reports whether a checkpoint meets the quorum. The map `cosigned` is true for the name of
+// each witness that cosigned the checkpoint.
 func (p *Policy) Met(cosigned map[string]bool) bool {
 	return p.quorum == nil || p.quorum.met(cosigned)
 }
@@ -205,8 +206,8 @@ func (g *group) String() string {
 }
 
 // Verify checks that a log of the policy signed the checkpoint and that the quorum
-// cosigned it. The result witnesses lists the names of the witnesses that cosigned the
-// checkpoint, even if the error is ErrQuorum.
+// cosigned it. It returns the names of the witnesses that cosigned the checkpoint, even if
+// the error is ErrQuorum.
 func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, err error) {
 	cosigners := make([]Key, len(p.Witnesses))
 	for i, w := range p.Witnesses {

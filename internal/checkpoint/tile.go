@@ -48,8 +48,8 @@ func ParseTilePath(path string) (tlog.Tile, error) {
 	return t, nil
 }
 
-// EntryBundle returns entries in the format of tlog-tiles. Before each entry is its length,
-// as two big-endian bytes.
+// EntryBundle returns the entries in the format of tlog-tiles: for each entry, two bytes with
+// its length (big-endian), and then the entry.
 func EntryBundle(entries [][]byte) []byte {
 	var out []byte
 	for _, entry := range entries {
@@ -59,8 +59,8 @@ func EntryBundle(entries [][]byte) []byte {
 	return out
 }
 
-// ParseEntryBundle reads a bundle. It returns an error if the number of entries in the bundle
-// is not equal to the parameter count.
+// ParseEntryBundle reads a bundle. It returns an error if the bundle does not have exactly
+// `count` entries.
 func ParseEntryBundle(bundle []byte, count int) ([][]byte, error) {
 	var all [][]byte
 	for rest := bundle; len(rest) > 0; {

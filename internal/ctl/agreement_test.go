@@ -10,8 +10,8 @@ import (
 )
 
 // The cases are those of the Python verifier's tests. For each case, `fairpactctl verify` must
-// have the verdict and the failed checks of the Python verifier. FAIRPACT_URL is empty, so
-// `fairpactctl verify` fetches nothing.
+// report the same verdict and the same failed checks as the Python verifier.
+// FAIRPACT_URL is empty, so `fairpactctl verify` fetches nothing.
 func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
 	text, err := exec.Command("python3", "../../e2e/verifier/cases.py").Output()
 	if err != nil {

@@ -15,10 +15,10 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// All verifiers share the cases in e2e/testdata/bundles. The member failed of a case lists the
-// checks that must fail. It never lists beacon_signature, because package verification does not
-// have this check. fairpactctl has the check, which must fail in the case beacon-signature.
-// FAIRPACT_URL is empty, so `fairpactctl verify` fetches nothing.
+// All verifiers share the cases in e2e/testdata/bundles. In each case, the member `failed` lists
+// the checks that must fail. The list never contains beacon_signature, because package
+// verification does not have this check. fairpactctl has the check, which must fail in the case
+// beacon-signature. FAIRPACT_URL is empty, so `fairpactctl verify` fetches nothing.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")
 	files, err := filepath.Glob("../../e2e/testdata/bundles/*.json")
@@ -151,8 +151,8 @@ func TestBeaconSignature(t *testing.T) {
 		hash      string
 		round     int64
 		signature string
-		bundle    map[string]any // the bundle's member beacon, or nil for a bundle without it
-		want      string         // "" if the signature is not checked
+		bundle    map[string]any // the bundle's `beacon` member; nil if the bundle has none
+		want      string         // the result of the check: OK or FAIL; "" if no check is added
 	}{
 		"quicknet":                         {quicknet.Hash, round, genuine, nil, "OK"},
 		"quicknet in a bundle":             {quicknet.Hash, round, genuine, chain(key), "OK"},

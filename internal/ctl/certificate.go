@@ -20,17 +20,17 @@ import (
 )
 
 type certificateCommands struct {
-	Adopt  certificateAdoptCommand  `cmd:"" help:"Restore in the database the certificate of a deal that the log has, from a party's copy."`
-	Return certificateReturnCommand `cmd:"" help:"Restore in the log the leaves that a restored database lost, from the parties' copies."`
+	Adopt  certificateAdoptCommand  `cmd:"" help:"Restore a deal's certificate in the database from a party's copy, if the log has this certificate."`
+	Return certificateReturnCommand `cmd:"" help:"Restore the leaves that the log lost when its database was restored, from the parties' copies of their certificates."`
 }
 
 type certificateAdoptCommand struct {
-	Certificate string `arg:"" help:"Certificate file, unchanged as the party received it; - reads standard input."`
-	Keys        string `placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys."`
-	TreeHead    string `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N for the tree_size N of the proof."`
-	BaseURL     string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment from which to fetch the key set and tree head that are not given as files."`
+	Certificate string `arg:"" help:"Certificate file, exactly as the party received it; '-' reads standard input."`
+	Keys        string `placeholder:"FILE" help:"File with the key set, as GET /v1/pubkeys returned it."`
+	TreeHead    string `placeholder:"FILE" help:"File with the answer of GET /v1/log/tree-head?tree_size=N, where N is the tree_size in the certificate's log_proof."`
+	BaseURL     string `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment. The command fetches from there what --keys and --tree-head do not give."`
 	databases
-	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secret of the deployment."`
+	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets of the deployment."`
 }
 
 func (certificateAdoptCommand) Help() string {
@@ -108,7 +108,7 @@ func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpoo
 	return do(s, log)
 }
 
-// tagPage is the number of certificates that tagLeaves reads at once. It bounds memory: a
+// tagPage is the number of certificates that tagLeaves reads in one query. It bounds memory: a
 // certificate of 10,000 parties takes a megabyte.
 const tagPage = 100
 

@@ -15,9 +15,9 @@ const (
 )
 
 type commitCommand struct {
-	Input string  `arg:"" help:"File with the input, a JSON object; - reads standard input."`
+	Input string  `arg:"" help:"File with the input, a JSON object; '-' reads standard input."`
 	Salt  *string `help:"The salt, as text. Default: 16 random bytes as 32 hex digits."`
-	Out   string  `placeholder:"FILE" help:"New file for input and salt (the sealed file), for deal commit, deal reveal and recompute."`
+	Out   string  `placeholder:"FILE" help:"New file for the input and the salt. fairpactctl deal commit and fairpactctl deal reveal read this sealed file."`
 }
 
 func (commitCommand) Help() string {

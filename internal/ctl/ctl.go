@@ -38,11 +38,11 @@ type commands struct {
 	Deal        dealCommands        `cmd:"" help:"Take part in a deal: create, invite, commit, reveal, watch, fetch its certificate."`
 	Verify      verifyCommand       `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
 	Recompute   recomputeCommand    `cmd:"" help:"Compute a deal's result again from its inputs and compare it with the certificate."`
-	Certificate certificateCommands `cmd:"" help:"Restore certificates and leaves that a changed or restored database lost."`
+	Certificate certificateCommands `cmd:"" help:"Restore certificates, or leaves of the log, that a changed or restored database lost."`
 	Log         logCommands         `cmd:"" help:"Audit, mirror and watch a transparency log; make the key that signs its checkpoints."`
 	Keys        keysCommands        `cmd:"" help:"Show, check and change the key set of a deployment; rotate its signing key."`
 	Secret      secretCommands      `cmd:"" help:"Rotate the server secret, show the progress of a rotation, or replace a lost secret."`
-	Migrate     migrateCommand      `cmd:"" help:"Bring the database schema to this version. Running it again does nothing."`
+	Migrate     migrateCommand      `cmd:"" help:"Bring the database schemas to this version. Running the command again does nothing."`
 	Smoke       smokeCommand        `cmd:"" help:"Run a whole test deal against a deployment and verify its certificate."`
 	KeyFiles    keyFilesCommand     `cmd:"" hidden:"" help:"Copy private keys into files that only their owner can read."`
 	Completion  completionCommand   `cmd:"" help:"Write a completion script for bash, zsh or fish."`

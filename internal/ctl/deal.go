@@ -17,14 +17,14 @@ import (
 
 type dealCommands struct {
 	Create      createCommand      `cmd:"" help:"Create a deal and write its tokens to a state file."`
-	Invite      inviteCommand      `cmd:"" help:"Write the state file or the invitation to give to one party."`
+	Invite      inviteCommand      `cmd:"" help:"Write a state file or an invitation for one party."`
 	Commit      sendCommitCommand  `cmd:"" help:"Send the commitment of a sealed file."`
 	Reveal      revealCommand      `cmd:"" help:"Reveal the input and salt of a sealed file."`
 	Status      statusCommand      `cmd:"" help:"Show the deal."`
 	Watch       watchCommand       `cmd:"" help:"Follow the deal until it has ended and its certificate is issued."`
-	Entropy     entropyCommand     `cmd:"" help:"Make the draw of a random.v1 deal when all have revealed and its beacon round is published."`
+	Entropy     entropyCommand     `cmd:"" help:"Make the draw of a random.v1 deal, once all parties have revealed and the beacon round is published."`
 	Certificate certificateCommand `cmd:"" help:"Fetch the certificate and the evidence to verify it offline."`
-	Cancel      cancelCommand      `cmd:"" help:"Cancel the deal, as its initiator, before another party has committed."`
+	Cancel      cancelCommand      `cmd:"" help:"Cancel the deal as the initiator, if no other party has committed."`
 }
 
 // state is the content of a state file. `fairpactctl deal create` and `fairpactctl deal invite`
@@ -44,22 +44,22 @@ type invite struct {
 
 // place holds the flags that name a deal.
 type place struct {
-	State   string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file of deal create or deal invite; it holds deployment, deal and tokens."`
-	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, if you have no state file."`
+	State   string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file that fairpactctl deal create or fairpactctl deal invite wrote. It holds the deployment's URL, the deal_id and the tokens."`
+	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment, if you have no state file."`
 	Deal    string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal_id, if you have no state file."`
 }
 
 // party holds the flags of a command that accepts an invite token.
 type party struct {
 	place
-	Party     *int   `placeholder:"N" help:"Party whose invite token of the state file to use; 0 is the initiator. Not needed if the file holds one token."`
-	Token     string `env:"FAIRPACT_TOKEN" placeholder:"TOKEN" help:"Invite token. Other users of this machine can see arguments: prefer --token-file or the environment."`
-	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; - reads standard input."`
+	Party     *int   `placeholder:"N" help:"Index of the party whose invite token in the state file is used. Party 0 is the initiator. Not needed if the file holds only one token."`
+	Token     string `env:"FAIRPACT_TOKEN" placeholder:"TOKEN" help:"Invite token. Other users of this machine can see arguments, so prefer --token-file or FAIRPACT_TOKEN."`
+	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; '-' reads standard input."`
 }
 
 // initiator holds the flags of a command that accepts the initiator's API key.
 type initiator struct {
-	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key, if you have no state file or no invite token."`
+	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key. Default: the API key in the state file."`
 	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
 }
 
@@ -156,18 +156,18 @@ func (c *call) post(ctx context.Context, t *terminal, suffix string, body any) e
 
 type createCommand struct {
 	Algorithm      string        `required:"" help:"One of ${algorithms}."`
-	Label          []string      `required:"" sep:"none" help:"Label of a party, once for each; the first is the initiator, party 0."`
-	PartyKey       []string      `placeholder:"N=KEY" help:"Seat key that must sign the commitment of party N, es256:HEX or ed25519:HEX (see key new); repeatable."`
-	Params         string        `required:"" placeholder:"FILE" help:"algorithm_params, a JSON object; - reads standard input."`
-	Out            string        `required:"" placeholder:"FILE" help:"New state file for deployment, deal, API key and invite tokens; only you can read it."`
+	Label          []string      `required:"" sep:"none" help:"Label of a party; repeat the flag for each party. The first label belongs to the initiator, party 0."`
+	PartyKey       []string      `placeholder:"N=KEY" help:"Seat key that must sign the commitment of party N, es256:HEX or ed25519:HEX (see fairpactctl key new); repeatable."`
+	Params         string        `required:"" placeholder:"FILE" help:"File with algorithm_params, a JSON object; '-' reads standard input."`
+	Out            string        `required:"" placeholder:"FILE" help:"New state file, which only you can read. It holds the deployment's URL, the deal_id, the API key and the invite tokens."`
 	CommitIn       time.Duration `default:"1h" help:"Time to commit, from now."`
 	RevealIn       time.Duration `default:"2h" help:"Time to reveal, from now."`
 	CommitDeadline int64         `placeholder:"UNIX" help:"Commit deadline in unix seconds, instead of --commit-in."`
 	RevealDeadline int64         `placeholder:"UNIX" help:"Reveal deadline in unix seconds, instead of --reveal-in."`
-	Mode           string        `default:"sealed" help:"sealed: inputs stay secret. open: parties may fetch all inputs after the deal is COMPUTED."`
-	Retention      string        `default:"standard" help:"standard, or purge: inputs are deleted when the deal ends."`
-	BaseURL        string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	APIKey         string        `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key. Default: a new key, kept in the state file."`
+	Mode           string        `default:"sealed" help:"'sealed': inputs stay secret. 'open': parties may fetch all inputs after the deal is COMPUTED."`
+	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
+	BaseURL        string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
+	APIKey         string        `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key. Default: a new key, which the command writes to the state file."`
 	APIKeyFile     string        `placeholder:"FILE" help:"File whose first line is the API key."`
 }
 
@@ -270,10 +270,10 @@ func (c createCommand) create(ctx context.Context, client *restclient.Client, ke
 }
 
 type inviteCommand struct {
-	State string `env:"FAIRPACT_STATE" required:"" placeholder:"FILE" help:"State file of deal create."`
+	State string `env:"FAIRPACT_STATE" required:"" placeholder:"FILE" help:"State file that fairpactctl deal create wrote."`
 	Party int    `required:"" placeholder:"N" help:"Index of the party to invite."`
-	Out   string `xor:"form" required:"" placeholder:"FILE" help:"New state file with only that party's token, for a party that uses fairpactctl."`
-	Text  bool   `xor:"form" required:"" help:"Print the invitation for a person or an agent, with its link."`
+	Out   string `xor:"form" required:"" placeholder:"FILE" help:"New state file with only the token of the invited party, for a party that uses fairpactctl."`
+	Text  bool   `xor:"form" required:"" help:"Print an invitation with a link, for a person or an agent."`
 }
 
 func (inviteCommand) Help() string {

@@ -84,9 +84,9 @@ func keep(path string, content []byte) error {
 	return keepMade(path, func() ([]byte, error) { return content, nil })
 }
 
-// keepMade calls the function produce and writes its result to a new file that only the file's
-// owner may read. It creates the file before the call: produce obtains a secret, which would be
-// lost if the file could not be created. If produce fails, keepMade removes the file. keepMade
+// keepMade calls `produce` and writes the result to a new file that only the file's owner may
+// read. It creates the file before the call, because `produce` obtains a secret, which would be
+// lost if the file could not be created. If `produce` fails, keepMade removes the file. keepMade
 // refuses an existing file, which may hold the only copy of a secret.
 func keepMade(path string, produce func() ([]byte, error)) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

@@ -12,7 +12,7 @@ import (
 // read it. The images have no shell that could copy the files.
 type keyFilesCommand struct {
 	From string `arg:"" help:"Folder of a Secret volume."`
-	To   string `arg:"" help:"Folder in an in-memory volume, for the copies that only their owner can read."`
+	To   string `arg:"" help:"Folder in an in-memory volume, for the copies. Only the owner of a copy can read the copy."`
 }
 
 func (keyFilesCommand) Help() string {

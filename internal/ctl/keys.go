@@ -12,11 +12,11 @@ import (
 )
 
 type keysCommands struct {
-	Show   keysShowCommand   `cmd:"" help:"Show the keys of a deployment or a file, and what each may sign."`
+	Show   keysShowCommand   `cmd:"" help:"Show the keys of a deployment or of a key set file, and what each key may sign."`
 	Check  keysCheckCommand  `cmd:"" help:"Check that processes, log and certificates agree with the key set, and show the next step of a rotation."`
 	Init   keysInitCommand   `cmd:"" help:"Write a key set with one signing key."`
 	Rotate keysRotateCommand `cmd:"" help:"Write a key set in which another key signs from a later time on or, for a stolen key, at once."`
-	Close  keysCloseCommand  `cmd:"" help:"Close a retired key at a tree size: its signatures at later leaves stop being valid."`
+	Close  keysCloseCommand  `cmd:"" help:"Close a retired key at a tree size, so that signatures of this key at later leaves become invalid."`
 }
 
 // published is the answer of GET /v1/pubkeys.
@@ -75,8 +75,8 @@ func (t *terminal) keySet(path string) (*signing.KeySet, error) {
 }
 
 type keysShowCommand struct {
-	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	File    string `placeholder:"FILE" help:"Show this key set instead; - reads standard input."`
+	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
+	File    string `placeholder:"FILE" help:"Key set file to show instead of the keys of a deployment; '-' reads standard input."`
 }
 
 func (keysShowCommand) Help() string {
@@ -88,7 +88,7 @@ Examples:
     fairpactctl keys show --file keys.json --json`
 }
 
-// shownKeys is the output of keys show --json.
+// shownKeys is the output of `fairpactctl keys show --json`.
 type shownKeys struct {
 	Keys      []signing.Key `json:"keys"`
 	KeySet    string        `json:"key_set,omitempty"`

@@ -313,7 +313,7 @@ func TestClosingIsChecked(t *testing.T) {
 		}
 	}
 	check("2", "OK   closed_keys")
-	check("1", "FAIL closed_keys            "+a+" is closed at tree size 1 but signed the certificate at leaf 1")
+	check("1", "FAIL closed_keys            the key set closes "+a+" at tree size 1, but that key signed the certificate at leaf 1")
 	root := sha256.Sum256([]byte("a root"))
 	message := fmt.Appendf(nil, `{"root_hash":"%x","tree_size":4}`, root)
 	signature, err := first.Sign(t.Context(), sha256.Sum256(message))

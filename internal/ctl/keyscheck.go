@@ -20,10 +20,10 @@ import (
 
 type keysCheckCommand struct {
 	running
-	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	File     string `placeholder:"FILE" help:"The key set that every process should have."`
+	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
+	File     string `placeholder:"FILE" help:"File with the key set that every process should have."`
 	Times    int    `default:"10" help:"Number of requests, each over a new connection, to reach all replicas behind the URL."`
-	TreeHead string `placeholder:"FILE" help:"A tree head that you kept: the log must have grown from it. Default: an earlier head that the log returns, which proves less. none: skip this check, for a new log without an earlier head."`
+	TreeHead string `placeholder:"FILE" help:"File with a tree head that you kept. The log must extend this head. Default: an earlier head that the log itself returns, which proves less. 'none': skip this check, because the log is new and has no earlier head."`
 }
 
 func (keysCheckCommand) Help() string {
@@ -62,7 +62,7 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		return unreadable(err)
 	}
 	if keys == nil { // the answers differ
-		return t.keysReport(report, "the replicas publish different key sets: wait until the roll-out is done and check again. If the key sets still differ, find the processes that lack the right one: --file with --database-url lists them")
+		return t.keysReport(report, "the replicas publish different key sets: wait until the roll-out is done and check again. If the key sets still differ, find the processes that lack the right key set: run this check with --file and --database-url, which lists them")
 	}
 	if c.DatabaseURL != "" && file != nil {
 		report.Add(checked("closed_keys", c.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond the key's tree size"))
@@ -76,7 +76,7 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 // published fetches /v1/pubkeys and /v1/status c.Times times, to reach several replicas. It
-// adds the checks of their answers to report. If the answers of /v1/pubkeys differ, it
+// adds the checks of the answers to the report. If the answers of /v1/pubkeys differ, it
 // returns neither keys nor an error.
 func (c keysCheckCommand) published(ctx context.Context, client *restclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
 	var first string
@@ -229,8 +229,8 @@ func consistent(ctx context.Context, client *restclient.Client, first, second si
 	return nil
 }
 
-// next returns the operator's next step in a rotation. agreed reports whether all checks
-// passed.
+// next returns the operator's next step in a rotation. The parameter `agreed` is true if all
+// checks passed.
 func next(file *signing.KeySet, keys published, agreed bool) string {
 	if !agreed {
 		return "correct what failed before you take any further step of a rotation"
@@ -242,7 +242,7 @@ func next(file *signing.KeySet, keys published, agreed bool) string {
 	for _, k := range all {
 		switch {
 		case k.State == signing.StateNext && k.SignsFrom != nil:
-			return fmt.Sprintf("nothing: %s signs from %s on by itself", k.PublicKey, instant(k.SignsFrom))
+			return fmt.Sprintf("nothing: %s signs from %s on, without a further step", k.PublicKey, instant(k.SignsFrom))
 		case k.State == signing.StateNext:
 			return fmt.Sprintf("nothing: %s will sign later; give --file to see from when", k.PublicKey)
 		case k.State == signing.StateRetired && !k.Closed():

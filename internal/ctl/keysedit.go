@@ -13,7 +13,7 @@ import (
 
 // edited holds the flag for the output of a command that writes a key set.
 type edited struct {
-	Out string `placeholder:"FILE" help:"File to replace atomically with the new key set. It may be the file that the command reads. Default: standard output."`
+	Out string `placeholder:"FILE" help:"File for the new key set, which the command replaces atomically. This may be the file that the command reads. Default: standard output."`
 }
 
 func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
@@ -49,7 +49,7 @@ type keysInitCommand struct {
 	edited
 	Signer  string   `required:"" placeholder:"URI" help:"URI of the key, as in FAIRPACT_SIGNING_KEY."`
 	Pubkey  string   `placeholder:"KEY" help:"${pubkey}"`
-	Retired []string `placeholder:"KEY" help:"A key that signed before this one, es256:HEX or ed25519:HEX; repeatable."`
+	Retired []string `placeholder:"KEY" help:"A key that signed before the key of --signer, es256:HEX or ed25519:HEX; repeatable."`
 }
 
 func (keysInitCommand) Help() string {
@@ -72,12 +72,12 @@ func (c keysInitCommand) Run(ctx context.Context, t *terminal) error {
 
 type keysRotateCommand struct {
 	edited
-	File     string        `required:"" placeholder:"FILE" help:"The present key set; - reads standard input."`
+	File     string        `required:"" placeholder:"FILE" help:"File with the present key set; '-' reads standard input."`
 	To       string        `required:"" placeholder:"URI" help:"URI of the new key, as in FAIRPACT_SIGNING_KEY."`
 	Pubkey   string        `placeholder:"KEY" help:"${pubkey}"`
 	In       time.Duration `default:"1h" help:"Time from now until the new key signs. Finish the roll-out of the file some minutes earlier."`
-	Now      bool          `help:"For a stolen or lost key: the new key signs at once, and the old key is closed at the newest tree head of --base-url, or at --tree-size."`
-	BaseURL  string        `env:"FAIRPACT_URL" placeholder:"URL" help:"With --now: the deployment, for its newest tree head."`
+	Now      bool          `help:"For a stolen or lost key: the new key signs at once, and the old key is closed at the size of the newest tree head of --base-url, or at --tree-size."`
+	BaseURL  string        `env:"FAIRPACT_URL" placeholder:"URL" help:"With --now: URL of the deployment, from which the command fetches the newest tree head."`
 	TreeSize *int64        `placeholder:"N" help:"With --now: the tree size at which to close the old key."`
 }
 
@@ -146,10 +146,10 @@ type keysCloseCommand struct {
 	edited
 	running
 	Pubkey   string `arg:"" help:"The retired key, es256:HEX or ed25519:HEX."`
-	File     string `required:"" placeholder:"FILE" help:"The present key set, which every process must have; - reads standard input."`
-	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, for its newest tree head."`
+	File     string `required:"" placeholder:"FILE" help:"File with the present key set, which every process must have; '-' reads standard input."`
+	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, from which the command fetches the newest tree head."`
 	TreeSize *int64 `placeholder:"N" help:"The first leaf index at which the key's signatures are invalid. Default: the size of the newest tree head."`
-	Disown   bool   `help:"For a stolen key: close it even if genuine certificates or tree heads that it signed become invalid."`
+	Disown   bool   `help:"For a stolen key: close the key even if genuine certificates or tree heads of this key become invalid."`
 }
 
 func (keysCloseCommand) Help() string {
@@ -197,10 +197,10 @@ func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if pending > 0 {
-		return refusal{fmt.Errorf("%d certificates of the key wait for the log: run the command again when they are logged", pending)}
+		return refusal{fmt.Errorf("the key is not closed, because %d certificates of the key wait for the log: run the command again when they are logged", pending)}
 	}
 	if err := c.beyond(ctx, closed); err != nil {
-		return refusal{fmt.Errorf("%w; leave --tree-size out. Only if the key is stolen: add --disown, and accept that such certificates and tree heads become invalid", err)}
+		return refusal{fmt.Errorf("the key is not closed, because the new key set does not pass a check (%w): leave --tree-size out. Only if the key is stolen: add --disown, and accept that certificates and tree heads of the key become invalid", err)}
 	}
 	return c.write(t, closed, nil)
 }

@@ -23,9 +23,9 @@ import (
 // running holds the flags that say where to find the running processes of a deployment. The
 // commands `keys check`, `keys close`, `secret rotate` and `secret check` have these flags.
 type running struct {
-	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres of the deployment: the command checks the key sets of the processes connected to it, and its certificates and tree heads."`
+	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres URL of the deployment. The command finds the running processes by their connections to this database. From its tables it reads what it checks, such as certificates and tree heads."`
 	logDatabase
-	Replica []string `placeholder:"URL" help:"Admin port of a process, like http://10.0.0.7:8082; repeatable. Without --database-url, name every process."`
+	Replica []string `placeholder:"URL" help:"URL of a process's admin port, like http://10.0.0.7:8082; repeatable. Without --database-url, name every process."`
 }
 
 func (r running) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
@@ -137,7 +137,7 @@ func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 		if leafIndex == nil || key.MayHold(*leafIndex) || key.Disowned {
 			return nil
 		}
-		return fmt.Errorf("%s is closed at tree size %d but signed the certificate at leaf %d, which makes the certificate invalid", key.PublicKey, *key.TreeSize, *leafIndex)
+		return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the certificate at leaf %d, which makes the certificate invalid", key.PublicKey, *key.TreeSize, *leafIndex)
 	})
 }
 
@@ -153,10 +153,10 @@ func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.K
 	return n, err
 }
 
-// signedFrom calls visit for each signed certificate at leafIndex or above, and for each that
-// has no leaf yet. It passes the key that signed the certificate, and the leaf index or nil.
-// It skips a certificate if no accepted key of the set signed it. After the first error of
-// visit, it makes no further call and returns that error.
+// signedFrom calls `visit` for each signed certificate at leafIndex or above, and for each signed
+// certificate that has no leaf yet. It passes the key that signed the certificate, and the leaf
+// index, or nil if the certificate has no leaf. It skips a certificate if no accepted key of the
+// set signed it. After the first error of `visit`, it makes no further call and returns that error.
 func signedFrom(ctx context.Context, databaseURL string, set *signing.KeySet, leafIndex int64, visit func(signing.Key, *int64) error) error {
 	s, err := store.Open(ctx, databaseURL, 2)
 	if err != nil {

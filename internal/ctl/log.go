@@ -15,7 +15,7 @@ import (
 )
 
 type logCommands struct {
-	Key    logKeyCommand    `cmd:"" help:"Make the Ed25519 key that signs the log's checkpoints, or show the verifier key of an existing one."`
+	Key    logKeyCommand    `cmd:"" help:"Make the Ed25519 key that signs the log's checkpoints, or show the verifier key of an existing key."`
 	Audit  logAuditCommand  `cmd:"" help:"Compute the root of a log from its entries and check every tile."`
 	Mirror logMirrorCommand `cmd:"" help:"Copy a log up to its newest checkpoint into a folder, which any static file server can serve as the log."`
 	Fsck   logFsckCommand   `cmd:"" help:"Check the log's tables in the database against each other."`
@@ -28,8 +28,8 @@ signed by this log; 3 the log contradicts its signed checkpoints or is forked, a
 
 // logTrust holds the flags that name the keys and witnesses that an auditor trusts.
 type logTrust struct {
-	Policy string   `placeholder:"FILE" xor:"trust" required:"" help:"Trust policy (c2sp.org/tlog-policy): the log's keys, the witnesses, the quorum."`
-	VKey   []string `name:"vkey" sep:"none" placeholder:"KEY" xor:"trust" required:"" help:"Verifier key of the log, NAME+ID+KEY, instead of a policy; repeatable. Witnesses are not checked."`
+	Policy string   `placeholder:"FILE" xor:"trust" required:"" help:"File with the trust policy (c2sp.org/tlog-policy), which names the log's keys, the witnesses and the quorum."`
+	VKey   []string `name:"vkey" sep:"none" placeholder:"KEY" xor:"trust" required:"" help:"Verifier key of the log, NAME+ID+KEY, instead of a policy; repeatable. Without a policy, witnesses are not checked."`
 }
 
 func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
@@ -81,8 +81,8 @@ type logReport struct {
 }
 
 // judged prints the verdict on a log. It returns the error that sets the exit code, or nil
-// for a good log. If err is an error other than a Contradiction, there is no verdict: judged
-// prints nothing and returns err.
+// for a good log. If err is neither nil nor a Contradiction, there is no verdict: judged prints
+// nothing and returns err.
 func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err error) error {
 	found, contradiction := errors.AsType[*logaudit.Contradiction](err)
 	if err != nil && !contradiction {
@@ -135,7 +135,7 @@ func (t *terminal) logLines(r logReport, head logaudit.Head, policy *checkpoint.
 type logAuditCommand struct {
 	logTrust
 	Place string   `arg:"" help:"URL of the log, or folder of a mirror."`
-	Seen  []string `sep:"none" placeholder:"FILE" help:"Signed checkpoint or .tlog-proof that somebody received earlier: the log must have grown from it; repeatable."`
+	Seen  []string `sep:"none" placeholder:"FILE" help:"File with a signed checkpoint or a .tlog-proof that somebody received earlier; repeatable. The log must extend that checkpoint."`
 }
 
 func (logAuditCommand) Help() string {
@@ -216,7 +216,7 @@ func (c logMirrorCommand) Run(ctx context.Context, t *terminal) error {
 type logWatchCommand struct {
 	logTrust
 	URL   string        `arg:"" help:"URL of the log."`
-	State string        `required:"" placeholder:"FILE" help:"File with the newest verified checkpoint, created if it does not exist. Exchange the file with others who watch the log: the log that they see must have grown from your checkpoint too."`
+	State string        `required:"" placeholder:"FILE" help:"File with the newest verified checkpoint, created if it does not exist. Give copies of the file to others who watch the log, because the log that they see must extend your checkpoint too."`
 	Every time.Duration `default:"1m" help:"Time between two checks."`
 	Once  bool          `help:"Check once and exit, for cron."`
 }

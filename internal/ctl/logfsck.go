@@ -13,8 +13,8 @@ import (
 
 type logFsckCommand struct {
 	databases
-	Keys string   `placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys. Without it the signatures of tree heads are not checked."`
-	VKey []string `name:"vkey" sep:"none" placeholder:"KEY" help:"Verifier key of the log; repeatable. Without it the signatures of checkpoints are not checked."`
+	Keys string   `placeholder:"FILE" help:"File with the key set, as GET /v1/pubkeys returned it. Without this file, the signatures of tree heads are not checked."`
+	VKey []string `name:"vkey" sep:"none" placeholder:"KEY" help:"Verifier key of the log; repeatable. Without this flag, the signatures of checkpoints are not checked."`
 }
 
 func (logFsckCommand) Help() string {

@@ -12,9 +12,9 @@ import (
 )
 
 type logKeyCommand struct {
-	Origin string `required:"" placeholder:"NAME" env:"FAIRPACT_LOG_ORIGIN" help:"Name of the log, its FAIRPACT_LOG_ORIGIN: the public URL without scheme, such as fairpact.example.com."`
-	Out    string `placeholder:"FILE" help:"Make a key and write it to this new file, PEM (PKCS#8)."`
-	Of     string `placeholder:"URI" help:"Show the verifier key of this existing key instead; a URI as in FAIRPACT_LOG_KEY."`
+	Origin string `required:"" placeholder:"NAME" env:"FAIRPACT_LOG_ORIGIN" help:"Name of the log, as in the FAIRPACT_LOG_ORIGIN of log-server: the public URL without scheme, such as fairpact.example.com."`
+	Out    string `placeholder:"FILE" help:"Make a key, and write the key to this new file as PEM (PKCS#8)."`
+	Of     string `placeholder:"URI" help:"URI of an existing key, as in FAIRPACT_LOG_KEY. The command then makes no key, and shows the verifier key of this key."`
 }
 
 func (logKeyCommand) Help() string {

@@ -13,13 +13,13 @@ import (
 )
 
 type databases struct {
-	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
+	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres URL of the deployment."`
 	logDatabase
 }
 
 // logDatabase holds the URL of the log's database, if the log has a separate one.
 type logDatabase struct {
-	LogDatabaseURL string `env:"FAIRPACT_LOG_DATABASE_URL" placeholder:"URL" help:"Postgres of the log, if the log has its own database: the DATABASE_URL of log-server."`
+	LogDatabaseURL string `env:"FAIRPACT_LOG_DATABASE_URL" placeholder:"URL" help:"Postgres URL of the log, if the log has a separate database. Give the DATABASE_URL of log-server."`
 }
 
 func (d databases) log() string { return cmp.Or(d.LogDatabaseURL, d.DatabaseURL) }
@@ -47,7 +47,7 @@ func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 type keyCommand struct {
-	BaseURL string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
+	BaseURL string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
 	Out     string `placeholder:"FILE" help:"Write the key to this new file instead of printing it."`
 }
 

@@ -38,9 +38,9 @@ func (t *terminal) sealed(path string) (s sealed, err error) {
 }
 
 type sendCommitCommand struct {
-	Sealed string `arg:"" help:"Sealed file of fairpactctl commit --out."`
-	Key    string `placeholder:"FILE" help:"Sign the commitment with the seat key in this file (see key new)."`
-	Origin string `placeholder:"URL" help:"With --key: the public URL of the deployment, if it differs from the URL that you use."`
+	Sealed string `arg:"" help:"Sealed file that fairpactctl commit --out wrote."`
+	Key    string `placeholder:"FILE" help:"File with the seat key that signs the commitment (see fairpactctl key new)."`
+	Origin string `placeholder:"URL" help:"With --key: the public URL of the deployment, if you reach the deployment under another URL."`
 	party
 }
 
@@ -255,11 +255,11 @@ type certificateCommand struct {
 	party
 	Out      string `placeholder:"FILE" help:"File for the certificate. Default: standard output."`
 	Bundle   string `placeholder:"FILE" help:"File for the bundle, which proves the certificate offline."`
-	Sealed   string `placeholder:"FILE" help:"Your sealed file, whose input and salt are put into the bundle. They are not sent."`
+	Sealed   string `placeholder:"FILE" help:"Your sealed file. The command puts its input and salt into the bundle, and does not send them."`
 	LogProof string `name:"tlog-proof" placeholder:"FILE" help:"File for the proof of inclusion under a checkpoint (c2sp.org/tlog-proof)."`
 	TreeHead string `placeholder:"FILE" help:"File for the signed tree head of the proof."`
-	Keys     string `placeholder:"FILE" help:"File for the key set: the verifying keys and what each may sign."`
-	Status   string `placeholder:"FILE" help:"File for the service status, which has the verifying keys only."`
+	Keys     string `placeholder:"FILE" help:"File for the key set, which states the verifying keys and what each key may sign."`
+	Status   string `placeholder:"FILE" help:"File for the service status, which states the verifying keys but not what each key may sign."`
 }
 
 func (certificateCommand) Help() string {

@@ -10,9 +10,9 @@ import (
 )
 
 type recomputeCommand struct {
-	Certificate string `arg:"" help:"Certificate file; - reads standard input."`
-	Inputs      string `required:"" placeholder:"FILE" help:"JSON array of {input, salt} in party order."`
-	Params      string `required:"" placeholder:"FILE" help:"algorithm_params of the deal."`
+	Certificate string `arg:"" help:"Certificate file; '-' reads standard input."`
+	Inputs      string `required:"" placeholder:"FILE" help:"File with a JSON array of {input, salt} in party order."`
+	Params      string `required:"" placeholder:"FILE" help:"File with algorithm_params of the deal."`
 }
 
 func (recomputeCommand) Help() string {

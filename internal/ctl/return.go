@@ -14,9 +14,9 @@ import (
 )
 
 type certificateReturnCommand struct {
-	Certificates []string `arg:"" help:"Certificate files, unchanged as parties received them, one for each missing leaf. Further certificates do no harm."`
-	Keys         string   `required:"" placeholder:"FILE" help:"The key set: the answer of GET /v1/pubkeys."`
-	TreeHead     string   `required:"" placeholder:"FILE" help:"The newest tree head that anybody received from GET /v1/log/tree-head."`
+	Certificates []string `arg:"" help:"Certificate files, exactly as the parties received them, one for each missing leaf. More certificates do no harm."`
+	Keys         string   `required:"" placeholder:"FILE" help:"File with the key set, as GET /v1/pubkeys returned it."`
+	TreeHead     string   `required:"" placeholder:"FILE" help:"File with the newest tree head that anybody received from GET /v1/log/tree-head."`
 	databases
 }
 

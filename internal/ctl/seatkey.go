@@ -18,8 +18,8 @@ type keyCommands struct {
 }
 
 type newKeyCommand struct {
-	Out  string `arg:"" help:"New file for the private key, PEM (PKCS#8); only you can read it."`
-	Type string `enum:"ed25519,es256" default:"ed25519" help:"ed25519, or es256 (ECDSA on P-256), which every browser supports."`
+	Out  string `arg:"" help:"New file for the private key, as PEM (PKCS#8). Only you can read the file."`
+	Type string `enum:"ed25519,es256" default:"ed25519" help:"ed25519 or es256 (ECDSA on P-256). Every browser supports es256."`
 }
 
 func (newKeyCommand) Help() string {

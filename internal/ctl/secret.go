@@ -17,14 +17,14 @@ import (
 )
 
 type secretCommands struct {
-	Add    secretAddCommand    `cmd:"" help:"Print the server secret file with a new secret in front: the first step of a rotation."`
-	Rotate secretRotateCommand `cmd:"" help:"Put the newest server secret in force, after every process has it."`
+	Add    secretAddCommand    `cmd:"" help:"Print the content of the server secret file with a new secret in front. This is the first step of a rotation."`
+	Rotate secretRotateCommand `cmd:"" help:"Put the newest server secret in force, once every process has this secret."`
 	Check  secretCheckCommand  `cmd:"" help:"Show the progress of a rotation, and whether former server secrets may be removed."`
-	Adopt  secretAdoptCommand  `cmd:"" help:"Give a database another server secret if the former one is lost."`
+	Adopt  secretAdoptCommand  `cmd:"" help:"Put another server secret in force if the present server secret of a database is lost."`
 }
 
 type secretFile struct {
-	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets, one on each line as 64 hex digits, the newest first."`
+	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets: one per line, at least 64 hex digits, the newest first."`
 }
 
 type secretAddCommand struct{ secretFile }
@@ -60,9 +60,9 @@ type secretRotateCommand struct {
 }
 
 func (secretRotateCommand) Help() string {
-	return `Puts the first secret of the file in force: from then on, new data is encrypted under it. The command refuses while a process
-has another set of secrets than the file. After the rotation, deadline-worker encrypts the stored inputs again, under this
-secret. fairpactctl secret check shows when the former secret may be removed.
+	return `Puts the first secret of the file in force: from then on, new data is encrypted under it. The command refuses to rotate
+until all processes have the same secrets as the file. After the rotation, deadline-worker encrypts the stored inputs again,
+under this secret. fairpactctl secret check shows when the former secret may be removed.
 
 Examples:
 
@@ -91,7 +91,7 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		former := sealing.ShortID(now.Fingerprint)
 		return t.show(map[string]string{"in_force": newest.ID(), "former": former},
-			"%s is in force; keep %s in the file until fairpactctl secret check says to remove it", newest.ID(), former)
+			"secret %s is in force; keep secret %s in the file until fairpactctl secret check says to remove the former secret", newest.ID(), former)
 	})
 }
 
@@ -172,7 +172,7 @@ func nextOfSecrets(r secretReport) string {
 	case r.Held[0] != r.InForce:
 		return fmt.Sprintf("put %s in force with fairpactctl secret rotate", r.Held[0])
 	case len(unused) > 0:
-		return fmt.Sprintf("remove all lines but the first from the file and roll it out: nothing needs %v", unused)
+		return fmt.Sprintf("remove all lines but the first from the file and roll the file out: nothing needs the secrets %v", unused)
 	}
 	return "nothing: one secret is in force, and no data needs another. To rotate, begin with fairpactctl secret add"
 }
@@ -203,7 +203,7 @@ func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.S
 }
 
 // lacking returns the short fingerprints of secrets that the database needs and the file
-// lacks, nil if there are none.
+// lacks, or nil if there are none.
 func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 	for _, needed := range append([][]byte{now.Fingerprint}, now.Former...) {
 		if own.Find(needed) == nil {
@@ -214,9 +214,9 @@ func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 }
 
 type secretAdoptCommand struct {
-	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres of the deployment."`
+	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres URL of the deployment."`
 	secretFile
-	LoseDeals bool `help:"Adopt the new secret even if deals or certificates need the former one: the deals become EXPIRED, and the certificates are never issued."`
+	LoseDeals bool `help:"Adopt the new secret even if deals or pending certificates need the lost secret. These deals become EXPIRED, and these certificates are never issued."`
 }
 
 func (secretAdoptCommand) Help() string {
@@ -246,7 +246,7 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if deals+certificates > 0 && !a.LoseDeals {
-		return refusal{fmt.Errorf("%d unfinished deals and %d pending certificates need the former secret: put that secret back until these are finished, or give --lose-deals to lose them", deals, certificates)}
+		return refusal{fmt.Errorf("%d unfinished deals and %d pending certificates need the former secret: put that secret back into the file until these deals and certificates are finished, or give --lose-deals to lose them", deals, certificates)}
 	}
 	state, err := s.ServerSecret(ctx)
 	if err == nil && own.Find(state.Fingerprint) != nil {

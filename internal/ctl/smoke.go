@@ -22,10 +22,10 @@ import (
 )
 
 type smokeCommand struct {
-	BaseURL   string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"The deployment, like https://fairpact.example."`
-	Algorithm []string      `default:"split.v1" placeholder:"ID" help:"Algorithm of the test deal, one of ${algorithms}; repeatable. all: a deal of each."`
+	BaseURL   string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
+	Algorithm []string      `default:"split.v1" placeholder:"ID" help:"Algorithm of the test deal, one of ${algorithms}; repeatable. 'all': one deal with each algorithm."`
 	Show      bool          `help:"Print each request and its answer to standard error, with tokens, keys and salts shortened."`
-	Timeout   time.Duration `default:"2m" help:"Give up if a deal has no verified certificate after this long."`
+	Timeout   time.Duration `default:"2m" help:"Give up if a deal has no verified certificate within this time."`
 }
 
 func (smokeCommand) Help() string {
@@ -187,7 +187,7 @@ func commitAndReveal(ctx context.Context, client *restclient.Client, s state, in
 	return opened, nil
 }
 
-// until repeats a request every half second while the service refuses it with this code.
+// until calls send every half second while the service refuses the request with the given code.
 // If ctx ends first, the error holds the cause of ctx and the last refusal.
 func until(ctx context.Context, code string, send func() ([]byte, error)) ([]byte, error) {
 	var pending error

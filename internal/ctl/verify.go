@@ -18,18 +18,18 @@ import (
 )
 
 type verifyCommand struct {
-	Certificate string   `arg:"" help:"Bundle or certificate file; - reads standard input."`
-	Policy      string   `placeholder:"FILE" help:"For a bundle: the trust policy (c2sp.org/tlog-policy) whose witnesses must have cosigned."`
+	Certificate string   `arg:"" help:"Bundle or certificate file; '-' reads standard input."`
+	Policy      string   `placeholder:"FILE" help:"For a bundle: file with the trust policy (c2sp.org/tlog-policy). The quorum of its witnesses must have cosigned."`
 	Pubkey      []string `placeholder:"KEY" help:"Trust all signatures of this key, es256:HEX or ed25519:HEX, instead of a key set; repeatable."`
-	Keys        string   `placeholder:"FILE" xor:"keys" help:"The key set: the answer of GET /v1/pubkeys (or of GET /v1/status)."`
-	Status      string   `placeholder:"FILE" xor:"keys" help:"The answer of GET /v1/status, which names the keys but not what each may sign."`
-	TreeHead    string   `placeholder:"FILE" help:"The answer of GET /v1/log/tree-head?tree_size=N for the tree_size N of the proof."`
-	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"The deployment from which to fetch the evidence that is not given as a file."`
-	Inputs      string   `placeholder:"FILE" help:"Open the commitments with this JSON array of {input, salt} in party order; null for an unknown input."`
+	Keys        string   `placeholder:"FILE" xor:"keys" help:"File with the key set: the answer of GET /v1/pubkeys or of GET /v1/status."`
+	Status      string   `placeholder:"FILE" xor:"keys" help:"File with the answer of GET /v1/status, which states the keys but not what each key may sign."`
+	TreeHead    string   `placeholder:"FILE" help:"File with the answer of GET /v1/log/tree-head?tree_size=N, where N is the tree_size in the certificate's log_proof."`
+	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment. The command fetches from there the evidence that is not given as a file."`
+	Inputs      string   `placeholder:"FILE" help:"File with a JSON array of {input, salt} in party order, and null for an unknown input. The command opens the commitments with these inputs."`
 	Party       []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
-	Params      string   `placeholder:"FILE" help:"Recompute the result with these algorithm_params of the deal. Needs --inputs."`
+	Params      string   `placeholder:"FILE" help:"File with algorithm_params of the deal, to recompute the result. Needs --inputs."`
 
-	parsed any // the parsed content of the file Certificate; nil if the file was not read yet
+	parsed any // the parsed content of the file that Certificate names; nil until that file is read
 }
 
 func (verifyCommand) Help() string {
@@ -182,7 +182,7 @@ func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient
 	}
 	keys, err := keysOfStatus(document)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: give the answer of GET /v1/pubkeys or GET /v1/status, not the file FAIRPACT_KEY_SET_FILE of the processes", from, err)
+		return nil, fmt.Errorf("%s: %w: give the answer of GET /v1/pubkeys or GET /v1/status, not the file that FAIRPACT_KEY_SET_FILE names", from, err)
 	}
 	return trusted(keys), nil
 }
@@ -308,7 +308,7 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	var err error
 	switch pinned := chain; {
 	case c.Result.Beacon.ChainHash == pinned.Hash && given != nil && given["public_key"] != hex.EncodeToString(pinned.PublicKey):
-		err = errors.New("the bundle has another public key than drand quicknet")
+		err = errors.New("the beacon key in the bundle is not the key of drand quicknet")
 	case c.Result.Beacon.ChainHash == pinned.Hash:
 	case given == nil:
 		return

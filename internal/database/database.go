@@ -168,7 +168,8 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 }
 
 // unusable replaces an error of pgx about a URL, because the text of pgx may contain the
-// password. It keeps the cause of a TLS error, whose text cannot contain the password.
+// password. For a TLS error it keeps the cause, because the text of the cause cannot contain
+// the password.
 func unusable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil && strings.HasSuffix(err.Error(), ": failed to configure TLS ("+cause.Error()+")") {
 		return fmt.Errorf("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
@@ -216,7 +217,8 @@ func NewSchema(name string, embedded embed.FS) Schema {
 }
 
 // Migrate runs the migrations that the schema lacks. A second run changes nothing. Several
-// processes may call Migrate at once: an advisory lock lets them run one after the other.
+// processes may call Migrate at the same time: an advisory lock lets them run one after the
+// other.
 func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	config, err := Config(databaseURL)
 	if err != nil {

@@ -71,7 +71,7 @@ func disturbing(migration string) (bad []string) {
 }
 
 // A binary works with a schema of its own version or a newer version. If the schema is older
-// or missing, the error says what to do. Migrate of an older release does not change a newer
+// or missing, the error says what to do. An older release's Migrate does not change a newer
 // schema.
 func TestOneVersionBackAndForward(t *testing.T) {
 	url := servertest.Postgres(t)

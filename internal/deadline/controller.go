@@ -76,8 +76,8 @@ func (c *Controller) Ready() error {
 	return nil
 }
 
-// SetupWithManager adds the controller and its loops to a manager. The parameter workers is
-// the maximum number of deals that the controller processes at once.
+// SetupWithManager adds the controller and its loops to a manager. The controller
+// processes at most `workers` deals at the same time.
 func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure, c.reseal} {
 		if err := mgr.Add(loop); err != nil {
@@ -92,7 +92,7 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
 		}).
 		WithLogConstructor(func(deal *string) logr.Logger {
-			if deal != nil { // discard controller-runtime's lines about a deal: Reconcile logs its failures through c.failures
+			if deal != nil { // discard controller-runtime's lines about a deal: Reconcile logs failures through c.failures
 				return logr.Discard()
 			}
 			return mgr.GetLogger().WithValues("controller", "deal")
@@ -116,7 +116,7 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "")
-		c.failures.Failure(ctx, slog.LevelWarn, "deals wait, retrying", err, dealID)
+		c.failures.Failure(ctx, slog.LevelWarn, "deals cannot be processed, retrying", err, dealID)
 		return reconcile.Result{}, err
 	}
 	if again > horizon {
@@ -145,8 +145,8 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// relist adds to the queue each deal that is due within the horizon. If the parameter all is
-// true, relist also adds the deals that Complete lists.
+// relist adds to the queue each deal that is due within the horizon. If `all` is true, relist
+// also adds the deals that Complete lists.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()

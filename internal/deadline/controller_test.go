@@ -108,7 +108,7 @@ func TestFailuresBackOff(t *testing.T) {
 			}
 		}
 	})
-	if lines := strings.Count(log.String(), "\n"); lines < 2 || lines > 4 || strings.Count(log.String(), `"msg":"deals wait, retrying"`) != lines {
+	if lines := strings.Count(log.String(), "\n"); lines < 2 || lines > 4 || strings.Count(log.String(), `"msg":"deals cannot be processed, retrying"`) != lines {
 		t.Errorf("%d failures are logged as the lines below, want 2 to 4 of one message\n%s", 2*failures, &log)
 	}
 }
@@ -188,7 +188,7 @@ func TestResealsInBatches(t *testing.T) {
 	})
 }
 
-// The synctest bubble fails the test if a goroutine still runs after the call of stop.
+// The synctest bubble fails the test if a goroutine still runs after stop returns.
 func TestStopCancelsCallsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeals(map[string]time.Duration{"a": 0, "b": time.Hour, "c": time.Second})

@@ -52,8 +52,8 @@ type deals struct {
 	toReseal int // number of batches that Reseal has yet to reseal
 	log      slog.Handler
 
-	// If attend is not nil, Attend calls it first. If the result final is true, Attend returns
-	// the other two results of attend.
+	// If attend is not nil, Attend calls it first. If `final` is true, Attend returns
+	// `again` and `err`. Otherwise Attend continues as if attend were nil.
 	attend func(ctx context.Context, deal string) (again time.Duration, err error, final bool)
 }
 
@@ -170,7 +170,7 @@ func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), te
 	})
 }
 
-// start starts a controller in a manager that is set up like that of a deadline-worker
+// start starts a controller in a manager with the settings of a deadline-worker that runs
 // without leader election.
 func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 	t.Helper()

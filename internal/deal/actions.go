@@ -15,10 +15,10 @@ type Party struct {
 
 // The service takes every due step except Draw before it calls the methods below. Commit and
 // Reveal still check the deadlines, so that an overdue deal never accepts a commit or reveal.
-// The parameter now is the current unix time. A method returns nil if it allows the action.
+// `now` is the current unix time in seconds. A method returns nil if it allows the action.
 // Every refusal has status 409 in problem.Table.
 
-// Commit returns the reason why p cannot commit at the unix time now, or nil.
+// Commit returns the reason why party p cannot commit at the unix time `now`, or nil.
 // SPEC 3: the first commit moves the deal from OPEN to COMMITTING, the last commit moves it
 // from COMMITTING to REVEALING.
 func (d Deal) Commit(p Party, now int64) *problem.Error {
@@ -35,7 +35,7 @@ func (d Deal) Commit(p Party, now int64) *problem.Error {
 	return nil
 }
 
-// Reveal returns the reason why p cannot reveal at the unix time now, or nil.
+// Reveal returns the reason why party p cannot reveal at the unix time `now`, or nil.
 func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	switch {
 	case d.Ended():
@@ -52,8 +52,8 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	return nil
 }
 
-// Entropy returns the reason why the deal cannot be drawn at the unix time now, or nil. After
-// the draw it returns nil (SPEC 4 rule 2: repeat calls after COMPUTED report the result).
+// Entropy returns the reason why the deal cannot be drawn at the unix time `now`, or nil.
+// After the draw it returns nil (SPEC 4 rule 2: repeat calls after COMPUTED report the result).
 func (d Deal) Entropy(now int64) *problem.Error {
 	switch {
 	case !d.Random:

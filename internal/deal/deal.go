@@ -6,8 +6,8 @@
 //	COMMITTING   a party is missing at commit_deadline          VoidCommits  VOID
 //	REVEALING    a party is missing at reveal_deadline          VoidReveals  VOID
 //	REVEALING    all have revealed, not random.v1               Compute      COMPUTED
-//	REVEALING    the same, but an input cannot be decrypted,    Expire       EXPIRED
-//	             at reveal_deadline
+//	REVEALING    all have revealed, not random.v1, and an       Expire       EXPIRED
+//	             input cannot be decrypted, at reveal_deadline
 //	REVEALING    all have revealed, random.v1, at DrawAt        Draw         COMPUTED
 //	REVEALING    all have revealed, random.v1, at ExpiresAt     Expire       EXPIRED
 //
@@ -67,8 +67,8 @@ type Deal struct {
 	VoidFlakers []int // party indexes, ascending; VOID only
 }
 
-// Step is a change of a deal. It becomes due at a certain time, or with the commit or reveal of
-// the last party. The service takes a due step before it accepts any other action on the deal.
+// Step is a change of a deal. It becomes due at a certain time, or when the last party commits
+// or reveals. The service takes a due step before it accepts any other action on the deal.
 // Draw is the exception: an entropy call or the worker takes it.
 type Step int
 
@@ -98,7 +98,7 @@ func (d Deal) Ended() bool { return d.Phase != Committing && d.Phase != Revealin
 // AllRevealed reports whether all parties have revealed and the deal has not ended.
 func (d Deal) AllRevealed() bool { return d.Phase == Revealing && d.Reveals == d.Parties }
 
-// Next returns the step that is due at the unix time now.
+// Next returns the step that is due at the unix time `now`.
 func (d Deal) Next(now int64) Step {
 	switch d.Phase {
 	case Committing:

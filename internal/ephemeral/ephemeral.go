@@ -29,8 +29,9 @@ const (
 // Redis is a client whose commands time out if the server is down. It is safe for
 // concurrent use.
 type Redis struct {
-	// client is not a redis.UniversalClient, because that type refers to redis.Client. With
-	// that type, each package that imports package ephemeral takes about 2 s longer to compile.
+	// client is not a redis.UniversalClient, because UniversalClient refers to redis.Client.
+	// With a UniversalClient, each package that imports package ephemeral takes about 2 s longer
+	// to compile.
 	client    redis.Cmdable
 	subscribe func(ctx context.Context, channel string) subscription
 	close     func() error
@@ -138,10 +139,10 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 	}, true
 }
 
-// Allow counts n uses against the limit with this name: perMinute uses a minute (GCRA). All
-// processes share the limit in Redis. While Redis is down, each process counts alone. If n
-// exceeds perMinute, it counts as perMinute. If ok is false, the caller may try again after
-// retryAfterSeconds.
+// Allow counts n uses against the limit `name`, which permits `perMinute` uses in a minute
+// (GCRA). An n above `perMinute` counts as `perMinute`. All processes share the limit in Redis.
+// While Redis is down, each process counts alone. If ok is false, the caller may try again
+// after retryAfterSeconds.
 func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
 	n = min(n, perMinute)
 	if r.up() {

@@ -37,8 +37,8 @@ type account struct {
 
 // charge adds a deal's units to the key's open deals, or returns RATE_LIMITED if the sum
 // would exceed the limit. The caller MUST call done after the creation, even if it failed.
-// If a deal is stored during a count in the database, the account's field open may include
-// the deal twice until the next count.
+// If a deal is stored during a count in the database, account.open may include the deal
+// twice until the next count.
 func (s *Service) charge(ctx context.Context, p Principal, units int) (done func(), err error) {
 	most, a := s.options.OpenUnits, p.account
 	if most <= 0 {

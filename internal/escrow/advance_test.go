@@ -179,8 +179,8 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
-// An older release stores the last reveal first and reveals_closed_at afterwards. If its
-// process dies in between, the next call sets reveals_closed_at.
+// An older release stores reveals_closed_at after it has stored the last reveal. If the process
+// dies in between, the next call sets reveals_closed_at.
 func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

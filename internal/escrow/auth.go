@@ -24,7 +24,7 @@ const (
 type Principal struct {
 	keyHash []byte   // nil for an invite token
 	account *account // nil for an invite token
-	seat    seat     // the party of an invite token
+	seat    seat     // the party of an invite token; zero for an API key
 }
 
 func (p Principal) isParty() bool { return p.keyHash == nil }

@@ -15,7 +15,7 @@ type Bundle struct {
 	Issued
 	TLogProof   []byte        // a .tlog-proof file
 	Keys        []byte        // the answer of GET /v1/pubkeys
-	Declaration []byte        // nil for a certificate of an earlier release, which has no declaration digest
+	Declaration []byte        // nil if the certificate has no declaration digest, because an earlier release issued it
 	Chain       *beacon.Chain // the beacon chain of a random.v1 result
 	// Own is the proof for the caller's input. It is nil if the caller did not reveal, or if
 	// the proof needs inputs that were deleted (retention "purge").
@@ -26,7 +26,7 @@ type Bundle struct {
 // the salt: the initiator got all invite tokens, and could otherwise read every party's input.
 type OwnInput struct {
 	Party int      `json:"party"`
-	Path  []string `json:"input_path,omitzero"` // nil if there is no input_root, because not all have revealed
+	Path  []string `json:"input_path,omitzero"` // nil if a party has not revealed: the certificate then has no input_root
 }
 
 // Bundle returns the bundle of a deal for the party that calls. It can return every error

@@ -113,8 +113,8 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	owner := of(svc.Authenticate(t.Context(), back.key)).ok(t)
 	backAccess := back.access(t, svc, back.key, escrow.Read)
 
-	// Simulate an older backup. It lacks the deal in the variable gone. It has the deal in the
-	// variable back, but without commits, reveals and certificate.
+	// Simulate an older backup. It lacks the deal of `gone`. It has the deal of `back`, but
+	// without commits, reveals and certificate.
 	h.exec(t, "DELETE FROM api_keys WHERE key_hash = (SELECT owner_hash FROM deals WHERE deal_id = $1)", gone.id)
 	for _, table := range []string{"parties", "deals"} {
 		h.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", gone.id)

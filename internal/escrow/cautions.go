@@ -25,10 +25,9 @@ const (
 // the cautions. Only the initiator sees Created.Warning.
 func (d *Deal) Cautions() []string { return d.cautions() }
 
-// cautionsOf returns the cautions about a deal's beacon round, deadlines and labels. The
-// parameter from is the unix time at which the parties can begin to commit. A caution never
-// quotes the initiator's text, because the parties' agents read a caution as advice from the
-// service.
+// cautionsOf returns the cautions about a deal's beacon round, deadlines and labels. `from`
+// is the unix time at which the parties can begin to commit. A caution never quotes the
+// initiator's text, because the parties' agents read a caution as advice from the service.
 func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
 		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
@@ -47,7 +46,7 @@ func (d *Deal) unusualParams() []string {
 	if err != nil || len(warnings) == 0 { // err is not nil if an earlier release accepted params that this release refuses
 		return nil
 	}
-	return []string{fmt.Sprintf("algorithm_params are legal but unusual (warnings to the initiator: %d); read them closely", len(warnings))}
+	return []string{fmt.Sprintf("algorithm_params are legal but unusual (warnings to the initiator: %d); read the params closely", len(warnings))}
 }
 
 // lookalikes maps Cyrillic and Greek letters to the Latin letter of the same shape (Unicode
@@ -97,9 +96,9 @@ func alike(labels []string) (all []string) {
 	return all
 }
 
-// legible returns INVALID_PARAMS if a text in value has a character that is invisible or
-// reverses the text order. The parameter what is the name of the request's member, for the
-// error text.
+// legible returns INVALID_PARAMS if a text in `value` has a character that is invisible or
+// reverses the text order. The error text begins with `what`, the name of the request's
+// member.
 func legible(what string, value any) error {
 	switch v := value.(type) {
 	case string:

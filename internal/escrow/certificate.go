@@ -127,7 +127,7 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 }
 
 // checked holds facts of a certificate's payload, and the key that signed the payload. For a
-// tree head, only the field key is set.
+// tree head, only `key` is set.
 type checked struct {
 	certID, dealID string
 	outcome        string

@@ -93,9 +93,9 @@ type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 // accept it later, because the deal can change in between.
 const attempts = 4
 
-// attempt calls the function try until try reports that the action is stored. If try or the
-// rule returns an error, attempt returns this error at once. After 4 calls (attempts) without
-// success it also returns an error.
+// attempt calls `try` until `try` reports that the action is stored. If `try` or the rule
+// returns an error, attempt returns this error without a further call. After 4 calls
+// (attempts) without success, attempt also returns an error.
 func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (stored bool, err error)) error {
 	for range attempts {
 		stored, err := try()

@@ -30,8 +30,8 @@ type Deal struct {
 	cautions  func() []string
 	digest    func() (string, error) // the digest of the declaration, see attestation.Digest
 
-	// All parties before firstUncommitted have committed, and all before
-	// firstUnrevealed have revealed. The store looks for a missing party from these indexes on.
+	// All parties before firstUncommitted have committed, and all before firstUnrevealed have
+	// revealed. The store begins its search for a missing party at these indexes.
 	firstUncommitted, firstUnrevealed atomic.Int64
 }
 
@@ -118,8 +118,8 @@ func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
-// learnCertified asks the log for the cosigned tree size if a COMPUTED deal has a leaf that
-// the size known to this process does not cover.
+// learnCertified asks the log for the cosigned tree size if the deal is COMPUTED and the size
+// that this process knows does not cover the deal's leaf.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
 		s.log.LearnCertified(ctx)

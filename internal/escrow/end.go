@@ -67,7 +67,7 @@ func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	if step == deal.Draw {
 		return rules.AllRevealed()
 	}
-	rules.InputLost = step == deal.Expire // a deal other than random.v1 expires only if an input is lost
+	rules.InputLost = step == deal.Expire // without InputLost, only a random.v1 deal can expire
 	return rules.Next(now.Now) == step
 }
 
@@ -170,9 +170,9 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
 }
 
-// certify adds the unsigned certificate to an ending (SPEC 2.5). The parameter void is the
-// property that states why the deal is VOID, or "" for a COMPUTED deal. The parameter inputs
-// is nil if a party has not revealed.
+// certify adds the unsigned certificate to an ending (SPEC 2.5). `void` is the property that
+// states why the deal is VOID, or "" for a COMPUTED deal. `inputs` is nil if a party has not
+// revealed.
 func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
 	digest, err := d.digest()
 	if err != nil {

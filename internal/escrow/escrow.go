@@ -89,7 +89,7 @@ type Log interface {
 	// log, at most once a second.
 	Certified() int64
 	LearnCertified(ctx context.Context)
-	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers it.
+	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers the leaf.
 	TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error)
 }
 
@@ -194,8 +194,8 @@ func (s *Service) sameServer(ctx context.Context) {
 	s.forgetTwice()
 }
 
-// forgetTwice empties the caches at once, and a second time after forgetAgain. In between, a
-// call in flight may add stale data.
+// forgetTwice empties the caches now, and again after forgetAgain. The second time removes
+// stale data that a call in flight has added in between.
 func (s *Service) forgetTwice() {
 	s.forget()
 	time.AfterFunc(forgetAgain, s.forget)

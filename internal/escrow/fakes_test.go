@@ -63,12 +63,12 @@ func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
 // ledger is a transparency log in memory.
 type ledger struct {
 	pen       *signing.Signer // signs the heads
-	keys      *signing.KeySet // if set, the log refuses a signature that is not valid under these keys
+	keys      *signing.KeySet // the keys that may sign entries; nil: any signature is accepted
 	mu        sync.Mutex
 	leaves    [][32]byte
 	taken     []string // the signature of each leaf, in the order of leaves
 	tags      map[translog.Tag][32]byte
-	appending func(add func()) error // a hook of Append; its parameter add appends the entry
+	appending func(add func()) error // a hook of Append; `add` appends the entry
 	reading   func(*translog.Inclusion) error
 
 	cosigned, certified atomic.Int64 // cosigned is the tree size that a quorum has cosigned; LearnCertified copies it to certified
@@ -142,7 +142,7 @@ func (l *ledger) TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead,
 	return l.head(ctx, size)
 }
 
-// The caller of tree, head or path must hold l.mu.
+// The caller of l.tree, l.head or l.path must hold l.mu.
 func (l *ledger) tree() *testonly.Tree {
 	tree := testonly.New(rfc6962.DefaultHasher)
 	for _, leaf := range l.leaves {

@@ -28,7 +28,7 @@ type game struct {
 const salt = "0123456789abcdef"
 
 // split creates a split.v1 deal of two parties with an hour for each phase. The function
-// change edits the declaration; it may be nil.
+// `change` edits the declaration. A nil `change` is allowed.
 func (h *house) split(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
 	return h.create(t, escrow.Declared{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car", "boat"}}},

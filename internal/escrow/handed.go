@@ -101,7 +101,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if evidence.Open != nil {
 		evidence.Open = whileRunning(ctx, evidence.Open)
 	}
-	// The report contains the checks cert_id and stored only if they fail. A failure of either
+	// The report contains the checks `cert_id` and `stored` only if they fail. A failure of either
 	// check makes the document invalid.
 	var report verification.Report
 	if certID != "" && certID != c.CertID {
@@ -147,7 +147,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	claim := "outcome is VOID because the document does not have the form of a certificate"
 	if formed && report.Holds(verification.Shape) {
 		h.Outcome, h.Says = c.Outcome, saysOf(c.Payload)
-		claim = "the members outcome and says repeat what the document claims, true or not"
+		claim = "the members `outcome` and `says` repeat what the document claims, true or not"
 	}
 	if !h.Valid {
 		h.Note += "; " + claim
@@ -155,8 +155,8 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	return h, nil
 }
 
-// whileRunning wraps the function open so that no more seat keys are checked once ctx has
-// ended. The check of 10,000 seat keys takes more than a second.
+// whileRunning wraps `open` so that no more seat keys are checked once ctx has ended. The check
+// of 10,000 seat keys takes more than a second.
 func whileRunning(ctx context.Context, open func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
 	return func(named []verification.Trusted) []verification.Key {
 		if err := ctx.Err(); err != nil {
@@ -181,8 +181,8 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 	return &head, nil
 }
 
-// compare compares a document with the published certificate of its cert_id. stored is nil
-// if no such certificate is published. compare ignores the proof, which differs from read to
+// compare compares a document with the published certificate of its cert_id. The parameter
+// `stored` is nil if no such certificate is published. compare ignores the proof, which differs from read to
 // read. compare does not say which members differ: otherwise the holder of a redacted
 // certificate could guess the redacted members one by one.
 func compare(document map[string]any, stored *store.Certificate) string {

@@ -45,7 +45,7 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 //	the append                leaf in the log, no leaf   signs again and appends: the log finds
 //	                          in the row                 the digest and returns the same leaf
 //
-// Several processes can issue the same certificate at once. The leaf does not depend on the
+// Several processes can issue the same certificate concurrently. The leaf does not depend on the
 // signature. The first process that stores the leaf also stores its own signature, and no
 // process replaces them later. No caller receives a certificate before its leaf is stored.
 // Concurrent calls in one process share one run.

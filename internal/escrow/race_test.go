@@ -81,7 +81,7 @@ func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 	}
 }
 
-// revealAtOnce reveals for the parties concurrently, at the replicas in turn.
+// revealAtOnce reveals for all given parties concurrently, and spreads the calls over the replicas.
 func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...int) []escrow.Revealed {
 	t.Helper()
 	answers := make([]answer[escrow.Revealed], len(parties))
@@ -100,8 +100,8 @@ func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...
 	return all
 }
 
-// checkEndedOnce checks that one deal has ended and the log has one new leaf. The parameters
-// ended and leaves are the numbers of ended deals and of leaves before the test's calls.
+// checkEndedOnce checks that one deal has ended and the log has one new leaf. The caller counts
+// the ended deals (`ended`) and the leaves (`leaves`) before its calls.
 func checkEndedOnce(t *testing.T, g *game, ended float64, leaves int) {
 	t.Helper()
 	g.attended(t).published(t)

@@ -25,14 +25,14 @@ const (
 const ReplayTime = int64(idempotency.Lifetime / time.Second)
 
 // Reseal does the next part of a rotation of the server secret. It reports whether the
-// caller should call again at once.
+// caller should call Reseal again immediately.
 //
 // First it encrypts the stored inputs under the active secret, one batch in each call. The
 // next calls do nothing until the idempotency records under former secrets have expired. At
 // the end Reseal renews the MACs of pending certificates and records that the former secrets
 // can be removed.
 //
-// Reseal can be interrupted at any point, and several processes can run it at once.
+// Reseal can be interrupted at any point, and several processes can run it concurrently.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	r, err := s.store.Rotation(ctx, ReplayTime, 1)
 	if errors.Is(err, store.ErrNotFound) {
@@ -65,8 +65,8 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// resealInputs encrypts a batch of inputs again, under the active secret. The parameter last is
-// the last input of the previous batch.
+// resealInputs encrypts a batch of inputs again, under the active secret. The batch begins after
+// the input `last`, which ended the previous batch.
 func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) error {
 	inputs, err := s.store.InputsAfter(ctx, last, resealRows, resealBytes)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // retire makes a new key current and returns the pen (the signer) of the old key. It closes
-// the old key at treeSize. If treeSize is -1, the old key stays open. From then on the log
+// the old key at treeSize. If treeSize is -1, the old key stays open. After the call the log also
 // checks signatures.
 func (h *house) retire(t *testing.T, treeSize int64) (old *pen) {
 	t.Helper()
@@ -180,7 +180,7 @@ func TestPendingUnderARetiredKey(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		step   string // the step at which the first process died
-		closed int64  // tree size at which the key was closed, -1: open; the leaf has index 1
+		closed int64  // tree size at which the key was closed (-1: the key is open); the leaf has index 1
 		kept   bool
 	}{
 		"open, not in the log": {"append", -1, true},

@@ -111,7 +111,7 @@ func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.
 }
 
 // CheckInput returns INVALID_INPUT if the input does not fit the declared deal. Otherwise it
-// returns what is odd about the input, or "". It stores nothing.
+// returns a warning about an input that is legal but probably a mistake, or "". It stores nothing.
 func (a Access) CheckInput(input map[string]any) (warning string, err error) {
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, input); err != nil {
 		return "", problem.New(problem.InvalidInput, "%s. Nothing is committed yet: correct the input, then hash it", err)

@@ -25,7 +25,7 @@ type Commitment struct {
 // signs that address.
 var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment accepts no seat keys, because it has no public address for them to sign: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
-// checkSeatKeys checks the seat keys that a deal declares. The parameter keys must be nil or
+// checkSeatKeys checks the seat keys that a deal declares. The parameter `keys` must be nil or
 // have one entry for each party. The entry of a party without a key is nil. The error is
 // errNoOrigin if there is a key but the deployment accepts no seat keys.
 func (s *Service) checkSeatKeys(keys []*string, parties int) error {

@@ -43,7 +43,7 @@ func keyed(keys ...string) func(*escrow.Declared) {
 	}
 }
 
-// signed commits with a seat key. The deal need not have declared the key.
+// signed lets a party commit with a seat key, which the deal may or may not have declared.
 func (g *game) signed(t *testing.T, svc *escrow.Service, party int, key string, sign func([]byte) string) answer[escrow.Committed] {
 	t.Helper()
 	access := g.access(t, svc, g.tokens[party], escrow.AsParty)

@@ -19,8 +19,8 @@ type Wait struct {
 	For     time.Duration // 0: do not wait
 	Network string
 	// State is the state that the caller knows, or "". If State is "", any change ends the wait.
-	// Otherwise only a change of the deal's state ends the wait, or a change of the field Drawing
-	// or Published in the deal's store.Mark.
+	// Otherwise only three changes end the wait: a change of the deal's state, and a change of
+	// Drawing or Published in the deal's store.Mark.
 	State deal.State
 	Same  func(View) bool // reports whether the caller already has this view
 }
@@ -81,7 +81,7 @@ func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot,
 }
 
 // untilRound returns how long a wait may last. If the deal waits only for its beacon round, the
-// wait ends at the time of the round. No wait lasts longer than the parameter longest.
+// wait ends at the time of the round. No wait lasts longer than `longest`.
 func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration) time.Duration {
 	rules := s.rules(d, now)
 	if left := rules.RoundTime - now.Now; !rules.AllRevealed() || left <= 0 || left > int64(waiting.Longest/time.Second) {

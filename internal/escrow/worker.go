@@ -37,8 +37,8 @@ func (s *Service) Load(ctx context.Context) (store.Load, error) {
 func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
 
 // Attend does what is due for a deal: it takes the steps, makes the draw and issues the
-// certificate. The result again is the time until the clock makes the next step due, at most an
-// hour. The result is 0 if no step waits for the clock. After an error the worker retries Attend.
+// certificate. The result `again` is the time until the clock makes the next step due, at most an
+// hour. It is 0 if no step waits for the clock. After an error the worker retries Attend.
 func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
 	s.sameServer(ctx)
 	d, err := s.dealOf(ctx, dealID)

@@ -20,7 +20,7 @@ type file struct {
 
 func openFile(path string) (*file, error) {
 	if !filepath.IsAbs(path) {
-		return nil, fmt.Errorf("the fork guard file://%s is not an absolute path: write file:///PATH, on a disk other than the database's", path)
+		return nil, fmt.Errorf("the fork guard file://%s is not an absolute path: write file:///PATH, and choose a disk that does not hold the database", path)
 	}
 	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

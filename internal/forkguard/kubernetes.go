@@ -39,7 +39,7 @@ type kubernetes struct {
 	ping time.Duration
 
 	mu     sync.Mutex   // guards client and ca
-	client *http.Client // trusts the certificate authority ca
+	client *http.Client // trusts the certificates in the field ca
 	ca     []byte       // the content of caFile when client was made
 }
 

@@ -101,8 +101,8 @@ func New(c Config) (http.Handler, error) {
 // routes returns the route of each path. A test compares the map with the OpenAPI
 // document.
 //
-// A route whose answer holds a credential or an input leaves its field cache empty. The answer
-// is then no-store and never compressed. The size of a compressed answer could reveal the
+// If the answer of a route holds a credential or an input, the route's field `cache` is empty. The
+// answer is then no-store and never compressed. The size of a compressed answer could reveal the
 // credential or input, if the answer also holds another party's text (BREACH).
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	const shared, owned = httpcache.Public, httpcache.Private

@@ -168,8 +168,8 @@ func (a *API) deal(action escrow.Action, handle func(http.ResponseWriter, *http.
 	}
 }
 
-// body parses a request body of at most limit bytes as a JSON object, whatever its
-// Content-Type. If empty is true, the body may be left out.
+// body parses the request body as a JSON object and ignores the Content-Type. The parameter limit
+// is the maximum size in bytes. If the parameter empty is true, the body may be left out.
 func (a *API) body(w http.ResponseWriter, r *http.Request, limit int64, empty bool) (map[string]any, error) {
 	raw, err := limits.ReadAll(w, r, limit)
 	if err != nil {

@@ -58,8 +58,8 @@ func openAPI() ([]byte, error) {
 	return []byte(strings.Replace(string(text), first, first+string(joined[1:len(joined)-1])+",", 1)), nil
 }
 
-// schemaName returns the prefix of the names of an algorithm's schemas: Split for
-// split.v1, SplitV2 for split.v2.
+// schemaName returns the prefix for the schema names of an algorithm: Split for split.v1,
+// SplitV2 for split.v2.
 func schemaName(id string) string {
 	name, version, _ := strings.Cut(id, ".")
 	name = strings.ToUpper(name[:1]) + name[1:]

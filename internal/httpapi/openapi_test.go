@@ -109,7 +109,7 @@ func TestRoutesAreThePathsOfTheDocument(t *testing.T) {
 }
 
 // The schemas of answers allow no further members. All members are required, except those in
-// the list want. Requests, params and inputs may have further members.
+// the list `want`. Requests, params and inputs may have further members.
 func TestAnswerSchemasAreClosed(t *testing.T) {
 	var optional []string
 	var walk func(at string, ref *openapi3.SchemaRef)

@@ -111,7 +111,7 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 			telemetry.Propagate(r.In.Context(), r.Out.Header)
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			for _, set := range []string{telemetry.RequestIDHeader, allowOrigin} { // deal-api sets these itself
+			for _, set := range []string{telemetry.RequestIDHeader, allowOrigin} { // deal-api sets these headers itself
 				resp.Header.Del(set)
 			}
 			return nil

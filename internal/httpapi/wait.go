@@ -42,7 +42,7 @@ func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 	}
 	wait := escrow.Wait{For: waitOf(r), Network: caller.Network(a.Callers.Address(r))}
 	if query.Get("wait") != strconv.Itoa(int(wait.For/time.Second)) || wait.For <= 0 {
-		return wait, problem.New(problem.InvalidRequest, "the parameter wait must be a whole number of seconds from 1 to %d", waiting.Longest/time.Second)
+		return wait, problem.New(problem.InvalidRequest, "the parameter `wait` must be a whole number of seconds from 1 to %d", waiting.Longest/time.Second)
 	}
 	since := query.Get("since")
 	if since == "" {
@@ -54,7 +54,7 @@ func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 	}
 	tag := httpcache.Known(since)
 	if tag == "" {
-		return wait, problem.New(problem.InvalidRequest, "the parameter since is neither a state nor the ETag of a view; send a state, such as %s, or an ETag unchanged", deal.Committing)
+		return wait, problem.New(problem.InvalidRequest, "the parameter `since` is neither a state nor the ETag of a view; send a state, such as %s, or an ETag unchanged", deal.Committing)
 	}
 	wait.Same = func(v escrow.View) bool {
 		body, err := wire.View(v)

@@ -57,7 +57,7 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 		}
 		kept := &answer{header: w.Header()}
 		whole := r
-		if r.Method == http.MethodHead { // a HEAD has the tag of the GET body, so next serves a GET
+		if r.Method == http.MethodHead { // a HEAD has the tag of the GET body, so the handler `next` gets a GET
 			whole = r.WithContext(r.Context())
 			whole.Method = http.MethodGet
 		}

@@ -69,8 +69,8 @@ type Guard struct {
 	secrets *sealing.Secrets
 }
 
-// New returns a Guard that stores records in s and encrypts answers under secrets. r holds
-// the locks of running calls.
+// New returns a Guard. The Guard stores records in s, encrypts answers under the server secrets,
+// and keeps the locks of running calls in r.
 func New(s *store.Store, r *ephemeral.Redis, secrets *sealing.Secrets) *Guard {
 	return &Guard{store: s, redis: r, secrets: secrets}
 }

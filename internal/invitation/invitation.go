@@ -62,7 +62,7 @@ const keyed = `
 // script of the page /new replace the placeholders.
 const Template = head + linked + middle + linkedAgent
 
-// Text returns the invitation to a seat. base is the address of the service. If base is
+// Text returns the invitation for a seat. base is the address of the service. If base is
 // empty, the text has paths instead of links.
 func Text(base string, s Seat) string {
 	text := Template

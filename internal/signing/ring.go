@@ -14,10 +14,10 @@ import (
 // Settings are the flags and environment variables that name a deployment's keys. Every
 // binary that signs has these settings.
 type Settings struct {
-	KeySetFile string   `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"File with the key set, JSON: where each key signs and from when, and the retired ones. One document for all processes; fairpactctl keys writes it."`
-	SigningKey string   `env:"FAIRPACT_SIGNING_KEY" help:"Without a key set file: the one key that signs, as a URI: file://key.pem, dev://FILE, or a key of a KMS."`
-	PublicKey  string   `env:"FAIRPACT_PUBLIC_KEY" help:"Without a key set file: the published public key, <scheme>:<hex>; the start fails if the signing key is another one."`
-	LegacyKeys []string `env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Without a key set file: retired public keys that still verify, <scheme>:<hex>, comma-separated."`
+	KeySetFile string   `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"JSON file with the key set. It states the URI of each key that may sign, the time from which that key signs, and the retired keys. All processes use the same key set. To write the file, use fairpactctl keys."`
+	SigningKey string   `env:"FAIRPACT_SIGNING_KEY" help:"Without a key set file: the URI of the only key that signs. This is file://PATH, dev://PATH (a development key), or the URI of a key in a KMS or HSM."`
+	PublicKey  string   `env:"FAIRPACT_PUBLIC_KEY" help:"Without a key set file: the published public key, es256:HEX. The process does not start if this is not the public key of the signing key. Default: the public key of the signing key."`
+	LegacyKeys []string `env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Without a key set file: retired public keys whose signatures stay valid, es256:HEX or ed25519:HEX, comma-separated."`
 }
 
 // Open returns the deployment's KeySet and a Ring that signs with the keys of the set. An

@@ -30,11 +30,11 @@ import (
 
 type config struct {
 	assembly.Config
-	Workers        int           `env:"FAIRPACT_WORKERS" default:"8" help:"Deals attended at once."`
-	LeaderElection bool          `env:"FAIRPACT_LEADER_ELECTION" help:"Elect a leader by a Lease; needs a Kubernetes API server."`
-	LeaseName      string        `env:"FAIRPACT_LEASE_NAME" default:"fairpact-deadline-worker" help:"Name of the Lease; each deployment in a namespace needs its own."`
-	LeaseNamespace string        `env:"FAIRPACT_LEASE_NAMESPACE" help:"Namespace of the Lease; empty: the pod's own."`
-	Failover       time.Duration `env:"FAIRPACT_FAILOVER" default:"15s" help:"Longest time without a leader after a leader dies; 5s to 1h."`
+	Workers        int           `env:"FAIRPACT_WORKERS" default:"8" help:"Maximum number of deals that the worker processes at once."`
+	LeaderElection bool          `env:"FAIRPACT_LEADER_ELECTION" help:"Elect one replica as the leader, with a Kubernetes Lease. This needs a Kubernetes API server."`
+	LeaseName      string        `env:"FAIRPACT_LEASE_NAME" default:"fairpact-deadline-worker" help:"Name of the Lease. Each Fairpact deployment in a namespace needs a separate Lease."`
+	LeaseNamespace string        `env:"FAIRPACT_LEASE_NAMESPACE" help:"Namespace of the Lease. Empty: the namespace of the pod."`
+	Failover       time.Duration `env:"FAIRPACT_FAILOVER" default:"15s" help:"Longest time without a leader after the leader dies, from 5s to 1h."`
 }
 
 func main() {

@@ -26,10 +26,10 @@ type config struct {
 	assembly.Config
 	Listen         string        `env:"FAIRPACT_LISTEN" default:":8080" help:"Address of the public port."`
 	TrustedProxies []string      `env:"FAIRPACT_TRUSTED_PROXIES" sep:"," help:"CIDRs of proxies whose X-Forwarded-For is believed."`
-	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, in addition to loopback, under which /mcp is served, e.g. fairpact.example.com."`
-	KeysPerMinute  int           `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"API keys a minute for one client address; 0: no limit."`
-	UnitsPerMinute int           `env:"FAIRPACT_DEAL_UNITS_PER_MINUTE" default:"1200" help:"Cost in units of the deals that one API key may create in a minute: a deal costs 1, and 1 for each 100 parties and each 10 KiB; 0: no limit."`
-	MaxConnections int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Open connections of the public port. One address, unless it is a trusted proxy, may hold half. Three quarters of them may wait for a change, one quarter from one address. 0: no limit, and waits as with 8192."`
+	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, in addition to loopback, under which callers may reach /mcp, e.g. fairpact.example.com."`
+	KeysPerMinute  int           `env:"FAIRPACT_KEYS_PER_MINUTE" default:"120" help:"Maximum number of new API keys a minute for one client network (an IPv4 address or an IPv6 /64). 0: no limit."`
+	UnitsPerMinute int           `env:"FAIRPACT_DEAL_UNITS_PER_MINUTE" default:"1200" help:"Maximum cost, in units, of the deals that one API key may create in a minute. A deal costs 1 unit, plus 1 for each full 100 parties and 1 for each full 10 KiB of labels, seat keys and params. 0: no limit."`
+	MaxConnections int           `env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Maximum number of open connections to the public port. One client network, except a trusted proxy, may have half of this number. The number also limits the calls that wait for a change of a deal, to three quarters in total and one quarter for one client network. 0: connections have no limit, and waiting calls are limited as with 8192."`
 	DrainDelay     time.Duration `env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"How long to keep serving after SIGTERM, while /readyz fails and load balancers remove this replica."`
 }
 

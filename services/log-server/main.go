@@ -26,22 +26,22 @@ import (
 
 type config struct {
 	signing.Settings
-	DatabaseURL      string        `name:"database-url" env:"DATABASE_URL" help:"Postgres of the log, migrated by fairpactctl migrate."`
-	DatabaseConns    int32         `name:"database-conns" env:"FAIRPACT_DATABASE_CONNS" default:"8" help:"Most connections of this process to Postgres, 4 or more."`
-	ReadOnly         bool          `name:"read-only" env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse appends with READ_ONLY (503). Leaves in the log are still published."`
+	DatabaseURL      string        `name:"database-url" env:"DATABASE_URL" help:"Postgres URL of the log. To create or update the schema, run fairpactctl migrate first."`
+	DatabaseConns    int32         `name:"database-conns" env:"FAIRPACT_DATABASE_CONNS" default:"8" help:"Maximum number of connections from this process to Postgres, at least 4."`
+	ReadOnly         bool          `name:"read-only" env:"FAIRPACT_READ_ONLY" help:"Maintenance: refuse appends with READ_ONLY (503). Leaves that are in the log already are still published."`
 	ReadListen       string        `name:"read-listen" env:"FAIRPACT_READ_LISTEN" default:":8090" help:"Address of the public read port."`
 	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
-	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of /healthz, /readyz and /metrics."`
-	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secrets of the append port, one a line, 16 bytes or more each."`
-	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"Where to keep the record of the largest signed head, apart from the database: file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: no fork guard."`
-	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"Only if the guard's record is lost and you know that the database is complete: the size of the newest published head. An empty guard adopts a database with exactly this size."`
-	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Most open connections of the read port. One address may have half of them. 0: no limit."`
-	LogKey           string        `name:"log-key" env:"FAIRPACT_LOG_KEY" help:"Ed25519 key that signs checkpoints: file://PATH (PEM, PKCS#8), dev://PATH, or the URI of a key in a KMS or HSM (gcpkms://, awskms://, pkcs11:). Empty: no checkpoints and no tiles."`
-	LogOrigin        string        `name:"log-origin" env:"FAIRPACT_LOG_ORIGIN" help:"Permanent name of the log and its keys in checkpoints: the public URL without scheme, such as fairpact.example.com."`
+	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of the admin port, which serves /healthz, /readyz and /metrics."`
+	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secrets of the append port: one per line, at least 16 bytes each. log-server accepts each of these secrets."`
+	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"URI of the fork guard, which keeps a record of the largest signed head outside the database: file://PATH (only for a single log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: no fork guard."`
+	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"Set this only if the record of the fork guard is lost and you know that the database is complete. The value is the tree size of the newest published head. The guard then accepts the database only if that head has exactly this size."`
+	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Maximum number of open connections to the read port. One client network may have half of this number. 0: no limit."`
+	LogKey           string        `name:"log-key" env:"FAIRPACT_LOG_KEY" help:"URI of the Ed25519 key that signs checkpoints: file://PATH (PEM, PKCS#8), dev://PATH (a development key), or a key in a KMS or HSM (gcpkms://, awskms://, pkcs11:). Empty: no checkpoints and no tiles."`
+	LogOrigin        string        `name:"log-origin" env:"FAIRPACT_LOG_ORIGIN" help:"Permanent name of the log, and of the log keys, in checkpoints: the public URL without scheme, such as fairpact.example.com."`
 	LogRetiredKeys   []string      `name:"log-retired-keys" env:"FAIRPACT_LOG_RETIRED_KEYS" sep:"," help:"Verifier keys (vkeys) of former log keys, comma-separated."`
-	WitnessPolicy    string        `name:"witness-policy-file" env:"FAIRPACT_WITNESS_POLICY_FILE" type:"path" help:"Trust policy (c2sp.org/tlog-policy): the witnesses to ask, and the quorum that makes deals CERTIFIED. Empty: no witnesses."`
+	WitnessPolicy    string        `name:"witness-policy-file" env:"FAIRPACT_WITNESS_POLICY_FILE" type:"path" help:"File with the trust policy (c2sp.org/tlog-policy), which names the witnesses to ask and the quorum that makes deals CERTIFIED. Empty: no witnesses."`
 	DrainDelay       time.Duration `name:"drain-delay" env:"FAIRPACT_DRAIN_DELAY" default:"0s" help:"How long to keep serving after SIGTERM, while /readyz fails and load balancers remove this replica."`
-	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"debug, info, warn or error."`
+	LogLevel         slog.Level    `name:"log-level" env:"FAIRPACT_LOG_LEVEL" default:"info" help:"Lowest level of the messages to log: debug, info, warn or error."`
 }
 
 // Validate checks the settings. An error names the environment variable instead of the flag,

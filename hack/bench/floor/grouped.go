@@ -69,7 +69,7 @@ func (g *grouped) reveal(ctx context.Context, c call) error {
 }
 
 // group collects items while its workers are busy and flushes them together.
-// There is no timer: an item that finds a free worker is flushed at once.
+// There is no timer: an item that finds a free worker is flushed immediately.
 type group[T any] struct{ queue chan waiting[T] }
 
 type waiting[T any] struct {

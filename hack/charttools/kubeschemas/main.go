@@ -229,7 +229,7 @@ func save(folder, group, version, kind string, whole, definitions schema) error 
 	return os.WriteFile(filepath.Join(folder, name), text, 0o644)
 }
 
-// collect adds to needed all definitions to which a schema refers, directly or indirectly.
+// collect adds all definitions to which a schema refers, directly or indirectly, to `needed`.
 func collect(node any, definitions, needed schema) {
 	switch node := node.(type) {
 	case schema:

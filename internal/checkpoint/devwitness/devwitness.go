@@ -41,7 +41,7 @@ type Witness struct {
 var empty = sha256.Sum256(nil) // the root of the empty tree
 
 // Open reads the witness stored in dir, or creates one there with the given name. The
-// parameter log is the key that must have signed each checkpoint.
+// parameter `log` is the log's key, which must have signed each checkpoint.
 func Open(dir, name string, log checkpoint.Key) (*Witness, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err

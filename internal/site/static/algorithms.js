@@ -32,7 +32,7 @@ const isObject = (value) => typeof value === 'object' && value !== null && !Arra
 function member(container, name, kind) {
   const value = isObject(container) ? container[name] : undefined;
   const good = { object: isObject, array: Array.isArray, integer: Number.isSafeInteger }[kind] ?? ((v) => typeof v === kind);
-  if (!good(value)) throw new Error(`\`${name}\` is missing or no ${kind}`);
+  if (!good(value)) throw new Error(`\`${name}\` is missing or of the wrong type: its type must be ${kind}`);
   return value;
 }
 
@@ -41,7 +41,7 @@ function natural(value, what) {
   return value;
 }
 
-/** Returns the result of a deal, or null if a shapley.v1 party rejects (the deal is VOID). */
+/** Returns the result of a deal. Returns null if a shapley.v1 party rejects, because the deal is then VOID. Only random.v1 uses the parameter beacon. */
 export async function result(algorithm, labels, params, inputs, beacon) {
   switch (algorithm) {
     case 'split.v1':
@@ -50,7 +50,7 @@ export async function result(algorithm, labels, params, inputs, beacon) {
       return rejectors(inputs).length ? null : shapley(labels, params);
     case 'random.v1':
       if (member(params, 'beacon_round', 'integer') !== member(beacon, 'round', 'integer')) {
-        throw new Error(`the beacon's round is ${beacon.round}, the deal declared ${params.beacon_round}`);
+        throw new Error(`the pinned beacon round is ${beacon.round}, but the deal declared round ${params.beacon_round}`);
       }
       return draw(labels, beacon, await nonceDigest(inputs));
   }
@@ -104,11 +104,12 @@ function adjustedWinner([a, b]) {
     return less(right, left) ? -1 : less(left, right) ? 1 : 0;
   };
   order.sort(before);
-  if (!sum(a).n || !sum(b).n) { // one party values nothing: the other gets every item with a value
+  if (!sum(a).n || !sum(b).n) { // one party values nothing: the other party gets every item with a value
     for (const i of order) first[i] = a[i].n ? ONE : ZERO;
   } else {
-    // Party 0 takes items from the top until both parties have equal shares of their totals.
-    // Then a+b, summed over party 0's items, is 1. left is what the sum lacks so far.
+    // Party 0 takes items from the top until both parties have equal parts of their totals.
+    // At that point a+b, summed over the items that party 0 took, is 1. The variable left is
+    // the rest that this sum still lacks.
     let left = ONE;
     for (const i of order) {
       const both = plus(a[i], b[i]);
@@ -138,7 +139,7 @@ export async function ticketsOf(labels, beacon, digest) {
   return Promise.all(labels.map(async (_, i) => toHex(await sha256(seed, bigEndian(i, 4)))));
 }
 
-/** Returns the result from the beacon and the digest of the nonces. The certificate has both, so a draw is checked without inputs. */
+/** Returns the result from the beacon and the digest of the nonces. The certificate has both, so checking a draw needs no inputs. */
 export async function draw(labels, beacon, digest) {
   for (const [name, digits] of [['chain_hash', 64], ['randomness', 64], ['signature', 96]]) {
     const value = member(beacon, name, 'string');

@@ -12,9 +12,9 @@ import { opening, signingBytes, verifyCertificate } from './verify.js';
 export const isBundle = (v) => typeof v === 'object' && v !== null && 'bundle_version' in v;
 
 /**
- * Returns {checks, notes}; notes say what was not checked. keys: trusted keys of the
- * deployment, or [] to use those in the bundle; policy: from parsePolicy, or null; known: from
- * knownKeys.
+ * Returns {checks, notes}. The notes say what was not checked. keys: trusted keys of the
+ * deployment, or [] to use the keys in the bundle. policy: from parsePolicy, or null. known:
+ * from knownKeys.
  */
 export async function verifyBundle({ bundle, keys = [], policy = null, known = new Map() }) {
   const [checks, notes] = [[], []];
@@ -27,7 +27,7 @@ export async function verifyBundle({ bundle, keys = [], policy = null, known = n
     try {
       named = keysOf(bundle.keys);
     } catch (fault) {
-      misshapen = `: keys: ${fault.message}`;
+      misshapen = `\`keys\`: ${fault.message}`;
     }
   }
   add('bundle', 'It has the form of a bundle', misshapen && `the bundle ${misshapen}`, 'every member, and no other');
@@ -100,7 +100,7 @@ async function addLogProof(add, notes, { certificate, tree_head: head, log_proof
   }
 }
 
-/** Returns [problem, detail] for the signer of the checkpoint. With a policy, the signer must be one of its logs. Without one, the signer must be a deployment key that was valid at this tree size. */
+/** Returns [problem, detail] for the signer of the checkpoint. With a policy, the signer must be one of its logs. Without a policy, the signer must be a deployment key that was valid at this tree size. */
 async function checkpointSigner(note, keys, policy) {
   const logs = policy ? policy.logs.filter((key) => key.name === note.origin) : [];
   const deployment = await Promise.all(keys.filter((key) => !keyProblem(key.pubkey)).map(async (row) => ({ row, key: await deploymentKey(note.origin, row.pubkey) })));

@@ -30,7 +30,7 @@ let acted = false; // whether the person has acted since the last new panel
 let declared; // {declaration, origin} of the deal; undefined until it is read
 let early = false; // whether the form was drawn before the declaration was read
 
-/** Returns the token of the link, or the one stored in this tab. Stores a token of the link and removes it from the address bar, so that no screenshot or bookmark shows it. The browser's history may still contain the link. */
+/** Returns the token of the link, or else the token stored in this tab. Stores the token of the link and removes it from the address bar, so that no screenshot or bookmark shows it. The browser's history may still contain the link. */
 function takeToken() {
   const given = location.hash.slice(1);
   if (given.startsWith('it_')) {
@@ -87,7 +87,7 @@ function tick() {
   if (now) countdown(now.view, phase, seat.now());
 }
 
-/** Shows a panel. Its heading gets the focus if the old panel had it or the person has acted. The old focus alone is not enough: on some systems a tap does not focus a button. */
+/** Shows a panel. Its heading gets the focus if the old panel had the focus or the person has acted. The test of the old focus is not enough, because on some systems a tap does not focus a button. */
 function panel(title, ...content) {
   const had = byId('action').contains(document.activeElement);
   const heading = element('h2', { tabindex: '-1' }, title);
@@ -121,7 +121,7 @@ const panels = {
     const one = { ...held(commitment), commitment };
     panel('Sealed', element('p', {}, 'Your input is sealed. Nobody can read it, and nobody can change it, you included.'), whatIfLeft(), ownKey(one), copyOf(one),
       unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
-        : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete what a page keeps after seven days without a visit, and this deal may last longer: save the copy.') : null);
+        : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete a page’s data after seven days without a visit, and this deal may last longer: save the copy.') : null);
   },
   elsewhere() {
     const problem = element('p', { class: 'say bad', role: 'alert' });
@@ -129,7 +129,7 @@ const panels = {
     file.addEventListener('change', async () => {
       problem.textContent = await takeCopy(await file.files[0].text());
     });
-    panel('Bring what you sealed', element('p', {}, 'It was sealed in another browser, or this one has forgotten it. Go back there, or open the copy that you saved.'),
+    panel('Bring what you sealed', element('p', {}, 'Your input was sealed in another browser, or this browser has forgotten it. Go back to that browser, or open the copy that you saved.'),
       element('div', { class: 'card' }, element('label', { for: 'sealed-file' }, 'Copy of the sealed input'), file, problem),
       element('p', { class: 'warn' }, 'You have not sealed anything? Then somebody else has used your link. Tell the others, and do not rely on this deal.'));
   },
@@ -140,7 +140,7 @@ const panels = {
     panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), keyPart());
   },
   draw() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result: the draw follows from a public random value (the beacon), which is out at the time above. If nobody’s page is open then, the service makes the draw a minute later.'), keyPart());
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, the service makes the draw a minute later.'), keyPart());
   },
   done: ended,
   void: ended,
@@ -161,7 +161,7 @@ function keyOffer() {
   if (!declared?.origin) return null;
   if (declared.origin !== location.origin) return element('p', { class: 'hint', id: 'prove-elsewhere' }, 'To sign with a key of your own, open your link at ', element('code', {}, declared.origin), '.');
   return element('details', { id: 'prove' }, element('summary', {}, 'Prove later that it was you'),
-    element('p', {}, `${now.party === 0 ? 'Whoever has your link' : 'Whoever made this deal has every link, yours too, and'} could seal in your name. With a key of your own the certificate shows who sealed: this browser makes it now, and you tell the others its public half yourself.`),
+    element('p', {}, `${now.party === 0 ? 'Whoever has your link' : 'Whoever made this deal has every link, yours too, and'} could seal in your name. With a key of your own, the certificate shows who sealed. This browser makes the key now, and you tell the others its public half yourself.`),
     element('label', { class: 'choice' }, element('input', { type: 'checkbox', id: 'new-key' }), element('span', {}, 'Sign with a new key', element('span', { class: 'hint' }, 'The private half stays in this browser, and in the copy that you save.'))));
 }
 
@@ -169,7 +169,7 @@ const ownKey = ({ seat_key: key }) => key && element('div', { id: 'own-key' },
   element('p', {}, `You signed with a new key. Tell the others its public half${now.party === 0 ? '' : ', not through whoever made the deal'}. They compare it with the key that the check of the result names for you:`),
   element('p', { class: 'actions' }, element('code', {}, key.public), copyButton('my public key', () => key.public)));
 
-/** Returns the party's public key and the button that saves a copy, or nothing without a seat key. The panels after Sealed show both, because the party that seals last never sees Sealed. */
+/** Returns the party's public key and the button that saves a copy, or nothing without a seat key. The panels after “Sealed” show both, because the party that seals last never sees “Sealed”. */
 function keyPart() {
   const { commitment } = now.view.parties[now.party];
   const one = held(commitment);
@@ -203,7 +203,7 @@ function ask(keyFile = null) {
       problem.textContent = '';
       try {
         const one = await seal(form.read());
-        if (chosen && !declared) throw new Error('You chose to sign with a new key, and the page cannot read yet what the key signs. Try again in a few seconds.');
+        if (chosen && !declared) throw new Error('You chose to sign with a new key, but the page has not yet read the terms that the key signs. Try again in a few seconds.');
         if (newKey()?.checked) one.seat_key = await makeKey();
         const key = keyFile ? { public: declared.declaration.party_keys[now.party], private: privateKeyIn(await keyFile.files[0]?.text()) } : one.seat_key;
         if (key) one.signed = await signSeat(key, declared, now.view, now.party, one.commitment);
@@ -228,7 +228,7 @@ function ended() {
   showResult({ ...now, seat, own: held(commitment), end: [keyPart(), forget()] }, panel);
 }
 
-/** Returns a button that deletes the deal's inputs and keys from this browser, or null if it keeps none. */
+/** Returns a button that deletes the deal's inputs and keys from this browser, or null if the browser keeps none. */
 function forget() {
   const key = held(now.view.parties[now.party].commitment)?.seat_key;
   return sealed.any(id) ? element('p', { class: 'actions' }, element('button', {
@@ -300,7 +300,7 @@ async function takeCopy(text) {
   return '';
 }
 
-/** Does the next step that needs no decision. Returns false if there is none. */
+/** Takes the next step that needs no decision. Returns false if there is no such step. */
 async function due() {
   if (phase === 'opening') {
     const { input, salt } = held(now.view.parties[now.party].commitment);
@@ -315,7 +315,7 @@ async function due() {
   return false;
 }
 
-/** Returns the deal's declaration, undefined if it cannot be read now. */
+/** Returns the deal's declaration, or undefined if it cannot be read now. */
 async function readDeclared() {
   try {
     return parse(await seat.fetch('declaration'), 40);

@@ -50,7 +50,7 @@ function inWords(text, view) {
   return text[0].toUpperCase() + text.slice(1);
 }
 
-/** Returns the unix time at which the beacon round of a draw is published, undefined for other deals. */
+/** Returns the unix time at which the beacon round of a draw is published, or undefined for other deals. */
 export const drawTime = ({ algorithm_params: { beacon_round: round } }) => round && roundTime(round);
 
 const fact = (what, ...value) => [element('dt', {}, what), element('dd', {}, value)];
@@ -86,7 +86,7 @@ export function status(view, phase, party) {
     opening: ['Everybody has sealed. Opening yours…'],
     opened: ['Everybody has sealed, and yours is open. Waiting for ', ...names(closed), '.'],
     draw: ['Everybody has opened. Waiting for the public beacon to draw.'],
-    done: [view.certificate_id ? 'Settled. The result is signed and in the public log.' : 'Settled. The result is there; its certificate is being signed.'],
+    done: [view.certificate_id ? 'Settled. The certificate of the result is signed and in the public log.' : 'Settled. The result is there; its certificate is being signed.'],
     void: ['Void: ', ...names((view.void_flakers ?? []).map((i) => (i === party ? 'you' : view.parties[i].label))), ` ${whyVoid(view)}.`],
     cancelled: ['Cancelled by its initiator before anybody else had sealed.'],
     expired: [`Ended without a result: ${view.algorithm === 'random.v1' ? 'the public beacon could not be read in time' : 'the service could not open an input'}. No party is at fault.`],

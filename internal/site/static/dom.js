@@ -29,7 +29,7 @@ export function copyButton(what, text, label = 'Copy', refused = 'Select and cop
   return button;
 }
 
-/** Runs act, unless act still runs after an earlier press of the button. It sets aria-disabled, because a disabled button would lose the focus. */
+/** Runs act, unless act still runs after an earlier press of the button. Marks the button with aria-disabled meanwhile, because a disabled button would lose the focus. */
 export async function once(button, act) {
   if (button.hasAttribute('aria-disabled')) return;
   button.setAttribute('aria-disabled', 'true');
@@ -40,7 +40,7 @@ export async function once(button, act) {
   }
 }
 
-/** Calls this origin. Returns {status, ok, headers, text, json, date} of the answer; json is null if the text is not JSON, date is the service's time in ms. */
+/** Calls this origin. Returns {status, ok, headers, text, json, date} of the answer. json: null if the text is not JSON; date: the service's time in ms. */
 export async function call(method, path, { token, body, header = {}, signal } = {}) {
   const headers = { ...header };
   if (token) headers.Authorization = `Bearer ${token}`;
@@ -56,7 +56,7 @@ export async function call(method, path, { token, body, header = {}, signal } = 
   return { status: response.status, ok: response.ok, headers: response.headers, text, json, date: Date.parse(response.headers.get('date')) || Date.now() };
 }
 
-/** Returns the service's error code, undefined if the answer has none. A proxy's answer has none. */
+/** Returns the service's error code, or undefined if the answer has none. An error that a proxy answers has no code. */
 export const codeOf = (answer) => /^([A-Z_]+): /.exec(answer.json?.error)?.[1];
 
 /** Returns what went wrong, in the service's words if it sent any. */

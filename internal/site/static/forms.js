@@ -1,6 +1,6 @@
-// The forms for a party's input, one for each algorithm. A form is {intro, fields, button, read},
-// with refresh if it shows sums. read() returns the input. If a field is wrong, read() focuses
-// the field and throws an Error that says what to correct.
+// The forms for a party's input, one for each algorithm. A form is {intro, fields, button, read};
+// a form that shows sums also has refresh. read() returns the input. If a field is wrong, read()
+// focuses the field and throws an Error that says what to correct.
 
 import { drawTime } from './describe.js';
 import { element } from './dom.js';
@@ -70,8 +70,8 @@ function points(view) {
 
 function draw(view) {
   return {
-    intro: [element('p', {}, `One of ${view.parties.length} is drawn. You have nothing to choose: this page makes a random number for you. The draw mixes the numbers of all with the value of a public beacon at a round that is fixed already: ${localTime(drawTime(view))}.`,
-      drawTime(view) > view.reveal_deadline ? ' That is after all have opened, so nobody can know or steer the outcome, us included.' : '')],
+    intro: [element('p', {}, `One of ${view.parties.length} is drawn. You have nothing to choose: this page makes a random number for you. The draw mixes the numbers of all parties with a value of a public beacon. The round of the beacon is already fixed: it is published at ${localTime(drawTime(view))}.`,
+      drawTime(view) > view.reveal_deadline ? ' By then all have opened, so nobody can know or steer the outcome, us included.' : '')],
     fields: null,
     button: 'Take part in the draw',
     read: () => checked(view, { nonce: randomHex(32) }),
@@ -129,7 +129,7 @@ function anything(view) {
     }).catch(() => {}); // the form works without the example
   }
   return {
-    intro: [element('p', {}, 'This page has no form for this algorithm. Enter your input as JSON, with whole numbers only. The page cannot check whether it fits the rules: compare it with the published example, since a sealed input cannot be changed.')],
+    intro: [element('p', {}, 'This page has no form for this algorithm. Enter your input as JSON, with whole numbers only. The page cannot check whether your input fits the rules, and a sealed input cannot be changed: compare it with the published example.')],
     fields: element('div', {}, element('label', { for: 'any-input' }, `Your input for ${isolated(view.algorithm)}`), field, example),
     button: 'Seal my input',
     read() {

@@ -1,5 +1,5 @@
-// Verifies a bundle from somebody else. It uses the keys of this origin, because a forger can
-// put other keys into a bundle.
+// Verifies a bundle from somebody else, under the keys of this origin, because a forger can put
+// other keys into a bundle.
 
 import { isBundle, verifyBundle } from './bundle.js';
 import { element } from './dom.js';
@@ -13,7 +13,7 @@ export async function verifyText(text, out, known = new Map()) {
   delete out.dataset.valid;
   try {
     const bundle = parse(text, 34); // 32 levels of an input, and 2 of the bundle around it
-    if (!isBundle(bundle)) throw new Error('it is not a bundle. A certificate alone can be checked on the front page, with the key and the tree head');
+    if (!isBundle(bundle)) throw new Error('it is not a bundle. To check a certificate alone, use the verifier on the front page, which also needs the key and the tree head');
     const keys = await originKeys().catch(() => []); // the report says if there are no keys
     const { checks, notes } = await verifyBundle({ bundle, keys, known });
     showReport(out, checks, bundle.certificate, notes, keys.length > 0);

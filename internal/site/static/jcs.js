@@ -1,7 +1,7 @@
 // Canonical JSON (RFC 8785) for values whose only numbers are integers.
 //
-// parse() is strict: it refuses ambiguous JSON (RFC 7493) and every number other than
-// integers within ±(2^53−1). JSON.parse would accept 1.0, 1e3 and duplicate members.
+// parse() is strict: it refuses ambiguous JSON (RFC 7493) and every number that is not an
+// integer within ±(2^53−1). JSON.parse would accept 1.0, 1e3 and duplicate members.
 // encode() writes the canonical form.
 
 import { bytesOf } from './bytes.js';

@@ -15,7 +15,7 @@ export function keysOf(document) {
     return document.keys;
   }
   const problem = STATUS(document);
-  if (problem) throw new Error(`it is neither a key set with “keys” nor a status: it ${problem}`);
+  if (problem) throw new Error(`the document is neither a key set with \`keys\` nor a status (${problem})`);
   return [document.pubkey, ...document.legacy_pubkeys].map((pubkey, i) => ({ pubkey, development: i === 0 && document.dev_ephemeral_key === true }));
 }
 
@@ -27,7 +27,7 @@ export async function fetchKeys() {
   return parse(answer.text);
 }
 
-/** Fetches {pubkey, development} of this origin's current key. Returns null if the status cannot be read: a verification needs only the key set. */
+/** Fetches {pubkey, development} of this origin's current key. Returns null if the status cannot be read, because a verification needs only the key set. */
 export async function fetchCurrent() {
   try {
     return keysOf((await call('GET', '/v1/status')).json)[0];

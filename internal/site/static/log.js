@@ -34,6 +34,6 @@ export async function start() {
       row('Log', element('code', {}, note.origin)),
       row('Certificates', String(note.size)),
       row('Root', element('code', {}, toHex(note.root))),
-      row('Witnesses', quorum ? `${cosigned.join(', ')}; their quorum has cosigned the first ${certified ?? 0} certificates` : 'none: nobody but the operator says that all see the same log')),
+      row('Witnesses', quorum ? `${cosigned.join(', ')}; their quorum has cosigned the first ${certified ?? 0} certificates` : 'none: only the operator says that everybody sees the same log')),
     element('details', {}, element('summary', {}, 'The checkpoint as it was signed'), element('pre', {}, answers[0].text)));
 }

@@ -83,15 +83,15 @@ function params() {
   return parse(byId('params').value);
 }
 
-/** Returns the declared keys by party, undefined if there are none. */
+/** Returns the declared keys by party, or undefined if there are none. */
 function partyKeys(labels) {
   const keys = labels.map(() => null);
   for (const line of lines('keys')) {
     const [, who, key] = /^(.+?)\s+(\S+)$/.exec(line) ?? [];
     const party = labels.indexOf(who);
-    if (party < 0) throw new Error(`The line “${line}” of the keys is not one of the names, a blank and a key.`);
+    if (party < 0) throw new Error(`Under “Keys of the parties”, the line “${line}” has no key, or its name is not one of the names above. Write a name, a space and the key.`);
     if (keyProblem(key)) throw new Error(`The key of ${isolated(who)} ${keyProblem(key)}.`);
-    if (keys[party]) throw new Error(`The key of ${isolated(who)} is there twice.`);
+    if (keys[party]) throw new Error(`A key of ${isolated(who)} is there twice.`);
     keys[party] = key;
   }
   return keys.some(Boolean) ? keys : undefined;
@@ -112,7 +112,7 @@ async function withKey(send) {
   }
 }
 
-/** Returns {said, key, body} for the deal in the form. Deadlines are by the service's clock. If the form is unchanged, returns the unanswered creation again. */
+/** Returns {said, key, body} for the deal in the form. Deadlines are by the service's clock. If a creation got no answer and the form is unchanged, returns that creation again. */
 async function declaration() {
   const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
   const body = { algorithm: kind(), party_labels: lines('names'), algorithm_params: params(), mode: byId('mode').value, retention: byId('retention').value };

@@ -21,7 +21,7 @@ function base64(text) {
   return Uint8Array.from(raw, (c) => c.charCodeAt(0));
 }
 
-/** Returns a verifier key: name, type (kind), key ID, public key as a label, words for reports, and same, which is equal for equal keys. */
+/** Returns a verifier key {name, kind, id, label, words, same}. kind: its type; id: its key ID; label: the public key; words: the key in reports; same: equal for equal keys. */
 async function keyOf(name, kind, material) {
   const id = (await sha256(kind === ECDSA ? material : concat(bytesOf(`${name}\n`), [kind], material))).subarray(0, 4);
   const label = kind === ECDSA ? `es256:${toHex([2 + (material.at(-1) & 1)])}${toHex(material.subarray(-64, -32))}` : `ed25519:${toHex(material)}`;
@@ -41,7 +41,7 @@ async function parseKey(vkey) {
 /** Parses the verifier key of a policy line. Throws if the key's type is not in kinds. */
 async function keyFor(vkey, kinds, wrong) {
   const key = await parseKey(vkey);
-  if (!kinds.includes(key.kind)) throw wrong(`a key of type ${key.kind}, which does not belong on such a line`);
+  if (!kinds.includes(key.kind)) throw wrong(`a key of type ${key.kind} does not belong on a line of this kind`);
   return key;
 }
 
@@ -77,10 +77,10 @@ export function parseNote(signed) {
   const at = signed.lastIndexOf('\n\n');
   const text = signed.slice(0, at + 1);
   const parts = text.split('\n');
-  if (at < 0 || !signed.endsWith('\n') || parts.length !== 4 || !parts[0]) throw new Error('not a signed checkpoint');
+  if (at < 0 || !signed.endsWith('\n') || parts.length !== 4 || !parts[0]) throw new Error('not a signed checkpoint, which has three lines, a blank line and signature lines');
   const [origin, size] = parts;
   const root = base64(parts[2]);
-  if (!/^(0|[1-9][0-9]{0,15})$/.test(size) || !Number.isSafeInteger(Number(size)) || root.length !== 32) throw new Error('not a signed checkpoint: its size or root');
+  if (!/^(0|[1-9][0-9]{0,15})$/.test(size) || !Number.isSafeInteger(Number(size)) || root.length !== 32) throw new Error('not a signed checkpoint: its size is not a number, or its root is not 32 bytes');
   const lines = signed.slice(at + 2, -1).split('\n').map((line) => {
     const [, name, data] = /^— ([^\s+]+) ([A-Za-z0-9+/=]+)$/.exec(line) ?? [];
     const raw = data === undefined ? [] : base64(data);
@@ -140,18 +140,18 @@ export async function parsePolicy(text) {
       const [threshold, ...members] = rest;
       const needs = threshold === 'all' ? members.length : threshold === 'any' ? 1 : /^[1-9][0-9]*$/.test(threshold) ? Number(threshold) : 0;
       for (const member of members) {
-        if (!known(member) || inside.has(member)) throw wrong(`${member} is not defined before, or is in a group already`);
+        if (!known(member) || inside.has(member)) throw wrong(`the member ${member} of group ${name} is not defined on an earlier line, or is in a group already`);
         inside.add(member);
       }
-      if (needs < 1 || needs > members.length) throw wrong('a threshold that cannot be');
+      if (needs < 1 || needs > members.length) throw wrong(`the threshold of group ${name} is ${threshold}: write all, any or 1 to ${members.length}`);
       groups.set(name, { members, needs });
     } else if (keyword === 'quorum' && rest.length === 0 && quorum === undefined && (name === 'none' || known(name))) {
       quorum = name;
     } else {
-      throw wrong('not a line of a policy, or a name that is taken or not defined');
+      throw wrong(`“${keyword}” is not a keyword of a policy with these fields, or the name “${name ?? ''}” is taken or not defined`);
     }
   }
-  if (quorum === undefined) throw new Error('the policy has no quorum line');
+  if (quorum === undefined) throw new Error('the policy has no quorum line: add "quorum NAME" or "quorum none"');
   const all = [...logs, ...witnesses.values()].map((key) => key.same);
   if (new Set(all).size !== all.length) throw new Error('the policy has a key twice');
   const met = (cosigned, name = quorum) => name === 'none' || cosigned.includes(name)

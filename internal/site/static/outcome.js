@@ -23,7 +23,7 @@ export async function showResult({ view, party, seat, own, end }, panel) {
     if (shown !== key) return; // a newer state replaced the panel
   }
   const result = view.state === 'VOID'
-    ? [element('p', {}, `Nothing was settled. The signed certificate says who caused that.${view.commits_closed_at ? '' : ' What was sealed has not been opened.'} `, element('a', { href: '/new' }, 'Make a new deal'), '.')]
+    ? [element('p', {}, `Nothing was settled. The signed certificate says who caused that.${view.commits_closed_at ? '' : ' No sealed input was opened.'} `, element('a', { href: '/new' }, 'Make a new deal'), '.')]
     : await picture(view, party, inputs);
   if (shown !== key) return;
   panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'), end);
@@ -44,7 +44,7 @@ function proof(view, party, seat, own) {
   }, words);
   return [
     element('h2', {}, 'Proof'),
-    element('p', {}, 'One file proves this result to anybody who knows this service’s key, without this service: the signed certificate and its place in the public log. It holds no input.'),
+    element('p', {}, 'One file proves this result to anybody who knows this service’s key, even if this service is gone. The file holds the signed certificate and its place in the public log, but no input.'),
     element('p', { class: 'actions' },
       act('save-bundle', 'Download the proof', (text) => {
         const file = `fairpact-${view.deal_id}-proof.json`;

@@ -53,7 +53,7 @@ function ed25519Problem(key) {
   const plain = Uint8Array.from(key, (byte, i) => (i === 31 ? byte & 0x7f : byte));
   if (SMALL_ORDER.includes(toHex(plain))) return 'is a point of small order: anyone can sign under it';
   const y = toBigInt(plain.reverse());
-  // x² = u/v with u = y² − 1 and v = D·y² + 1. u/v is a square exactly if u·v is.
+  // x² = u/v with u = y² − 1 and v = D·y² + 1. u/v is a square exactly if u·v is a square.
   const uv = ((y * y - 1n) * (D * y * y + 1n)) % Q;
   return y >= Q || power(uv, (Q - 1n) / 2n, Q) !== 1n ? 'is not a point of the curve Ed25519' : null;
 }
@@ -62,7 +62,7 @@ const split = (labelled) => labelled.split(':');
 
 /** Returns what is wrong with a labelled public key, or null. */
 export function keyProblem(key) {
-  if (typeof key !== 'string' || !KEY.test(key)) return 'is not es256: and 66, or ed25519: and 64, lower-case hex digits';
+  if (typeof key !== 'string' || !KEY.test(key)) return 'is not `es256:` with 66 or `ed25519:` with 64 lower-case hex digits';
   const [scheme, hex] = split(key);
   if (scheme === 'ed25519') return ed25519Problem(fromHex(hex));
   return decompress(fromHex(hex)) ? null : 'is not a point of the curve P-256';
@@ -70,7 +70,7 @@ export function keyProblem(key) {
 
 /** Returns what is wrong with the form of a labelled signature, or null. */
 export function signatureProblem(signature) {
-  if (typeof signature !== 'string' || !signatureForm.test(signature)) return 'is not es256: or ed25519:, followed by 128 lower-case hex digits';
+  if (typeof signature !== 'string' || !signatureForm.test(signature)) return 'is malformed; it must be `es256:` or `ed25519:`, followed by 128 lower-case hex digits';
   const [scheme, hex] = split(signature);
   if (scheme !== 'es256') return null;
   const raw = fromHex(hex);
@@ -110,7 +110,7 @@ export async function makeKey() {
 /** Signs a message with a PEM private key (PKCS#8). Throws if the labelled public key does not match the private key. */
 export async function sign(pem, key, message) {
   const body = /-----BEGIN PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END PRIVATE KEY-----/.exec(pem ?? '');
-  if (!body) throw new Error('Choose the file of your private key, PEM that begins with BEGIN PRIVATE KEY, or the copy that you saved with the key');
+  if (!body) throw new Error('No private key is there: choose the PEM file of your private key, which begins with -----BEGIN PRIVATE KEY-----, or the copy that you saved with the key');
   const [scheme] = split(key);
   const { form, how } = ALGORITHMS[scheme];
   let made;
@@ -122,7 +122,7 @@ export async function sign(pem, key, message) {
     throw new Error(fault.name === 'NotSupportedError' ? `This browser cannot sign with ${scheme} keys` : `The file holds no ${scheme} key that this browser can read`);
   }
   if (signatureProblem(made)) made = otherS(made); // WebCrypto may return the larger s
-  if (!await verify(key, message, made)) throw new Error(`The file holds another key than that of ${key}`);
+  if (!await verify(key, message, made)) throw new Error(`The file holds another key, not the private key of ${key}`);
   return made;
 }
 

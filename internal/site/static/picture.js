@@ -39,7 +39,7 @@ function division(view, labels, party, inputs) {
   return [
     element('p', { class: 'headline' }, 'You get what is worth ', element('strong', {}, percent(mine.value_ppb / 1e9)), ' of everything to you.'),
     element('ul', { class: 'cards' }, cards),
-    shares.some(({ items }) => items.some(({ share: part }) => part !== '1')) ? element('p', {}, 'A thing that you share: take turns, sell it, or let one keep it and pay the other for that part.') : '',
+    shares.some(({ items }) => items.some(({ share: part }) => part !== '1')) ? element('p', {}, 'If you share a thing: take turns, sell it, or let one party keep it and pay the others for their parts.') : '',
     ...fairDivision(view, labels, party, inputs),
   ];
 }
@@ -49,8 +49,8 @@ function fairDivision(view, labels, party, inputs) {
   const { shares, method } = view.result;
   const judges = labels.map((_, i) => i).filter((i) => total(inputs[i]) > 0);
   const rule = element('p', {}, method === 'adjusted_winner'
-    ? 'Two parties: things go in order of how much more one of you values them than the other. The line falls where both have the same part of their own points, and at most one thing with points is cut. A thing without points is halved. So each party with points has at least half by their own points, and neither would rather have what the other has.'
-    : `Each thing is shared in proportion to the points given to it, all points counted alike; a thing without points is shared equally. So each party with points gets at least ${percent(1 / labels.length)} of everything, by their own points.`);
+    ? 'The things are put in order by how much more the first party values them than the second party. The first party takes things from the top, and the second party from the bottom. They meet where both have the same part of their own points, so at most one thing with points is cut. A thing without points is halved. So each party with points has at least half by its own points, and neither would rather have the other’s part.'
+    : `First, each party’s points are scaled to the same total. Then each thing is shared in proportion to the points that the parties gave it; a thing without points is shared equally. So each party with points gets at least ${percent(1 / labels.length)} of everything, by its own points.`);
   if (judges.length === 0) return [element('h2', {}, 'Why it is fair'), rule];
   const worthOf = (judge, owner) => shares[owner].items.reduce((sum, { item, share }) => sum + ratio(share) * (valuations(inputs[judge])[item] ?? 0), 0) / total(inputs[judge]);
   const columns = [party, ...labels.map((_, i) => i).filter((i) => i !== party)];
@@ -78,8 +78,8 @@ async function tickets(view, labels, party) {
   return [
     element('p', { class: 'headline' }, winner === party ? element('strong', {}, 'You are drawn.') : [element('strong', {}, name(label)), ' is drawn.']),
     element('h2', {}, 'Why it is fair'),
-    element('p', {}, `The numbers of all parties went into it, and the public beacon’s value of ${localTime(drawTime(view))}, round ${beacon.round}. From both, each party’s ticket follows. The lowest wins.`,
-      drawTime(view) > view.commits_closed_at ? ' All numbers were sealed before that value existed.' : ' That value was out before all had sealed: whoever opened last could know the winner first.',
+    element('p', {}, `Each party’s ticket follows from the numbers of all parties and from the public beacon’s value of ${localTime(drawTime(view))}, round ${beacon.round}. The lowest ticket wins.`,
+      drawTime(view) > view.commits_closed_at ? ' All numbers were sealed before that value existed.' : ' That value was public before all had sealed: whoever opened last could know the winner first.',
       agrees ? ' This page has computed the tickets again and found the same winner.' : ' This page has computed other tickets: do not rely on this result.'),
     element('table', { class: 'tickets' },
       element('caption', {}, labels.length > shown.length ? `The first of ${labels.length} tickets, and yours` : 'The tickets, lowest first'),
@@ -100,7 +100,7 @@ function payouts(view, labels, party) {
       element('span', { class: 'what' }, youOr(share.label, share.party === party)), bar(share.payout / most, share.party === party),
       element('span', { class: 'figure' }, share.share === String(share.payout) ? String(share.payout) : `${share.payout} (exactly ${share.share})`)))),
     element('h2', {}, 'Why it is fair'),
-    element('p', {}, 'Each gets the average of what it adds to the others, over every order in which they could join (the Shapley value). It sums to the whole, equals get the same, and who adds nothing gets nothing.'),
+    element('p', {}, 'Each gets the average of what it adds to the others, over every order in which they could join (the Shapley value). The payouts sum to the whole. Parties that add the same get the same, up to rounding, and a party that adds nothing gets nothing.'),
     element('table', { class: 'terms' },
       element('caption', {}, 'What joining is worth'),
       element('thead', {}, element('tr', {}, element('th', { scope: 'col' }, 'Party'), ['Alone', 'Gets', 'More'].map((head) => element('th', { scope: 'col', class: 'number' }, head)))),

@@ -9,7 +9,7 @@ export function showReport(container, checks, certificate, notes = [], trusted =
   const failed = checks.filter((check) => !check.ok).length;
   container.replaceChildren(
     element('p', { class: `verdict ${!good ? 'bad' : trusted ? 'good' : ''}` },
-      element('strong', {}, !good ? 'Not valid' : trusted ? 'Valid' : 'Consistent in itself; whose it is, is not known'),
+      element('strong', {}, !good ? 'Not valid' : trusted ? 'Valid' : 'Consistent in itself, but its issuer is not known'),
       element('span', {}, good
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),

@@ -33,18 +33,18 @@ const record = (members, { extra = false, optional = [] } = {}) => (value) => {
   for (const [name, inner] of Object.entries(members)) {
     if (!(name in value)) {
       if (optional.includes(name)) continue;
-      return `lacks ${name}`;
+      return `lacks \`${name}\``;
     }
     const problem = inner(value[name]);
-    if (problem) return `: ${name} ${problem}`;
+    if (problem) return `\`${name}\` ${problem}`;
   }
   const unknown = Object.keys(value).find((name) => !Object.hasOwn(members, name));
-  return unknown !== undefined && !extra ? `has the unknown member ${unknown}` : null;
+  return unknown !== undefined && !extra ? `has the unknown member \`${unknown}\`` : null;
 };
 
 const HASH = pattern(/^[0-9a-f]{64}$/, '64 lower-case hex digits');
-export const SHA256 = pattern(/^sha256:[0-9a-f]{64}$/, 'sha256: and 64 lower-case hex digits');
-const SIGNATURE = pattern(signatureForm, 'es256: or ed25519:, followed by 128 lower-case hex digits');
+export const SHA256 = pattern(/^sha256:[0-9a-f]{64}$/, '`sha256:` and 64 lower-case hex digits');
+const SIGNATURE = pattern(signatureForm, '`es256:` or `ed25519:`, followed by 128 lower-case hex digits');
 
 export const CERTIFICATE = record({
   cert_version: oneOf('1'),
@@ -97,15 +97,15 @@ export function keySetProblem(document) {
   if (bad) return bad;
   const [{ keys }, labels] = [document, new Set()];
   for (const [i, key] of keys.entries()) {
-    if (key.state !== 'retired' && ('retired_at' in key || 'tree_size' in key)) return `[${i}] is ${key.state}, but only a retired key may have retired_at or tree_size`;
-    if (labels.has(key.pubkey)) return `[${i}] repeats a key`;
+    if (key.state !== 'retired' && ('retired_at' in key || 'tree_size' in key)) return `\`keys\` [${i}] is ${key.state}, but only a retired key may have \`retired_at\` or \`tree_size\``;
+    if (labels.has(key.pubkey)) return `\`keys\` [${i}] repeats a key`;
     labels.add(key.pubkey);
   }
   const current = keys.filter((key) => key.state === 'current').length;
   return current === 1 ? null : `has ${current} current keys instead of one`;
 }
 
-/** Returns the contradictions between members of a well-formed certificate. It ignores the content of the member result, because other checks verify it. */
+/** Returns the contradictions between members of a well-formed certificate. Other checks verify the content of the member `result`. */
 export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));

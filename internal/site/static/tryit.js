@@ -24,7 +24,7 @@ class Story {
     list.replaceChildren();
   }
 
-  /** Shows one step: who acts, what the step means, and details as a list of [name, text]. bad marks a failed step. */
+  /** Shows one step. who: the party that acts; words: what the step means; parts: details as a list of [name, text]; bad: whether the step failed. */
   tell(who, words, parts = [], bad = false) {
     this.list.append(element('li', { class: bad ? 'bad' : null },
       element('p', {}, element('span', { class: LABELS.includes(who) ? `who ${who.toLowerCase()}` : 'who' }, who), ' ', words),
@@ -41,7 +41,7 @@ class Story {
     if (options.token) request.push(masked(`Authorization: Bearer ${options.token}`));
     if (options.body !== undefined) request.push('', JSON.stringify(options.body, null, 2));
     this.tell(who, answer.ok ? words : problemOf(answer), [['Request', request.join('\n')], [`Answer ${answer.status}`, pretty(answer)]], !answer.ok);
-    if (!answer.ok) throw new Error('The deal stopped here; what the service says is in the last step.');
+    if (!answer.ok) throw new Error('The deal stopped here: the last step shows the error of the service.');
     return answer;
   }
 }
@@ -99,7 +99,7 @@ async function play(story) {
       ['Canonical input (RFC 8785)', canonical(inputs[party])], ['Salt', salt], ['Commitment', commitment]]);
     await story.send(label, 'commits. Only the hash leaves.', 'POST', `${deal}/commit`, { token: tokens[party], body: { commitment } });
   }
-  await story.send(second, 'looks: all have committed, nobody can change an input any more, and no input is to be seen.', 'GET', deal, { token: tokens[1] });
+  await story.send(second, 'reads the deal: all have committed, nobody can change an input any more, and the view shows no input.', 'GET', deal, { token: tokens[1] });
   let last;
   for (const [party, label] of labels.entries()) {
     last = await story.send(label, party === labels.length - 1 ? 'reveals. With the last reveal the algorithm runs.' : 'reveals input and salt; the service checks them against the hash.',
@@ -118,7 +118,7 @@ async function bundleOf(deal, token) {
   setTimeout(() => URL.revokeObjectURL(link), 60_000);
 }
 
-/** Returns the certificate. It first waits until the certificate is in the log, at most 20 seconds. */
+/** Waits at most 20 seconds until the certificate is in the log, and returns the certificate. */
 async function certificateOf(story, deal, who, token) {
   await call('GET', `${deal}?wait=20&since=COMPUTED`, { token });
   const answer = await story.send(who, 'fetches the certificate: signed, and proven to be in the public log.', 'GET', `${deal}/certificate`, { token });
@@ -166,7 +166,7 @@ async function run() {
       element('button', {
         type: 'button', class: 'second', id: 'try-bundle', onclick: () => bundle().catch((fault) => { note.textContent = fault.message; }),
       }, 'Download the bundle'),
-      element('p', { class: 'hint' }, 'The bundle is one file that proves the certificate offline, also when this service is gone: open it in the verifier below, or run ', element('code', {}, 'fairpactctl verify FILE --pubkey KEY'), '.'));
+      element('p', { class: 'hint' }, 'The bundle is one file that proves the certificate offline, even if this service is gone. Open it in the verifier below, or run ', element('code', {}, 'fairpactctl verify FILE --pubkey KEY'), '.'));
     note.textContent = 'Done: a settled deal with a verified certificate.';
   } catch (fault) {
     note.classList.add('bad');

@@ -71,7 +71,7 @@ async function verify() {
   if (certificate === null) throw new Error('Paste a certificate first, choose its file, or fetch it.');
   if (head === null || keys.length === 0) {
     field('keys').closest('details').open = true;
-    throw new Error('Two things are missing to check against: the verifying key and a signed tree head. Paste them, or fetch them from this service.');
+    throw new Error('The check needs a verifying key and a signed tree head, and one or both are missing. Paste them, or fetch them from this service.');
   }
   const inputs = read('inputs', 'list of inputs', 34); // maximum depth: 32 of an input plus 2 levels around it
   const params = read('params', 'parameters');
@@ -79,7 +79,7 @@ async function verify() {
   const checks = await verifyCertificate({ certificate, head, keys, inputs, params: inputs === null ? null : params, known, notes });
   showReport(out, checks, certificate, notes);
   if (inputs !== null && !checks.some(({ name }) => name === 'result')) say('Checked. The result was not recomputed.');
-  else say(inputs === null ? 'Checked without the inputs. With them, the result itself is recomputed as well.' : 'Checked, and recomputed from the inputs.');
+  else say(inputs === null ? 'Checked without the inputs. If you give the inputs, the page also recomputes the result.' : 'Checked, and recomputed from the inputs.');
 }
 
 /** Verifies a bundle and shows the report. The keys and the policy in the form say whom to trust; both are optional. */
@@ -95,7 +95,7 @@ async function verifyWhole(out, bundle, keys, known) {
   }
   const { checks, notes } = await verifyBundle({ bundle, keys, policy, known });
   showReport(out, checks, bundle.certificate, notes, keys.length > 0);
-  say('Checked the bundle, by itself and in this browser.');
+  say('Checked the bundle in this browser.');
 }
 
 /** Fetches {keys, current, head}: this origin's key set, its current key, and the tree head of the certificate's proof. If the log has no head of that size, head is the newest. */
@@ -116,12 +116,12 @@ async function fillTrust() {
   const { keys, head } = await fetchTrust(read('certificate', 'certificate'));
   field('keys').value = JSON.stringify(keys, null, 2);
   field('head').value = JSON.stringify(head, null, 2);
-  say('Fetched. A service names its own keys: compare them with what you have from elsewhere.');
+  say('Fetched. The service itself names these keys: compare them with keys that you have from elsewhere.');
 }
 
 async function fillCertificate() {
   const [deal, token] = [byId('fetch-deal').value.trim(), byId('fetch-token').value.trim()];
-  if (!deal || !token) throw new Error('Give the deal id and an invite token of that deal: certificates are private to its parties.');
+  if (!deal || !token) throw new Error('The deal id or the invite token is missing: give both, because a certificate is private to the parties of its deal.');
   const answer = await call('GET', `/v1/deals/${encodeURIComponent(deal)}/certificate`, { token });
   if (!answer.ok) throw new Error(problemOf(answer));
   field('certificate').value = JSON.stringify(parse(answer.text), null, 2);

@@ -25,11 +25,11 @@ export function signingBytes(certificate) {
 }
 
 /**
- * Returns all checks of a certificate, and adds to notes what they do not prove. keys: from keysOf.
- * inputs: list of {input, salt} in party order, null for unknown ones. params: algorithm_params.
- * known: the seat keys that the reader knows, from knownKeys. chain: the beacon of a bundle, for a
- * chain other than drand quicknet. Without inputs, params, known or chain, their checks are left
- * out. Without a head or keys, the checks that need them fail.
+ * Returns all checks of a certificate, and appends to the list notes what they do not prove. keys:
+ * from keysOf. inputs: list of {input, salt} in party order, null for unknown inputs. params:
+ * algorithm_params. known: the seat keys that the reader knows, from knownKeys. chain: the beacon
+ * of a bundle, for a chain other than drand quicknet. Without inputs, params, known or chain, the
+ * checks that need them are left out. Without a head or keys, the checks that need them fail.
  */
 export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null, known = new Map(), notes = [], chain = null }) {
   const checks = [];
@@ -97,7 +97,7 @@ async function addBeacon(add, notes, beacon, chain) {
     if (!(Number.isSafeInteger(chain.period) && chain.period >= 1 && chain.period < 2 ** 32)) problem = `the beacon period ${shown(chain.period)} is outside [1, 2^32-1]`;
     else if (!(Number.isSafeInteger(chain.genesis_time) && chain.genesis_time >= 0)) problem = `the beacon genesis ${shown(chain.genesis_time)} is no unix time`;
   } else if (chain && chain.public_key !== key) {
-    problem = 'the bundle has another public key than drand quicknet';
+    problem = 'the beacon key in the bundle is not the key of drand quicknet';
   }
   if (!problem && !(Number.isSafeInteger(beacon?.round) && beacon.round > 0 && typeof beacon.signature === 'string' && await signed(key, beacon.round, beacon.signature))) {
     problem = 'the signature of the round does not verify';
@@ -121,7 +121,7 @@ async function signedBy(keys, message, signature) {
 
 async function addInclusion(add, proof, head, headProblem, entry) {
   add('tree_size', 'Proof and tree head are of one size', headProblem
-    || (proof.tree_size !== head.tree_size && `the proof is for a tree of ${proof.tree_size} leaves, the tree head for ${head.tree_size}`), proof.tree_size === 1 ? 'one leaf' : `${proof.tree_size} leaves`);
+    || (proof.tree_size !== head.tree_size && `the proof is for a tree of ${proof.tree_size} leaves, but the tree head is for ${head.tree_size} leaves`), proof.tree_size === 1 ? 'one leaf' : `${proof.tree_size} leaves`);
   const leaf = await leafHash(entry);
   const { root, steps } = await climb(leaf, proof.leaf_index, proof.tree_size, proof.inclusion_path.map(fromHex));
   const good = head && root && equal(root, fromHex(head.root_hash));
@@ -144,7 +144,7 @@ async function drawProblem({ result: shown, parties }) {
   }
 }
 
-/** Returns the preimage of the commitment: the canonical input, then the salt. Tries the salt as text, then as hex. Returns null if neither has the hash. */
+/** Returns the preimage of the commitment: the canonical input, then the salt. Tries the salt as text, then as hex. Returns null if neither reading opens the commitment. */
 export async function opening(commitment, { input, salt }) {
   const readings = [bytesOf(salt ?? '')];
   if (/^([0-9a-fA-F]{2})+$/.test(salt ?? '')) readings.push(fromHex(salt));
