@@ -111,7 +111,7 @@ func TestMCPSeatKey(t *testing.T) {
 		t.Errorf("the next step is %+v, want compute_commitment_tool and the declared seat key %s", next, key)
 	}
 	half := c.Tool("compute_commitment_tool", deal(e2e.Body{"input": e2e.Body{"valuations": e2e.Body{"car": 1}}, "salt": bob.Salt}))
-	if next := half.Meta.Next; next.Arguments["party_key"] != key || next.Arguments["deal_id"] != made.DealID || !strings.Contains(next.Why, "READ warning FIRST") {
+	if next := half.Meta.Next; next.Arguments["party_key"] != key || next.Arguments["deal_id"] != made.DealID || !strings.Contains(next.Why, "READ `warning` FIRST") {
 		t.Errorf("after an input that leaves out items the next step is %+v, want commit_input with the key and a warning", next)
 	}
 	text := e2e.JsonText(t, deal(e2e.Body{"commitment": bob.Commitment}))

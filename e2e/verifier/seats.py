@@ -73,7 +73,7 @@ def check(report, certificate, known):
                 mismatched.append("party %d signed with %s, not with the key that you named" % (i, signer))
         elif row["commitment"] is not None:
             (alone if signer is None else unknown).append((i, signer))
-    mismatched += ["there is no party %d" % i for i in sorted(known) if not 0 <= i < len(rows)]
+    mismatched += ["there is no party %d in the certificate" % i for i in sorted(known) if not 0 <= i < len(rows)]
     if keyed:
         report.add("party_signatures", few(wrong), "each seat signature is valid for its party and commitment in this deal")
     if known:
@@ -83,7 +83,7 @@ def check(report, certificate, known):
                             % indexes(alone))
     if unknown:
         says = "; ".join("party %d signed with %s" % row for row in unknown[:MOST_NAMED])
-        report.notes.append("who owns the seat key of party %s: the initiator may have named or brought its own; "
+        report.notes.append("who owns the seat key of party %s: the initiator may have named or brought its own key; "
                             "compare the seat key with the one that you know (%s)" % (indexes(unknown), says))
 
 
@@ -128,7 +128,7 @@ def other_draw(declaration, result):
     if type(beacon) is not dict or "chain_hash" not in beacon:
         return None
     if declaration["beacon_chain"] != beacon["chain_hash"]:
-        return "the result was drawn from another beacon chain than the declared one"
+        return "the result was not drawn from the declared beacon chain"
     declared, drawn = declaration["algorithm_params"].get("beacon_round"), beacon.get("round")
     if type(declared) is not int or type(drawn) is not int or declared != drawn:
         return "the declaration names beacon round %s, but the result was drawn from round %s" % (declared, drawn)

@@ -26,8 +26,8 @@ import (
 
 const header = "Fairpact-Signing-Keys"
 
-// Tell adds a header to each answer of next. The header lists the keys that may already
-// sign.
+// Tell adds a header to each answer of the handler `next`. The header lists the keys that may
+// already sign.
 func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(header, strings.Join(keys.Due(), ","))
@@ -38,8 +38,8 @@ func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 const (
 	poll = 5 * time.Second
 
-	// memory is how long Ready still reports a missing key after the last Check that found it
-	// missing. An answer that lists only accepted keys does not end this time, because a
+	// memory is how long Ready reports a missing key after the last Check that found the key
+	// missing. A later answer that lists only accepted keys does not clear the report, because a
 	// log-server that has not yet got the new key set may have sent the answer.
 	memory = 3 * poll
 )
@@ -59,8 +59,8 @@ func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
 // Check inspects an answer of log-server. Assign this method to the field Check of a
 // translog.Client. Check returns an error if log-server lists a key that this process does not
-// accept. For a status other than 200, Check also returns an error if the list lacks the key
-// with which this process signs. The missing key may be why log-server refused the request.
+// accept. If the status is not 200, Check also returns an error if the list lacks the key with
+// which this process signs. The missing key may be why log-server refused the request.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
 	if named == "" { // log-server is of an earlier release
@@ -93,8 +93,8 @@ func (w *Watch) Ready() error {
 	return nil
 }
 
-// Run calls the function ask every 5 s until ctx ends. This function must send a request to the
-// log, so that an idle process also learns of new keys.
+// Run calls the function `ask` every 5 s until ctx ends. The function `ask` must send a request
+// to the log, so that an idle process also learns of new keys.
 func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
 	lacking := false
 	for {
@@ -116,13 +116,13 @@ const maxName = 63
 
 const namePrefix = "fairpact/"
 
-// noSecrets replaces the digest of the server secrets if a process has none.
+// noSecrets replaces the digest of the server secrets if a process has no server secrets.
 const noSecrets = "-"
 
 // Name returns the application_name of a process: fairpact/BINARY/KEYSET/SECRETS/HOST.PID.
-// KEYSET is the digest of keys. SECRETS is the digest of the server secrets, or "-" if the
-// argument secrets is empty because the process has none. If HOST.PID is too long, Name cuts
-// off its start, because the host names of pods differ at the end.
+// KEYSET is the digest of `keys`. The argument `secrets` is the digest of the server secrets, or
+// empty if the process has no server secrets. SECRETS is this digest, or "-" if it is empty. If
+// HOST.PID is too long, Name cuts off its start, because the host names of pods differ at the end.
 func Name(binary string, keys *signing.KeySet, secrets string) string {
 	host, _ := os.Hostname()
 	name := namePrefix + binary + "/" + keys.Digest() + "/" + cmp.Or(secrets, noSecrets) + "/"
@@ -134,7 +134,7 @@ func Name(binary string, keys *signing.KeySet, secrets string) string {
 // the process has no server secrets, or runs an earlier release. Host ends with the PID.
 type Process struct{ Binary, KeySet, Secrets, Host string }
 
-// Parse parses an application_name. The result ok is true if the name has the form that Name
+// Parse parses an application_name. The result `ok` is true if the name has the form that Name
 // returns, or the form of an earlier release.
 func Parse(name string) (p Process, ok bool) {
 	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 3)

@@ -26,8 +26,8 @@ func newAnswers(maxAll int64) *answers {
 }
 
 // take counts `more` bytes for an answer of which `has` bytes are already counted. If this
-// would exceed a bound, take counts nothing and returns a problem.Error. If a network has no
-// other answers, this answer may exceed the network's share, because waiting would not help.
+// would exceed a bound, take counts nothing and returns a problem.Error. If no other answer of
+// the network is counted, this one may exceed the network's share, because waiting would not help.
 func (a *answers) take(network string, has, more int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -50,15 +50,15 @@ func (c *connection) CloseWrite() error {
 }
 
 // NewConnections bounds a port to `most` open connections. One network may have half of
-// them, but a proxy may have all. The function proxy reports whether an address is a proxy; nil
-// means that there are no proxies. The function refused answers a connection that exceeds
-// the bounds; then the connection is closed. This function MUST NOT block.
+// them, but a proxy may have all. `proxy` reports whether an address is a proxy; nil means that
+// there are no proxies. `refused` answers a connection that exceeds the bounds; then the
+// connection is closed. `refused` MUST NOT block.
 func NewConnections(most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Connections {
 	return &Connections{most: most, each: max(1, most/2), proxy: proxy, refused: refused, peers: make(map[string]*peer), idle: list.New()}
 }
 
 // Bound returns a listener that accepts connections within the bounds. Bound sets
-// server.ConnState, so only server may use the listener.
+// server.ConnState, so only `server` may use the listener.
 func (c *Connections) Bound(l net.Listener, server *http.Server) net.Listener {
 	server.ConnState = c.note
 	return bounded{l, c}

@@ -33,7 +33,7 @@ const (
 	maxPause  = 50 * time.Millisecond // how long a turn may stay taken after a large body was parsed
 )
 
-// CallTime is the longest time that a call may take, without its wait for other parties.
+// CallTime is the longest time that a call may take, not counting its wait for other parties.
 // CallTime must be longer than bodyTime, and shorter than the server's write timeout, so that
 // a call that times out still gets an answer.
 const CallTime = 35 * time.Second
@@ -41,7 +41,7 @@ const CallTime = 35 * time.Second
 // Process holds the bounds of one process.
 type Process struct {
 	parties, strangers room
-	turns              *semaphore.Weighted // calls that do large work at the same time; New allows half as many as cores, to leave cores for other calls
+	turns              *semaphore.Weighted // calls that do large work at the same time; New allows half as many calls as there are cores, to leave cores for other calls
 	answers            *answers
 	stepTime           time.Duration
 	bodyTime           time.Duration
@@ -92,7 +92,7 @@ func callIn(ctx context.Context) *Call {
 
 // Begin starts the call of a request and returns the request with a bounded body. If a bound
 // is exceeded, reading this body returns a problem.Error. The caller MUST call End when the
-// request is answered. network is the client's network from caller.Network.
+// request is answered. `network` is the client's network from caller.Network.
 func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) (*Call, *http.Request) {
 	c := &Call{process: p, network: network}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))

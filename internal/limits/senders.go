@@ -15,7 +15,7 @@ const networkBodies = 8
 // senders counts the large bodies of each network.
 type senders struct {
 	mu sync.Mutex
-	// mu guards networks and sender.calls. The entry of a network is removed when its field calls is 0.
+	// mu guards `networks` and `sender.calls`. An entry of `networks` is removed when its `calls` is 0.
 	networks map[string]*sender
 }
 

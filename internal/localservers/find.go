@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// findPostgres returns the directory of the Postgres programs. The parameter major is the major
-// version of an existing data directory, or empty. findPostgres prefers this version, then the
-// Postgres in PATH, then the newest installed version. The error is a *MissingError if no
+// findPostgres returns the directory of the Postgres programs. `major` is the major version of
+// an existing data directory, or empty if there is none. findPostgres prefers this version, then
+// the Postgres in PATH, then the newest installed version. The error is a *MissingError if no
 // Postgres is installed.
 func findPostgres(major string) (string, error) {
 	const debian = "/usr/lib/postgresql"

@@ -139,8 +139,7 @@ func initdb(ctx context.Context, o Options, programs string, acct account, dir *
 }
 
 // postgresURL returns the connection URL of a database. A client tries the servers at the
-// ports in order. All servers have the same password. The parameter query is empty
-// or starts with &.
+// ports in order. All servers have the same password. `query` is empty or starts with "&".
 func postgresURL(password, database, query string, ports ...int) string {
 	var hosts []string
 	for _, port := range ports {

@@ -47,8 +47,9 @@ func (a account) own(path string) error {
 	return os.Chown(path, int(a.cred.Uid), int(a.cred.Gid))
 }
 
-// command returns a command that runs the program in dir with the user a.cred. The program inherits
-// no environment variables, because PG* variables would change the behaviour of Postgres.
+// command returns a command that runs `program` as the account's user, with `dir` as the working
+// directory. The program inherits no environment variables, because PG* variables would change
+// the behaviour of Postgres.
 func (a account) command(dir *serverDir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.SysProcAttr = dir.path, &syscall.SysProcAttr{Credential: a.cred}

@@ -10,7 +10,7 @@ import (
 )
 
 // fakeBin returns a directory with two programs: fairpactctl does nothing, and log-server
-// fails at once.
+// exits with status 3.
 func fakeBin(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()

@@ -23,8 +23,8 @@ import (
 type process struct {
 	name, kind string
 	log        string
-	ports      map[string]int // a key is an environment variable, such as "FAIRPACT_LISTEN"
-	fixed      map[string]int // the ports that Options sets; the keys are as in the field ports
+	ports      map[string]int // by environment variable, for example "FAIRPACT_LISTEN"
+	fixed      map[string]int // the ports that Options sets, also by environment variable
 
 	mu  sync.Mutex
 	bin string // directory of the binary

@@ -22,9 +22,9 @@ func Audit(ctx context.Context, from *Source, head Head) error {
 	return t.verdict(err)
 }
 
-// repairEdge finds the wrong files if the root computed from the partial tiles is not the root
-// in the checkpoint. It recomputes the hashes of the partial tiles from the files below them,
-// and records each wrong tile. If no tile is wrong, it records the checkpoint as wrong.
+// repairEdge is called when the root computed from the partial tiles is not the root in the
+// checkpoint. It recomputes the hashes of the partial tiles from the files below them, and
+// records each wrong tile. If no tile is wrong, it records the checkpoint as wrong.
 func (t *tree) repairEdge(ctx context.Context) error {
 	served := slices.Clone(t.edge)
 	for l, c := range served {

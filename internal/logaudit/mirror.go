@@ -58,8 +58,8 @@ func (s *Source) write(c content) error {
 	return nil
 }
 
-// Replace replaces a file atomically. A reader sees the old or the new content, also after
-// a crash.
+// Replace replaces a file atomically. A reader sees either the old or the new content, even
+// after a crash.
 func Replace(path string, data []byte) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

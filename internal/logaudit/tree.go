@@ -59,10 +59,10 @@ func (t *tree) verdict(err error) error {
 	return err
 }
 
-// read returns the mirror's copy of a file if the function check accepts that copy. Otherwise it
-// reads the file from the log. If check accepts the log's file, read stores it in the mirror. If
-// the log's file is wrong, content.problem says why. check gets the hashes in a file and returns
-// what is wrong with them, or "".
+// read returns a tile or entry bundle. The function `check` gets the hashes in a file and returns
+// what is wrong with them, or "". If the mirror has a correct copy, read returns that copy.
+// Otherwise it reads the file from the log, and stores the file in the mirror if the file is
+// correct. If the log's file is wrong, the field problem of the result says why.
 func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash) string) (content, error) {
 	if t.mirror != nil {
 		if c, err := t.mirror.read(ctx, want); err == nil && c.problem == "" && check(c.hashes) == "" {
@@ -139,8 +139,8 @@ func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	return c, err
 }
 
-// leads returns a function that checks the hashes of the n-th tile of level l, which must be
-// full, against the tile above it. The function returns what is wrong, or "".
+// leads returns a function that checks the hashes in a full tile, the n-th of level l, against
+// the tile above it. The function returns what is wrong, or "".
 func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) string, error) {
 	above, err := t.tile(ctx, l+1, n/checkpoint.TileWidth)
 	if err != nil {
@@ -203,8 +203,9 @@ func (t *tree) window(ctx context.Context, first, end int64) error {
 	return nil
 }
 
-// leaves reads the n-th tile of level 0 and its entry bundle. The function leads checks the tile
-// against the tile above it. For the partial tile, which openTree has verified, leads is nil.
+// leaves reads the n-th tile of level 0 and its entry bundle. The parameter `leads` is the
+// function that checks a full tile against the tile above it. It is nil for the partial tile, which
+// openTree has verified.
 func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) string) (tile, bundle content, err error) {
 	if tile = t.edge[0]; leads != nil {
 		if tile, err = t.read(ctx, tileAt(0, n, t.head.Size), leads); err != nil {

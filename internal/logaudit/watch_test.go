@@ -115,8 +115,8 @@ func TestRewrittenAndShrunkLogsAreFound(t *testing.T) {
 	}
 }
 
-// served serves a folder over HTTP and counts the requests. limit is the number of
-// requests that succeed; all later ones fail.
+// served serves a folder over HTTP and counts the requests. The first `limit` requests
+// succeed; all later requests fail.
 func served(t *testing.T, dir string, limit int64) (url string, asked *atomic.Int64) {
 	asked = &atomic.Int64{}
 	files := http.FileServer(http.Dir(dir))

@@ -53,8 +53,8 @@ func (a arguments) wait() (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// waitSince parses the arguments wait_seconds and since. The argument since names a state. The
-// call waits while the deal is in that state.
+// waitSince parses the arguments `wait_seconds` and `since`. The argument `since` names a state.
+// The call waits while the deal is in that state.
 func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	duration, err := a.wait()
 	wait := escrow.Wait{For: duration, Network: caller.Network(originOf(ctx).address)}
@@ -63,7 +63,7 @@ func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	}
 	since, _ := a["since"].(string)
 	if wait.State = deal.State(since); !slices.Contains(deal.States, wait.State) {
-		return wait, problem.New(problem.InvalidRequest, "the argument since must be the state that you saw last, one of %v", deal.States)
+		return wait, problem.New(problem.InvalidRequest, "the argument `since` must be the state that you saw last, one of %v", deal.States)
 	}
 	return wait, nil
 }
@@ -144,7 +144,7 @@ func (a arguments) body(without ...string) map[string]any {
 }
 
 // request returns the tool call as a calls.Request. The tool and the caller are the scope of the
-// idempotency key. The parameter credentials lists the arguments that are not part of the body.
+// idempotency key. The parameter `credentials` lists the arguments that are not part of the body.
 func (a arguments) request(tool, caller string, credentials ...string) calls.Request {
 	return calls.Request{
 		Body: func() (map[string]any, error) { return a, nil },
@@ -157,7 +157,7 @@ func (a arguments) request(tool, caller string, credentials ...string) calls.Req
 		},
 		Copies: copies,
 		Next: func(d *escrow.Deal, c escrow.Committed) wire.CommittedBody {
-			return wire.Committed(d, c, words, " with wait_seconds 45 and since COMMITTING")
+			return wire.Committed(d, c, words, " with wait_seconds 45 and `since` COMMITTING")
 		},
 	}
 }

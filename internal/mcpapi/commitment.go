@@ -26,7 +26,7 @@ func (s *server) computeCommitment(ctx context.Context, args arguments) (result,
 	given := args["commitment"] != nil
 	switch {
 	case given && (args["input"] != nil || args["deal_id"] == nil):
-		return result{}, problem.New(problem.InvalidRequest, "the argument commitment needs deal_id and cannot be combined with input: (1) to learn what a seat key signs, pass commitment and deal_id, and leave input out; (2) to hash an input, leave commitment out")
+		return result{}, problem.New(problem.InvalidRequest, "the argument `commitment` needs deal_id and cannot be combined with input: (1) to learn what a seat key signs, pass commitment and deal_id, and leave input out; (2) to hash an input, leave commitment out")
 	case given:
 		if _, err := wire.Commitment(args); err != nil {
 			return result{}, err
@@ -62,7 +62,7 @@ func (s *server) computeCommitment(ctx context.Context, args arguments) (result,
 		}
 		step := afterHash(opening, args["deal_id"], key, a.Commitment)
 		if a.Warning != "" {
-			step.Why = "READ warning FIRST: a commitment is final. " + step.Why
+			step.Why = "READ `warning` FIRST: a commitment is final. " + step.Why
 		}
 		return step
 	})

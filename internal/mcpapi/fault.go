@@ -50,9 +50,9 @@ func (m message) call() (tool string, arguments int) {
 	return params.Name, len(params.Arguments)
 }
 
-// wrong returns the error for a refused message. The parameter code is the JSON-RPC error code.
-// The parameter text is the SDK's error text, or "" if front itself refuses the message. The
-// returned error has a text of its own, because the SDK's texts name Go types and quote arguments.
+// wrong returns the error for a refused message. `code` is the JSON-RPC error code. `text` is
+// the SDK's error text, or "" if [front] refuses the message before the SDK sees it. The returned
+// error has a text of its own, because the SDK's texts name Go types and quote arguments.
 func (m message) wrong(code int64, text string) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)

@@ -68,14 +68,14 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Vary", "Origin")
 	// A DNS rebinding attack sends a foreign Host. A page of another site sends a foreign
-	// Origin. Clients other than browsers send no Origin.
+	// Origin. Only browsers send an Origin.
 	if !f.hosts.allow(r.Host) {
 		answer.Error(w, problem.New(problem.Forbidden, "/mcp is not served under this Host; use the public name of the service, or localhost (the operator lists the public names in FAIRPACT_PUBLIC_HOSTS)"))
 		return
 	}
 	if origins := r.Header.Values("Origin"); len(origins) > 0 {
 		if len(origins) > 1 || !f.hosts.allowOrigin(origins[0]) {
-			answer.Error(w, problem.New(problem.Forbidden, "/mcp does not answer pages of this Origin; call it from a client other than a web page, or from a page of the service itself"))
+			answer.Error(w, problem.New(problem.Forbidden, "/mcp does not answer pages of this Origin; call /mcp from a client that is not a web page, or from a page of the service itself"))
 			return
 		}
 		h.Set("Access-Control-Allow-Origin", origins[0])

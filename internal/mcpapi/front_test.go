@@ -111,8 +111,8 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 	}
 }
 
-// list_algorithms returns test vectors only if the argument vectors is true. A client that reads
-// structuredContent gets no second copy of a large answer as text.
+// list_algorithms returns test vectors only if the argument `vectors` is true. A client that
+// reads structuredContent gets no second copy of a large answer as text.
 func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
 	handler := handlerOf(t)
 	for _, row := range []struct {

@@ -5,8 +5,8 @@
 //
 // A tool's structuredContent equals the REST answer to the same call, so that a certificate
 // verifies as received. There are three exceptions. compute_commitment_tool has no REST call.
-// The answers of create_deal and reveal_input have more members. list_algorithms returns test
-// vectors only on request.
+// The answers of create_deal and reveal_input have more members than in REST. list_algorithms
+// returns test vectors only on request.
 //
 // The next step for the agent is in a second text block and in _meta. The step has
 // placeholders for the caller's credentials, so that no step repeats a credential.
@@ -41,7 +41,7 @@ type Config struct {
 	Chain       beacon.Chain
 	Version     string
 	PublicHosts []string // host names, in addition to loopback, under which clients may reach /mcp
-	PublicURL   string   // address of the service in invitations; "": not known
+	PublicURL   string   // address of the service in invitations; if "", invitations have paths instead of links
 	Logger      *slog.Logger
 }
 
@@ -90,7 +90,7 @@ func New(c Config) (http.Handler, error) {
 		hosts:   hosts,
 		address: c.Callers.Address,
 		sdk: mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m }, &mcp.StreamableHTTPOptions{
-			Stateless: true, JSONResponse: true, DisableLocalhostProtection: true, // front checks hosts
+			Stateless: true, JSONResponse: true, DisableLocalhostProtection: true, // [front] checks the Host header
 			MaxRequestBodyBytes: maxBody,
 		}),
 	}, nil

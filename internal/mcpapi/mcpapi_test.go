@@ -58,8 +58,8 @@ func TestToolDescriptions(t *testing.T) {
 	}
 }
 
-// described requires a description of every member except booleans. If the parameter
-// arguments is true, every top-level member also needs an example or an enum.
+// described requires a description of every member except booleans. If `arguments` is true,
+// every top-level member also needs an example or an enum.
 func described(t *testing.T, at string, members map[string]*jsonschema.Schema, arguments bool) {
 	for name, m := range members {
 		here := at + "." + name

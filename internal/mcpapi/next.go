@@ -71,7 +71,7 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 	}
 	warned := ""
 	if c.Warning != "" {
-		warned = "READ warning FIRST: it says what is odd about this deal. "
+		warned = "READ `warning` FIRST: it says what is odd about this deal. "
 	}
 	var own *string
 	if len(req.PartyKeys) > 0 {
@@ -81,7 +81,7 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 		deadlines+signed+"You are party 0: ")
 }
 
-// commit returns the step for a party that has not committed. key is the seat key that the
+// commit returns the step for a party that has not committed. `key` is the seat key that the
 // deal declares for the party, or nil.
 func commit(algorithmID, dealID string, key *string, why string) next {
 	arguments := fields{"deal_id": dealID, "invite_token": yourToken, "commitment": yourCommitment}
@@ -108,7 +108,7 @@ func inputOf(algorithmID string) string {
 }
 
 // afterHash returns the step for a caller that passed an input to compute_commitment_tool.
-// dealID is nil if the caller named no deal. key is the seat key that the deal declares for
+// dealID is nil if the caller named no deal. `key` is the seat key that the deal declares for
 // the caller, or nil.
 func afterHash(req escrow.Opening, dealID any, key *string, commitment string) next {
 	if len(req.Salt) < strongSalt {
@@ -135,7 +135,7 @@ func afterHash(req escrow.Opening, dealID any, key *string, commitment string) n
 }
 
 // afterToSign returns the step for a caller that passed a commitment to
-// compute_commitment_tool and got the bytes to sign. key is the seat key that the deal
+// compute_commitment_tool and got the bytes to sign. `key` is the seat key that the deal
 // declares for the caller, or nil.
 func afterToSign(dealID any, key *string, commitment string) next {
 	partyKey, unkeyed := "<ed25519:... or es256:...>", " Leave party_key and party_signature out if you have no seat key."
@@ -157,9 +157,9 @@ func reveal(dealID, why string) next {
 	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": yourInput, "salt": yourSalt}, why}
 }
 
-// poll returns the step to call get_deal and wait. The parameter since is the deal's present
-// state: the call waits until the deal leaves that state. The parameter party is true if the
-// caller has an invite token, and false if the caller has an API key.
+// poll returns the step to call get_deal and wait. `since` is the deal's present state: the
+// call waits until the deal leaves that state. `party` is true if the caller has an invite
+// token, and false if the caller has an API key.
 func poll(dealID string, party bool, since deal.State, why string) next {
 	arguments := fields{"deal_id": dealID, "wait_seconds": maxWait, "since": since, "api_key": yourKey}
 	if party {
@@ -173,7 +173,7 @@ func certificate(dealID, why string) next {
 	return next{"get_certificate", fields{"deal_id": dealID, "invite_token": yourToken, "wait_seconds": maxWait}, why}
 }
 
-// afterReveal returns the step after a reveal. beacon reports whether the result of the deal
+// afterReveal returns the step after a reveal. `beacon` reports whether the result of the deal
 // depends on a beacon round.
 func afterReveal(r escrow.Revealed, beacon bool) next {
 	switch r.State {
@@ -189,7 +189,7 @@ func afterReveal(r escrow.Revealed, beacon bool) next {
 	return poll(r.DealID, true, r.State, why)
 }
 
-// afterView returns the step after get_deal. party is the calling party's index, or -1 for the
+// afterView returns the step after get_deal. `party` is the calling party's index, or -1 for the
 // initiator's API key.
 func afterView(party int, v escrow.View) next {
 	dealID, parties := v.DealID, len(v.Parts)
@@ -284,7 +284,8 @@ func missing(parties int, acted func(int) bool) string {
 	return "parties " + strings.Join(names, ", ")
 }
 
-// left returns " (deadline, in n s)" with the seconds until the deadline.
+// left returns a text such as " (1795000000, in 60 s)": a deadline in unix seconds and the time
+// until then.
 func left(deadline int64) string {
 	return fmt.Sprintf(" (%d, in %d s)", deadline, max(deadline-time.Now().Unix(), 0))
 }
@@ -298,7 +299,7 @@ func afterCertificate(c escrow.Issued) next {
 }
 
 // aboutBundle is added to the next step if get_certificate also returned a bundle.
-const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. When you call verify_certificate, pass only the bundle's member certificate, not the whole bundle. The bundle holds no input. To have your input checked too, add the members input and salt to own_input, but only in your own copy."
+const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. When you call verify_certificate, pass only the bundle's member `certificate`, not the whole bundle. The bundle holds no input. To have your input checked too, add the members `input` and `salt` to own_input, but only in your own copy."
 
 func afterHanded(h escrow.Handed) next {
 	if !h.Valid {

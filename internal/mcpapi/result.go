@@ -23,7 +23,7 @@ const (
 const maxTextCopy = 8 << 10
 
 // success returns the result of a tool. The result has the body as structuredContent and as a
-// text copy. It has the next step in a second text block and in _meta. structured reports whether
+// text copy. It has the next step in a second text block and in _meta. `structured` reports whether
 // the client reads structuredContent. Such a client gets no text copy of a body above
 // maxTextCopy: MCP 2025-06-18 (server/tools) only recommends the copy. A body with credentials
 // is always copied, because the credentials are shown only once.

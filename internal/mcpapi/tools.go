@@ -98,7 +98,7 @@ const copies = 4
 type result struct {
 	body   []byte
 	next   next
-	lookAt int64    // unix seconds, such as the next deadline: read the deal again by then; 0: none
+	lookAt int64    // unix time by which the caller should read the deal again, such as a deadline; 0: no such time
 	blocks []string // further text blocks: invitations, or the bundle
 
 	shownOnce bool // the body holds tokens that no other call returns
@@ -147,7 +147,7 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	}
 	made := createdBody{Created: created}
 	var invitations []string
-	// The deadlines come from the stored deal. The deadlines in the variable declared may differ,
+	// The deadlines come from the stored deal. The deadlines in `declared` may differ,
 	// because a replayed call computes them again from commit_seconds and reveal_seconds. If the
 	// deal cannot be read, the answer has the tokens, but no deadlines and no invitations.
 	if access, err := s.Escrow.Authorize(ctx, principal, created.DealID, escrow.Read); err == nil {

@@ -62,12 +62,12 @@ func (e *Error) Also(format string, args ...any) *Error {
 	return &c
 }
 
-// In returns `CODE: text`. The function words renders each Call for REST or MCP.
+// In returns `CODE: text`. It calls `words` to render each Call for REST or MCP.
 func (e *Error) In(words func(Call) string) string {
 	return string(e.Code) + ": " + e.Fix(words)
 }
 
-// Fix returns the text without the code. The function words renders each Call for REST or MCP.
+// Fix returns the text without the code. It calls `words` to render each Call for REST or MCP.
 func (e *Error) Fix(words func(Call) string) string {
 	args := make([]any, len(e.args))
 	for i, arg := range e.args {

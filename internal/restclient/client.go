@@ -100,10 +100,10 @@ func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 	return answer.body, err
 }
 
-// Follow gets the view of a deal and returns its ETag as next. If tag is empty, the service
-// answers at once. Otherwise the service answers when the ETag of the view is no longer tag,
-// or after the duration wait. The service does not wait while it shuts down, or if its release
-// is too old to support waiting.
+// Follow returns the view of a deal and the ETag of that view. If `tag` is empty, the service
+// answers immediately. Otherwise the service answers when the ETag of the view differs from
+// `tag`, or when `wait` is over. The service does not wait while it shuts down, or if its
+// release is too old to support waiting.
 func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.Duration) (body []byte, next string, err error) {
 	if tag != "" {
 		path += "?" + url.Values{"wait": {strconv.Itoa(int(wait / time.Second))}, "since": {tag}}.Encode()

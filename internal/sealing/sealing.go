@@ -35,8 +35,8 @@ type Secret struct {
 // Format hides the secret from every verb of package fmt.
 func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "sealing.Secret") }
 
-// New derives the keys of a Secret from the bytes in secret. It returns an error if secret
-// has fewer than 32 bytes.
+// New derives the keys of a Secret from the given bytes. It returns an error if there are
+// fewer than 32 bytes.
 func New(secret []byte) (*Secret, error) {
 	if len(secret) < 32 {
 		return nil, fmt.Errorf("server secret has %d bytes, fewer than 32: make a new one with `openssl rand -hex 32`", len(secret))
@@ -149,8 +149,8 @@ func sum(h hash.Hash, parts [][]byte) []byte {
 	return h.Sum(nil)
 }
 
-// Sealed encrypts text under a key derived from the server secret and the parameter keyed.
-// At least one value of keyed MUST NOT be in the database. Without that value, the server
+// Sealed encrypts text under a key derived from the server secret and the values in `keyed`.
+// At least one of these values MUST NOT be in the database. Without that value, the server
 // secret and the database together do not suffice to decrypt the result.
 func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
@@ -161,7 +161,7 @@ func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 }
 
 // Unsealed decrypts a text that Sealed encrypted with the same secret and the same values
-// of keyed. It returns an error for any other bytes.
+// in `keyed`. It returns an error for any other bytes.
 func (s *Secret) Unsealed(sealed []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {

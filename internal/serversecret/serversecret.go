@@ -1,9 +1,9 @@
 // Package serversecret checks that a process has the server secrets that its database
 // names. The secret in force encrypts all new data. Stored data may still need former
-// secrets. A process that lacks one of these secrets does not start. If it is already
-// running, it is no longer ready. Without the secret in force, it would write data that
-// other processes may not be able to decrypt. Without a former secret, it could not decrypt
-// stored data.
+// secrets. A process that lacks one of these secrets does not start. A running process that
+// lacks one is no longer ready. Without the secret in force, a process would write data that
+// other processes may not be able to decrypt. Without a former secret, a process could not
+// decrypt stored data.
 package serversecret
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Check makes the secret in force the Writer of the process's secrets, which the parameter own
-// holds. It returns an error if the process lacks the secret in force, or a former secret that
-// stored data still needs. If the database names no secret yet, Check first records one of the
-// process's secrets as the secret in force.
+// Check makes the secret in force the Writer of `own`, the secrets of the process. It returns
+// an error if the process lacks the secret in force, or a former secret that stored data still
+// needs. If the database names no secret yet, Check first records one of the process's secrets
+// as the secret in force.
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {

@@ -12,8 +12,8 @@ import (
 // large heaps grow too much.
 const smallHeap = 96 << 20
 
-// collection is an object that nothing refers to, so the next garbage collection runs its
-// finalizer, the function pace. pace sets itself as the finalizer again, and so runs after each
+// A collection is an object that nothing refers to. So the next garbage collection runs its
+// finalizer, `pace`. Each run of `pace` sets the finalizer again, so `pace` runs after each
 // garbage collection.
 type collection struct{ _ [64]byte }
 
@@ -21,7 +21,7 @@ type collection struct{ _ [64]byte }
 // GOGC is 400 for the smallest heaps, and falls to 100 for live heaps of smallHeap/2 or more.
 func paceCollections() {
 	// Go starts the next collection when the heap reaches
-	// live + (live + stacks + globals) * GOGC/100. pace chooses the GOGC between 100 and 400
+	// live + (live + stacks + globals) * GOGC/100. `pace` chooses the GOGC between 100 and 400
 	// that brings this size closest to smallHeap.
 	sizes := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
 	var pace func(*collection)

@@ -62,9 +62,9 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	return errors.Join(cause, shut(finish, ports[admin:]), shut(finish, ports[:admin]))
 }
 
-// ServeBeside runs the function work and serves the ports. When ctx ends, work MUST return.
-// The ports stay open until work has returned. If work or a port fails, ServeBeside stops work
-// and all ports, and returns the error.
+// ServeBeside runs `work` and serves the ports. When ctx ends, `work` MUST return. The ports
+// stay open until `work` has returned. If `work` or a port fails, ServeBeside stops `work` and
+// all ports, and returns the error.
 func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func(context.Context) error, ports ...Port) error {
 	ended := make(chan struct{})
 	h.work = ended
@@ -77,7 +77,7 @@ func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func
 	return group.Wait()
 }
 
-// closing returns a handler that calls next. While the process drains, each answer of this
+// closing wraps the handler `next`. While the process drains, each answer of the wrapped
 // handler closes the connection.
 func (h *Health) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,8 +107,8 @@ func (h *Health) linger(failed <-chan error) error {
 	}
 }
 
-// shut closes ports to new requests at once and waits until the requests in flight are
-// finished. If ctx ends first, shut closes the connections of these requests.
+// shut closes the ports to new requests and waits until the requests in flight are finished.
+// If ctx ends first, shut closes the connections of these requests.
 func shut(ctx context.Context, ports []Port) error {
 	errs := make([]error, len(ports))
 	var all sync.WaitGroup

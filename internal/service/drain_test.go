@@ -171,8 +171,7 @@ func TestAllPortsCloseAtOnce(t *testing.T) {
 	}
 }
 
-// On a stop, the context of the work ends at once. The admin port serves until the work has
-// returned.
+// A stop ends the context of `work` immediately. The admin port serves until `work` has returned.
 func TestThePortsOutliveTheWork(t *testing.T) {
 	t.Parallel()
 	told, release := make(chan bool), make(chan bool)

@@ -31,9 +31,9 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// Main calls the function run with a context that ends on SIGTERM or SIGINT. A second signal
-// ends the process at once. If run fails, the process exits with status 1. Logs, including those
-// of libraries, are JSON lines on stderr. The environment configures traces, see startTracing.
+// Main calls `run` with a context that ends on SIGTERM or SIGINT. A second signal ends the
+// process immediately. If `run` fails, the process exits with status 1. Logs, including those of
+// libraries, are JSON lines on stderr. Environment variables configure tracing (see startTracing).
 func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
 	if os.Getenv("GOGC") == "" {
 		paceCollections()
@@ -73,8 +73,8 @@ var readOnly = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "fairpact_read_only", Help: "1 if this process refuses all changes (FAIRPACT_READ_ONLY).",
 })
 
-// ReadOnly sets the metric of read-only mode to 1 and logs a warning. If on is false, it does
-// nothing.
+// ReadOnly sets the metric of read-only mode to 1 and logs a warning. If `on` is false, ReadOnly
+// does nothing.
 func ReadOnly(on bool, logger *slog.Logger) {
 	if on {
 		readOnly.Set(1)
@@ -89,7 +89,7 @@ type Port struct {
 	Server  *http.Server
 
 	MaxConnections int                   // maximum number of open connections at a time, see limits.Connections; 0: not bounded
-	Proxies        func(netip.Addr) bool // reports whether an address is a proxy, because only a proxy may use all connections; nil: there are no proxies
+	Proxies        func(netip.Addr) bool // reports whether an address is a proxy, which may use all MaxConnections; nil: there are no proxies
 }
 
 func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
@@ -116,8 +116,8 @@ const (
 // last check before the outage counts. If there was none, the process is not ready.
 //
 // A loss of the database does not change readiness, because it affects all replicas and a
-// restart does not help. The replicas stay in the Kubernetes Service. To calls that need the
-// database they answer 503 with a reason. They still serve all other pages.
+// restart does not help. The replicas stay in the Kubernetes Service. They answer 503 with a
+// reason to calls that need the database, and serve all other calls.
 type Health struct {
 	Delay   time.Duration // how long to keep serving after a stop is requested; set before Serve
 	KeySet  string        // digest of this process's key set
@@ -127,11 +127,11 @@ type Health struct {
 	passed   atomic.Bool // result of the last check during which the database answered
 	metrics  prometheus.Gatherer
 	draining atomic.Bool
-	work     <-chan struct{} // closed when the function work of ServeBeside has returned; nil: there is no such function
+	work     <-chan struct{} // closed when the function that ServeBeside runs has returned; nil: ServeBeside was not called
 }
 
-// NewHealth returns a Health that checks readiness with the function ready. If the database
-// does not answer, this function MUST return an error that wraps database.ErrNoAnswer.
+// NewHealth returns a Health that checks readiness with `ready`. If the database does not
+// answer, `ready` MUST return an error that wraps database.ErrNoAnswer.
 func NewHealth(ready func(context.Context) error) *Health {
 	return &Health{ready: ready, metrics: prometheus.DefaultGatherer}
 }
@@ -177,8 +177,8 @@ func (h *Health) AdminServer() *http.Server {
 }
 
 // ReadSecrets reads a file that has a secret of at least 16 bytes on each line. It returns an
-// error if the file is empty or a line is shorter. Errors show the parameter name, which is the
-// name of the setting that holds the path.
+// error if the file is empty or a line is shorter. Errors show `name`, the setting that holds the
+// path.
 func ReadSecrets(name, path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

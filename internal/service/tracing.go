@@ -30,7 +30,8 @@ const flushTimeout = 2 * time.Second
 // startTracing does nothing. The environment also sets sampler, batches, headers and resource
 // (OTEL_TRACES_SAMPLER, OTEL_BSP_…, OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES). Spans
 // wait in a bounded queue. If the queue is full, spans are dropped, so a collector that is down
-// or hangs delays no call. Errors are only logged. flush exports the remaining spans.
+// or hangs delays no call. Errors are only logged. The returned function exports
+// the remaining spans.
 func startTracing(name string, logger *slog.Logger) (flush func()) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return func() {}

@@ -69,8 +69,8 @@ func (b *breaker) call(f func() (string, error)) (string, error) {
 		return signature, err
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		// The cause is the error of an earlier call, so the returned error shows its text but
-		// does not wrap it.
+		// The cause is the error of an earlier call. So the returned error shows the cause's text
+		// but does not wrap the cause.
 		return "", fmt.Errorf("%w: the provider was not called, because it failed several times in a row; the last failure: %v", ErrUnavailable, b.cause.Load())
 	}
 	return signature, err

@@ -127,7 +127,7 @@ func logKeyConforms(t *testing.T, uri string) *LogKey {
 	return key
 }
 
-// remote is a KMS server of package kmstest, whose faults a test can set.
+// remote is a KMS server of package kmstest. Tests can make the server fail.
 type remote interface {
 	NewKey() string // returns the new key's name (Google Cloud) or ARN (AWS)
 	NewLogKey() string
@@ -141,11 +141,11 @@ type remote interface {
 type remoteCase struct {
 	start func() (remote, error)
 	sign  string          // name of the KMS's signing method, an argument of remote.Calls
-	has   []kmstest.Fault // faults of this KMS only; the variable faults lists the common ones
+	has   []kmstest.Fault // faults that only this KMS has; `faults` lists those that every KMS has
 }
 
-// The variable patient has timeouts that are long enough for a slow machine. Its field trip is so
-// high that the breaker never opens.
+// patient has timeouts that are long enough for a slow machine. `trip`, the number of failures
+// that open the breaker, is so high that the breaker never opens.
 var patient = limits{deadline: time.Minute, attempt: 10 * time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
 var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}

@@ -38,8 +38,8 @@ func parseDER(der []byte) (r, s *big.Int, err error) {
 	if rest, err := asn1.Unmarshal(der, &sig); err != nil || len(rest) != 0 {
 		return nil, nil, errors.New("not one DER sequence of two integers")
 	}
-	// encoding/asn1 ignores extra elements inside the sequence. The comparison of der with a new
-	// encoding of sig detects these elements, and every encoding that is not the shortest.
+	// encoding/asn1 ignores extra elements inside the sequence. A new encoding of `sig` lacks
+	// these elements, so it differs from `der`. It also differs if `der` is not the shortest encoding.
 	if again, err := asn1.Marshal(sig); err != nil || !bytes.Equal(again, der) {
 		return nil, nil, errors.New("not strict DER")
 	}

@@ -51,8 +51,8 @@ type Key struct {
 	// still get certificates that the key signed.
 	TreeSize *int64 `json:"tree_size,omitempty"`
 
-	// Disowned permits a TreeSize that makes certificates of the key invalid. The operator sets
-	// Disowned if the key was stolen.
+	// Disowned permits a TreeSize that makes certificates that the key signed invalid. The
+	// operator sets Disowned if the key was stolen.
 	Disowned bool `json:"disowned,omitempty"`
 }
 
@@ -62,9 +62,9 @@ func (k Key) MayHold(leafIndex int64) bool { return k.TreeSize == nil || leafInd
 // Closed reports whether TreeSize closes the key.
 func (k Key) Closed() bool { return k.TreeSize != nil }
 
-// KeySet holds the keys of a deployment, and from when each key signs. The keys come from
-// configuration and never from a database table, because anyone who can write to a table
-// could add a key. A KeySet is immutable and safe for concurrent use. rotation.go defines
+// KeySet holds the keys of a deployment and the time from which each key signs. The keys come
+// from configuration and never from a database table, because anyone who can write to a
+// table could add a key. A KeySet is immutable and safe for concurrent use. rotation.go defines
 // which key signs when.
 type KeySet struct {
 	keys    []Key
@@ -103,8 +103,8 @@ func NewKeySetOf(current, uri string, legacy []string) (*KeySet, error) {
 	return k, nil
 }
 
-// NewVerifyingKey returns a set with one key, es256 or ed25519. The set accepts the key at
-// any time.
+// NewVerifyingKey returns a set with one key, es256 or ed25519. The set accepts signatures
+// by the key at any time.
 func NewVerifyingKey(label string) (*KeySet, error) {
 	return newKeySet(Key{PublicKey: label, SignsFrom: new(int64)})
 }

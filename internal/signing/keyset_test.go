@@ -15,7 +15,8 @@ import (
 )
 
 // fixture holds a set with a current es256 key, a retired es256 key and a retired ed25519
-// key. The fields current, retired and early are the signatures of message by these keys.
+// key. The fields `current`, `retired` and `early` are the signatures of `message` by these
+// three keys, in the same order.
 type fixture struct {
 	keys                    *KeySet
 	message                 []byte

@@ -66,7 +66,7 @@ func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	return retry(ctx, defaultLimits.tries, provider.IsTransient, func() ([]byte, error) {
 		signature, err := ask(ctx, k.provider, message)
 		if err == nil && !ed25519.Verify(k.public, message, signature) {
-			return nil, errors.New("the provider's signature does not verify under the public key")
+			return nil, errors.New("the provider of the log key returned a signature that does not verify under the log key's public key")
 		}
 		return signature, err
 	})

@@ -22,12 +22,12 @@ var (
 
 	breakerOpen = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_signing_breaker_open",
-		Help: "1 while the circuit breaker is open: several calls to the key's provider failed in a row, so signing fails at once, without a call to the provider.",
+		Help: "1 while the circuit breaker is open: several calls to the key's provider failed in a row, so signing fails immediately, without a call to the provider.",
 	}, []string{"provider"})
 
 	keySetInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_signing_key_set",
-		Help: "Always 1. The label digest identifies this process's key set. All processes should show the same digest.",
+		Help: "Always 1. The digest label identifies this process's key set. All processes should show the same digest.",
 	}, []string{"digest"})
 
 	keysUnusable = promauto.NewGauge(prometheus.GaugeOpts{

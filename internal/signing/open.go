@@ -55,13 +55,13 @@ var schemeShape = regexp.MustCompile(`^[a-z][a-z0-9+.-]{0,31}$`)
 // The path of a file or dev URI begins after the two slashes. It is relative or absolute
 // (file:///etc/key.pem), and is not percent-decoded. ctx bounds the calls to a KMS or an HSM.
 //
-// Open makes one trial signature, so that a key without permission to sign fails at the
-// start, not at the first deal. Errors MUST NOT show a PIN, or a URI that may contain a PIN.
+// Open makes one trial signature, so that a missing permission to sign is found at
+// start-up, not at the first deal. Errors MUST NOT show a PIN, or a URI that may contain a PIN.
 func Open(ctx context.Context, uri string) (*Signer, error) {
 	return open(ctx, uri, defaultLimits)
 }
 
-// PublicKeyOf returns the public key, as an es256 label, of the P-256 key that a URI names.
+// PublicKeyOf returns the es256 label of the public key. The URI must name a P-256 key.
 // The process needs permission to read the public key, but not to sign.
 func PublicKeyOf(ctx context.Context, uri string) (string, error) {
 	p, _, err := openProvider(ctx, uri, provider.P256)
@@ -108,7 +108,7 @@ func openProvider(ctx context.Context, uri string, kind provider.Kind) (provider
 	return p, stores[i], err
 }
 
-// trial is the digest of the trial signature. No certificate and no tree head has this
+// trial is the digest that a trial signature signs. No certificate and no tree head has this
 // digest, so the signature cannot be misused.
 var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate nor a tree head"))
 

@@ -41,8 +41,8 @@ func refuses(t *testing.T, uri string, want ...string) error {
 	return err
 }
 
-// endpoints returns two addresses. At the address closed, nothing listens. At the address
-// silent, connections are accepted but never answered.
+// endpoints returns two addresses. At `closed`, nothing listens. At `silent`, the kernel accepts
+// connections, but nothing answers.
 func endpoints(t *testing.T) (closed, silent string) {
 	t.Helper()
 	listen := func() net.Listener {

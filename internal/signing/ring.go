@@ -87,9 +87,9 @@ const (
 	openPause   = 30 * time.Second
 )
 
-// OpenRing opens the key that signs now, and returns an error if that key does not open. In
-// the background it opens the keys that sign later. OpenRing logs a key that does not open,
-// counts the key in fairpact_signing_keys_unusable, and retries until the key opens.
+// OpenRing opens the key that signs now, and returns an error if that key does not open. A
+// background loop opens the keys that sign later. If one of these keys does not open, the loop
+// logs the error, counts the key in fairpact_signing_keys_unusable, and retries.
 func OpenRing(ctx context.Context, keys *KeySet, logger *slog.Logger) (*Ring, error) {
 	r := newRing(keys, logger)
 	now := keys.Signs(keys.now())

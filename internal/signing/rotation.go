@@ -151,7 +151,7 @@ func (k *KeySet) Rotate(label, uri string, signsFrom, now int64) (*KeySet, error
 }
 
 // RotateNow is for a current key that is stolen or lost. It returns a copy of the set in
-// which the labelled key begins to sign at once. The keys that processes still sign with are
+// which the labelled key begins to sign immediately. The keys that processes still sign with are
 // retired and closed at treeSize (see Key.TreeSize).
 func (k *KeySet) RotateNow(label, uri string, treeSize, now int64) (*KeySet, error) {
 	next := slices.DeleteFunc(k.settled(now), func(key Key) bool {

@@ -230,7 +230,7 @@ func TestRing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring.end() // stops the background loop; the test calls try instead
+	ring.end() // stops the background loop; the test calls ring.try instead
 	ring.loop.Wait()
 	defer ring.Close()
 	digest := sha256.Sum256(nil)

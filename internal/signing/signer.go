@@ -52,9 +52,10 @@ type limits struct {
 // cloud HSM answers in tens of milliseconds. A call without an answer after 1.5 s counts as
 // failed, which leaves time for a second call over another connection.
 //
-// Five consecutive failures open the breaker. For the next 2 s every new call fails at
-// once. Then one call probes the provider, while all other calls still fail at once. After
-// the provider is back, signing resumes within 2 s plus the duration of one call.
+// Five consecutive failures open the breaker. For the next 2 s every new call fails
+// immediately. Then one call probes the provider, while all other calls still fail
+// immediately. After the provider is back, signing resumes within 2 s plus the duration of
+// one call.
 // TestKeyServiceOutage in e2e/outage measures these times.
 var defaultLimits = limits{
 	deadline:    2500 * time.Millisecond,

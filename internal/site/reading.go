@@ -17,10 +17,10 @@ var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
-// readable returns the handler of a path that serves a Markdown text. The parameter text must
-// begin with "# " and the title. A browser gets the text as an HTML page, made from the HTML
-// template in the parameter frame. Other clients, and a browser that asks for ?format=markdown,
-// get the answer of the handler plain.
+// readable returns the handler of a path that serves a Markdown text. `text` must begin with
+// "# " and the title. A browser gets `text` as an HTML page, made from the HTML template
+// `frame`. The handler `plain` answers all other clients, and browsers that ask for
+// ?format=markdown.
 func readable(frame, path, text string, plain http.Handler) http.Handler {
 	var body bytes.Buffer
 	if err := markdown.Convert([]byte(text), &body); err != nil {

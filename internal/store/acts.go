@@ -41,7 +41,7 @@ type Acted struct {
 	// Inputs is a snapshot as WithInputs reads it. From Inputs the caller computes the
 	// result. Inputs is set only for the last reveal of a deal without a beacon round, and
 	// only if the inputs are not large (see maxGroupSize). One statement may store the last
-	// few reveals of a deal, each for another caller. Then only one of these callers gets
+	// few reveals of a deal, each for a different caller. Then only one of these callers gets
 	// Inputs.
 	Inputs *Snapshot
 
@@ -53,8 +53,8 @@ type Acted struct {
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
 // Reveal stores a reveal only if a.Commitment is the party's stored commitment. Otherwise Done
-// is false. Reveal returns ErrSecretReplaced if the call used another server secret than the one
-// in force.
+// is false. Reveal returns ErrSecretReplaced if the call used a server secret that is not in
+// force.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.secretReplaced {
@@ -95,7 +95,7 @@ func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*
 }
 
 // scan reads a row of commit.sql or reveal.sql. The first three columns, which both statements
-// return, set fields of the receiver. The parameter more receives the other columns.
+// return, set fields of the receiver. The parameter `more` receives the other columns.
 func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool
@@ -167,8 +167,8 @@ func replayColumns(acts []Act) []any {
 }
 
 // locked locks the deals and then runs a statement, in one implicit transaction and one
-// round trip. wait decides what happens to a deal that another transaction has locked: true
-// waits for the lock, and false skips the deal.
+// round trip. If another transaction has locked a deal, `wait` decides whether to wait for the
+// lock (true) or to skip the deal (false).
 func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement string, args []any, scan func(pgx.CollectableRow) error) error {
 	lock := lockSQL
 	if wait {
@@ -180,8 +180,8 @@ func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement
 	return s.pool.SendBatch(ctx, batch).Close()
 }
 
-// each returns a function that calls scan for each row of an answer. The function turns a
-// panic in scan into an error. Otherwise a panic would leave the batch open, and the batch's
+// each returns a function that calls `scan` for each row of an answer. The function turns a
+// panic in `scan` into an error. Otherwise a panic would leave the batch open, and the batch's
 // connection would never return to the pool.
 func each(scan func(pgx.CollectableRow) error) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {

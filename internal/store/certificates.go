@@ -95,9 +95,9 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 }
 
 // SetSignature stores the signature of a certificate that has no leaf yet. After an outage of
-// the log, the service uses the stored signature instead of a new one. The parameter old is the
+// the log, the service uses the stored signature instead of a new one. The parameter `old` is the
 // signature to replace, or nil if none is stored yet. SetSignature changes nothing if the stored
-// signature differs from old, or if the certificate has a leaf.
+// signature differs from `old`, or if the certificate has a leaf.
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
 	return translate(err)

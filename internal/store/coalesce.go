@@ -75,7 +75,7 @@ type coalescer[Q, A any] struct {
 	aside map[string][]*call[Q, A]
 }
 
-// call is one caller's query. The channel done has room for one outcome, so that the
+// call is one caller's query. The channel `done` has room for one outcome, so that the
 // coalescer's goroutines never block on a caller that gave up.
 type call[Q, A any] struct {
 	query Q
@@ -139,7 +139,7 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 		}
 		group := c.newGroup(next)
 		next = c.drain(group)
-		if c.row != nil { // one group at a time: the next group could wait for the locks of this group
+		if c.row != nil { // one group at a time: a concurrent group could block on the locks of this group
 			c.execute(ctx, group.calls, false)
 			<-c.budget.statements
 			continue
@@ -192,15 +192,15 @@ func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 }
 
 // reads returns the run function of a statement that only reads. The run function sends
-// each distinct query once. The parameter scan reads a row and sets *n to the position of the
-// row's query in the slice unique, counted from 1. If a call's query has no row, the answer is
-// nil.
+// each distinct query once. The parameter `scan` reads a row and sets *n to the position of
+// the row's query in the slice `unique`, counted from 1. If a call's query has no row, the
+// answer is nil.
 func reads[Q comparable, A any](s *Store, statement string, columns func(unique []Q) []any,
 	scan func(row pgx.CollectableRow, n *int, unique []Q) (*A, error)) func(context.Context, []Q, bool) ([]*A, error) {
 	return func(ctx context.Context, calls []Q, _ bool) ([]*A, error) {
 		unique, at := distinct(calls)
 		found := make([]*A, len(unique))
-		rows, _ := s.pool.Query(ctx, statement, columns(unique)...) // the function each returns the error
+		rows, _ := s.pool.Query(ctx, statement, columns(unique)...) // the function `each` returns the error
 		err := each(func(row pgx.CollectableRow) error {
 			var n int
 			one, err := scan(row, &n, unique)
@@ -217,8 +217,8 @@ func reads[Q comparable, A any](s *Store, statement string, columns func(unique 
 	}
 }
 
-// distinct returns each query once (unique), and for each call the index of its query in that
-// slice (at).
+// distinct returns each query once, in `unique`. For each call, `at` holds the index of the
+// call's query in `unique`.
 func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	seen := make(map[Q]int, len(calls))
 	at = make([]int, len(calls))

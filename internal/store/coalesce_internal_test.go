@@ -105,8 +105,8 @@ func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, [
 
 func (s *statement) queued() int { return len(s.queue) }
 
-// await calls condition, with mu locked, until condition returns true. After a minute await
-// fails the test.
+// await calls `condition`, with mu locked, until `condition` returns true. If this takes more
+// than a minute, await fails the test.
 func (s *statement) await(t *testing.T, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {

@@ -42,7 +42,7 @@ type Created struct {
 	Now int64 // unix seconds; the deal's created_at
 	OK  bool  // false: nothing was stored, because SecretReplaced is true or commit_deadline is not after Now
 
-	SecretReplaced bool // true: the call used another server secret than the one in force, and CreateDeal returns ErrSecretReplaced
+	SecretReplaced bool // true: the call used a server secret that is not in force, and CreateDeal returns ErrSecretReplaced
 }
 
 // CreateDeal stores a deal and its parties, or returns ErrSecretReplaced.

@@ -76,7 +76,7 @@ func (s *Store) newEndings() *coalescer[*Ending, ended] {
 }
 
 // allRevealed reports whether every party of every deal has revealed. If so, the deals accept no
-// more inserts, and end.sql does not need lock.sql before it.
+// more inserts, and end.sql can run without lock.sql.
 func allRevealed(endings []*Ending) bool {
 	for _, e := range endings {
 		if e.Reveals < e.Parties {
@@ -121,7 +121,7 @@ func intArray(numbers []int) *string {
 // both in one transaction, so that no other call computes a result from the stored reveal.
 // e.Reveals does not count this reveal. Reject returns false if the deal has changed since e was
 // computed, or if the deal's reveal_deadline has passed. Reject returns ErrSecretReplaced if the
-// call used another server secret than the one in force.
+// call used a server secret that is not in force.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,

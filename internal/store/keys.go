@@ -23,7 +23,7 @@ func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error 
 
 // UseKey reports whether the API key is known. It also deletes the idempotency record of the
 // key's creation, so that the service never returns the key again after the first use. The
-// result open is the cost of the key's open deals in units (see escrow/account.go). UseKey
+// result `open` is the cost of the key's open deals in units (see escrow/account.go). UseKey
 // counts at most maxDeals of these deals.
 func (s *Store) UseKey(ctx context.Context, keyHash []byte, maxDeals int) (known bool, open int, err error) {
 	err = s.pool.QueryRow(ctx, useKeySQL, keyHash, maxDeals).Scan(&known, &open)

@@ -97,7 +97,7 @@ func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
 // declare returns a split.v1 deal of two parties with an hour for each phase. The function
-// change, if not nil, modifies the deal. declare stores the owner's API key, but not the deal.
+// `change`, if not nil, modifies the deal. declare stores the owner's API key, but not the deal.
 func (f *fixture) declare(t *testing.T, change func(*store.Declaration)) store.NewDeal {
 	t.Helper()
 	d := newDeal(f.now(t), change)
@@ -146,7 +146,7 @@ func act(d *store.Declaration, party int) store.Act {
 	return store.Act{DealID: d.DealID, Party: party, Commitment: sha256.Sum256(fmt.Appendf(nil, "%s %d", d.DealID, party)), Sealed: []byte{byte(party)}}
 }
 
-// wrong makes a reveal open another commitment than the stored one.
+// wrong returns the reveal with a commitment that differs from the stored one.
 func wrong(a store.Act) store.Act {
 	a.Commitment[0]++
 	return a

@@ -104,7 +104,7 @@ func TestPostgresHangs(t *testing.T) {
 	f := newFixture(t)
 	proxied, freeze, thaw := freezable(t, f.url)
 	f.Store = open(t, proxied)
-	called, d := f.create(t, nil), f.create(t, nil) // a call that got a 503 may still take effect, so allUnavailable must not use the deal d
+	called, d := f.create(t, nil), f.create(t, nil) // a call that got a 503 may still take effect, so allUnavailable must not use `d`
 	f.commit(t, d, 0)
 	freeze()
 	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)

@@ -53,7 +53,7 @@ func TestTheRecordIsStoredWithItsEffect(t *testing.T) {
 		return err == nil, err
 	}
 	for what, row := range map[string]struct {
-		possible, impossible write // impossible is a call that the store refuses; nil if there is none
+		possible, impossible write // `impossible` is a call that the store refuses; nil if there is none
 		rows                 string
 		id                   any
 	}{

@@ -76,7 +76,7 @@ func (s *Store) PendingMACs(ctx context.Context, last PendingMAC, limit int) ([]
 	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingMAC], pendingMACsSQL, last.CreatedAt, last.CertID, limit)
 }
 
-// SetMAC replaces p's MAC by mac. It does nothing if the certificate is published or its
+// SetMAC replaces p's MAC by `mac`. It does nothing if the certificate is published or its
 // stored MAC is not p.MAC.
 func (s *Store) SetMAC(ctx context.Context, p PendingMAC, mac []byte) error {
 	_, err := s.pool.Exec(ctx, setMACSQL, p.CertID, p.MAC, mac)

@@ -74,8 +74,8 @@ const rotateTries = 30
 
 // RotateSecret puts the secret `to` in force in place of `from`. Both are fingerprints.
 // RotateSecret returns false if `from` is not in force. After it returns true, CreateDeal,
-// InsertKey, Reveal and Reject with the old secret store nothing and return
-// ErrSecretReplaced.
+// InsertKey, Reveal and Reject return ErrSecretReplaced to a caller that uses the old secret,
+// and store nothing.
 //
 // Commit and Cancel do not check the secret. They use it only for their idempotency
 // record, and a deal refuses a repeated commitment or cancellation even without that

@@ -77,8 +77,8 @@ func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	}
 }
 
-// InsertKey runs with the old secret while the secret is rotated. Before the rotation these
-// calls succeed. After the rotation they are refused and add no record.
+// Several goroutines call InsertKey with the old secret while the secret is rotated. Calls
+// before the rotation succeed. Calls after the rotation are refused and add no record.
 func TestARotationFencesTheFormerSecret(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -62,7 +62,7 @@ var (
 	// Nobody is the Want of a snapshot without Parts.
 	Nobody = Want{last: -1}
 	// WithInputs is the Want of a snapshot with all Parts, Sealed and AttestedBy. The size
-	// of the inputs is unknown before the read. So bytes is the maximum for one statement,
+	// of the inputs is unknown before the read. So `bytes` is the maximum for one statement,
 	// and two calls with inputs never run in the same statement.
 	WithInputs = Want{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )

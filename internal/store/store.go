@@ -106,8 +106,8 @@ func (s *Store) Server() string { return database.Server() }
 // serverAge is how long Confirm relies on the last answer before it sends a query.
 const serverAge = time.Second
 
-// Confirm sends a query if the database has not answered for a second. Without this query, a
-// caller that answers from caches would not notice a failover to another server.
+// Confirm sends a query if the last answer of the database is at least a second old. Without
+// this query, a caller that answers from caches would not notice a failover to another server.
 func (s *Store) Confirm(ctx context.Context) {
 	now := time.Now().UnixMilli()
 	last := s.budget.answered.Load()

@@ -22,8 +22,8 @@ type Due struct {
 //   - deals whose deadline is at most `horizon` seconds away;
 //   - random.v1 deals whose draw is due. A draw is due drawDelay seconds after the later of
 //     the last reveal and the round time. The delay gives the parties time to draw first;
-//   - deals whose certificate has been pending for more than 3 seconds. The parameter `except`
-//     lists deals to omit here.
+//   - deals whose certificate has been pending for more than 3 seconds, without the deals in
+//     `except`.
 func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }

@@ -19,7 +19,7 @@ const (
 	maxDeals  = 1 << 14 // maximum number of distinct deals counted between two lines
 )
 
-// Repeats logs recurring events. It logs the first event of a cause at once. After that it
+// Repeats logs recurring events. It logs the first event of a cause immediately. After that it
 // logs at most one line a minute for the cause, with the number of events since the previous
 // line. Repeats is safe for concurrent use.
 type Repeats struct {
@@ -44,7 +44,7 @@ func NewRepeats(logger *slog.Logger) *Repeats {
 // Failure logs a failure, or only counts it if a line with the same message and cause is less
 // than a minute old. The cause is the error's text before the first colon. This part should
 // contain no id, because each id would be a cause of its own. An INTERNAL error is always
-// logged, because it is unforeseen. deal is the deal's id or empty.
+// logged, because it is unforeseen. The parameter `deal` is a deal's id, or empty.
 func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string, err error, deal string, attrs ...any) {
 	cause, _, _ := strings.Cut(err.Error(), ":")
 	if inner := problem.From(err).Unwrap(); inner != nil { // log the inner cause, which callers do not see

@@ -98,8 +98,8 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 // Other stands for an unknown route or method.
 const Other = "other"
 
-// End counts the call and ends its span. route is a route pattern. If it is empty, End uses
-// Other.
+// End counts the call and ends its span. The parameter `route` is a route pattern. If it is
+// empty, End uses Other.
 func (c Call) End(route, method string, status int) {
 	route, method = cmp.Or(route, Other), known(method)
 	inFlight.Dec()

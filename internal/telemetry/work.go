@@ -69,7 +69,7 @@ func NoteDeal(ctx context.Context, dealID string) {
 	}
 }
 
-// NoteWait records that the call waited for the time d because the caller asked to wait for a
+// NoteWait records `d`, a time that the call waited because the caller asked to wait for a
 // change. Took does not count this time.
 func NoteWait(ctx context.Context, d time.Duration) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {

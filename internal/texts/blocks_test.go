@@ -6,8 +6,8 @@ import (
 )
 
 // blocks returns the contents of the fenced blocks of a document by name. The name is the
-// second word after the opening fence: "```json certificate" opens a block with the name
-// certificate.
+// second word after the opening fence: "```json certificate" opens the block with the name
+// "certificate".
 func blocks(t *testing.T, document string) map[string]string {
 	t.Helper()
 	found := map[string]string{}

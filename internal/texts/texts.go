@@ -37,7 +37,7 @@ type Deployment struct {
 func Trust(chain beacon.Chain) string {
 	draw := "The round's BLS signature is that of drand quicknet, not the operator's."
 	if chain.Hash != beacon.Quicknet().Hash {
-		draw = "This deployment\n  uses another beacon chain than drand quicknet. The operator may run that chain, and could then know the draw early."
+		draw = "This deployment\n  uses a different beacon chain, not drand quicknet. The operator may run that chain, and could then know the draw early."
 	}
 	return strings.Replace(trust, "{{draw}}", draw, 1)
 }

@@ -106,8 +106,8 @@ func newGate(d *deployment) *gatedSigner {
 	return &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
 }
 
-// gatedSigner delays signatures. Each call of Sign sends to the channel entered, and signs
-// only after it has received from the channel pass.
+// gatedSigner delays signatures. Each call of Sign sends to the channel `entered`, and signs
+// only after it has received from the channel `pass`.
 type gatedSigner struct {
 	Signer
 	entered chan struct{}

@@ -50,7 +50,7 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	return routes{appendPath: private(l.serveAppend), proofsPath: private(l.serveProofs)}.handler(l.checks.logger, false)
 }
 
-// authorize checks the request's secret against want, the SHA-256 hashes of the valid
+// authorize checks the request's secret against `want`, the SHA-256 hashes of the valid
 // secrets. All hashes have the same length, so the time of the comparison does not depend
 // on the length of a secret.
 func authorize(r *http.Request, want [][32]byte) error {
@@ -64,7 +64,7 @@ func authorize(r *http.Request, want [][32]byte) error {
 		matches |= subtle.ConstantTimeCompare(got[:], one[:])
 	}
 	if matches != 1 {
-		return problem.New(problem.InvalidCredential, "this secret is not an append secret of the deployment: set the same FAIRPACT_APPEND_SECRET_FILE for the log server and its callers")
+		return problem.New(problem.InvalidCredential, "the Bearer secret is not an append secret of the deployment: set the same FAIRPACT_APPEND_SECRET_FILE for the log server and its callers")
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 		return nil, problem.New(problem.InvalidRequest, "entry has %v: send a SHA-256 digest in hex", err)
 	}
 	if request.Signature == "" {
-		return nil, problem.New(problem.InvalidRequest, "signature is missing: send the es256 signature over the digest in entry")
+		return nil, problem.New(problem.InvalidRequest, "signature is missing: send the es256 signature over the digest in `entry`")
 	}
 	var tag Tag
 	if request.Tag != "" {
@@ -146,7 +146,7 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 	}
 	all := make([]proved, len(leaves))
 	var group errgroup.Group
-	group.SetLimit(maxLoads) // each proof may read tiles, and at most maxLoads callers read tiles at once
+	group.SetLimit(maxLoads) // each proof may read tiles, and at most maxLoads callers read tiles at the same time
 	for i, q := range questions {
 		group.Go(func() error {
 			in, err := l.prove(r.Context(), q.leaf, read[i])

@@ -13,7 +13,7 @@ import (
 
 const (
 	certifiedEvery   = time.Second            // interval between requests for the certified size
-	certifiedRarely  = 10 * time.Second       // the same for a log that demands no cosignatures or runs an earlier release
+	certifiedRarely  = 10 * time.Second       // the same interval for a log that demands no cosignatures or runs an earlier release
 	certifiedTimeout = 250 * time.Millisecond // the longest delay of a deal's view if the log hangs
 )
 

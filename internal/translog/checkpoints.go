@@ -177,7 +177,7 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 	}
 	by, ok := c.deployment[key.PublicKey]
 	if !ok || key.Closed() {
-		return "", fmt.Errorf("the key %s is closed or has no verifier key, so it must not sign checkpoints", key.PublicKey)
+		return "", fmt.Errorf("the deployment key %s is closed or has no verifier key, so it must not sign checkpoints", key.PublicKey)
 	}
 	der, err := signing.DER(second)
 	if err != nil {

@@ -135,7 +135,8 @@ func TestTilesProveTheLogElsewhere(t *testing.T) {
 }
 
 // The digest of a checkpoint and the deployment key's signature over that digest are
-// public. So a caller could send them as an entry and its signature.
+// public. So a caller could send them as an entry and its signature. The log must refuse
+// that entry.
 func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -147,7 +148,7 @@ func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	if err != nil || key.PublicKey != d.signer.PublicKey() {
 		t.Fatalf("the deployment key did not sign the digest: %v", err)
 	}
-	d.mustAppend(t, l, 1) // l has the committed head in memory now, so it tries one statement first
+	d.mustAppend(t, l, 1) // now replica l has the committed head in memory and tries one statement first
 	for name, by := range map[string]*Log{"in one statement": l, "under the lock": d.open(t, openPool(t, d.url), nil)} {
 		if _, err := by.Append(t.Context(), newest.Digest(), signature, Tag{}); err == nil || !strings.Contains(err.Error(), "head or checkpoint") {
 			t.Errorf("append the digest of a checkpoint %s: %v, want a refusal that says why", name, err)

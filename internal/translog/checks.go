@@ -33,7 +33,7 @@ func (c *checks) head(h TreeHead) error {
 		return fmt.Errorf("%w: the stored head of size %d cannot be verified: %w (if a retired key signed it, add the key to the key set file or to FAIRPACT_LEGACY_KEYS)", ErrInconsistent, h.TreeSize, err)
 	}
 	if !key.MayHold(h.TreeSize - 1) {
-		return fmt.Errorf("%w: the stored head of size %d is signed by %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)
+		return fmt.Errorf("%w: the stored head of size %d is signed by the key %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, 
 
 // errNotServed is returned when a log-server does not serve a path to this client,
 // because the server runs an earlier release or has another append secret.
-var errNotServed = errors.New("not served")
+var errNotServed = errors.New("the log-server does not serve this path to this client")
 
 // misshapen marks an answer that no log-server sends: another program listens at the
 // address.

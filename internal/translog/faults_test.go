@@ -16,7 +16,7 @@ import (
 )
 
 // The connection ends during a commit, so the sequencer does not know whether the commit took
-// effect. In both cases the entry must have exactly one leaf after the retry.
+// effect. Whether or not it did, the entry must have exactly one leaf after the retry.
 func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*testing.T, *deployment, net.Conn, []byte){

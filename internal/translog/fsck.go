@@ -14,7 +14,7 @@ import (
 
 // Finding is a contradiction that Fsck found in the tables.
 type Finding struct {
-	Row     string `json:"row"` // a row or a table, for example leaf 17, head 1000, tags
+	Row     string `json:"row"` // a row or a table, for example "leaf 17", "head 1000" or "tags"
 	Problem string `json:"problem"`
 }
 
@@ -90,7 +90,7 @@ func (f *fsck) run() error {
 	if err := committed.check(); err != nil {
 		f.find("the committed head", "%v", err)
 	}
-	for above := int64(-1); above < committed.size; above = f.at.size { // starts at -1, so that page also checks a head of size 0
+	for above := int64(-1); above < committed.size; above = f.at.size { // -1, so that the first page includes a head of size 0
 		if err := f.page(above, min(f.at.size+fsckPage, committed.size)); err != nil {
 			return err
 		}

@@ -60,7 +60,7 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	}
 	hash, err := canon.ParseHash(loaded.Root)
 	if err != nil {
-		return false, fmt.Errorf("%w: the fork guard's root has %w (runbooks/fork-guard.md)", ErrUnavailable, err)
+		return false, fmt.Errorf("%w: the root in the fork guard's record has %w (runbooks/fork-guard.md)", ErrUnavailable, err)
 	}
 	recorded := root{size: loaded.Size, hash: hash[:]}
 	switch {

@@ -237,10 +237,10 @@ func (l *Log) lastFailure() error {
 	return l.publisher.lastErr
 }
 
-// The database is replaced by an older copy, which would assign again indexes that signed heads
-// already cover. The guard refuses the next head of a running replica, so no append is answered
-// with such an index. The guard also refuses the heads of a new replica, even after other leaves
-// were appended to the copy.
+// The database is replaced by an older copy, which lacks leaves that a signed head covers. An
+// append to the copy would give the index of such a leaf to another entry. So the guard refuses
+// the next head of a running replica, and the append fails. The guard also refuses the heads of
+// a new replica, even after other leaves were appended to the copy.
 func TestOlderCopyIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

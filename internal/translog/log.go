@@ -38,12 +38,12 @@ type Options struct {
 	// ReadOnly makes the log refuse every append over HTTP. Committed leaves still get a
 	// published head, so that a restore can finish.
 	ReadOnly bool
-	// Guard is the fork guard, or nil. Before the log signs a head, it stores the head in the
-	// guard's record. All replicas share the record.
+	// Guard is the fork guard. Before the log signs a head, it stores the head in the guard's
+	// record. All replicas share the record. If Guard is nil, the log runs without a fork guard.
 	Guard forkguard.Guard
-	// Adopt is a tree size, or nil. If the guard has no record, the log accepts a database whose
-	// newest published head has this size. Only an operator who knows that the database is
-	// complete may set Adopt.
+	// Adopt matters only if the guard has no record. The log then accepts a database whose newest
+	// published head has the size Adopt. If Adopt is nil, the log accepts only a database without
+	// published leaves. Only an operator who knows that the database is complete may set Adopt.
 	Adopt *int64
 	// Checkpoints, if not nil, makes the log publish checkpoints and tiles.
 	Checkpoints *Checkpoints

@@ -55,7 +55,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// result is what a call returned. The method ok fails the test if the call failed.
+// result is what a call returned. Its method `ok` fails the test if the call failed.
 type result[T any] struct {
 	value T
 	err   error

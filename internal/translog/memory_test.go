@@ -13,7 +13,7 @@ import (
 
 // After its first append, a process that appends alone needs two round trips to the database
 // for each append: one for the leaf and one for the head. A call for a proof or for the newest
-// head needs one.
+// head needs one round trip.
 func TestRoundTripsOfASingleCaller(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

@@ -53,7 +53,7 @@ func (l *Log) headAt(ctx context.Context, size *int64) (TreeHead, error) {
 
 // Inclusion proves that a leaf is under the head of size q.TreeSize, or under the newest
 // head if q.TreeSize is nil. It returns ErrNotFound if that head does not cover the leaf, or
-// if the leaf has another entry than q.Entry. It returns ErrInconsistent if the head's
+// if the leaf does not have the entry q.Entry. It returns ErrInconsistent if the head's
 // signature does not verify, or if the leaf's row does not lead to the head.
 func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	inclusion, err := l.inclusion(ctx, q)
@@ -68,7 +68,7 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	return l.prove(ctx, q, read)
 }
 
-// prove returns the proof that q asks for. The parameter read must be the reading that answers q.
+// prove returns the proof that q asks for. The parameter `read` must be the reading that answers q.
 func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion, error) {
 	head, err := l.published(read, q.TreeSize)
 	if err != nil {
@@ -91,13 +91,13 @@ func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion,
 		return Inclusion{}, err
 	}
 	if q.Entry != nil && !bytes.Equal(leaf.entry, q.Entry[:]) {
-		return Inclusion{}, fmt.Errorf("%w: leaf %d has another entry than the given one", ErrNotFound, leaf.index)
+		return Inclusion{}, fmt.Errorf("%w: leaf %d does not have the given entry", ErrNotFound, leaf.index)
 	}
 	return Inclusion{TreeHead: head, LeafIndex: leaf.index, Entry: hex.EncodeToString(leaf.entry), Path: toHex(path)}, nil
 }
 
-// Consistency proves that one published head extends another. The parameter first is the size of
-// the older head. The parameter second is the size of the newer head, or nil for the newest
+// Consistency proves that one published head extends another. The parameter `first` is the size
+// of the older head. The parameter `second` is the size of the newer head, or nil for the newest
 // published head. The two sizes may be equal.
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
 	_, heads, err := l.ask(ctx, LeafQuery{}, &first, second)

@@ -11,8 +11,8 @@ import (
 )
 
 // inclusion returns the verified path from a leaf to the head's root. It returns
-// ErrInconsistent if the path does not verify, or if the leaf hash in the tree is not that of
-// the given entry.
+// ErrInconsistent if the path does not verify, or if the leaf hash in the tree is not the leaf
+// hash of the given entry.
 func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head root) (path [][]byte, err error) {
 	at, size := uint64(index), uint64(head.size)
 	nodes, err := proof.Inclusion(at, size)
@@ -32,7 +32,7 @@ func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head ro
 		return nil
 	})
 	if err == nil && !bytes.Equal(leaf, hasher.HashLeaf(entry)) {
-		err = fmt.Errorf("%w: the row of leaf %d has another entry than the tree", ErrInconsistent, at)
+		err = fmt.Errorf("%w: the entry in the row of leaf %d does not match the tree", ErrInconsistent, at)
 	}
 	return path, err
 }

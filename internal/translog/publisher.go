@@ -15,9 +15,10 @@ import (
 const (
 	publishBackoff = 100 * time.Millisecond
 	maxBackoff     = 2 * time.Second
-	// lostRaces is how many rounds may lose the race for the fork guard (errBehind) before
-	// one succeeds. The publisher repeats these rounds at once. A further lost race counts
-	// as a failure, because another program may be writing the guard's record.
+	// The publisher repeats a round without a backoff if the round lost the race for the fork
+	// guard (errBehind). lostRaces is the maximum number of such repeats between two successful
+	// rounds. A further lost race counts as a failure, because another program may be writing
+	// the guard's record.
 	lostRaces = 10
 )
 
@@ -46,7 +47,7 @@ type publisher struct {
 	lastErr error   // the error of the last round
 	handed  *growth // the sequencer's last growth, or nil if the next round must read the tables
 
-	kick chan struct{} // has capacity 1; a token wakes run
+	kick chan struct{} // has capacity 1; a token wakes the goroutine of run
 }
 
 type waiter struct {

@@ -62,7 +62,7 @@ func (l *Log) serveConsistency(r *http.Request) (any, error) {
 	first, second := q.integer("first"), q.integer("second")
 	switch {
 	case first == nil:
-		q.refuse("the query parameter first is missing: add ?first= with the tree_size of the older head, and optionally &second= with the tree_size of the newer head (default: the newest head)")
+		q.refuse("?first= is missing: add it with the tree_size of the older head, and optionally &second= with the tree_size of the newer head (default: the newest head)")
 	case second != nil && *first > *second:
 		q.refuse("first=%d is larger than second=%d: swap the two values, so that first is the tree_size of the older head", *first, *second)
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxReads    = 2    // maximum number of statements at once
+	maxReads    = 2    // maximum number of concurrent statements
 	maxAsked    = 1024 // no call joins a statement that already has this many questions
 	readsBudget = 10 * time.Second
 )
@@ -122,7 +122,7 @@ func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 	// errNoHead instead, which is not counted as a contradiction. A request for the newest head
 	// still gets ErrInconsistent.
 	if size != nil && errors.Is(err, errRetired) {
-		err = fmt.Errorf("%w: verifiers reject the head of size %d, because a retired key signed it", errNoHead, at)
+		err = fmt.Errorf("%w that verifiers accept: a retired key signed the stored head of size %d", errNoHead, at)
 	}
 	return head, err
 }

@@ -56,7 +56,7 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	l := r.open(t, r.pool, nil)
 	for n, step := range []struct {
 		key   string
-		index int64 // of the new entry, or the constant refused
+		index int64 // the leaf index of the new entry, or the constant `refused`
 	}{
 		{"closed at 0", refused},
 		{"closed at 2", 0},

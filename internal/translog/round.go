@@ -52,7 +52,8 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 
 // roundFromTables reads the committed and the newest published head. It proves from the
 // tables that the committed head extends the published one. If the committed head is
-// larger, roundFromTables signs it. size is the size of the newest published head.
+// larger, roundFromTables signs it. The result `size` is the tree size of the newest published
+// head.
 func (p *publisher) roundFromTables(ctx context.Context) (committed root, size int64, err error) {
 	committed, newest, err := p.store.heads(ctx)
 	if err != nil {

@@ -48,8 +48,8 @@ const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 // If the UPDATE waits for the row lock, it compares the expected head with the row as it is
 // after the wait. The NOT EXISTS checks still see the other tables as before the wait. For
 // translog.leaves this is safe: if the head is unchanged, no leaf was added during the wait.
-// Another transaction can tag an old leaf without changing the head. If it took a tag of this
-// batch during the wait, the primary key of translog.tags makes this statement fail.
+// Another transaction can tag an old leaf without changing the head. If that transaction took a
+// tag of this batch during the wait, the primary key of translog.tags makes this statement fail.
 const sqlAppendBatch = `
 WITH moved AS (
     UPDATE translog.log_head SET size = $4, root = $5, hashes = $6
@@ -153,7 +153,7 @@ const sqlLockWitnesses = `SELECT pg_try_advisory_lock(hashtextextended('fairpact
 const sqlUntagged = `SELECT leaf_index FROM translog.leaves LEFT JOIN translog.tags USING (leaf_index) WHERE tag IS NULL ORDER BY leaf_index`
 
 // sqlTagLeaves tags leaves. $1 are the leaf indexes, $2 the entries, and $3 the tags. The
-// statement skips a tag that is taken, and a leaf that has another entry than the given one.
+// statement skips a tag that is taken, and a leaf that does not have the given entry.
 const sqlTagLeaves = `
 INSERT INTO translog.tags (tag, leaf_index)
 SELECT w.tag, w.leaf_index FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS w (leaf_index, entry, tag)
@@ -162,7 +162,7 @@ ORDER BY w.leaf_index
 ON CONFLICT DO NOTHING`
 
 // sqlNotTagged has the same parameters as sqlTagLeaves. It returns the indexes of those leaves
-// that are missing, have another entry than the given one, or lack the given tag.
+// that are missing, do not have the given entry, or lack the given tag.
 const sqlNotTagged = `
 SELECT w.leaf_index FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS w (leaf_index, entry, tag)
 WHERE NOT EXISTS (SELECT FROM translog.leaves l WHERE l.leaf_index = w.leaf_index AND l.entry = w.entry)
@@ -182,8 +182,8 @@ LEFT JOIN translog.nodes n USING (level, node_index)
 WHERE n.hash IS DISTINCT FROM w.hash ORDER BY w.level, w.node_index`
 
 	// sqlFsckBeyond returns, for each table, the smallest stored index or size that is too
-	// large for a tree of $1 leaves, or NULL. For the table nodes it returns the number of
-	// rows if that number is not $2.
+	// large for a tree of $1 leaves, or NULL if there is none. For translog.nodes it returns the
+	// number of rows if that number is not $2.
 	sqlFsckBeyond = `
 SELECT 'leaves', min(leaf_index) FROM translog.leaves WHERE leaf_index >= $1
 UNION ALL SELECT 'tree_heads', min(tree_size) FROM translog.tree_heads WHERE tree_size > $1

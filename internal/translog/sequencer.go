@@ -51,7 +51,7 @@ type candidate struct {
 
 // place is the result for a candidate.
 type place struct {
-	index int64 // the leaf index, or the constant refused or late
+	index int64 // the leaf index, or the constant `refused` or `late`
 	taken bool  // another entry has the tag; index is the leaf of that entry
 }
 
@@ -118,8 +118,8 @@ func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) [
 		return nil
 	}
 	places, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
-	// An entry that seems refused or late may already be in the log. Only the tables show
-	// that.
+	// An entry that seems refused or late may already be in the log. Only the tables show whether
+	// it is.
 	if err != nil || slices.ContainsFunc(places, func(p place) bool { return p.index < 0 }) {
 		return nil
 	}

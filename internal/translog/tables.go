@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// heads reads the committed head and the newest published one in one round trip. newest
-// is nil if no head is published.
+// heads reads the committed head and the newest published one in one round trip. The result
+// `newest` is nil if no head is published.
 func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
 	batch := &pgx.Batch{}
 	// sqlReplicated makes the batch wait until the synchronous standby has the leaves under
@@ -42,8 +42,8 @@ func scanHead(row pgx.CollectableRow) (TreeHead, error) {
 }
 
 // insertHead stores the head and returns it. If a head of the same size is already stored,
-// insertHead returns the stored one instead. last is the last entry that the head covers,
-// or nil if unknown. If the leaf of that entry is missing or has another entry, insertHead
+// insertHead returns the stored one instead. The parameter `last` is the last entry that the head
+// covers, or nil if unknown. If the leaf of that entry is missing or has another entry, insertHead
 // does not store the head. If no head of the size is stored either, the error wraps
 // pgx.ErrNoRows.
 func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {

@@ -15,7 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/httpcache"
 )
 
-// maxBundles is the maximum number of entry bundles that are read from the database at once.
+// maxBundles is the maximum number of entry bundles that are read from the database
+// at the same time.
 const maxBundles = 4
 
 var errNoTile = errors.New("no such tile")
@@ -74,7 +75,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	}
 	for i, entry := range entries {
 		if !bytes.Equal(hasher.HashLeaf(entry), hashes[i]) {
-			return nil, fmt.Errorf("%w: the row of leaf %d has another entry than the tree", ErrInconsistent, first+uint64(i))
+			return nil, fmt.Errorf("%w: the entry in the row of leaf %d does not match the tree", ErrInconsistent, first+uint64(i))
 		}
 	}
 	return checkpoint.EntryBundle(entries), nil

@@ -13,7 +13,7 @@ import (
 const (
 	// cacheBytes is the memory for complete tiles. 64 MiB hold the tiles of a million leaves.
 	cacheBytes = 64 << 20
-	// At most maxLoads callers read tiles at once. The others wait.
+	// At most maxLoads callers read tiles at the same time. The others wait.
 	maxLoads = 4
 	// If the edge (see type tree) lacks more than maxCatchUp leaves, the whole edge is read
 	// again. Otherwise only the missing leaves are read.
@@ -54,8 +54,8 @@ func freshTree(s *store) *tree {
 	return t
 }
 
-// grow adds a committed batch to the edge. It reports false and adds nothing if the
-// batch extends another tree than the one in memory.
+// grow adds a committed batch to the edge. If the batch does not extend the tree in memory,
+// grow adds nothing and reports false.
 func (t *tree) grow(g *growth) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,7 +85,7 @@ func (t *tree) replace(other *tree) {
 }
 
 // nodes returns the hashes of the nodes, which must be complete in the tree of the root
-// `under`. If a tile is not in memory, nodes reads it from the tables.
+// `under`. Tiles that are not in memory are read from the database.
 func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][]byte, error) {
 	if hashes := t.inMemory(under, ids); hashes != nil {
 		return hashes, nil

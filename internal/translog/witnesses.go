@@ -20,7 +20,7 @@ import (
 
 // Witnesses cosign checkpoints (c2sp.org/tlog-witness). The replica that holds an advisory
 // lock asks them. The lock only saves requests: it does no harm if two replicas ask at
-// once. No append, head or checkpoint waits for a witness.
+// the same time. No append, head or checkpoint waits for a witness.
 //
 // A quorum must cosign the same size, but witnesses answer at different speeds. So the
 // replica asks all witnesses for one checkpoint, the target. When the target has its
@@ -29,7 +29,7 @@ import (
 const (
 	witnessTimeout = 10 * time.Second
 	patience       = 10 * time.Second
-	lockTimeout    = 5 * time.Second // limits each call of lock, recall and ping
+	lockTimeout    = 5 * time.Second // limits each call of the functions lock, recall and ping
 	firstRetry     = 500 * time.Millisecond
 	lastRetry      = time.Minute
 )
@@ -57,14 +57,14 @@ type asking struct {
 	moved  chan struct{}     // closed when target changes
 }
 
-// submission is one URL to ask. witnesses are the policy's witnesses with that URL, one for
-// each key.
+// submission is one URL to ask, with the policy's witnesses that have this URL. Each of them
+// has its own key.
 type submission struct {
 	url       string
 	witnesses []checkpoint.Witness
 	size      int64     // the last size that the witness is known to have cosigned; 0: none or unknown
 	done      int64     // the largest target size that needs no request any more; -1: none
-	conflict  int64     // the target size of the last answer with status 409; 0: none
+	conflict  int64     // size of the target that the last answer with status 409 refused; 0: none
 	owes      time.Time // since when a cosignature is due; zero: none is due
 }
 
@@ -264,7 +264,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	}
 	request := checkpoint.AddCheckpoint{Old: place.size, Note: []byte(target.note)}
 	if request.Proof, err = a.proof(ctx, place.size, target); err != nil {
-		place.size = 0 // the next request starts from size 0, so the witness answers with its own size
+		place.size = 0 // the next request starts from size 0, so that the witness names the size that it has cosigned
 		return outcomeRefused, err
 	}
 	status, answer, err := a.post(ctx, place.url+checkpoint.AddCheckpointPath, request.Marshal())
@@ -312,9 +312,9 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	return outcomeCosigned, nil
 }
 
-// proof returns the proof that the target extends the tree of size old. The proof is empty
-// if old is 0 or the target's size. For any other value of old, the log has published a head
-// of that size, because a witness cosigns only checkpoints.
+// proof returns the proof that the target extends the tree of size `old`. The proof is empty
+// if `old` is 0 or the target's size. For any other value of `old`, the log has published a
+// head of that size, because a witness cosigns only checkpoints.
 func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil

@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// keysOf returns the keys of a case. given is an array of labels, or a document of the
-// deployment that lists its keys. problem says why the document cannot be read.
+// keysOf returns the keys of a case. `given` is an array of labels, or an answer of
+// GET /v1/pubkeys or GET /v1/status. `problem` says why the answer cannot be read.
 func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
 	var named []verification.Trusted
 	if labels, ok := given.([]any); ok {

@@ -43,7 +43,7 @@ var bundleShape = record(map[string]rule{
 // Trust is what a verifier trusts and knows before it reads the bundle.
 type Trust struct {
 	Keys    []Key                 // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
-	Policy  *checkpoint.Policy    // if nil, witnesses are not checked
+	Policy  *checkpoint.Policy    // the trusted logs and witnesses; if nil, witnesses are not checked
 	Parties map[int]string        // as in Evidence
 	Open    func([]Trusted) []Key // as in Evidence; MUST be set if Keys is nil
 }
@@ -134,8 +134,8 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 
 // checkpointSigner checks who signed the checkpoint. With a policy, a log of the policy
 // must have signed it. Without a policy, a key of the deployment must have signed it, and
-// that key must have been allowed to sign at this tree size. If the check passes, good names
-// the signer. Otherwise problem says what is wrong.
+// that key must have been allowed to sign at this tree size. If the check passes, `good`
+// names the signer. Otherwise `problem` says what is wrong.
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {

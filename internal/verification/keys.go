@@ -54,8 +54,8 @@ var (
 )
 
 // ReadKeys returns the keys in an answer of GET /v1/pubkeys or of GET /v1/status (SPEC 2.8),
-// in the order of the answer. Only GET /v1/pubkeys says what each key may sign. If document
-// has the form of neither answer, problem says what is wrong. ReadKeys does not check labels;
+// in the order of the answer. Only GET /v1/pubkeys says what each key may sign. If `document`
+// has the form of neither answer, `problem` says what is wrong. ReadKeys does not check labels;
 // the check KeysUsable does.
 func ReadKeys(document any) (keys []Trusted, problem string) {
 	members, ok := document.(map[string]any)
@@ -115,10 +115,10 @@ func optional(v any) *int64 {
 	return nil
 }
 
-// inForce adds the check KeyInForce. cert is the key that signed the certificate. It must have
-// been allowed to sign the leaf at leafIndex. head is the key that signed the tree head. It
-// must have been allowed to sign leaf headSize-1, which is the last leaf under the tree head.
-// cert or head is nil if no trusted key made the signature.
+// inForce adds the check KeyInForce. `cert` is the key that signed the certificate. It must
+// have been allowed to sign the leaf at leafIndex. `head` is the key that signed the tree head.
+// It must have been allowed to sign leaf headSize-1, which is the last leaf under the tree head.
+// `cert` or `head` is nil if no trusted key made that signature.
 func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 	switch {
 	case cert == nil:
@@ -138,9 +138,9 @@ func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 	}
 }
 
-// VerifyTreeHead returns the key that signed a tree head (SPEC 2.7). problem says what is wrong
-// if document is malformed, no key signed it, or the signing key may not sign a head of this
-// size.
+// VerifyTreeHead returns the key that signed a tree head (SPEC 2.7). `problem` says what is
+// wrong if `document` is malformed, no key signed it, or the signing key may not sign a head
+// of this size.
 func VerifyTreeHead(document any, keys []Key) (by Key, problem string) {
 	head, bad := readHead(document)
 	if bad != "" {

@@ -17,7 +17,7 @@ import (
 // Checks of who committed, in report order.
 const (
 	PartySignatures = "party_signatures" // every attested_by is well-formed, and every seat signature is valid; checked only if at least one attested_by has a seat key or is malformed
-	PartyKeys       = "party_keys"       // each party that Evidence.Parties names signed with the key given there
+	PartyKeys       = "party_keys"       // each party with a key in Evidence.Parties signed with this key
 	Declaration     = "declaration"      // the declaration in a bundle is the one that the certificate names, and agrees with the certificate
 )
 
@@ -73,7 +73,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 	}
 	for _, i := range slices.Sorted(maps.Keys(parties)) {
 		if i < 0 || i >= len(p.Parties) {
-			mismatched = append(mismatched, fmt.Sprintf("there is no party %d", i))
+			mismatched = append(mismatched, fmt.Sprintf("there is no party %d in the certificate", i))
 		}
 	}
 	if keyed {
@@ -90,7 +90,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, open func(
 		for _, i := range unknown[:min(len(unknown), mostNamed)] {
 			says = append(says, fmt.Sprintf("party %d signed with %s", i, signers[i].Key))
 		}
-		r.Notes = append(r.Notes, "who owns the seat key of party "+indexes(unknown)+": the initiator may have named or brought its own; compare the seat key with the one that you know ("+strings.Join(says, "; ")+")")
+		r.Notes = append(r.Notes, "who owns the seat key of party "+indexes(unknown)+": the initiator may have named or brought its own key; compare the seat key with the one that you know ("+strings.Join(says, "; ")+")")
 	}
 }
 
@@ -173,7 +173,7 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	case drawn.ChainHash == "":
 		return ""
 	case declaration["beacon_chain"] != drawn.ChainHash:
-		return "the result was drawn from another beacon chain than the declared one"
+		return "the result was not drawn from the declared beacon chain"
 	case round != drawn.Round:
 		return fmt.Sprintf("the declaration names beacon round %v, but the result was drawn from round %d", round, drawn.Round)
 	}

@@ -31,10 +31,10 @@ const (
 	TreeSize          = "tree_size"             // log_proof and the tree head have the same tree_size
 	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
 	InputRootForm     = "input_root_wellformed" // SPEC 2.9
-	Consistency       = "consistency"           // no member contradicts another; what is inside the member result is left to the checks Draw and Result
+	Consistency       = "consistency"           // no member contradicts another; the checks Draw and Result examine the contents of `result`
 	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
 	Commitments       = "commitments"           // each given input, with its salt, opens the party's commitment
-	InputRoot         = "input_root"            // the root computed from the inputs and salts is input_root
+	InputRoot         = "input_root"            // the root computed from the inputs and salts equals input_root
 	Result            = "result"                // the recomputed result equals the certificate's, byte for byte
 )
 
@@ -72,7 +72,7 @@ type Evidence struct {
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
 	Parties map[int]string        // seat keys that the verifier knows, by party index: es256:HEX or ed25519:HEX
-	Open    func([]Trusted) []Key // returns a Key with Verify or Problem set for each Trusted; if Open is nil, seat signatures fail
+	Open    func([]Trusted) []Key // for each Trusted, returns a Key with Verify or Problem set; if Open is nil, every seat signature fails
 }
 
 // Verify makes every check that the evidence allows. It does not panic on any input.
@@ -158,8 +158,8 @@ func (r *Report) Add(c Check) {
 	r.Valid = r.Valid && c.OK
 }
 
-// add appends a check. problem says what is wrong, and is empty if the check passed. good is the
-// Detail of a passed check.
+// add appends a check. `problem` says what is wrong, and is empty if the check passed. `good` is
+// the Detail of a passed check.
 func (r *Report) add(name, problem, good string) {
 	r.hold(name, problem == "", problem, good)
 }

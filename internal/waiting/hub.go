@@ -243,7 +243,7 @@ func (c *Call) Leave() {
 	waitingCalls.Dec()
 }
 
-// Wait waits until the deal may differ from the parameter known, and returns true. If stateOnly
+// Wait waits until the deal may differ from `known`, and returns true. If stateOnly
 // is true, Wait ignores commitments and reveals that do not change the state (see
 // store.Mark.Same). Wait returns false if timeUp fires, ctx ends or the process drains.
 func (c *Call) Wait(ctx context.Context, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {

@@ -78,8 +78,8 @@ func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 	})
 }
 
-// waiter starts a call that waits for a change of the deal with this id. The parameter long is the
-// longest wait. The channel receives the result of Wait.
+// waiter starts a call that waits for a change of the deal with this id. The call
+// waits at most `long`. The channel receives the result of Wait.
 func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time.Duration) <-chan bool {
 	t.Helper()
 	c, err := h.Join(id, "")

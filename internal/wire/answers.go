@@ -24,9 +24,9 @@ type CommittedBody struct {
 	Next string `json:"next"`
 }
 
-// Committed returns c with the next step. The parameter words names the calls of that step. The
-// parameter wait is appended to the call that reads the deal, so that the call waits for the end
-// of COMMITTING. For REST, wait is "?wait=45&since=COMMITTING".
+// Committed returns c with the next step. `words` returns the names of the calls of that step.
+// `wait` is appended to the name of the call that reads the deal, so that the call waits for the
+// end of COMMITTING. For REST, `wait` is "?wait=45&since=COMMITTING".
 func Committed(d *escrow.Deal, c escrow.Committed, words Words, wait string) CommittedBody {
 	read, reveal := words(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), words(problem.Call{Op: problem.Reveal, DealID: c.DealID})
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
@@ -143,8 +143,8 @@ const flow = "1. Anyone gets an API key (%s). " +
 	"6. Parties fetch the certificate (%s); anyone verifies it (%s) against the public transparency log. " +
 	"A missed deadline or a rejection ({{with reject}}) makes the deal VOID, and the certificate names the parties that caused the VOID."
 
-// Catalogue writes the algorithm catalogue (SPEC 2.10). The parameter words names the calls in
-// the catalogue's texts. If vectors is false, test_vectors of each algorithm is empty.
+// Catalogue writes the algorithm catalogue (SPEC 2.10). `words` returns the names of the
+// calls in the catalogue's texts. If `vectors` is false, test_vectors of each algorithm is empty.
 func Catalogue(words Words, vectors bool) ([]byte, error) {
 	var calls []any
 	for _, op := range []problem.Op{problem.CreateKey, problem.CreateDeal, problem.Commit, problem.Reveal, problem.Draw, problem.ReadCertificate, problem.Verify} {

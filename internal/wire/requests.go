@@ -167,8 +167,8 @@ func (o object) optionalList(name string) []any {
 	return o.list(name, "an array")
 }
 
-// choice reads an optional member. Its value must be one of the parameters first and second. If
-// the member is missing or null, choice returns first.
+// choice reads an optional member. Its value must be `first` or `second`. If the member is missing
+// or null, choice returns `first`.
 func (o object) choice(name, first, second string) string {
 	switch v := o.members[name]; v {
 	case nil, first:

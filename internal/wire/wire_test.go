@@ -34,7 +34,7 @@ func parsed(t *testing.T, body []byte, err error) map[string]any {
 	return tree
 }
 
-// members checks that object has exactly the members in want, a list of names separated by spaces.
+// members checks that an object has exactly the members that `want` names, separated by spaces.
 func members(t *testing.T, object any, want string) {
 	t.Helper()
 	got := slices.Sorted(maps.Keys(object.(map[string]any)))

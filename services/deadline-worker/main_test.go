@@ -12,7 +12,7 @@ import (
 )
 
 // In the worst case the deployment has no leader for at most nine tenths of the failover time.
-// client-go accepts the three periods that the method election sets.
+// client-go accepts the three periods that config.election sets.
 func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 	t.Parallel()
 	for failover := 5 * time.Second; failover <= time.Hour; failover += 250 * time.Millisecond {

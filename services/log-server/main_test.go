@@ -73,7 +73,7 @@ type running struct {
 	ports map[string]string // addresses by port name
 	stop  context.CancelFunc
 	ended chan error
-	log   *bytes.Buffer // the server writes to log: read log only after a receive from ended
+	log   *bytes.Buffer // the server's log output; to avoid a data race, receive from `ended` before you read it
 }
 
 // start starts a log-server. It waits until the ports are open or the server has ended.
@@ -138,8 +138,8 @@ func await(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// While a server stops, it refuses new connections, but still answers an append whose batch is
-// not yet committed. After the next start the log has the leaf of that append.
+// A stopping server refuses new connections on the append port. It still commits and answers an
+// append that is in flight. After a restart, the leaf of that append is in the log.
 func TestStopAnswersTheBatchInFlight(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)
@@ -256,9 +256,9 @@ func TestRefusesToStart(t *testing.T) {
 	}
 }
 
-// If the key set closes a key at a tree size, and the key signed a larger head, the server does
-// not start, because valid certificates would become invalid. The server does not check a
-// disowned key.
+// The server does not start if a closed key signed a tree head larger than the tree size at which
+// the key set closes it: the certificates under that head would no longer verify. The server does
+// not check disowned keys.
 func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)

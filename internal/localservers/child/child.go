@@ -93,8 +93,7 @@ func (p *Process) Kill() {
 }
 
 // Stop sends sig and waits for the end of the process. If the process still runs after
-// `bound`, Stop kills the process and returns an error. An exit status other than 0 is not an
-// error.
+// `bound`, Stop kills the process and returns an error. A nonzero exit status is not an error.
 func (p *Process) Stop(sig syscall.Signal, bound time.Duration) error {
 	p.Signal(sig)
 	timer := time.NewTimer(bound)

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// OpenLog opens a log file for appending, and creates the file if necessary. The result end is
+// OpenLog opens a log file for appending, and creates the file if necessary. The result `end` is
 // the size of the file in bytes.
 func OpenLog(path string) (f *os.File, end int64, err error) {
 	f, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)

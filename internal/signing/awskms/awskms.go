@@ -44,7 +44,7 @@ func (k *key) algorithm() types.SigningAlgorithmSpec {
 	return types.SigningAlgorithmSpecEcdsaSha256
 }
 
-// Open returns a Provider for the key that an awskms URI names. rest is the URI without
+// Open returns a Provider for the key that an awskms URI names. `rest` is the URI without
 // "awskms:". Open does not call AWS KMS. Credentials come from the SDK's default chain (in
 // EKS: IRSA or Pod Identity).
 func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
@@ -166,7 +166,7 @@ func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	case err != nil:
 		return nil, explain(k.arn, "kms:Sign", err)
 	case aws.ToString(answer.KeyId) != k.arn:
-		return nil, provider.Transient(fmt.Errorf("AWS KMS signed with %q instead of %q", aws.ToString(answer.KeyId), k.arn))
+		return nil, provider.Transient(fmt.Errorf("AWS KMS signed with the key %q instead of %q", aws.ToString(answer.KeyId), k.arn))
 	case answer.SigningAlgorithm != k.algorithm():
 		return nil, provider.Transient(fmt.Errorf("AWS KMS signed with the algorithm %q instead of %s", answer.SigningAlgorithm, k.algorithm()))
 	}

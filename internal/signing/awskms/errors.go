@@ -39,7 +39,7 @@ func explain(key, action string, err error) error {
 		case "DisabledException":
 			return wrap("the key is disabled: run `aws kms enable-key`, or name another key")
 		case "KMSInvalidStateException":
-			return wrap("the key's state forbids its use; if the key is pending deletion, run `aws kms cancel-key-deletion` at once, and then `aws kms enable-key`")
+			return wrap("the key's state forbids its use; if the key is pending deletion, run `aws kms cancel-key-deletion` immediately, and then `aws kms enable-key`")
 		case "NotFoundException":
 			return wrap("no such key (a key exists in one region and one account): compare the URI with the output of `aws kms list-keys`, and name a key of another account by its ARN")
 		case "InvalidKeyUsageException", "UnsupportedOperationException":

@@ -53,7 +53,7 @@ func parse(text string) (address, error) {
 		switch {
 		case len(all) == 1 && option == "region" && regionShape.MatchString(all[0]):
 			if a.isARN && all[0] != a.region {
-				return a, fmt.Errorf("the awskms URI has region=%s, but the key ARN names the region %s: leave region out", all[0], a.region)
+				return a, fmt.Errorf("the awskms URI has region=%s, but the key ARN names the region %s: leave region out of the URI", all[0], a.region)
 			}
 			a.region = all[0]
 		case len(all) == 1 && option == "endpoint" && isEndpoint(all[0]):

@@ -27,7 +27,7 @@ type key struct {
 	custody string
 }
 
-// Open reads the key that a file URI names. rest is the URI without "file:".
+// Open reads the key that a file URI names. `rest` is the URI without "file:".
 func Open(_ context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	path, err := pathOf("file", rest)
 	if err != nil {

@@ -52,7 +52,7 @@ func explain(name, action string, err error) error {
 func notUsable(message string) string {
 	switch {
 	case strings.Contains(message, "DESTROY_SCHEDULED"):
-		return "the key version is scheduled to be destroyed: run `gcloud kms keys versions restore` at once, and then `gcloud kms keys versions enable`; or name an enabled version"
+		return "the key version is scheduled to be destroyed: run `gcloud kms keys versions restore` immediately, and then `gcloud kms keys versions enable`; or name an enabled version"
 	case strings.Contains(message, "DESTROYED"):
 		return "the key version is destroyed and never comes back: publish the public key of an enabled version first, and then name that version in the URI (runbooks/stolen-key.md, section \"A key is lost\")"
 	case strings.Contains(message, "PENDING"):

@@ -30,7 +30,7 @@ type key struct {
 	name   string // projects/…/cryptoKeyVersions/N
 }
 
-// Open returns a Provider for the key version that a gcpkms URI names. rest is the URI without
+// Open returns a Provider for the key version that a gcpkms URI names. `rest` is the URI without
 // "gcpkms:". Open uses the Application Default Credentials (in GKE: Workload Identity).
 func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	a, err := parse(strings.TrimPrefix(rest, "//"))
@@ -122,7 +122,7 @@ func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	case answer.VerifiedDigestCrc32C != (request.DigestCrc32C != nil) || answer.VerifiedDataCrc32C != (request.DataCrc32C != nil):
 		return nil, provider.Transient(errors.New("the KMS did not verify the checksum of the data that it signed"))
 	case answer.Name != k.name:
-		return nil, provider.Transient(fmt.Errorf("the KMS signed with %q instead of %q", answer.Name, k.name))
+		return nil, provider.Transient(fmt.Errorf("the KMS signed with the key version %q instead of %q", answer.Name, k.name))
 	case answer.SignatureCrc32C == nil:
 		return nil, provider.Transient(errors.New("the KMS sent its signature without a checksum"))
 	case answer.SignatureCrc32C.Value != crc32c(answer.Signature):

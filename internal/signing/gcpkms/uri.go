@@ -11,7 +11,7 @@ import (
 type address struct {
 	name      string
 	endpoint  string // host:port; empty for Google's own endpoint
-	plaintext bool   // no TLS and no credentials, for an emulator
+	plaintext bool   // true: no TLS and no credentials, for an emulator
 }
 
 var (

@@ -66,7 +66,7 @@ func NewAWS(t testing.TB) *AWS {
 	return a
 }
 
-// URL returns the endpoint, which stays the same when the server comes back after Down.
+// URL returns the endpoint, which stays the same when the server comes back after the fault Down.
 func (a *AWS) URL() string { return "http://" + a.Addr() }
 
 // Env returns the environment variables with credentials for a process that calls the server.
@@ -118,8 +118,8 @@ func (a *AWS) SetState(arn, state string) {
 
 func idOf(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
 
-// URI returns the URI of a key on this server, for FAIRPACT_SIGNING_KEY. key is the ARN
-// or the id.
+// URI returns the URI of a key on this server, for FAIRPACT_SIGNING_KEY. `key` is the key's
+// ARN or id.
 func (a *AWS) URI(key string) string {
 	return "awskms:///" + key + "?region=" + awsTestRegion + "&endpoint=" + url.QueryEscape(a.URL())
 }

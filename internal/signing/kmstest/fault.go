@@ -1,7 +1,8 @@
 // Package kmstest provides key stores for tests: a SoftHSM token, and servers on the
-// loopback for the calls of Google Cloud KMS and AWS KMS that package signing makes. The
-// servers sign with real keys, give each key a state, and fail as a test requests (Fault).
-// The method URI of each store returns the URI of a key for package signing.
+// loopback that stand in for Google Cloud KMS and AWS KMS. They serve only the methods that
+// package signing calls. The servers sign with real keys, give each key a state, and fail
+// as a test requests (Fault). The method URI of each store returns the URI of a key for
+// package signing.
 package kmstest
 
 import (
@@ -52,7 +53,7 @@ type server struct {
 	serve func(net.Listener) (stop func())
 
 	mu      sync.Mutex
-	address string // stays the same when the server comes back after Down
+	address string // stays the same when the server comes back after the fault Down
 	stop    func()
 	fault   Fault
 	left    int           // calls that still get the fault; negative: all calls until a test sets another fault
@@ -69,8 +70,8 @@ func (s *server) start(serve func(net.Listener) (stop func())) error {
 
 func (s *server) listen() error {
 	l, err := net.Listen("tcp", s.address)
-	// During Down another process may get the port for an outgoing connection. Wait until the
-	// port is free again.
+	// During the fault Down, another process may get the port for an outgoing connection. Wait
+	// until the port is free again.
 	for until := time.Now().Add(30 * time.Second); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(until); {
 		time.Sleep(50 * time.Millisecond)
 		l, err = net.Listen("tcp", s.address)
@@ -93,7 +94,7 @@ func (s *server) Close() {
 	s.stop()
 }
 
-// Addr returns HOST:PORT, which stays the same when the server comes back after Down.
+// Addr returns HOST:PORT, which stays the same when the server comes back after the fault Down.
 func (s *server) Addr() string { return s.address }
 
 // Calls returns how many calls of a method have arrived, including refused ones.
@@ -103,7 +104,7 @@ func (s *server) Calls(method string) int {
 	return s.calls[method]
 }
 
-// Deny makes the server refuse all calls of a method or, if denied is false, allow them again.
+// Deny makes the server refuse all calls of a method or, if `denied` is false, allow them again.
 func (s *server) Deny(method string, denied bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +115,7 @@ func (s *server) Deny(method string, denied bool) {
 func (s *server) SetFault(f Fault) error { return s.FailTimes(f, -1) }
 
 // FailTimes sets the fault of the next n signing calls. It returns an error if the
-// server cannot listen on its port again after Down.
+// server cannot listen on its port again after the fault Down.
 func (s *server) FailTimes(f Fault, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

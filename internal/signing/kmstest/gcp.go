@@ -144,7 +144,7 @@ func (g *GCP) AsymmetricSign(_ context.Context, r *kmspb.AsymmetricSignRequest) 
 	case Hang:
 		// Wait until the test changes the fault, not until the context ends. The context has
 		// the caller's deadline. An answer at that deadline could reach the caller before the
-		// caller gives up.
+		// caller gives up, and then the call would not time out.
 		<-changed
 		return nil, gcpRefusals[Overloaded]
 	case CutConnection:

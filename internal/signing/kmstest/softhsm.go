@@ -47,7 +47,7 @@ func (s *SoftHSM) Write(t testing.TB, name, text string) string {
 	return path
 }
 
-// Import copies a private key into the token; id is CKA_ID in hex.
+// Import copies a private key into the token. `id` is CKA_ID in hex.
 func (s *SoftHSM) Import(t testing.TB, label, id string, key any) {
 	t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -58,12 +58,12 @@ func (s *SoftHSM) Import(t testing.TB, label, id string, key any) {
 	s.util(t, "--import", path, "--token", "fairpact", "--label", label, "--id", id, "--pin", s.PIN)
 }
 
-// URI returns the URI of a key, for FAIRPACT_SIGNING_KEY. key is object=LABEL or id=ID.
+// URI returns the URI of a key, for FAIRPACT_SIGNING_KEY. `key` is object=LABEL or id=ID.
 func (s *SoftHSM) URI(key string) string {
 	return "pkcs11:token=fairpact;" + key + "?module-path=" + SoftHSMLibrary + "&pin-source=file:" + s.Dir + "/pin"
 }
 
-// Away removes the token or, if away is false, puts it back.
+// Away removes the token or, if `away` is false, puts it back.
 func (s *SoftHSM) Away(t testing.TB, away bool) {
 	t.Helper()
 	tokens, hidden := s.Dir+"/tokens", s.Dir+"/away"

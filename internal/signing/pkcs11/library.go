@@ -33,8 +33,8 @@ type library struct {
 	epoch         int // number of starts; handles from an earlier epoch are invalid
 
 	// refused maps the serial number of a token to the SHA-256 of the last PIN that the token
-	// refused. offerPIN does not send this PIN again, for any key, because a few wrong PINs lock a
-	// token. A signing.Ring opens a key again every 30 s until the key opens.
+	// refused. offerPIN does not send this PIN again, for any key. A signing.Ring retries every
+	// 30 s to open a key, and a few wrong PINs would lock the token.
 	refused map[string][sha256.Size]byte
 }
 
@@ -102,8 +102,8 @@ func (l *library) start() error {
 	return nil
 }
 
-// restart ends all sessions. Without a restart, some libraries do not see a token that
-// was removed and put back.
+// restart finalizes the library and starts it again, which ends all sessions. Without a
+// restart, some libraries do not see a token that was removed and put back.
 func (l *library) restart() error {
 	_ = l.Finalize()
 	return l.start()
@@ -124,7 +124,7 @@ func explain(step string, err error) error {
 	case cryptoki.CKR_PIN_INCORRECT:
 		words = "the token refused the PIN; the PIN is not tried again, because a few wrong PINs lock a token: put the right PIN into the pin-source file and restart the service"
 	case cryptoki.CKR_PIN_INVALID, cryptoki.CKR_PIN_LEN_RANGE:
-		words = "the PIN is too short, too long or has characters that the token does not accept: correct the PIN in the pin-source file"
+		words = "the PIN is too short, is too long, or has characters that the token does not accept: correct the PIN in the pin-source file"
 	case cryptoki.CKR_PIN_EXPIRED:
 		words = "the PIN has expired: set a new PIN with the token's own tool and write it into the pin-source file"
 	case cryptoki.CKR_PIN_LOCKED, cryptoki.CKR_USER_PIN_NOT_INITIALIZED:
@@ -138,7 +138,7 @@ func explain(step string, err error) error {
 	case cryptoki.CKR_SESSION_COUNT, cryptoki.CKR_DEVICE_MEMORY, cryptoki.CKR_HOST_MEMORY:
 		passing, words = true, "the token or this host has no session or memory left: run fewer clients of the token"
 	case cryptoki.CKR_DEVICE_ERROR, cryptoki.CKR_FUNCTION_FAILED, cryptoki.CKR_GENERAL_ERROR:
-		passing, words = true, "the token or its library failed: read the logs of both"
+		passing, words = true, "the token or its library failed: read the logs of the token and of the library"
 	case cryptoki.CKR_CRYPTOKI_NOT_INITIALIZED, cryptoki.CKR_SESSION_HANDLE_INVALID, cryptoki.CKR_SESSION_CLOSED,
 		cryptoki.CKR_USER_NOT_LOGGED_IN, cryptoki.CKR_KEY_HANDLE_INVALID, cryptoki.CKR_OBJECT_HANDLE_INVALID,
 		cryptoki.CKR_OPERATION_ACTIVE, cryptoki.CKR_OPERATION_NOT_INITIALIZED:

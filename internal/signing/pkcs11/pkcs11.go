@@ -19,7 +19,7 @@ type key struct {
 	form
 	at      address
 	library *library
-	uses    bool // library.users counts this key
+	uses    bool // true if library.users counts this key
 	closed  bool
 
 	// logIn sets epoch, session and object. session and object are valid while epoch

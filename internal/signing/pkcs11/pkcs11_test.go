@@ -59,7 +59,7 @@ func inToken(t *testing.T, s *kmstest.SoftHSM, do func(*library, cryptoki.Sessio
 	}
 }
 
-// loseSessions ends the sessions of all providers of this process.
+// loseSessions ends all sessions that this process has with the token.
 func loseSessions(t *testing.T, s *kmstest.SoftHSM) {
 	t.Helper()
 	inToken(t, s, func(l *library, session cryptoki.SessionHandle) error {

@@ -108,7 +108,7 @@ func readPIN(path string) (string, error) {
 	}
 	pin := strings.TrimRight(string(text), "\r\n")
 	if pin == "" || len(text) > 1024 {
-		return "", fmt.Errorf("%s: the file has no PIN or more than 1024 bytes: write only the PIN into the file", path)
+		return "", fmt.Errorf("%s: the file has no PIN, or is longer than 1024 bytes: write only the PIN into the file", path)
 	}
 	return pin, nil
 }
@@ -154,7 +154,7 @@ func (k *key) findKey(token cryptoki.TokenInfo) error {
 	if err != nil {
 		return err
 	}
-	// An attribute that the token does not show counts as the value with the weaker protection.
+	// If the token does not show an attribute, kept describes the weaker protection.
 	kept := "key not extractable"
 	switch {
 	case !is(cryptoki.CKA_SENSITIVE, true):
@@ -169,7 +169,7 @@ func (k *key) findKey(token cryptoki.TokenInfo) error {
 	case err != nil:
 		return err
 	case k.public != nil && !k.public.Equal(public):
-		return fmt.Errorf("the token %q now holds another key under the name in the URI: put the old key back, or publish the new key and restart", k.at.token)
+		return fmt.Errorf("the token %q now holds another key under the name in the URI: put the old key back, or publish the new key and restart the service", k.at.token)
 	}
 	k.public = public
 	k.custody = strings.ToValidUTF8(fmt.Sprintf("PKCS#11 token %s (%s %s), %s", token.Label, token.ManufacturerID, token.Model, kept), "?")

@@ -12,7 +12,7 @@ import (
 
 // address is a parsed PKCS#11 URI (RFC 7512). Fields that the URI omits are empty.
 type address struct {
-	token, manufacturer, model, serial string // if not empty, the token must have the same value
+	token, manufacturer, model, serial string // each must equal the value of the token; an empty field matches any value
 	object, id                         string // CKA_LABEL and CKA_ID (raw bytes) of the key
 	module                             string // absolute path of the token's library
 	pinFile                            string // absolute path of the file with the user PIN
@@ -42,7 +42,7 @@ func parse(rest string) (address, error) {
 	case a.object == "" && a.id == "":
 		err = errors.New("the PKCS#11 URI names no key: add object=LABEL or id=ID (for example id=%01), or both")
 	case kind != "" && kind != "private":
-		err = errors.New("the PKCS#11 URI has a type other than private: write type=private or omit type")
+		err = errors.New("the PKCS#11 URI has a type that is not private: write type=private or omit type")
 	case !filepath.IsAbs(a.module):
 		err = errors.New("the PKCS#11 URI has no module-path with an absolute path: write module-path=/…, the path of the token's library")
 	case !filepath.IsAbs(a.pinFile):

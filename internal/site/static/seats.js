@@ -92,21 +92,21 @@ export async function addSeats(add, notes, certificate, known) {
       else if (signer !== known.get(i)) mismatched.push(`party ${i} signed with ${signer}, not with the key that you named`);
     } else if (row.commitment !== null) (signer === null ? alone : unknown).push([i, signer]);
   }
-  for (const i of known.keys()) if (i >= rows.length) mismatched.push(`there is no party ${i}`);
+  for (const i of known.keys()) if (i >= rows.length) mismatched.push(`there is no party ${i} in the certificate`);
   if (keyed) add('party_signatures', 'Seat keys signed the commitments', few(wrong).join('; '), 'each seat signature is valid for its party and commitment in this deal', rows.map((row) => [row.label, row.attested_by]));
   if (known.size > 0) add('party_keys', 'The parties signed with the keys that you know', few(mismatched).join('; '), `parties that signed with the key that you named: ${known.size}`);
   const indexes = (list) => few(list.map(([i]) => i)).join(', ');
   if (alone.length) notes.push(`who committed as party ${indexes(alone)}: no seat key signed, and the initiator held every invite token`);
   if (unknown.length) {
     const says = unknown.slice(0, MOST_NAMED).map(([i, key]) => `party ${i} signed with ${key}`).join('; ');
-    notes.push(`who owns the seat key of party ${indexes(unknown)}: the initiator may have named or brought its own; compare the seat key with the one that you know (${says})`);
+    notes.push(`who owns the seat key of party ${indexes(unknown)}: the initiator may have named or brought its own key; compare the seat key with the one that you know (${says})`);
   }
 }
 
 /** Returns how the result's beacon differs from the declared one, or null. */
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
   if (drawn?.chain_hash === undefined) return null;
-  if (chain !== drawn.chain_hash) return 'the result was drawn from another beacon chain than the declared one';
+  if (chain !== drawn.chain_hash) return 'the result was not drawn from the declared beacon chain';
   return round === drawn.round ? null : `the declaration names beacon round ${round}, but the result was drawn from round ${drawn.round}`;
 }
 
