@@ -29,8 +29,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// hastened divides all durations in the rules by `faster`: an hour becomes two minutes. Thresholds, such
-// as seconds of lateness, stay unchanged.
+// faster is the factor by which hastened shortens all durations in the rules: an hour becomes two
+// minutes. Thresholds, such as seconds of lateness, stay unchanged.
 const faster = 30
 
 var duration = regexp.MustCompile(`(\[|for: )([0-9]+)([smhd])\b`)

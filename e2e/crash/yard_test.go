@@ -59,8 +59,8 @@ func (y *yard) rest() {
 	}
 }
 
-// one runs a deal up to the crash point in `cut`, lets `f` finish the deal, and compares the finished
-// deal with the deal's fate at the crash.
+// one runs a deal up to the crash point in `cut` and lets `f` finish the deal. It then checks that
+// the deal has its expected outcome, and that nothing stored at the crash has changed.
 func (y *yard) one(c crashes, cut at, f finisher) {
 	y.t.Helper()
 	y.rest() // the previous case may have failed and left workers running

@@ -61,7 +61,7 @@ def check(report, certificate, known):
         elif signatures.key_problem(by["key"]):
             problem = "%s: %s" % (by["key"], signatures.key_problem(by["key"]))
         elif not signatures.verify(by["key"], message(by["origin"], certificate["deal_id"], i, row["commitment"], named), by["signature"]):
-            problem = "the signature does not hold under its seat key"
+            problem = "the signature does not verify under its seat key"
         else:
             signer = by["key"]
         if problem:

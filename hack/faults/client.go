@@ -111,10 +111,10 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	return e2e.Answer{Status: failed.Status, Body: text}, err
 }
 
-// until sends r to the doors in turn and stops after the first final answer. It returns the
-// answered attempt, or nil if ctx ends first. All attempts have the same Idempotency-Key, and all
-// are added to the history. If `edit` is not nil, until calls it with a successful attempt before
-// it adds the attempt.
+// until sends r to the doors in turn and stops after the first final answer (see Event.answered).
+// It returns the attempt with that answer, or nil if ctx ends first. All attempts have the same
+// Idempotency-Key. The method adds every attempt to the history. If `edit` is not nil, the method
+// first calls `edit` with an attempt that succeeded.
 func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))

@@ -18,7 +18,8 @@ var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConn
 // for a request that net/http cannot parse. The replacement has the JSON body of SPEC 7.1.
 type Listener struct{ net.Listener }
 
-// Accept returns the next connection. Only TCP connections replace the errors of net/http.
+// Accept returns the next connection. It wraps a TCP connection, so that the connection
+// replaces the errors of net/http. It returns any other connection unchanged.
 func (l Listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if tcp, ok := accepted.(*net.TCPConn); ok {

@@ -82,7 +82,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	chain, err := beacon.Quicknet(), error(nil)
 	if c.BeaconChainHash != "" {
 		if chain, err = beacon.ParseChain(c.BeaconChainHash, c.BeaconPublicKey, c.BeaconPeriod, c.BeaconGenesis); err != nil {
-			return nil, fmt.Errorf("FAIRPACT_BEACON_*: %w", err)
+			return nil, fmt.Errorf("FAIRPACT_BEACON_CHAIN_HASH, FAIRPACT_BEACON_PUBLIC_KEY, FAIRPACT_BEACON_PERIOD or FAIRPACT_BEACON_GENESIS: %w", err)
 		}
 	}
 	if err := beacon.CheckRelays(c.BeaconRelays); err != nil {

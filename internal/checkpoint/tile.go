@@ -65,7 +65,7 @@ func ParseEntryBundle(bundle []byte, count int) ([][]byte, error) {
 	var all [][]byte
 	for rest := bundle; len(rest) > 0; {
 		if len(rest) < 2 {
-			return nil, fmt.Errorf("the entry bundle ends inside the length of entry %d", len(all))
+			return nil, fmt.Errorf("the entry bundle ends inside the 2-byte length field of entry %d", len(all))
 		}
 		size := int(rest[0])<<8 | int(rest[1])
 		if len(rest) < 2+size {

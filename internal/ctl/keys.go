@@ -30,7 +30,7 @@ func readPublished(document any) (published, error) {
 		problem = "has the form of a GET /v1/status answer: check which server answers GET /v1/pubkeys at --base-url"
 	}
 	if problem != "" {
-		return nil, errors.New("the published key set " + problem)
+		return nil, errors.New("the published key set is malformed: the document " + problem)
 	}
 	return keys, nil
 }

@@ -182,7 +182,7 @@ func (t *terminal) seen(name string, policy *checkpoint.Policy) (logaudit.Head, 
 	}
 	head, err := logaudit.ReadHead(signed, policy)
 	if err != nil {
-		return head, fmt.Errorf("%s is not a checkpoint of this log: %s", name, err)
+		return head, fmt.Errorf("%s: %s", name, err)
 	}
 	return head, nil
 }
@@ -235,7 +235,7 @@ Examples:
 
 func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Every <= 0 {
-		return fmt.Errorf("--every is %s: give a time of more than 0", c.Every)
+		return fmt.Errorf("--every is %s: give a duration longer than 0, such as 1m", c.Every)
 	}
 	policy, from, err := c.open(t, c.URL)
 	if err != nil {

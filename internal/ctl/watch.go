@@ -41,7 +41,7 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if c.Every <= 0 {
-		return fmt.Errorf("--every is %s: give a time of more than 0", c.Every)
+		return fmt.Errorf("--every is %s: give a duration longer than 0, such as 1m", c.Every)
 	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc

@@ -40,9 +40,10 @@ var (
 	onTable    = regexp.MustCompile(`^(?:CREATE (?:(?:UNIQUE )?INDEX|TRIGGER) .*?\bON|INSERT INTO) (?:ONLY )?([^\s(]+)`)
 )
 
-// disturbing returns the statements of a migration that match no form in additive, that refer
-// to an older table, or that Postgres refuses. It accepts the indexes, triggers and rows of
-// a table that the migration itself creates.
+// disturbing returns the statements that a migration must not have: statements that match no form
+// in `additive`, statements with a foreign key to an older table or with INHERITS from one (both
+// lock that table), and CREATE INDEX CONCURRENTLY in a transaction, which Postgres refuses. It
+// accepts the indexes, triggers and rows of a table that the migration itself creates.
 func disturbing(migration string) (bad []string) {
 	alone := strings.HasPrefix(migration, "-- +goose NO TRANSACTION\n")
 	up, _, _ := strings.Cut(migration, "-- +goose Down")

@@ -204,8 +204,9 @@ func TestDealThatARestoreLostIsUnknown(t *testing.T) {
 			for _, c := range append(g.tokens, g.key) {
 				g.access(t, svc, c, escrow.Read)
 			}
-			// Authorize while the deal's rows exist. Without the rows, Authorize would need the
-			// cached deal, and parallel tests on other database servers may empty the caches.
+			// Call Authorize before the rows are deleted; later it could find the deal only in the
+			// cache. A parallel test may empty this cache, because database.Server is one variable
+			// for the whole process: another test's server looks like a failover.
 			access := g.access(t, svc, credential, row.action)
 			for _, table := range []string{"parties", "deals"} {
 				g.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", g.id)

@@ -88,7 +88,7 @@ func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) erro
 		read, fresh = append(read, in), append(fresh, writer.SealInput(in.DealID, in.Party, input))
 	}
 	if lost > 0 {
-		s.logger.WarnContext(ctx, "stored inputs cannot be decrypted, not resealed", "count", lost, "last_deal_id", inputs[len(inputs)-1].DealID)
+		s.logger.WarnContext(ctx, "skipping stored inputs that cannot be decrypted", "count", lost, "batch_last_deal_id", inputs[len(inputs)-1].DealID)
 	}
 	var end *store.SealedInput
 	if len(inputs) > 0 {

@@ -100,7 +100,7 @@ func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger
 	for {
 		_ = ask(ctx) // the error is not needed: Ready returns what Check found
 		if err := w.Ready(); err != nil && !lacking {
-			logger.ErrorContext(ctx, "this process lacks a key, not ready", "err", err)
+			logger.ErrorContext(ctx, "not ready: this process lacks a key of log-server", "err", err)
 		}
 		lacking = w.Ready() != nil
 		select {

@@ -29,7 +29,7 @@ const (
 	step      = 64 << 10              // one step of a body, in bytes; a longer body or answer is large
 	stepTime  = 5 * time.Second       // longest time for one step of a body to arrive
 	bodyTime  = 30 * time.Second      // longest time for a whole body to arrive
-	turnTime  = 5 * time.Second       // longest wait for a turn or a place; a body that has its place for longer may lose the place
+	turnTime  = 5 * time.Second       // longest wait for a turn or a place; see takeStep for a body that keeps its place for longer
 	maxPause  = 50 * time.Millisecond // how long a turn may stay taken after a large body was parsed
 )
 
@@ -103,8 +103,9 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 	return c, r
 }
 
-// Party moves the body of the call in ctx from the room of strangers to the room of parties.
-// Call Party before the body is read, and only for a caller with an invite token of the deal.
+// Party counts the body of the call in ctx against the limits for parties, not against those for
+// strangers. Call Party before the body is read, and only for a caller with an invite token of the
+// deal.
 // An API key is not enough, because anyone can get one.
 func Party(ctx context.Context) {
 	if c := callIn(ctx); c != nil && c.body != nil {

@@ -40,9 +40,10 @@ const checkpointPath = "checkpoint"
 type Contradiction struct {
 	Findings []Finding
 
-	// Notes is the evidence against the log: two signed checkpoints that contradict each
-	// other, or one signed checkpoint that contradicts the tiles. Notes is nil if the wrong
-	// files are tiles or entry bundles, because the log signs only checkpoints.
+	// Notes holds the signed checkpoints that are evidence against the log: two that contradict
+	// each other, or one whose root differs from the root of the tiles, although the tiles agree
+	// with each other. Notes is nil if a tile or an entry bundle is wrong, because the log does not
+	// sign those files.
 	Notes [][]byte
 }
 
@@ -125,7 +126,7 @@ func (s *Source) Head(ctx context.Context, policy *checkpoint.Policy) (Head, err
 func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	c, witnesses, err := policy.Verify(signed)
 	if err != nil && !errors.Is(err, checkpoint.ErrQuorum) {
-		return Head{}, fmt.Errorf("cannot verify the signatures of the %s: %w", checkpointPath, err)
+		return Head{}, fmt.Errorf("the %s cannot be verified as one of this log: %w", checkpointPath, err)
 	}
 	return Head{c, signed, witnesses, err}, nil
 }

@@ -86,9 +86,9 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 func commit(algorithmID, dealID string, key *string, why string) next {
 	arguments := fields{"deal_id": dealID, "invite_token": yourToken, "commitment": yourCommitment}
 	why += fmt.Sprintf("decide on your input, in the form of %s. Choose a salt of 16 random bytes, written as %d hex digits. Keep input and salt secret until you reveal. "+
-		"Hash them locally (sha256 of J followed by S: J is the input as canonical JSON, S is the salt as text) or with compute_commitment_tool; then ", inputOf(algorithmID), strongSalt)
+		"The commitment is the SHA-256 of the input as canonical JSON, followed directly by the salt as text. Compute it locally or with compute_commitment_tool. Then ", inputOf(algorithmID), strongSalt)
 	if key != nil {
-		return next{"compute_commitment_tool", arguments, why + "make the call below, which returns to_sign, the bytes to sign. Sign them locally with your seat key, and call commit_input with commitment, party_key and party_signature."}
+		return next{"compute_commitment_tool", arguments, why + "call compute_commitment_tool with the commitment, as below. The answer has the member `to_sign`, a text. Sign its UTF-8 bytes locally with your seat key, and call commit_input with commitment, party_key and party_signature."}
 	}
 	return next{"commit_input", arguments, why + "commit to deal " + dealID + "."}
 }

@@ -85,7 +85,7 @@ func open(ctx context.Context, uri string, l limits) (*Signer, error) {
 	if _, err := s.Sign(ctx, trial); err != nil {
 		_ = s.Close()
 		if from.scheme == "pkcs11" && errors.Is(err, ErrProvider) {
-			err = fmt.Errorf("%w: the private and the public key that the URI names do not match: add id= with the id of one key pair to the URI, or regenerate the pair", err)
+			err = fmt.Errorf("%w; the URI probably selects the private key of one pair and the public key of another: add id= with the id of one key pair to the URI, or regenerate the pair", err)
 		}
 		return nil, fmt.Errorf("the signing key was found but does not sign: %w", err)
 	}

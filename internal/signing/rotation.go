@@ -141,7 +141,7 @@ func (k *KeySet) Rotate(label, uri string, signsFrom, now int64) (*KeySet, error
 		case *key.SignsFrom-k.margin <= now:
 			return nil, fmt.Errorf("%s signs from %s on and is already accepted, so its time can no longer change: wait until it signs", key.PublicKey, clock(*key.SignsFrom))
 		case key.PublicKey != label:
-			return nil, fmt.Errorf("%s already waits to sign from %s on, and only one key can wait: rotate again after that time", key.PublicKey, clock(*key.SignsFrom))
+			return nil, fmt.Errorf("%s already waits to sign from %s on, and only one key can wait: wait until it signs, then rotate again", key.PublicKey, clock(*key.SignsFrom))
 		default:
 			next[i].SignsFrom, next[i].URI = &signsFrom, uri
 			return newKeySet(next...)

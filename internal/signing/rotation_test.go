@@ -242,6 +242,10 @@ func TestRing(t *testing.T) {
 		}
 	}
 	signs(labels[0])
+	untried := newRing(keys, slog.New(slog.DiscardHandler))
+	if _, err := untried.Sign(t.Context(), digest); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), labels[0]+", is not open yet") {
+		t.Errorf("Sign with a key that was not opened yet: %v, want ErrUnavailable that names the key", err)
+	}
 	if err := ring.try(t.Context(), keys.keys[2]); err == nil {
 		t.Error("a key without a file was opened, want an error")
 	}

@@ -107,7 +107,8 @@ func (s step) touched() float64 {
 	return n
 }
 
-// scans returns the nodes that read a table without a key.
+// scans describes each node of the plan that reads a whole table, or a whole index without an
+// index condition. Partial indexes are allowed.
 func (s step) scans() (bad []string) {
 	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"} // small, so they may be read in full: they hold only active deals and pending certificates
 	switch {

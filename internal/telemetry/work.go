@@ -19,9 +19,9 @@ import (
 // this header.
 const RequestIDHeader = "X-Request-Id"
 
-// longestID is the greatest length of a caller's request id, the length of a UUID. An API key
-// or token is longer and contains an underscore. So requestID rejects API keys and tokens, and
-// they are not logged. A salt or nonce in hex may be accepted and logged.
+// longestID is the maximum length of a caller's request id: the length of a UUID. An API key or
+// token is longer, so requestID rejects it and nobody logs it. Known limit: requestID accepts a
+// salt of up to 36 hex digits that a caller sends as its request id, and it is logged.
 const longestID = 36
 
 // work is one request, or one run of the worker on a deal. It holds the attributes that

@@ -38,9 +38,9 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 			wire.Close()
 		},
 	}
-	// The values of the map below are parts of the message that commits entry 1. After the append
-	// of entry 0, the test calls cut with the first message that contains the value. The first
-	// append of a process runs under the lock, the next one in one statement.
+	// A process's first append runs under the lock, and its later appends run in one statement.
+	// Each way commits entry 1 with another message, which the map value identifies. After entry 0
+	// is appended, the test calls cut with the first message that contains the map value.
 	second := entryOf(1)
 	for way, commits := range map[string][]byte{"under the lock": []byte("commit\x00"), "in one statement": second[:]} {
 		for name, cut := range cases {

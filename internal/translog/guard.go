@@ -78,7 +78,7 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 		if committed.size < recorded.size {
 			return false, refuse("the database is older than what was signed: it has %d leaves, but a head of size %d was signed", committed.size, recorded.size)
 		}
-		return false, fmt.Errorf("%w: another replica has signed a larger head", errBehind)
+		return false, fmt.Errorf("%w: the record has size %d, and the head of this replica has size %d", errBehind, recorded.size, r.size)
 	case recorded.size == 0:
 		if loaded.Root != emptyRoot.head("").RootHash {
 			return false, refuse("the guard's record has size 0, but not the root of the empty tree")

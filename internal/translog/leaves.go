@@ -47,10 +47,10 @@ func TagLeaves(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf) (un
 }
 
 // Return appends the newest leaves again if a restored backup lacks them. It returns the number
-// of leaves that it appended. The caller MUST have verified the signature of head. The leaves
-// must continue the committed tree without a gap and lead to the root of head. Return skips
-// leaves whose index the log has already. If a leaf does not fit, Return appends no leaf and
-// returns ErrRefused.
+// of leaves that it appended. The caller MUST have verified the signature of head. The given
+// leaves may include leaves that the log already has; Return ignores those. The other leaves
+// must follow the committed tree without a gap, and must grow it to exactly the tree of head.
+// Otherwise Return appends nothing and returns ErrRefused.
 func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head TreeHead) (returned int, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var committed state

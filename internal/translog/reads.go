@@ -122,7 +122,7 @@ func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 	// errNoHead instead, which is not counted as a contradiction. A request for the newest head
 	// still gets ErrInconsistent.
 	if size != nil && errors.Is(err, errRetired) {
-		err = fmt.Errorf("%w that verifiers accept: a retired key signed the stored head of size %d", errNoHead, at)
+		err = fmt.Errorf("%w: verifiers reject the stored head of size %d, because a retired key signed it", errNoHead, at)
 	}
 	return head, err
 }

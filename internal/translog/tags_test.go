@@ -60,8 +60,9 @@ func TestATagHasOneEntry(t *testing.T) {
 	t.Run("a leaf without a tag is tagged", func(t *testing.T) {
 		check(t, takenBy(0)(d.tagged(t, l, 1, tag(0))))
 		check(t, isAt(1)(d.tagged(t, other, 1, tag(1))))
-		// Tagging leaf 1 did not change the head. So l first tries to append in one statement,
-		// which must find that the tag is taken.
+		// The other replica tagged leaf 1 without changing the head, so the head in l's memory is
+		// still current. Therefore l first tries to append in one statement. That attempt must
+		// detect that the tag is taken.
 		check(t, takenBy(1)(d.tagged(t, l, 2, tag(1))))
 	})
 	t.Run("in one batch", func(t *testing.T) {

@@ -211,9 +211,9 @@ func (h *Hub) Join(dealID, network string) (*Call, error) {
 	defer h.mu.Unlock()
 	switch {
 	case h.networks[network] >= h.maxNetwork:
-		return nil, problem.New(problem.RateLimited, "%d calls from your network already wait at this replica; send the same request again in a few seconds, or send it now without its wait parameter", h.maxNetwork).After(5)
+		return nil, problem.New(problem.RateLimited, "%d calls from your network already wait at this replica; send the same request again in a few seconds, or send it now without a wait", h.maxNetwork).After(5)
 	case h.calls >= h.maxCalls:
-		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or send it now without its wait parameter").After(5)
+		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or send it now without a wait").After(5)
 	}
 	c := &Call{hub: h, dealID: dealID, network: network, changed: make(chan struct{}, 1)}
 	if h.deals[dealID] == nil {

@@ -32,10 +32,16 @@ type library struct {
 	users         int // number of keys that use the library
 	epoch         int // number of starts; handles from an earlier epoch are invalid
 
-	// refused maps the serial number of a token to the SHA-256 of the last PIN that the token
-	// refused. offerPIN does not send this PIN again, for any key. A signing.Ring retries every
-	// 30 s to open a key, and a few wrong PINs would lock the token.
-	refused map[string][sha256.Size]byte
+	// refused contains the PINs that a token refused. offerPIN sends none of them to this token
+	// again, for any key, because a few wrong PINs lock a token. A signing.Ring tries to open a
+	// key every 30 s until the key opens.
+	refused map[refusal]bool
+}
+
+// refusal is a PIN that a token refused.
+type refusal struct {
+	manufacturer, model, serial, label string
+	pin                                [sha256.Size]byte // the SHA-256 of the PIN
 }
 
 var libraries sync.Map // maps the path of a file to its *library
@@ -46,7 +52,7 @@ func libraryAt(path string) *library {
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		path = file
 	}
-	l, _ := libraries.LoadOrStore(path, &library{path: path, lock: make(chan struct{}, 1), refused: map[string][sha256.Size]byte{}})
+	l, _ := libraries.LoadOrStore(path, &library{path: path, lock: make(chan struct{}, 1), refused: map[refusal]bool{}})
 	return l.(*library)
 }
 

@@ -263,6 +263,9 @@ func TestPKCS11Sessions(t *testing.T) {
 		loseSessions(t, s)
 		_, _ = p.Sign(t.Context(), digest)
 		refused()
+		s.Write(t, "pin", "secret-8888")
+		refused()
+		s.Write(t, "pin", "secret-9999")
 		inToken(t, s, func(l *library, session cryptoki.SessionHandle) error { return l.SetPIN(session, s.PIN, "secret-9999") })
 		refused() // the token would accept this PIN now, but the key does not send it again
 		s.PIN = "secret-9999"
@@ -278,7 +281,7 @@ func TestPKCS11Sessions(t *testing.T) {
 		if err := again.Close(); err != nil {
 			t.Error(err)
 		}
-		clear(p.library.refused) // as after a restart of the process
+		_ = p.library.call(t.Context(), "", func() error { clear(p.library.refused); return nil }) // as after a restart of the process
 		p = mustRead(t, s.URI("object=deployment"))
 		works(t, p)
 	})

@@ -77,8 +77,8 @@ func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	if err != nil {
 		return fmt.Errorf("pin-source: %w", err)
 	}
-	sum := sha256.Sum256([]byte(pin))
-	if sum == k.library.refused[token.SerialNumber] {
+	this := refusal{token.ManufacturerID, token.Model, token.SerialNumber, token.Label, sha256.Sum256([]byte(pin))}
+	if k.library.refused[this] {
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_INCORRECT))
 	}
 	err = k.library.Login(k.session, cryptoki.CKU_USER, pin)
@@ -87,7 +87,7 @@ func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 		// "Already logged in" means that another key of this process has logged in to the token.
 		return nil
 	case errors.Is(err, cryptoki.Error(cryptoki.CKR_PIN_INCORRECT)):
-		k.library.refused[token.SerialNumber] = sum
+		k.library.refused[this] = true
 	}
 	return explain("log in", err)
 }

@@ -81,7 +81,7 @@ export async function addSeats(add, notes, certificate, known) {
     else if (by.signature !== null) {
       try {
         if (await holds(by.key, seatMessage(by.origin, dealId, i, row.commitment, named), by.signature)) signer = by.key;
-        else problem = 'the signature does not hold under its seat key';
+        else problem = 'the signature does not verify under its seat key';
       } catch (fault) {
         problem = fault.message; // this browser does not support the key's scheme
       }

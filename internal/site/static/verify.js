@@ -60,7 +60,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
   if (shapeProblem) {
     for (const [name, title] of [['key_in_force', IN_FORCE], ['tree_size', 'Proof and tree head are of one size'], ['merkle_inclusion', 'It is in the log'],
       ['input_root_wellformed', 'The root over the inputs is well-formed'], ['consistency', 'Nothing in it contradicts itself']]) {
-      add(name, title, 'not checked, because the form is wrong');
+      add(name, title, 'not checked, because the shape is wrong');
     }
     return checks;
   }
