@@ -51,9 +51,10 @@ var finishers = map[string][]finisher{
 	},
 }
 
-// crashes is a scenario with the points at which the victim is killed (see yard). The test runs
-// each point with every finisher of the victim. If `turns` is true, each point gets only one
-// finisher, the next in turn.
+// crashes is a scenario with the points at which the victim is killed (see yard). After a crash,
+// the restarted victim or other processes finish the deal: the map finishers lists the choices for
+// each victim. The test runs every point once with each choice. If `turns` is true, it runs every
+// point only once, and each point takes the next choice in the list.
 type crashes struct {
 	name  string
 	play  e2e.Scenario

@@ -76,8 +76,8 @@ func newGame(c *client, kind string, past int64) (*game, error) {
 }
 
 // play creates the deal, sends the requests of its parties, and reports whether the deal was
-// created. If g.absent is empty, play also waits until the deal has its certificate or can never
-// get one. If ctx ends, play returns early.
+// created. Unless the last party never commits or never reveals (g.absent), play also waits until
+// the deal has its certificate or can never get one. If ctx ends, play returns early.
 func (g *game) play(ctx context.Context, apiKey string) bool {
 	g.key = apiKey
 	create := request{op: opCreate, key: rand.Text(), method: http.MethodPost, path: "/v1/deals", token: apiKey, body: g.body}

@@ -73,7 +73,7 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 	return withSecrets(ctx, r.DatabaseURL, r.SecretFile, func(s *store.Store, own *sealing.Secrets, now store.Rotation) error {
 		newest := own.All()[0]
 		if newest.ID() == sealing.ShortID(now.Fingerprint) {
-			return refusal{fmt.Errorf("%s, the first secret of the file, is in force already: put a new secret in front with fairpactctl secret add, and roll the file out", newest.ID())}
+			return refusal{fmt.Errorf("%s, the first secret of the file, is in force already: run `fairpactctl secret add`, which prints the content of the file with a new secret in front; save the output as the new file, roll it out to all processes, and rotate again", newest.ID())}
 		}
 		if lacks := lacking(own, now); lacks != nil {
 			return refusal{fmt.Errorf("the file lacks the secrets with the fingerprints %v, which the database needs: add each of these secrets on its own line", lacks)}

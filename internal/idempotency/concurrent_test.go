@@ -43,7 +43,7 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 func TestAnotherCallTakesEffectFirst(t *testing.T) {
 	for what, row := range map[string]struct {
 		expired bool  // whether an expired record of the key is still stored; if so, the first call's effect fails once and runs again
-		failure error // the error that the first call's effect returns; nil: storing its record fails, because the second call has stored one
+		failure error // if not nil, the first call's effect returns this error; if nil, that effect fails when it stores the record, because the second call's record is already stored
 	}{
 		"the scope is taken":                              {false, nil},
 		"the party has committed":                         {false, problem.New(problem.AlreadyCommitted, "refused")},

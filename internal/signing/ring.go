@@ -177,7 +177,8 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	return "", fmt.Errorf("%w: the key that signs now, %s, is not open yet", ErrUnavailable, label)
 }
 
-// Custody describes where the published current key is kept (SPEC 2.8, key_custody).
+// Custody describes where the key that is published as current is kept (SPEC 2.8, key_custody).
+// During a rotation this key is published one margin before it begins to sign.
 func (r *Ring) Custody() string {
 	if signer := r.signer(r.keys.Current()); signer != nil {
 		return signer.Custody()

@@ -22,7 +22,8 @@ func points(n int) (labels []string) {
 	return labels
 }
 
-// rotating returns a set with one key for each given signs_from. The margin of the set is 5 s.
+// rotating returns a set with one key for each given signs_from. The set allows clocks
+// to differ by 5 s (see Margin) instead of 5 minutes.
 func rotating(t *testing.T, from ...int64) *KeySet {
 	t.Helper()
 	var keys []Key
