@@ -68,7 +68,7 @@ type Deal struct {
 }
 
 // Step is a change of a deal. It becomes due at a certain time, or when the last party commits
-// or reveals. The service takes a due step before it accepts any other action on the deal.
+// or reveals. While a step is due, the service accepts no other action on the deal.
 // Draw is the exception: an entropy call or the worker takes it.
 type Step int
 

@@ -42,8 +42,8 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 //	the deal's end            no signature               signs
 //	the signature             no signature               signs again; nobody saw the first signature
 //	an append that failed     signature stored           appends the entry; no call to the KMS
-//	the append                leaf in the log, no leaf   signs again and appends: the log finds
-//	                          in the row                 the digest and returns the same leaf
+//	the append                leaf in the log, not in    signs again and appends: the log finds
+//	                          the row                    the digest and returns the same leaf
 //
 // Several processes can issue the same certificate concurrently. The leaf does not depend on the
 // signature. The first process that stores the leaf also stores its own signature, and no

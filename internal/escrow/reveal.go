@@ -167,6 +167,7 @@ func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed
 		var inputs []sealing.Input
 		if now.Reveals+1 == len(a.deal.Labels) {
 			e.RevealsClosedAt = &now.Now
+			// now.Sealed has no element for this party, because it has not revealed yet.
 			sealed := slices.Concat(now.Sealed[:a.party], [][]byte{act.Sealed}, now.Sealed[a.party:])
 			if inputs, err = s.inputs(a.deal, sealed); err != nil {
 				return Revealed{}, err

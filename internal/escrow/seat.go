@@ -129,7 +129,9 @@ type Declaration struct {
 	AttestedBy []string        `json:"attested_by"` // in party order, as in a certificate that is issued now
 }
 
-// Declaration returns the declaration, which a party should read before it commits.
+// Declaration returns the terms that the deal fixed at its creation (algorithm, params, parties,
+// seat keys, deadlines, mode and retention), and each party's present attested_by. A party should
+// read the terms before it commits.
 func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error) {
 	now, err := s.advance(ctx, a, store.Attested(len(a.deal.Labels)))
 	if err != nil {

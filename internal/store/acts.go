@@ -37,7 +37,7 @@ type Act struct {
 type Acted struct {
 	Done    bool // the act was stored; false if the party has acted already or the deal does not accept this act
 	All     bool // every party has acted; always false if the deal does not accept this act
-	Missing int  // the first party at or after First that has yet to act; also 0 if no such party exists or the deal does not accept this act
+	Missing int  // the first party, from Act.First on, that has yet to act; also 0 if no such party exists or the deal does not accept this act
 	// Inputs is a snapshot as WithInputs reads it. From Inputs the caller computes the
 	// result. Inputs is set only for the last reveal of a deal without a beacon round, and
 	// only if the inputs are not large (see maxGroupSize). One statement may store the last

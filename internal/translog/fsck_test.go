@@ -96,7 +96,7 @@ func TestFsckOutlastsTheStatementTimeout(t *testing.T) {
 	check(t, second(tx.Exec(t.Context(), "LOCK TABLE translog.leaves IN ACCESS EXCLUSIVE MODE")))
 	done := make(chan error, 1)
 	go func() { done <- second(Fsck(t.Context(), pool, FsckOptions{})) }()
-	waited := false // whether Fsck has waited longer than the timeout
+	waited := false // whether Fsck has waited longer than statement_timeout, which is 1 s
 	eventually(t, "Fsck waits or ends", func() bool {
 		check(t, tx.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'translog.leaves'::regclass AND clock_timestamp() - waitstart > interval '1500 milliseconds')").Scan(&waited))
 		return waited || len(done) > 0
