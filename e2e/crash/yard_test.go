@@ -39,7 +39,8 @@ func newYard(t *testing.T, victim string) *yard {
 	return y
 }
 
-// at returns a copy of the yard that reports failures to t.
+// at returns a copy of y for a subtest. The copy uses the same running stack, and its clients
+// report failures to t.
 func (y *yard) at(t *testing.T) *yard {
 	here := *y
 	here.t, here.w = t, e2e.Database(t, y.stack)

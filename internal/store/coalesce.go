@@ -324,7 +324,9 @@ func (c *coalescer[Q, A]) putAside(ctx context.Context, one *call[Q, A]) {
 	}
 }
 
-// waitFor runs the calls that were put aside for a deal, until none is left.
+// waitFor runs the calls in c.aside of a deal whose row another transaction has locked. Unlike
+// other groups, these groups wait for the row lock. waitFor returns when c.aside has no more calls
+// of the deal.
 func (c *coalescer[Q, A]) waitFor(ctx context.Context, deal string) {
 	c.budget.slowDeals <- struct{}{}
 	defer func() { <-c.budget.slowDeals }()

@@ -50,8 +50,9 @@ type Options struct {
 }
 
 // Open starts a replica on a migrated database. The pool must come from database.Open.
-// The replica first publishes a head that covers all committed leaves, unless there is one.
-// A new log gets a head of size 0. Open returns an error if the schema is not current or
+// Open does not wait for the first head: in the background the replica publishes a head that
+// covers all committed leaves, unless there is one. A new log gets a head of size 0. Until a head is
+// published, Ready returns an error. Open returns an error if the schema is not current or
 // o.Checkpoints is invalid.
 func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, o Options) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
