@@ -77,7 +77,8 @@ func TestCreationsInFlightAreCounted(t *testing.T) {
 	for range most {
 		(<-answers).ok(t)
 	}
-	// A finished creation counts once: after one cancellation, exactly one new deal fits.
+	// A finished creation counts only as an open deal, no longer also as a creation in flight. So
+	// after one cancellation the key's limit allows exactly one new deal.
 	h.exec(t, "UPDATE deals SET phase = 'CANCELLED' WHERE deal_id = (SELECT min(deal_id) FROM deals)")
 	later := h.bounding(most)
 	owner = of(later.Authenticate(t.Context(), key)).ok(t)

@@ -100,8 +100,9 @@ func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certifica
 	return c
 }
 
-// A pending certificate whose key was closed is signed again. Wherever the process dies,
-// one signature is published and there is one leaf.
+// If a retired key is closed at a tree size (signing.Key.TreeSize) while a certificate that it signed
+// is pending, the current key signs the certificate again. Wherever the process dies, one signature
+// is published and there is one leaf.
 func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

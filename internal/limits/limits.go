@@ -30,7 +30,7 @@ const (
 	stepTime  = 5 * time.Second       // longest time for one step of a body to arrive
 	bodyTime  = 30 * time.Second      // longest time for a whole body to arrive
 	turnTime  = 5 * time.Second       // longest wait for a turn or a place; see takeStep for a body that keeps its place for longer
-	maxPause  = 50 * time.Millisecond // how long a turn may stay taken after a large body was parsed
+	maxPause  = 50 * time.Millisecond // longest pause before a turn to parse a large body is free again (see rest)
 )
 
 // CallTime is the longest time that a call may take, not counting its wait for other parties.

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxReads    = 2    // maximum number of concurrent statements
-	maxAsked    = 1024 // no call joins a statement that already has this many questions
+	maxAsked    = 1024 // concurrent calls share a statement; one that already has this many questions (see the type question) takes no further call
 	readsBudget = 10 * time.Second
 )
 

@@ -52,7 +52,7 @@ type candidate struct {
 // place is the result for a candidate.
 type place struct {
 	index int64 // the leaf index, or the constant `refused` or `late`
-	taken bool  // another entry has the tag; index is the leaf of that entry
+	taken bool  // the log already has another entry with the candidate's tag; index is the leaf index of that entry
 }
 
 // ceiling returns the tree size at which the key is closed, or MaxInt64 if the key is not
