@@ -28,7 +28,8 @@ const (
 type appendRequest struct {
 	Entry     string `json:"entry"`     // 64 lower-case hex digits
 	Signature string `json:"signature"` // es256:…, over the entry
-	// Tag is a hash of the deal's id, as 64 lower-case hex digits (see the type Tag). The previous release sends no tag.
+	// Tag is a hash of the deal's id, as 64 lower-case hex digits (see the type Tag). The previous
+	// release sends no tag.
 	Tag string `json:"tag,omitempty"`
 }
 
