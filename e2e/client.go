@@ -67,8 +67,8 @@ func (a Answer) Into(t testing.TB, v any) {
 // errorForm is the form of an error text (SPEC 7.1).
 var errorForm = regexp.MustCompile(`^[A-Z_]+: .+`)
 
-// request builds a request. An empty token sends no credential. body is JSON text, a value to
-// encode, or nil. header holds pairs of name and value. A header named Host also sets req.Host.
+// request builds a request. body is JSON text, a value to encode, or nil. header holds pairs of
+// name and value. A header named Host also sets req.Host.
 func (c *Client) request(ctx context.Context, method, path, token string, body any, header ...string) (*http.Request, error) {
 	var sent io.Reader
 	switch b := body.(type) {
@@ -219,8 +219,7 @@ func (c *Client) CreateWith(key string, b Body) *Dealt {
 	return c.Created(key, c.Want(201, "POST", "/v1/deals", key, b))
 }
 
-// Created returns the deal that was created with the given API key. The parameter a is the response
-// to the creation.
+// Created returns the deal in `a`, the response to a creation with the given API key.
 func (c *Client) Created(key string, a Answer) *Dealt {
 	c.T.Helper()
 	var r struct {
@@ -357,7 +356,6 @@ func (c *Client) Verify(certID string) (r Report) {
 // Seen is a set. Its keys are the codes of all errors that this process has received.
 var Seen sync.Map
 
-// once is a POST that can be sent again with the same Idempotency-Key.
 type once struct {
 	C                *Client
 	Path, Token, Key string
@@ -375,7 +373,7 @@ func (o once) Want(status int) Answer {
 	return o.C.Want(status, "POST", o.Path, o.Token, o.Sent, "Idempotency-Key", o.Key)
 }
 
-// Replays sends the request again and requires the same response.
+// Replays sends the request again with the same Idempotency-Key, and requires the same response.
 func (o once) Replays(first Answer) {
 	o.C.T.Helper()
 	if a := o.Want(first.Status); !bytes.Equal(a.Body, first.Body) {

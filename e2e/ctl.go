@@ -61,7 +61,7 @@ func (c *Ctl) exec(code int, cmd *exec.Cmd) (stdout, stderr string) {
 	return out, errs
 }
 
-// try runs a command in c.Dir. It fails the test only if the command does not start.
+// try fails the test only if the command does not start.
 func (c *Ctl) try(cmd *exec.Cmd) (code int, stdout, stderr string) {
 	c.t.Helper()
 	var out, errs bytes.Buffer
@@ -127,7 +127,6 @@ func (c *Ctl) Fetched() {
 	c.Run(0, "deal", "certificate", "--state", "deal.json", "--out", "cert.json", "--tree-head", "head.json", "--status", "status.json")
 }
 
-// unshared reports whether this user may start a process without network access.
 var unshared = sync.OnceValue(func() bool { return exec.Command("unshare", "-n", "true").Run() == nil })
 
 // Offline runs a fairpactctl command without FAIRPACT_URL, and if possible without network

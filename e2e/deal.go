@@ -46,17 +46,17 @@ func (d *Dealt) Attempt(action string, party int, b Body) bool {
 // first deadline. Scenario returns nil if a deadline passes before these calls are done.
 type Scenario func(c *Client, lead time.Duration) *Cut
 
-// Cut is a deal before its last call. Crash tests kill a process during that call.
+// Cut is a deal that lacks only its last call. Crash tests kill a process during that call.
 type Cut struct {
-	Deal   *Dealt // its client calls a deal-api that is not killed
+	Deal   *Dealt // Deal.C calls a deal-api that the crash tests never kill
 	Params Body
 	Inputs []Sealed
 
-	// Last is the last call. An empty Action reads the view.
+	// Last is the last call: a POST, or GET /v1/deals/{id} if Action is empty.
 	Last struct{ Action, Token, Body string }
-	// Clock is true if a deadline ends the deal. The last call then only reads the deal, and From
-	// is that deadline, in unix seconds. If Clock is false, From is 0, or a deadline that must pass
-	// between the crash and the recovery.
+	// Clock is true if a deadline ends the deal. From is then that deadline in unix seconds, and
+	// the last call only reads the deal. If Clock is false, From is the unix time that must pass
+	// between the crash and the recovery, or 0.
 	Clock bool
 	From  int64
 
@@ -73,7 +73,7 @@ func (x *Cut) Call(via *Client) (Answer, error) {
 	return via.Try(via.T.Context(), method, x.Deal.Path(x.Last.Action), x.Last.Token, x.Last.Body, "Idempotency-Key", "last-"+x.Deal.ID)
 }
 
-// Ends sets the last call.
+// Ends sets x.Last, the deal's last call, to a POST by a party.
 func (x *Cut) Ends(action string, party int, b Body) *Cut {
 	text, err := json.Marshal(b)
 	if err != nil {
@@ -83,7 +83,7 @@ func (x *Cut) Ends(action string, party int, b Body) *Cut {
 	return x
 }
 
-// Revealing sets the last call to the reveal of a party.
+// Revealing sets x.Last, the deal's last call, to the reveal of a party.
 func (x *Cut) Revealing(party int) *Cut {
 	return x.Ends("/reveal", party, x.Inputs[party].Act("reveal"))
 }
@@ -149,7 +149,7 @@ func MissedReveal(c *Client, lead time.Duration) *Cut {
 	return x
 }
 
-// Near creates a split.v1 deal of Ann and Bob, or returns nil if a deadline has passed.
+// Near creates a split.v1 deal of Ann and Bob with the given deadlines. It returns nil if one has passed.
 func Near(c *Client, commitDeadline, revealDeadline int64) *Cut {
 	c.T.Helper()
 	b := Timed(SplitBody(0, 0), commitDeadline, revealDeadline)
@@ -161,8 +161,8 @@ func Near(c *Client, commitDeadline, revealDeadline int64) *Cut {
 		Inputs: []Sealed{Seal(c.T, AnnsValues), Seal(c.T, BobsValues)}}
 }
 
-// Commits and Reveals make the calls of parties 0 to `parties`-1, and report whether all were in
-// time.
+// Commits and Reveals send the commit or reveal of each party from 0 to `parties`-1. They stop at
+// the first that is too late, and report whether all were in time.
 func (x *Cut) Commits(parties int) bool { return x.act("commit", parties) }
 func (x *Cut) Reveals(parties int) bool { return x.act("reveal", parties) }
 
@@ -182,7 +182,7 @@ func WaitUntil(t testing.TB, at int64) {
 }
 
 // Played repeats a scenario until its calls are done before the deadline. Each attempt doubles the
-// lead.
+// time to the deadline.
 func Played(t testing.TB, c *Client, play Scenario) *Cut {
 	t.Helper()
 	for lead := time.Second; lead < Patience; lead *= 2 {
@@ -194,8 +194,8 @@ func Played(t testing.TB, c *Client, play Scenario) *Cut {
 	return nil
 }
 
-// Nonces creates a two-party random.v1 deal with a published beacon round. Both parties
-// commit and reveal. inTime is false if a deadline passed meanwhile.
+// Nonces creates a random.v1 deal of two parties, whose beacon round is already published. It
+// commits and reveals for both parties. inTime is false if a deadline passed meanwhile.
 func (c *Client) Nonces(chain interface{ RoundAt(int64) int64 }, commitDeadline, revealDeadline int64) (d *Dealt, inTime bool) {
 	c.T.Helper()
 	d = c.Create(Timed(RandomBody(2, chain.RoundAt(time.Now().Unix())-60, 0, 0), commitDeadline, revealDeadline))

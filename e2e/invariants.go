@@ -47,7 +47,7 @@ var never = []struct{ what, query string }{
 	{"a deal that became VOID in phase COMMITTING, and whose flakers differ from the parties without a commit", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
 			AND NOT EXISTS (SELECT FROM commitments c WHERE c.deal_id = d.deal_id AND c.party = p.party))`},
-	// A shapley.v1 deal also becomes VOID if a party rejects. Its only flaker is then the rejector,
+	// A shapley.v1 deal also becomes VOID if a party rejects. void_flakers then has only this party,
 	// whose reveal is stored.
 	{"a deal that became VOID in phase REVEALING, and whose flakers are neither the parties without a reveal nor the one rejector", `SELECT deal_id FROM deals d WHERE phase = 'VOID' AND commits_closed_at IS NOT NULL
 		AND void_flakers IS DISTINCT FROM (SELECT array_agg(party ORDER BY party) FROM parties p WHERE p.deal_id = d.deal_id
@@ -89,7 +89,6 @@ func Trusted(t testing.TB, stack *localstack.Stack) *signing.KeySet {
 	return keys
 }
 
-// certificatesHold checks each signature, and compares the signed certificate with the deal's row.
 func (w Witness) certificatesHold(keys *signing.KeySet) {
 	w.T.Helper()
 	w.each(`SELECT c.cert_id, deal_id, phase, result, void_flakers, payload, coalesce(signature, '') FROM certificates c JOIN deals USING (deal_id)`, nil, func(rows pgx.Rows) error {
@@ -173,8 +172,8 @@ func TreeRoot(leaves [][]byte) []byte {
 	return Hashed(1, TreeRoot(leaves[:split]), TreeRoot(leaves[split:]))
 }
 
-// NeverQuery returns one query for everything that a converged database must not hold.
-// Each row of its result has the description of a violation and the value found, usually an id.
+// NeverQuery returns one query for what the database must not hold after [Witness.Converged].
+// A row of the result is the description of a violation and the value found, usually an id.
 func NeverQuery() string {
 	var selects []string
 	for _, n := range never {

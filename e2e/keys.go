@@ -26,7 +26,7 @@ func KeyService(t testing.TB) *kmstest.GCP {
 	return kms
 }
 
-// IssueBound is the longest time that the last reveal waits for the certificate. It equals
+// IssueBound is the longest time that the last reveal of a deal waits for the certificate:
 // issueBound of internal/escrow.
 const IssueBound = 3 * time.Second
 
@@ -103,7 +103,6 @@ const (
 	Soonest = 2 * KeyMargin
 )
 
-// quickRotations lets the processes and fairpactctl rotate keys within seconds.
 var quickRotations = "FAIRPACT_TEST_KEY_MARGIN=" + KeyMargin.String()
 
 // Keyholder is a stack whose key set is in the file keys.json. Ctl edits the file, and the

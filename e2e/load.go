@@ -80,8 +80,8 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("%s %s was refused: %d %s", e.p.Method, e.p.Path, e.a.Status, e.a.Body)
 }
 
-// stays repeats the request of p and returns an error if the response differs from p.Answer. In a
-// certificate, only log_proof may differ.
+// stays sends the request of p again. It returns an error if the response differs from p.Answer,
+// except in the log_proof of a certificate.
 func (p Promise) stays(ctx context.Context, s *Stubborn) error {
 	a, err := s.Again(ctx, p)
 	if err != nil {
@@ -118,7 +118,7 @@ type Soaked struct {
 	T    testing.TB
 	S    *Stubborn
 	Ctx  context.Context
-	Past int64 // a published beacon round
+	Past int64 // number of a beacon round that is already published
 
 	Id, key string
 	Tokens  []string
@@ -126,12 +126,12 @@ type Soaked struct {
 	States  []string // the states in which the deal may end
 	// Promises are the requests that must have the same response when repeated.
 	Promises []Promise
-	// drawn is the call for entropy. It is not in Promises, because the first response may lack the
-	// certificate_id that a repeated call returns.
+	// drawn is the request POST /entropy. It is not in Promises, because the first response may lack
+	// the certificate_id that the response to a repeated request has.
 	drawn *Promise
 }
 
-// Play runs the nth deal of a stream. Ten kinds of deals take turns.
+// Play runs one deal. The last digit of n selects one of ten kinds.
 func (d *Soaked) Play(n int) error {
 	far, near := []time.Duration{time.Hour, 2 * time.Hour}, []time.Duration{2 * time.Second, 4 * time.Second}
 	split := func(by []time.Duration) Body { return SplitBody(by[0], by[1]) }
@@ -167,7 +167,7 @@ func Retained(b Body, mode, retention string) Body {
 	return b
 }
 
-// Create creates the deal with a new API key, and seals the inputs.
+// Create creates a deal with a new API key and seals the parties' inputs. It stores all in d.
 func (d *Soaked) Create(b Body, inputs ...Body) error {
 	p, err := d.S.send(d.Ctx, "POST", "/v1/keys", "", nil)
 	if err != nil {
@@ -179,7 +179,7 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	if err := json.Unmarshal(p.Answer.Body, &key); err != nil {
 		return err
 	}
-	// p is not in Promises: after the key's first use, the service no longer replays the response.
+	// Promises must not get p: after the key's first use, the service no longer replays this response.
 	d.key = key.APIKey
 	if p, err = d.S.send(d.Ctx, "POST", "/v1/deals", d.key, b); err != nil {
 		return err
@@ -193,8 +193,7 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	return nil
 }
 
-// Acts sends the commits or the reveals of the deal's first parties, all concurrently. `parties` is
-// the number of parties that act.
+// Acts sends the commits or the reveals of the first `parties` parties of the deal, concurrently.
 func (d *Soaked) Acts(action string, parties int) error {
 	errs, got := make([]error, parties), make([]Promise, parties)
 	var wg sync.WaitGroup
@@ -240,7 +239,7 @@ func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 }
 
 // part runs a deal in which a party is missing, may be late, or rejects. The refusal of a late
-// request is not an error. The function Invariants later checks the flakers.
+// request is not an error. Invariants later checks void_flakers, the list of the parties at fault.
 func (d *Soaked) part(b Body, states []string, commits, reveals int, inputs ...Body) error {
 	d.States = states
 	err := d.played(b, commits, reveals, inputs...)
@@ -264,8 +263,8 @@ func (d *Soaked) cancelled(b Body) error {
 	return err
 }
 
-// Certified waits for the certificate and adds this read to Promises. Later reads may differ only
-// in log_proof.
+// Certified waits for the certificate and adds the GET request to Promises. Later reads of the
+// certificate may differ only in log_proof.
 func (d *Soaked) Certified() error {
 	for {
 		p, err := d.S.send(d.Ctx, "GET", "/v1/deals/"+d.Id+"/certificate", d.Tokens[0], nil)
@@ -284,8 +283,8 @@ func (d *Soaked) Certified() error {
 	}
 }
 
-// Ended compares all responses with the view of the ended deal. It also repeats the requests in
-// Promises, and verifies the certificate at each deal-api.
+// Ended compares the responses in Promises with the view of the ended deal, and repeats these
+// requests. Unless the deal is CANCELLED, each deal-api must then verify the certificate.
 func (d *Soaked) Ended() error {
 	if d.Id == "" {
 		return nil // the creation was refused because a deadline had passed

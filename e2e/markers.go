@@ -35,7 +35,7 @@ func (m Marker) needles() (all [][]byte) {
 	for _, p := range plain {
 		shown := [][]byte{p, []byte(hex.EncodeToString(p)), bytes.ToUpper([]byte(hex.EncodeToString(p)))}
 		for offset := range 3 {
-			// Leave out characters that also encode neighbouring bytes.
+			// Omit the base64 characters that also encode neighbouring bytes.
 			for _, alphabet := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 				text := alphabet.EncodeToString(append(make([]byte, offset), p...))
 				shown = append(shown, []byte(text[(offset*8+5)/6:(offset+len(p))*8/6]))

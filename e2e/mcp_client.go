@@ -137,8 +137,8 @@ func exact(t testing.TB, text []byte) string {
 	return string(out)
 }
 
-// From sends a ping to /mcp with the given Origin headers. An empty host leaves the Host
-// header unchanged.
+// From sends a ping to /mcp with this Host header and these Origin headers. An empty host
+// leaves the Host header unchanged.
 func (c *Client) From(host string, origins ...string) Answer {
 	c.T.Helper()
 	var header []string

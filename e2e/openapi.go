@@ -159,7 +159,6 @@ func (s *surface) Paths() (all []Path) {
 	return all
 }
 
-// find returns the operation of a request. HEAD has the operation of GET.
 func (s *surface) find(r *http.Request) (*routers.Route, map[string]string, error) {
 	if r.URL.Path != path.Clean(r.URL.Path) {
 		return nil, nil, routers.ErrPathNotFound
@@ -172,8 +171,6 @@ func (s *surface) find(r *http.Request) (*routers.Route, map[string]string, erro
 	return s.router.FindRoute(get)
 }
 
-// authenticated returns an error if an accepted request lacks the kind of credential that the
-// document requires.
 func authenticated(_ context.Context, in *openapi3filter.AuthenticationInput) error {
 	scheme, token, _ := strings.Cut(in.RequestValidationInput.Request.Header.Get("Authorization"), " ")
 	kind := strings.TrimSuffix(in.SecurityScheme.BearerFormat, "…")

@@ -35,7 +35,7 @@ func (w Witness) Heads() int64 { return w.Number(`SELECT count(*) FROM translog.
 // Checkpoints counts the signed checkpoints.
 func (w Witness) Checkpoints() int64 { return w.Number(`SELECT count(*) FROM translog.checkpoints`) }
 
-// Checkpointed reports whether the newest tree head has its checkpoint.
+// Checkpointed reports whether a checkpoint of the newest tree head is signed.
 func (w Witness) Checkpointed() bool {
 	return w.Number(`SELECT count(*) FROM translog.checkpoints WHERE tree_size = (SELECT max(tree_size) FROM translog.tree_heads)`) == 1
 }
@@ -100,7 +100,7 @@ SELECT deal_id FROM deals d WHERE phase = 'REVEALING'
   AND CASE WHEN parties = (SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) THEN algorithm <> 'random.v1'
       ELSE reveal_deadline <= extract(epoch FROM clock_timestamp()) + 30 END`
 
-// Converged waits until the query unfinished selects no deal.
+// Converged waits until no certificate is pending and no step is due within 30 s, except draws (see unfinished).
 func (w Witness) Converged() {
 	w.T.Helper()
 	Eventually(w.T, "every due step is taken and every certificate is published", Patience, func() bool { return len(w.Column(unfinished)) == 0 })

@@ -15,8 +15,8 @@ type Finished struct {
 	Bundle                                 []byte // the bundle, as party 0 downloads it
 }
 
-// Played makes all calls of a deal. The returned function waits for the certificate and then reads
-// all data of Finished. The certificate's log_proof is the newest at the time of that read.
+// Played makes all calls of a deal. The returned function waits for the certificate and returns it
+// with the newest log_proof and the other data of Finished.
 func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 	c.T.Helper()
 	d := c.Create(request)

@@ -60,8 +60,8 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// build builds the binaries under test, unless they are already built, and returns their directory.
-// All packages share the directory, so that each binary is linked once.
+// build returns the directory of the binaries under test. All packages share the directory, so that
+// each binary is linked once.
 func build() (string, error) {
 	args := []string{"-tags=crashpoints"}
 	if given, ok := os.LookupEnv("FAIRPACT_E2E_BUILD"); ok {
@@ -82,7 +82,7 @@ func build() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // releases the lock
+	defer lock.Close()
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
@@ -234,7 +234,7 @@ func BeaconChain(t testing.TB) beacon.Chain {
 	return Shared(t).Chain()
 }
 
-// SecondLogOf returns settings that make a process call the second log-server.
+// SecondLogOf returns environment variables that make a process call the stack's second log-server.
 func SecondLogOf(stack *localstack.Stack) []string {
 	return []string{"FAIRPACT_LOG_READ_URL=" + stack.LogReadURL(SecondLog), "FAIRPACT_LOG_APPEND_URL=" + stack.LogAppendURL(SecondLog)}
 }
@@ -279,8 +279,6 @@ var RedisFaults = map[string]func(t *testing.T, stack *localstack.Stack) (stop f
 	},
 }
 
-// again calls `do` in a loop, with the pause `every` between two calls. The returned function ends
-// the loop and waits for the current call.
 func again(t *testing.T, every time.Duration, do func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loop sync.WaitGroup

@@ -28,7 +28,7 @@ func StartStream(ctx context.Context, t testing.TB, stack *localstack.Stack, doo
 	s := &Stream{Stubborn: &Stubborn{Doors: doors}}
 	more, stop := context.WithCancel(ctx)
 	s.stop = stop
-	t.Cleanup(func() { s.Stop() }) // a player must not report to a test that has ended
+	t.Cleanup(func() { s.Stop() }) // the players call t.Errorf, which panics after the end of the test
 	for i := range streamPlayers {
 		s.players.Go(func() {
 			for n := i; more.Err() == nil; n += streamPlayers {

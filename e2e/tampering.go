@@ -10,13 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Vault changes rows of the database with triggers off, and restores the rows.
+// Vault tampers with rows of the database, with triggers off.
 type Vault struct{ W Witness }
 
 var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
 
-// Change runs statements. Each statement must change one row. The returned function restores all
-// rows of the tables in vaultTables.
+// Change runs SQL statements, each of which must change exactly one row. The returned function
+// restores all rows of the tables in vaultTables.
 func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 	t.Helper()
 	var keep, restore []string

@@ -174,10 +174,10 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 	return root
 }
 
-// IssuedWithin reports whether the call with a deal's last reveal also signed the certificate and
-// appended it to the log. The span of this call links to the caller's trace. `caller` is the
-// ID of that trace. IssuedWithin waits for the span of the call. A span is sent after its children,
-// so the spans of signing and appending have arrived by then.
+// IssuedWithin reports whether the request with a deal's last reveal also signed the certificate and
+// appended it to the log. The request's span links to the client's trace, whose ID is `caller`.
+// IssuedWithin waits for this span. A span is sent after its children, so the spans of signing and
+// appending have arrived by then.
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()
 	var reveal []Span

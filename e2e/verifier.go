@@ -28,11 +28,11 @@ for line in sys.stdin:
 
 var strangerAt struct {
 	sync.Mutex
-	questions io.Writer // nil until AskStranger starts Python
+	questions io.Writer // stdin of the Python process; nil until AskStranger starts the process
 	answers   *json.Decoder
 }
 
-// Stranger calls AskStranger and fails the test if there is no verdict.
+// Stranger runs the independent verifier (see AskStranger), and fails the test if AskStranger returns an error.
 func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 	t.Helper()
 	accepted, said, err := AskStranger(args...)
@@ -42,9 +42,8 @@ func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
 	return accepted, said
 }
 
-// AskStranger runs the independent verifier with the command-line arguments args. The verifier
-// shares no code with the product. AskStranger returns the verifier's verdict and output, or an
-// error if there is no verdict.
+// AskStranger runs the independent verifier with the command-line arguments args. It returns the
+// verifier's verdict and output, or an error if there is no verdict.
 func AskStranger(args ...string) (accepted bool, said string, err error) {
 	strangerAt.Lock()
 	defer strangerAt.Unlock()
@@ -92,9 +91,8 @@ func writeFile(t testing.TB, path string, content any) {
 	}
 }
 
-// Independently runs the independent verifier on a certificate. If `accepted` is true, the verifier
-// must accept the certificate. Otherwise the verifier must reject it. The verifier fetches the keys
-// and the tree head from the service.
+// Independently requires that the independent verifier accepts the certificate, or rejects it if
+// `accepted` is false. The verifier fetches the keys and the tree head from the service.
 func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
 	t.Helper()
 	if good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base); good != accepted {

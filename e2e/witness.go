@@ -18,7 +18,7 @@ import (
 // ends as soon as the condition holds.
 const Patience = 3 * time.Minute
 
-// Witness reads and changes a stack's database directly.
+// Witness reads and changes a stack's Postgres directly. It is not a witness of the log.
 type Witness struct {
 	T    testing.TB
 	Pool *pgxpool.Pool
@@ -72,7 +72,6 @@ func (w Witness) Column(query string, args ...any) (all []string) {
 	return all
 }
 
-// each calls `read` for every row of a query's result.
 func (w Witness) each(query string, args []any, read func(pgx.Rows) error) {
 	w.T.Helper()
 	rows, err := w.Pool.Query(w.T.Context(), query, args...)

@@ -38,8 +38,7 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
-// largeToolCalls sends each message of the table in 16 parallel calls, without a valid credential. No
-// response may exceed 16 KiB.
+// largeToolCalls sends large MCP messages without a valid credential. The responses must be small.
 func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	for name, row := range map[string]struct {
@@ -84,8 +83,7 @@ func largeToolCalls(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// halfSentBodies opens 400 connections. Each sends half of a large body and then nothing more. deal-api
-// must close all 400 connections.
+// deal-api must close connections that send half of a large body and then nothing more.
 func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 	address := strings.TrimPrefix(stack.BaseURL(), "http://")
 	half := strings.Repeat(" ", 2<<20)
@@ -114,9 +112,8 @@ func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 	}
 }
 
-// Each API key has two limits of its own. One limit is for the total cost of the deals that are created
-// in a minute. That limit applies with and without Redis. The other limit is for the total cost of the
-// open deals. A deal that has ended no longer counts.
+// Each API key has a limit for the total cost of the deals that it creates in a minute, with and
+// without Redis, and a limit for the total cost of its open deals. A deal that has ended no longer counts.
 func TestBudgetsOfDeals(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Env[localstack.DealAPI] = []string{"FAIRPACT_DEAL_UNITS_PER_MINUTE=20"} })
@@ -178,8 +175,8 @@ func TestBudgetsOfDeals(t *testing.T) {
 	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
 }
 
-// largeCertificate creates a deal with 10,000 parties, the maximum. Sixteen goroutines read the
-// verification report of the deal in parallel, then the certificate, and then the view.
+// largeCertificate reads a deal with 10,000 parties, the maximum, from 16 goroutines at once. deal-api
+// may refuse some reads with 503, but must answer others.
 func largeCertificate(t *testing.T, stack *localstack.Stack) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	labels := make([]string, 10_000)
@@ -208,7 +205,7 @@ func largeCertificate(t *testing.T, stack *localstack.Stack) {
 				}
 			})
 		}
-		c.Create(e2e.SplitBody(hour, 2*hour)) // deal-api still serves other calls
+		c.Create(e2e.SplitBody(hour, 2*hour)) // deal-api serves other calls during the reads
 		all.Wait()
 		if answered.Load() == 0 {
 			t.Errorf("GET %s: every call was refused with 503", path)

@@ -37,8 +37,6 @@ func peak(t *testing.T, stack *localstack.Stack) int64 {
 	return 0
 }
 
-// survived requires that deal-api still serves a whole deal, and that its memory has
-// stayed below mostMemory.
 func survived(t *testing.T, stack *localstack.Stack) {
 	t.Helper()
 	e2e.NewClient(t, stack.BaseURL()).Settled().Certified(e2e.Patience)

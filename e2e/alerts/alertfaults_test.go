@@ -18,13 +18,11 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// nowhere is an address that refuses connections.
 const nowhere = "http://127.0.0.1:1"
 
-// unhastened is the reason why FairpactWorkerBlind may fire while Postgres is down. The alert is
-// suppressed only while fairpact_database_up is 0. The processes update this metric every 5 s. The
-// tests shorten the durations of the alert, but not these 5 s, so the alert can fire before the metric
-// is 0.
+// unhastened says why FairpactWorkerBlind may fire while Postgres is down. fairpact_database_up = 0
+// suppresses the alert, but the processes update this metric only every 5 s. The tests shorten the
+// durations of the alert, but not these 5 s, so the alert can fire first.
 const unhastened = "the worker lists no deals, and fairpact_database_up follows some seconds later"
 
 // faults has at least one fault for each alert of the chart.
@@ -181,8 +179,7 @@ var faults = []fault{
 		e2e.Must(s.t, os.Mkdir(path, 0o700))
 		stop := s.load(3)
 		return func() {
-			// Wait until the metrics show failed appends. Failed appends must not fire an error-budget
-			// alert, because users' calls succeed.
+			// Failed appends must not fire an error-budget alert, because users' calls succeed.
 			e2e.Eventually(s.t, "appends have failed for a while", e2e.Patience, func() bool {
 				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
 			})
@@ -216,15 +213,14 @@ var faults = []fault{
 		}},
 }
 
-// callsFail has the alerts that may fire together with FairpactErrorBudgetFast while Postgres is
-// down, with the reason for each.
+// callsFail has the fault.also of FairpactErrorBudgetFast while Postgres is down.
 var callsFail = map[string]string{
 	"FairpactErrorBudgetSlow": "the slow window sees the same failures",
 	"FairpactPostgresDown":    "the calls fail because Postgres is down",
 	"FairpactWorkerBlind":     unhastened,
 }
 
-// guardBeside makes log-server keep its fork guard in a file in site.dir.
+// guardBeside makes log-server keep its fork guard in a file. siteOf replaces {dir} by site.dir.
 const guardBeside = "FAIRPACT_FORK_GUARD=file://{dir}/guard.json"
 
 func (s *site) withoutPostgres() (back func()) {
@@ -232,8 +228,6 @@ func (s *site) withoutPostgres() (back func()) {
 	return func() { e2e.Must(s.t, s.stack.Postgres().Restart(s.t.Context())) }
 }
 
-// s.with restarts the processes that `names` lists, with the additional settings in `env`. The returned
-// function restarts the same processes without these settings.
 func (s *site) with(names []string, env ...string) (back func()) {
 	for _, name := range names {
 		s.restart(name, env...)
@@ -245,8 +239,6 @@ func (s *site) with(names []string, env ...string) (back func()) {
 	}
 }
 
-// unwitnessed returns a function for fault.do. That function stops the witnesses with the given
-// numbers, and then brings a deal to COMPUTED.
 func unwitnessed(witnesses ...int) func(s *site) func() {
 	return func(s *site) func() {
 		answer := func(answers bool) {
@@ -260,8 +252,6 @@ func unwitnessed(witnesses ...int) func(s *site) func() {
 	}
 }
 
-// unsigned returns a function for fault.do. That function injects a fault into the key service and
-// runs deals.
 func unsigned(fault kmstest.Fault) func(s *site) func() {
 	return func(s *site) func() {
 		e2e.Must(s.t, s.kms.SetFault(fault))
@@ -277,10 +267,8 @@ func gone(kind string) func(s *site) func() {
 	}
 }
 
-// undrawn returns a function for fault.do. That function creates a random.v1 deal in which all parties
-// have revealed. It moves the reveals into the past by the duration `ago`, and sets the time of the
-// beacon round to the time of the last reveal. The worker draws one minute after that time, so `ago`
-// must be at least a minute: then the draw is already due.
+// undrawn creates a random.v1 deal in which the reveals and the beacon round are `ago` in the past.
+// deadline-worker draws one minute after both, so `ago` must be at least a minute: then the draw is due.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
 		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
@@ -306,8 +294,6 @@ func (s *site) published() string {
 	return e2e.Value[string](s.w, "SELECT cert_id FROM certificates WHERE leaf_index = 0")
 }
 
-// s.again starts as many goroutines as `players` says. Each goroutine calls `do` in a loop. The returned
-// function ends the loops and waits for the goroutines.
 func (s *site) again(players int, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var all sync.WaitGroup
@@ -334,8 +320,6 @@ func (s *site) locked(ctx context.Context, table string, hold time.Duration) {
 	e2e.Pause(ctx, 50*time.Millisecond)
 }
 
-// load starts as many goroutines as `players` says. Each goroutine runs one deal after another and
-// ignores all errors.
 func (s *site) load(players int) (stop func()) {
 	return s.again(players, func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

@@ -17,35 +17,32 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// fault is a test case of TestAlerts. Each fault is injected into its own stack. Then the alert must
-// fire.
+// fault is a test case of TestAlerts: a fault in a stack of its own, and the alert that must fire.
 type fault struct {
 	alert string
 	what  string
-	// The keys are the other alerts that may fire. The values are the reasons.
+	// also maps each other alert that may fire to the reason.
 	also map[string]string
 	env  []string // settings of all binaries; {dir} is replaced by site.dir
 
 	witnesses int
-	// The function do injects the fault. The returned function undo ends the fault.
-	do func(s *site) (undo func())
+	do        func(s *site) (undo func())
 }
 
-// site is the running stack into which a test injects a fault.
 type site struct {
 	t         *testing.T
 	dir       string
 	stack     *localstack.Stack
 	kms       *kmstest.GCP
-	uri       string // URI of the signing key in kms
+	uri       string
 	c         *e2e.Client
 	w         e2e.Witness
 	p         *prometheus
 	namespace string
 }
 
-// Every alert of the chart fires during its fault and ends after the fault. Besides this alert, only
-// the alerts in fault.also may fire. A real Prometheus scrapes a real stack. The function hastened
+// Every alert of the chart fires during its fault and ends after the fault. The only other alerts that
+// may fire are those in fault.also. A real Prometheus scrapes a real stack. The function hastened
 // shortens the durations in the rules.
 func TestAlerts(t *testing.T) {
 	p := startPrometheus(t)
@@ -146,19 +143,15 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	}
 }
 
-// s.here limits a dashboard query to this stack and shortens the durations in the query.
 func (s *site) here(query string) string {
 	return strings.ReplaceAll(hastened(query), "$namespace", s.namespace)
 }
 
-// emptyWhenHealthy reports whether a query selects calls that failed with 5xx. Before the first
-// failure, Prometheus has no series of failed calls.
+// Before the first call fails with 5xx, Prometheus has no series of failed calls.
 func emptyWhenHealthy(query string) bool { return strings.Contains(query, `status=~"5.."`) }
 
 var selector = regexp.MustCompile(`fairpact_[a-z_]+(\{[^}]*\})?`)
 
-// selectors returns the selectors of our metrics in a query. A selector without labels gets empty
-// braces.
 func selectors(query string) (all []string) {
 	for _, found := range selector.FindAllString(query, -1) {
 		if !strings.HasSuffix(found, "}") {

@@ -29,13 +29,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// faster is the factor by which hastened shortens all durations in the rules: an hour becomes two
-// minutes. Thresholds, such as seconds of lateness, stay unchanged.
+// faster divides all durations in the rules: an hour becomes two minutes. Thresholds, such as
+// seconds of lateness, stay unchanged.
 const faster = 30
 
 var duration = regexp.MustCompile(`(\[|for: )([0-9]+)([smhd])\b`)
 
-// hastened shortens the ranges and the `for` durations in a rules file or a query.
+// hastened divides the ranges and the `for` durations in a rules file or a query by `faster`.
 func hastened(text string) string {
 	return duration.ReplaceAllStringFunc(text, func(found string) string {
 		part := duration.FindStringSubmatch(found)
@@ -56,8 +56,8 @@ scrape_configs:
     file_sd_configs: [{files: ["targets/*.json"]}]
 `
 
-// prometheus is a Prometheus with the chart's rules. It scrapes each stack under a
-// separate namespace label.
+// prometheus is a Prometheus server with the chart's alert rules, whose durations are divided by the
+// constant `faster`. Each stack has its own value of the label `namespace`.
 type prometheus struct {
 	dir string
 	api promv1.API
@@ -104,8 +104,7 @@ func startPrometheus(t testing.TB) *prometheus {
 	return p
 }
 
-// watch makes Prometheus scrape the stack until the test ends. The series get the given namespace
-// label.
+// watch makes Prometheus scrape the stack until the test ends, and waits for the first scrape.
 func (p *prometheus) watch(t testing.TB, stack *localstack.Stack, namespace string) {
 	t.Helper()
 	type group struct {
@@ -163,7 +162,6 @@ func (p *prometheus) firing(t testing.TB, namespace string) []string {
 	return names(p.query(t, fmt.Sprintf(`ALERTS{alertstate="firing",namespace=%q}`, namespace)))
 }
 
-// fired returns the alerts that fired in a namespace within the last hour.
 func (p *prometheus) fired(t testing.TB, namespace string) []string {
 	t.Helper()
 	return names(p.query(t, fmt.Sprintf(`count_over_time(ALERTS{alertstate="firing",namespace=%q}[1h])`, namespace)))

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 
 const before, after = "described(splitV1, randomV1, shapleyV1)", "described(splitV1, randomV1, shapleyV1, maxV1)"
 
-// writeOverlay writes the overlay and returns its path. The path is the same in each run, so that
-// later runs reuse the binaries.
+// writeOverlay writes the file for go build -overlay and returns its path. The path is the same in
+// each run, so that later runs reuse the binaries.
 func writeOverlay() (string, error) {
 	catalogue, err := os.ReadFile(e2e.Repo("internal/algorithm/catalogue.go"))
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// guarded returns the method and the path of each call that takes a credential.
 func guarded(d *e2e.Dealt) map[string][2]string {
 	return map[string][2]string{
 		"create": {"POST", "/v1/deals"}, "view": {"GET", d.Path("")}, "commit": {"POST", d.Path("/commit")}, "reveal": {"POST", d.Path("/reveal")},

@@ -31,7 +31,6 @@ var malformed = map[string]string{
 	"a long name twice": `{"` + strings.Repeat("n", 500_000) + `":1,"` + strings.Repeat("n", 500_000) + `":1}`,
 }
 
-// A refused body changes neither the database nor a view.
 func TestMalformedBodies(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
 	d, revealing := c.Create(split()), c.Committed(split(), e2e.Seal(t, e2e.AnnsValues).Commitment, e2e.Seal(t, e2e.BobsValues))
@@ -106,8 +105,8 @@ func TestBodyThatIsCutOff(t *testing.T) {
 	}
 }
 
-// Params and inputs have their own limits, exact to the byte. The catalogue publishes the
-// limits of inputs, because a party cannot change its input after the commit.
+// algorithm_params and inputs have size limits of their own, exact to the byte. GET /v1/algorithms
+// publishes the limits of inputs, because a party cannot change an input after the commit.
 func TestBoundsWithinABody(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()

@@ -77,8 +77,7 @@ func TestCreated(t *testing.T) {
 	}
 }
 
-// Each invalid declaration is refused, and the error names the wrong member. internal/algorithm has
-// more tests of the rules for labels and params.
+// Package internal/algorithm has more tests of the rules for labels and params.
 func TestRefusedCreations(t *testing.T) {
 	c := newClient(t)
 	key, now := c.Key(), time.Now().Unix()
@@ -143,8 +142,7 @@ func TestLargestCreations(t *testing.T) {
 	}
 }
 
-// commit_deadline must be after now. The next second is accepted, and the current second is
-// refused.
+// A commit_deadline in the next second is accepted, and one in the current second is refused.
 func TestEarliestCommitDeadline(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -171,7 +169,7 @@ func TestWarnings(t *testing.T) {
 	key := c.Key()
 	chain := e2e.BeaconChain(t)
 	reveal := time.Now().Add(2 * time.Hour).Unix()
-	late := chain.RoundAt(reveal) + 1 // the first round that is published after reveal_deadline
+	late := chain.RoundAt(reveal) + 1
 	draw := func(round int64) e2e.Body { return e2e.Timed(e2e.RandomBody(2, round, 0, 0), reveal-3600, reveal) }
 	use := fmt.Sprintf("use round %d", late)
 	all := []string{"ignored", "count 0", "no inputs to fetch", "beacon_round"}

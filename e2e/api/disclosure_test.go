@@ -69,8 +69,6 @@ func TestOpenAndPurge(t *testing.T) {
 			})
 		}
 	}
-	// After a rejection, a deal discloses no input. With retention `purge`, the inputs of the deal are
-	// deleted.
 	for retention, code := range map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"} {
 		x := e2e.Open(c, e2e.Retained(shapley(), "open", retention), 2, 2, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 		c.Refused(409, code, "GET", x.Deal.Path("/inputs"), x.Deal.Tokens[0], nil)

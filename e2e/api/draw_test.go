@@ -32,7 +32,7 @@ func TestEntropy(t *testing.T) {
 	d.Play(e2e.Body{"nonce": "1f"}, e2e.Body{"nonce": "ABC"})
 	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate"), d.Tokens[0], nil)
 
-	// The body is ignored, even if it is not JSON.
+	// POST entropy ignores the body, even a body that is not JSON.
 	var first entropy
 	c.Want(200, "POST", d.Path("/entropy"), d.Tokens[1], `{"value": not even JSON`).Into(t, &first)
 	v := d.View()
@@ -57,8 +57,6 @@ func TestEntropy(t *testing.T) {
 	}
 }
 
-// Before the round is published, POST entropy returns 409 and the time of the round. Afterwards
-// the same call draws.
 func TestRoundThatIsNotPublishedYet(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)

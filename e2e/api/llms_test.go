@@ -13,7 +13,6 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// example is a shell block of /llms.txt and the output that the page shows.
 type example struct{ line, script, prints string }
 
 var exampleForm = regexp.MustCompile("(?ms)^```bash\n(.*?)^```\n(?:```text\n(.*?)^```\n)?")
@@ -31,8 +30,6 @@ func examplesOf(t *testing.T, page string) []example {
 	return all
 }
 
-// All examples of /llms.txt run in the same shell, with only the programs of toolbox. Each example
-// prints the output that the page shows.
 func TestLLMsExamples(t *testing.T) {
 	t.Parallel()
 	base := e2e.BaseURL(t)
@@ -65,13 +62,11 @@ func TestLLMsExamples(t *testing.T) {
 	}
 }
 
-// printedForm returns the pattern of an output block. In a block, … stands for any text
-// within a line.
 func printedForm(block string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(block), "…", "[^\n]+") + "$")
 }
 
-// toolbox returns a directory with links to the programs that the examples of the page use.
+// toolbox returns a directory with links to the only programs that examples in /llms.txt may use.
 func toolbox(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -124,7 +124,6 @@ func TestLogReads(t *testing.T) {
 	}
 }
 
-// tiles fetches tiles from deal-api for sumdb/tlog.
 type tiles struct{ c *e2e.Client }
 
 func (r tiles) Height() int                     { return 8 }

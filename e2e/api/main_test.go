@@ -41,7 +41,6 @@ func unreached() (missing []problem.Code) {
 	return missing
 }
 
-// wholeSuite returns false if a flag selects, skips or lists tests.
 func wholeSuite() bool {
 	for _, name := range []string{"test.run", "test.skip", "test.list"} {
 		if flag.Lookup(name).Value.String() != "" {
@@ -51,8 +50,8 @@ func wholeSuite() bool {
 	return true
 }
 
-// newClient returns a client for the shared stack. The client follows no redirect. With the header
-// Expect: 100-continue, the client sends the body only after the service asks for the body.
+// newClient returns a client that follows no redirect. With the header Expect: 100-continue, the
+// client sends the body only after the service asks for the body.
 func newClient(t testing.TB) *e2e.Client {
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	c.Http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -60,16 +59,14 @@ func newClient(t testing.TB) *e2e.Client {
 	return c
 }
 
-// split, shapley and random return creation bodies with an hour to commit and an hour more
-// to reveal.
 func split() e2e.Body   { return e2e.SplitBody(time.Hour, 2*time.Hour) }
 func shapley() e2e.Body { return e2e.ShapleyBody(time.Hour, 2*time.Hour) }
 func random(parties int, round int64) e2e.Body {
 	return e2e.RandomBody(parties, round, time.Hour, 2*time.Hour)
 }
 
-// changed returns a copy of a creation body with some members changed. The parameter `members` lists a
-// name and a value for each change. The value "-" removes the member.
+// changed returns a copy of a creation body with some members changed. `members` alternates names and
+// values. The value "-" removes the member.
 func changed(b e2e.Body, members ...any) e2e.Body {
 	b = maps.Clone(b)
 	for i := 0; i+1 < len(members); i += 2 {
@@ -82,13 +79,11 @@ func changed(b e2e.Body, members ...any) e2e.Body {
 	return b
 }
 
-// computed runs a split.v1 deal of Ann and Bob up to its certificate.
 func computed(c *e2e.Client) (d *e2e.Dealt, inputs []e2e.Sealed, certificate []byte) {
 	x := e2e.Open(c, split(), 2, 2, e2e.AnnsValues, e2e.BobsValues)
 	return x.Deal, x.Inputs, x.Deal.Certified(e2e.Patience)
 }
 
-// sha returns the SHA-256 of the concatenated parts, in the form of a commitment.
 func sha(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -97,7 +92,6 @@ func sha(parts ...[]byte) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// canonical returns the RFC 8785 form of a JSON text.
 func canonical(t testing.TB, text []byte) []byte {
 	t.Helper()
 	tree, err := canon.Parse(text)

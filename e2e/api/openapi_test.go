@@ -8,8 +8,6 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// Client.Do checks every response with Describes. Describes must return an error for a response that
-// the OpenAPI document does not allow.
 func TestResponsesOutsideTheDocumentAreFound(t *testing.T) {
 	c := newClient(t)
 	body := func(old, text string) func(*e2e.Answer) {

@@ -7,8 +7,6 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The service makes its checks in a fixed order. A call that fails several checks gets the error of
-// the first failed check.
 func TestOrderOfChecks(t *testing.T) {
 	c := newClient(t)
 	d, other := c.Create(split()), c.Create(split())

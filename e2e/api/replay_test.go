@@ -10,8 +10,8 @@ import (
 
 // Each call with an Idempotency-Key follows SPEC 7.4. A refused call stores nothing, so a
 // corrected body is accepted under the same key. The same body gets the stored response,
-// even in another JSON spelling. A different body gets a 409. If a second caller
-// sends the same key, that call is a new call.
+// even in another JSON spelling. A different body gets a 409. The same
+// Idempotency-Key from another caller is a new call.
 func TestReplays(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
@@ -54,7 +54,6 @@ func TestReplays(t *testing.T) {
 	early.Want(200)
 }
 
-// An Idempotency-Key is one header of 1 to 255 visible ASCII characters.
 func TestFormOfAnIdempotencyKey(t *testing.T) {
 	c := newClient(t)
 	for _, bad := range [][]string{{""}, {"two words"}, {"tab\tinside"}, {strings.Repeat("x", 256)}, {"one", "two"}, {"same", "same"}, {"ü"}, {"\xff"}} {
@@ -76,9 +75,8 @@ func TestFormOfAnIdempotencyKey(t *testing.T) {
 // and only until the first use of that API key. Afterwards the Idempotency-Key can be used again.
 func TestReplayEnds(t *testing.T) {
 	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
-	// expire moves expires_at of the newest idempotency record into the past. The parameter `lifetime` is
-	// the full lifetime of that record in seconds. To make only the database decide, expire also empties
-	// Redis.
+	// expire moves expires_at of the newest idempotency record into the past. `lifetime` is that record's
+	// full lifetime in seconds. expire also empties Redis, so that only the database decides.
 	expire := func(lifetime int64) {
 		t.Helper()
 		const newest = "expires_at - extract(epoch FROM clock_timestamp())::bigint BETWEEN $1 - 60 AND $1"

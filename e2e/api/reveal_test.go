@@ -29,7 +29,7 @@ func TestReadingsOfASalt(t *testing.T) {
 		"1024 bytes":   {`"` + strings.Repeat("é", 512) + `"`, strings.Repeat("é", 512)},
 	} {
 		d := c.Committed(split(), sha([]byte(input), []byte(row.bytes)), other)
-		// The members are in another order than in the canonical form.
+		// The reveal need not be canonical JSON, which has boat before car.
 		c.Want(200, "POST", d.Path("/reveal"), d.Tokens[0], `{"input":{"valuations":{"car":70,"boat":30}},"salt":`+row.sent+`}`)
 		d.Reveal(1, other)
 		var cert struct {
@@ -43,8 +43,6 @@ func TestReadingsOfASalt(t *testing.T) {
 	}
 }
 
-// The service refuses a reveal that does not open the commitment, and an input that the
-// algorithm does not allow. The error does not repeat the input. The deal does not change.
 func TestRefusedReveals(t *testing.T) {
 	c := newClient(t)
 	s, other := e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)

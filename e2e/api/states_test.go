@@ -16,7 +16,7 @@ type standing struct {
 	state     string
 	committed []bool
 	revealed  []bool
-	flakers   []int // nil unless the state is VOID
+	flakers   []int // void_flakers of the view; nil unless the state is VOID
 	result    bool
 
 	commit, reveal, cancel, certificate string // the code of each refusal; empty if the call is accepted
@@ -113,7 +113,7 @@ func TestEachState(t *testing.T) {
 	}
 }
 
-// shown checks the fields of the view, and which of them are null (SPEC 2.4).
+// shown checks the answer to GET /v1/deals/{id}: its fields, and which are null (SPEC 2.4).
 func (s standing) shown(t *testing.T, text []byte) {
 	t.Helper()
 	var v e2e.View
@@ -159,7 +159,7 @@ func (s standing) shown(t *testing.T, text []byte) {
 	}
 }
 
-// attested compares the certificate with the view (SPEC 2.5), and verifies the certificate.
+// attested compares the certificate with the deal that the API shows (SPEC 2.5), and verifies the certificate.
 func (s standing) attested(t *testing.T, text []byte) {
 	t.Helper()
 	cert, view := e2e.Decoded(t, text), e2e.Decoded(t, s.deal.C.Want(200, "GET", s.deal.Path(""), s.deal.Tokens[1], nil).Body)

@@ -79,8 +79,6 @@ func TestEveryDocumentedPath(t *testing.T) {
 	}
 }
 
-// An unknown path gets a 404 with an error body and no redirect, for every method and
-// credential.
 func TestPathsThatDoNotExist(t *testing.T) {
 	c := newClient(t)
 	d := c.Create(split())
@@ -130,7 +128,7 @@ func TestErrorsBelowTheRoutes(t *testing.T) {
 	if err != nil || a.Status != 431 || a.Code() != "HEADERS_TOO_LARGE" {
 		t.Errorf("64 KiB of headers: %d %s (%v), want 431 HEADERS_TOO_LARGE", a.Status, a.Body, err)
 	}
-	for _, path := range []string{"/protocol", "/vectors.json", "/", "/openapi.json", "/v1/algorithms"} { // the service ignores Range
+	for _, path := range []string{"/protocol", "/vectors.json", "/", "/openapi.json", "/v1/algorithms"} {
 		if a, err := c.Try(t.Context(), "GET", path, "", nil, "Range", "bytes=99999999-"); err != nil || a.Status != 200 {
 			t.Errorf("GET %s with a Range: %d %.200s (%v), want 200", path, a.Status, a.Body, err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// sentReport is the answer to POST /v1/verify, which checks a certificate in the request body.
+// sentReport is the answer to POST /v1/verify.
 type sentReport struct {
 	CertID   string `json:"cert_id"`
 	Valid    bool
@@ -38,7 +38,6 @@ func (r sentReport) failing() (names []string) {
 	return names
 }
 
-// longestParties puts 10,000 parties into the certificate b, each with members of maximum length.
 func longestParties(b e2e.Body) {
 	parties := make([]e2e.Body, 10_000)
 	for i := range parties {
@@ -73,7 +72,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 		sent    e2e.Body
 		stored  string
 		failing string // one of the failing findings; empty if the document is valid
-		note    string // a part of the note
+		note    string
 	}{
 		"as issued":                    {e2e.Body{"certificate": document(cert, nil)}, "same", "", "the initiator held every invite token"},
 		"as issued, with its id":       {e2e.Body{"certificate": document(cert, nil), "cert_id": id}, "same", "", "checked"},
@@ -117,8 +116,7 @@ func TestCertificateSentForVerification(t *testing.T) {
 		})
 	}
 
-	// The sender changes the result and guesses the label of a party. The report must not tell
-	// whether the guess is right.
+	// The report must not tell the sender whether a guessed party label is right.
 	guess := func(label string) string {
 		var got sentReport
 		c.Want(200, "POST", "/v1/verify", "", e2e.Body{"certificate": document(cert, func(b e2e.Body) {

@@ -11,8 +11,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// With the parameter `wait`, GET of a view returns once the view's ETag differs from the parameter
-// `since`. The header Fairpact-Next-Look is the time of the next deadline or of the beacon round.
+// The header Fairpact-Next-Look is the time of the next deadline or of the beacon round.
 func TestViewWaitsForEachChange(t *testing.T) {
 	t.Parallel()
 	c := newClient(t)
@@ -28,7 +27,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	for _, step := range []struct {
 		act   func()
 		state string
-		look  any // Fairpact-Next-Look before the step, in unix seconds
+		look  any
 	}{
 		{func() { d.Commit(1, inputs[1]) }, "COMMITTING", b["commit_deadline"]},
 		{func() { d.Commit(0, inputs[0]) }, "REVEALING", b["commit_deadline"]},
@@ -53,7 +52,6 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	a := <-certificate
 	e2e.Independently(t, c, a.Body, true)
 
-	// If the deal has ended, a call with the parameter `wait` returns immediately.
 	began := time.Now()
 	for _, since := range []string{"", "COMPUTED", c.Want(200, "GET", d.Path(""), d.Key, nil).Header.Get("ETag")} {
 		if v := c.Want(200, "GET", d.Path("?wait=45&since="+url.QueryEscape(since)), d.Key, nil); v.Header.Get("Fairpact-Next-Look") != "" {
@@ -127,7 +125,7 @@ func TestTheRoundEndsWaits(t *testing.T) {
 		}
 	})
 	waits.Wait()
-	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil) // returns at once, because the caller can draw
+	c.Refused(409, "CERT_NOT_READY", "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil)
 	if now := time.Now(); now.Unix() < chain.RoundTime(round) || now.Sub(began) >= 45*time.Second {
 		t.Errorf("the waits ended after %s, at %d; want less than 45 s, and not before the round at %d", now.Sub(began), now.Unix(), chain.RoundTime(round))
 	}

@@ -44,8 +44,7 @@ func rights(t *testing.T, _ *cluster) {
 	}
 }
 
-// probes is the manifest template of a test pod. The pod has the labels of a component, or no labels.
-// The pod is never ready, so that no Service sends it traffic.
+// probes is the manifest of a test pod. The pod is never ready, so that no Service sends it traffic.
 const probes = `
 apiVersion: v1
 kind: Pod
@@ -63,10 +62,9 @@ spec:
     securityContext: {readOnlyRootFilesystem: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}
 `
 
-// policies is a test. Each workload must reach exactly the addresses that it needs. A pod
-// without labels must reach all addresses except those of log-server, which refuses unknown pods. The
-// pod without labels proves that these addresses accept connections. If a workload cannot reach one of
-// them, a policy is the cause.
+// policies tests the NetworkPolicies: each workload must reach exactly the addresses that it needs. A
+// pod without labels must reach all addresses except those of log-server, which refuses unknown pods. So
+// these addresses accept connections, and only a policy can prevent a workload from reaching one of them.
 func policies(t *testing.T, c *cluster) {
 	const (
 		public = release + "-deal-api:8080"
@@ -77,7 +75,7 @@ func policies(t *testing.T, c *cluster) {
 		relay  = "beacon:8080"
 		api    = "kubernetes.default.svc:443"
 	)
-	// No policy allows the kubelet's port, so no workload may reach that port.
+	// No NetworkPolicy of the chart allows the kubelet's port, so no pod of the release may reach it.
 	kubelet := kubectl(t, "get", "nodes", "-o", `jsonpath={.items[0].status.addresses[?(@.type=="InternalIP")].address}`) + ":10250"
 	all := []string{public, read, add, sql, cache, relay, api, kubelet}
 	probed := []struct {
@@ -167,7 +165,6 @@ func dryRun(t *testing.T, c *cluster) {
 			all = append(all, strings.TrimSuffix(filepath.Base(file), ".yaml"))
 		}
 	}
-	// A dry run with a misspelled field or a weaker security context must fail or warn.
 	rendered := must(t, "helm", "template", release, chart, "-n", into, "--values", minimal)
 	for right, wrong := range map[string]string{"readOnlyRootFilesystem:": "readOnlyRootFileSystem:", "runAsNonRoot: true": "runAsNonRoot: false"} {
 		if said, err := try(strings.ReplaceAll(rendered, right, wrong)); err == nil && !strings.Contains(said, "Warning") {

@@ -47,7 +47,6 @@ spec: {selector: {app: beacon}, ports: [{port: 8080}]}
 `
 )
 
-// beaconOf runs the development beacon and returns a values file that pins the beacon's chain.
 func beaconOf(t *testing.T, tag string) (file string) {
 	t.Helper()
 	apply(t, namespace, fmt.Sprintf(beaconPods, tag, seed))
@@ -71,8 +70,8 @@ var blackbox = []string{
 	"TestCachedReads", "TestSecretsAreNeverCompressed", "TestLLMsExamples", "TestPublishedTexts", "TestRefusedLogReads",
 }
 
-// blackBox runs the tests whose names match a pattern in the variable blackbox. The tests call the
-// release. At least one test must pass for each pattern.
+// blackBox runs the tests that match a pattern in the list blackbox, against the Helm release in the
+// cluster. At least one test must pass for each pattern.
 func blackBox(t *testing.T, c *cluster) {
 	var passed []string
 	for _, subject := range []string{"api", "trust", "mcp"} {

@@ -66,8 +66,7 @@ func (c *cluster) status(t *testing.T) (version, pubkey string) {
 	return status.Version, status.Pubkey
 }
 
-// upgradeAndBack upgrades to a new version with another configuration, and rolls back. Deals run
-// meanwhile, and each request must succeed within two attempts.
+// upgradeAndBack runs deals during an upgrade and a rollback. Each request must succeed within two attempts.
 func upgradeAndBack(t *testing.T, c *cluster) {
 	c.becomes(t, oldVersion)
 	s := startStream(t, c.base)
@@ -114,8 +113,8 @@ func (c *cluster) becomes(t *testing.T, version string) {
 	})
 }
 
-// podsDeleted deletes one pod of each workload gracefully, and then one pod of each workload by force.
-// Deals run meanwhile, and each request must succeed within two attempts.
+// podsDeleted deletes one pod of each workload, gracefully and then by force, while deals run. Each
+// request must succeed within two attempts.
 func podsDeleted(t *testing.T, c *cluster) {
 	for _, how := range [][]string{{"--wait=true"}, {"--grace-period=0", "--force"}} {
 		for _, kind := range []string{"deal-api", "log-server", "deadline-worker"} {
@@ -128,7 +127,6 @@ func podsDeleted(t *testing.T, c *cluster) {
 	}
 }
 
-// podsOf returns the running pods of a component that are not being deleted.
 func podsOf(t *testing.T, kind string) []string {
 	t.Helper()
 	return strings.Fields(kubectl(t, "get", "pods", "-l", "app.kubernetes.io/component="+kind, "-o",

@@ -16,7 +16,6 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// ask makes one request through the Service, without a retry.
 func (c *cluster) ask(t *testing.T, method, path string) (status int, body string, err error) {
 	t.Helper()
 	client := newClient(t, c.base)
@@ -25,8 +24,6 @@ func (c *cluster) ask(t *testing.T, method, path string) (status int, body strin
 	return a.Status, string(a.Body), err
 }
 
-// restarts returns a line for each pod of the workloads: its name, its restart count, and
-// whether it is ready.
 func restarts(t *testing.T, in string) string {
 	t.Helper()
 	return must(t, "kubectl", "-n", in, "get", "pods", "-l", "app.kubernetes.io/component in (deal-api,log-server,deadline-worker)", "-o",
@@ -181,7 +178,7 @@ func uninstallAndBack(t *testing.T, c *cluster) {
 	c.shows(t, "uninstalled and installed again: %s deals|certificates|leaves kept, the guard at %s", kept, guarded)
 }
 
-// dataImage returns the image of the `postgres` Deployment. The image also contains Redis.
+// dataImage returns the image of the `postgres` Deployment, which also contains Redis.
 func dataImage(t *testing.T) string {
 	t.Helper()
 	return strings.TrimSpace(kubectl(t, "get", "deployment", "postgres", "-o", "jsonpath={.spec.template.spec.containers[0].image}"))
@@ -256,8 +253,7 @@ func gitOps(t *testing.T, c *cluster) {
 	c.shows(t, "helm template, its hooks as a Job before the rest: a deal is played, and a second sync keeps the fork guard's record")
 }
 
-// hooksOf splits rendered manifests. It returns the pre-install hooks by weight, and the objects
-// that are not hooks.
+// hooksOf returns the rendered pre-install hooks by weight, and the objects that are not hooks.
 func hooksOf(t *testing.T, rendered string) (hooks map[string]string, rest string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rendered.yaml")

@@ -10,9 +10,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// overdue finds deals that have not ended although their deadline passed more than a minute ago,
-// and split.v1 deals that became VOID before their deadline. A shapley.v1 deal may become VOID
-// earlier, by a rejection.
+// overdue finds deals that have not ended a minute after their deadline, and split.v1 deals that became
+// VOID before their deadline. A shapley.v1 deal may become VOID earlier, by a rejection.
 const overdue = `
 SELECT 'a deal that its deadline has not ended', deal_id FROM deals
 	WHERE phase = 'COMMITTING' AND commit_deadline < extract(epoch FROM clock_timestamp()) - 60
@@ -20,7 +19,6 @@ SELECT 'a deal that its deadline has not ended', deal_id FROM deals
 UNION ALL SELECT 'a VOID before its deadline', d.deal_id FROM deals d JOIN certificates c USING (deal_id) WHERE phase = 'VOID' AND algorithm = 'split.v1'
 	AND c.created_at < CASE WHEN commits_closed_at IS NULL THEN commit_deadline ELSE reveal_deadline END`
 
-// planted maps the name of a query to a corruption that the query must find.
 var planted = map[string]string{
 	"a certificate without signature or leaf index": "UPDATE certificates SET signature = NULL WHERE cert_id = (SELECT min(cert_id) FROM certificates)",
 	"a deal that its deadline has not ended":        "UPDATE deals SET phase = 'COMMITTING', commit_deadline = 0 WHERE deal_id = (SELECT min(deal_id) FROM deals)",
@@ -32,8 +30,8 @@ func psql(t *testing.T, query string) string {
 	return strings.TrimSpace(postgres(t, "psql", needed(t, "FAIRPACT_E2E_DATABASE"), "-qAt", "-v", "ON_ERROR_STOP=1", "-c", query))
 }
 
-// invariants queries the database for violations of its invariants, after all other phases of
-// TestCluster. The queries must find no violation, and must find each planted corruption.
+// invariants runs the queries for violations of the database's invariants. They must find no
+// violation, and must find each planted corruption.
 func invariants(t *testing.T, c *cluster) {
 	never := overdue + "\nUNION ALL " + e2e.NeverQuery()
 	var found string

@@ -43,12 +43,12 @@ const (
 type cluster struct {
 	old, new string // image tags
 	base     string
-	values   []string // values files
+	values   []string // Helm values files
 	node     string   // address of a node if base is a NodePort, otherwise empty
 	numbers  []string // measurements, logged again at the end
-	overdue  *stream  // runs deals that miss a deadline
+	overdue  *stream
 	dir      string
-	keySet   string // the release's key set; empty until startRotation makes it
+	keySet   string // JSON of the release's key set; empty before startRotation
 	// formerSet is the key set before the rotation. The function `rotated` gives formerSet to the
 	// worker, as an operator might by mistake.
 	formerSet string
@@ -62,8 +62,6 @@ func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Log(line)
 }
 
-// run runs a program and returns its standard output. An error contains the standard output and
-// the standard error.
 func run(ctx context.Context, stdin, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stdin = strings.NewReader(stdin)
@@ -94,7 +92,6 @@ func apply(t *testing.T, in, manifest string) {
 	}
 }
 
-// restricted creates a namespace under the restricted Pod Security Standard.
 func restricted(t *testing.T, name string) {
 	t.Helper()
 	must(t, "kubectl", "create", "namespace", name)
@@ -110,8 +107,6 @@ func rolledOut(t *testing.T, in string, workloads ...string) {
 
 var workloads = []string{release + "-deal-api", release + "-log-server", release + "-deadline-worker"}
 
-// secrets creates Secrets in a namespace. `all` maps the name of each Secret to the Secret's only
-// key and value.
 func secrets(t *testing.T, in string, all map[string][2]string) {
 	t.Helper()
 	for name, of := range all {
@@ -169,7 +164,7 @@ func install(t *testing.T) *cluster {
 	return c
 }
 
-// find updates c.base if the tests use a NodePort. Each installation gets a new port.
+// find updates c.base, because each installation gets a new NodePort.
 func (c *cluster) find(t *testing.T) {
 	t.Helper()
 	if c.node != "" {

@@ -20,8 +20,6 @@ import (
 // signing.Margin.
 const rotateIn = "11m"
 
-// keysIn runs `fairpactctl keys` in a pod, as the runbook does. The command reads the key set in
-// `document` from its standard input if the arguments contain `--file -`.
 func keysIn(t *testing.T, document string, args ...string) (string, error) {
 	t.Helper()
 	full := append([]string{"-n", namespace, "exec", "-i", "deploy/" + release + "-deal-api", "--", "/fairpactctl", "keys"}, args...)
@@ -36,7 +34,7 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 }
 
 // rollOutKeys upgrades the release to the key set in `document`. It waits until `fairpactctl keys
-// check` succeeds and the output contains `next`. The check compares the key sets of all pods.
+// check` succeeds and the output contains `next`.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
 	values, err := json.Marshal(map[string]any{"signing": map[string]any{"keySet": json.RawMessage(document)}})
@@ -57,19 +55,18 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	})
 }
 
-// startRotation makes a key set from the release's key and rotates to another key, as the
-// runbook does. The next phases run before the new key signs.
+// startRotation rotates to a second key as the runbook does. The next phases of TestCluster run
+// before the new key signs.
 func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, "", "init", "--signer", "file:///run/fairpact/key/key.pem"), "next: nothing")
 	c.formerSet = c.keySet
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 }
 
-// rotated runs deals before and after the new key begins to sign. Before the new key signs, the test
-// makes two mistakes. The first is an attempt to close the key that still signs: fairpactctl must
-// refuse. The second is to give the worker the former key set: `fairpactctl keys check` must report
-// the difference. When the new key signs, /v1/status must show that key. The last roll-out gives
-// the worker the new key set again.
+// rotated runs deals before and after the new key begins to sign. Before that, the test makes two
+// mistakes. It tries to close the key that still signs: fairpactctl must refuse. It gives the worker
+// the former key set: `fairpactctl keys check` must report the difference. The last roll-out repairs
+// this.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {
@@ -105,8 +102,6 @@ func rotated(t *testing.T, c *cluster) {
 	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"… while the worker had the former key set, and that repaired")
 }
 
-// connections requires that the pods have at most as many connections to Postgres as the chart's
-// notes say.
 func (c *cluster) connections(t *testing.T) {
 	t.Helper()
 	notes := must(t, "helm", "get", "notes", release, "-n", namespace)

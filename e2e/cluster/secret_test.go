@@ -62,8 +62,6 @@ func serverSecret(t *testing.T, c *cluster) {
 	s.stop(t, c, "the server secret replaced by mistake, put back, and rotated")
 }
 
-// halfRevealed creates a deal, makes both commits, and reveals the input of party 0. The returned
-// function reveals the input of party 1, and requires a certificate that verifies.
 func (c *cluster) halfRevealed(t *testing.T) (ends func()) {
 	t.Helper()
 	client := newClient(t, c.base)

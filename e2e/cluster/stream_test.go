@@ -42,7 +42,6 @@ type stream struct {
 	slowest  time.Duration // longest time from the first attempt of a request to its answer
 }
 
-// startStream returns a stream that runs deals until its method stop is called.
 func startStream(t *testing.T, base string) *stream {
 	t.Helper()
 	s, ctx := newStream(t, base)
@@ -50,7 +49,7 @@ func startStream(t *testing.T, base string) *stream {
 	for range streams {
 		s.done.Go(func() {
 			for ctx.Err() == nil {
-				// stop cancels ctx. A running deal still finishes, because its context is not cancelled.
+				// stop cancels ctx, but a running deal still finishes.
 				s.failed(s.deal(context.WithoutCancel(ctx)))
 				time.Sleep(pace)
 			}
@@ -59,7 +58,7 @@ func startStream(t *testing.T, base string) *stream {
 	return s
 }
 
-// plays runs deals until at least 100 requests are made, and requires that no deal fails.
+// plays runs deals until at least 100 requests are made, and then checks them (see stream.stop).
 func (c *cluster) plays(t *testing.T, when string) {
 	t.Helper()
 	s := startStream(t, c.base)
@@ -95,7 +94,6 @@ func (s *stream) failed(err error) {
 	s.failures = append(s.failures, time.Now().Format("15:04:05.000 ")+err.Error())
 }
 
-// flows waits until the stream has made the given number of further requests.
 func (s *stream) flows(t *testing.T, more int) {
 	t.Helper()
 	count := func() int {
@@ -130,7 +128,6 @@ func (s *stream) stop(t *testing.T, c *cluster, what string) {
 	}
 }
 
-// call makes one request, with one retry after a transport error or a 502, 503 or 504.
 func (s *stream) call(ctx context.Context, method, path, token string, body any, want int, into any) error {
 	key, began := rand.Text(), time.Now()
 	a, err := s.client.Try(ctx, method, path, token, body, "Idempotency-Key", key)
@@ -209,8 +206,6 @@ func (s *stream) deal(ctx context.Context) error {
 	return err
 }
 
-// certified waits for the certificate and verifies it twice: with s.keys and through the
-// service.
 func (s *stream) certified(ctx context.Context, dealID, token string) (text []byte, err error) {
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(250 * time.Millisecond) {
 		err = s.call(ctx, "GET", "/v1/deals/"+dealID+"/certificate", token, nil, 200, &text)
@@ -245,15 +240,14 @@ func (s *stream) certified(ctx context.Context, dealID, token string) (text []by
 	return text, nil
 }
 
-// missed is a deal in which one party does not act in time.
 type missed struct {
 	id, token string
 	deadline  int64 // unix seconds: the deal is VOID from then on
 	flaker    int
 }
 
-// miss runs a three-party deal in which one party misses the deadline. If commits is false, that
-// party does not commit. If commits is true, all parties commit, and that party does not reveal.
+// miss runs a three-party deal in which one party does not commit or, if `commits` is true, does
+// not reveal.
 func (s *stream) miss(ctx context.Context, commits bool, deadline int64) (m missed, err error) {
 	m = missed{deadline: deadline, flaker: 1}
 	b, missing := e2e.Timed(e2e.SplitBody(0, 0), deadline, deadline+3600), map[string]int{"commit": 1}
@@ -299,8 +293,7 @@ const (
 	missAfter = 20 // seconds from the creation to the deadline, enough for retried requests
 )
 
-// startOverdue starts a stream of deals that miss a deadline, many at a time. The stream
-// runs during the next phases, until the `stopOverdue` phase.
+// startOverdue starts a stream of deals that miss a deadline. It runs until the `stopOverdue` phase.
 func startOverdue(t *testing.T, c *cluster) {
 	t.Helper()
 	s, ctx := newStream(t, c.base)

@@ -41,8 +41,6 @@ func leader(t *testing.T) (holder, pod string) {
 	return holder, pod
 }
 
-// succeeded waits until the Lease has a holder and this holder is not `last`. It returns the time
-// from `since` to the Lease's acquireTime.
 func succeeded(t *testing.T, last string, since time.Time) time.Duration {
 	t.Helper()
 	var l lease
@@ -62,8 +60,6 @@ func failover(t *testing.T) time.Duration {
 	return d
 }
 
-// leaseHandedOver deletes the leader's pod. The worker must release the Lease, so that another
-// worker leads sooner than after a crash.
 func leaseHandedOver(t *testing.T, c *cluster) {
 	last, pod := leader(t)
 	limit, began := failover(t), time.Now()
@@ -187,8 +183,7 @@ func leaderKilled(t *testing.T, c *cluster) {
 	rolledOut(t, namespace, release+"-deadline-worker")
 }
 
-// restartsOf returns the restart count of a pod's container and the exit code of its previous
-// run: 137 after a SIGKILL.
+// restartsOf returns a container's restart count and previous exit code, such as "1 137" after a SIGKILL.
 func restartsOf(t *testing.T, pod string) string {
 	t.Helper()
 	return kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].lastState.terminated.exitCode}")

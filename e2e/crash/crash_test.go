@@ -51,10 +51,10 @@ var finishers = map[string][]finisher{
 	},
 }
 
-// crashes is a scenario with the points at which the victim is killed (see yard). After a crash,
-// the restarted victim or other processes finish the deal: the map finishers lists the choices for
-// each victim. The test runs every point once with each choice. If `turns` is true, it runs every
-// point only once, and each point takes the next choice in the list.
+// crashes is a scenario with the points at which the test kills a process, the victim (see yard).
+// After a crash, one of the victim's finishers completes the deal. The test runs every point once
+// with each finisher. If `turns` is true, it runs every point only once, and each point takes the
+// next finisher in the list.
 type crashes struct {
 	name  string
 	play  e2e.Scenario
@@ -113,7 +113,6 @@ func TestCrashLogServer(t *testing.T) {
 	})
 }
 
-// crash runs all cases on one stack, and checks the database after the last case.
 func (y *yard) crash(all []crashes) {
 	turn := 0
 	var left []struckCase

@@ -8,9 +8,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// replays kills deal-api after an effect and before the answer. The effects are a new key, a new
-// deal and a cancel. Retries at another replica and at the restarted replica must get the same
-// answer, and the effect must happen once.
+// replays kills deal-api after an effect and before the answer. Retries at another replica and at the
+// restarted replica must get the same answer, and the effect must happen once.
 func (y *yard) replays() {
 	y.t.Helper()
 	rows := func() string { return fmt.Sprint(y.w.APIKeys(), y.w.Number("SELECT count(*) FROM deals")) }

@@ -14,9 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// yard is a stack with two replicas of each binary. Every case kills the process that
-// `victim` names. The test stops the workers between cases, because they would finish deals that
-// another process must finish.
+// yard is a stack with two replicas of each binary. Every case kills one process, the victim. The
+// test stops the workers between cases, because they would finish deals that another process must
+// finish.
 type yard struct {
 	t      *testing.T
 	stack  *localstack.Stack
@@ -39,8 +39,6 @@ func newYard(t *testing.T, victim string) *yard {
 	return y
 }
 
-// at returns a copy of y for a subtest. The copy uses the same running stack, and its clients
-// report failures to t.
 func (y *yard) at(t *testing.T) *yard {
 	here := *y
 	here.t, here.w = t, e2e.Database(t, y.stack)
@@ -60,11 +58,9 @@ func (y *yard) rest() {
 	}
 }
 
-// one runs a deal up to the crash point in `cut` and lets `f` finish the deal. It then checks that
-// the deal has its expected outcome, and that nothing stored at the crash has changed.
 func (y *yard) one(c crashes, cut at, f finisher) {
 	y.t.Helper()
-	y.rest() // the previous case may have failed and left workers running
+	y.rest() // stops workers that a failed previous case left running
 	x, before := y.kill(c, cut)
 	y.startAll(f.start)
 	y.finish(x, f.via)
@@ -72,15 +68,13 @@ func (y *yard) one(c crashes, cut at, f finisher) {
 	y.settled(x, before)
 }
 
-// struckCase is a crash after which the worker finishes the deal.
 type struckCase struct {
 	crashes
 	cut at
 }
 
-// together runs all cases up to their crash points. Then it starts the worker, which finishes all
-// deals. The worker waits some seconds before it issues a certificate. Together, the cases wait
-// only once.
+// together runs all cases up to their crash points, and then starts the worker once to finish all
+// deals. This saves time, because the worker waits some seconds before it issues a certificate.
 func (y *yard) together(all []struckCase) {
 	y.t.Helper()
 	y.rest()
@@ -105,9 +99,9 @@ func (y *yard) together(all []struckCase) {
 	}
 }
 
-// kill runs a deal until the victim dies at the crash point in `cut`, and returns the deal and the
-// deal's fate at the crash. If a deadline must pass before the recovery, kill waits for that
-// deadline.
+// kill runs a deal until the process y.victim dies at cut.point. It returns the deal, and what the
+// database holds of the deal after the crash. If a deadline must pass before the recovery, kill
+// waits for that deadline.
 func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
 	y.t.Helper()
 	y.start(y.victim, "FAIRPACT_CRASH_AT="+cut.point)
@@ -132,7 +126,7 @@ func (y *yard) startAll(names []string) {
 	}
 }
 
-// strike runs a deal until the victim dies at its crash point. If a deadline passes too
+// strike runs a deal until the process y.victim dies at its crash point. If a deadline passes too
 // early on a slow machine, strike tries again with a new deal and later deadlines.
 func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 	y.t.Helper()
@@ -202,7 +196,6 @@ func (y *yard) finish(x *e2e.Cut, via string) {
 	d.Certified(e2e.Patience)
 }
 
-// fate is what the database holds about the end of a deal.
 type fate struct {
 	phase     string
 	result    []byte

@@ -53,7 +53,7 @@ func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 }
 
 // A random.v1 deal whose beacon round cannot be fetched within the entropy window becomes
-// EXPIRED, without flakers and without a certificate.
+// EXPIRED. It gets no certificate, and no party is listed as at fault (void_flakers).
 func TestExpired(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) {
@@ -83,8 +83,8 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// The worker makes a random.v1 draw a minute after the last reveal. To save that minute, the test
-// moves the stored times of the reveals back by a minute.
+// The worker draws a minute after the last reveal. To save that minute, the test moves the stored
+// times of the reveals back.
 func TestWorkerDraws(t *testing.T) {
 	stack := e2e.Shared(t)
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)

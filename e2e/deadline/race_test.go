@@ -11,7 +11,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// racer is a party that commits or reveals around the deadline, through one of the deal-apis.
 type racer struct {
 	d       *e2e.Dealt
 	party   int
@@ -39,9 +38,9 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 	group.Wait()
 }
 
-// judge requires that the flakers of each deal are exactly its refused racers. A deal with refused
-// racers must be VOID. The state of any other deal must equal `unvoided`. judge reports whether some
-// racers were accepted and some refused.
+// judge requires that void_flakers of each deal lists exactly the parties whose calls were refused. A
+// deal with a refused call must be VOID, and any other deal must be in the state `unvoided`. judge
+// reports whether some calls were accepted and some refused.
 func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	t.Helper()
 	refused, statuses := map[*e2e.Dealt][]int{}, map[int]int{}
@@ -94,7 +93,7 @@ func TestRaceToTheDeadline(t *testing.T) {
 	nonce, items := e2e.Seal(t, e2e.Body{"nonce": "c0ffee"}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}})
 
 	// Every fifth party acts long before the deadline, so that some are in time even on a slow machine.
-	// Most others act so close to the deadline that their inserts are under way when the deal ends.
+	// Most others act so close to the deadline that their SQL inserts still run when the deal ends.
 	field := func(early time.Duration, commitDeadline, revealDeadline int64) (racers []*racer) {
 		enter := func(d *e2e.Dealt, s e2e.Sealed) {
 			for p := range d.Tokens {

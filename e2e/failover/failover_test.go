@@ -16,9 +16,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Twice, the primary crashes under load and its synchronous standby is promoted. No
-// acknowledged effect and no tree head is lost. The processes find the new primary without
-// a restart.
+// Twice, the primary crashes under load and its synchronous standby is promoted. The
+// processes find the new primary without a restart.
 func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	t.Parallel()
 	primary, standby := pair(t)
@@ -119,7 +118,7 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 	primary.Kill()
 	e2e.Must(t, standby.Promote(ctx))
 	e2e.Must(t, answers(ctx, door))
-	lost := door.Settled() // the deal's leaf takes an index that a published head already covers
+	lost := door.Settled() // the deal's leaf gets an index that a head of the old primary already covers
 	e2e.Eventually(t, "the fork guard refuses, and the log says so", e2e.Patience, func() bool {
 		text, err := os.ReadFile(stack.Log(localstack.LogServer))
 		e2e.Must(t, err)

@@ -76,7 +76,6 @@ func (h *heads) note(t *testing.T, text []byte) {
 	h.seen[head.Size] = head.Root
 }
 
-// stand requires that the log still has every head that a client has read.
 func (h *heads) stand(w e2e.Witness) {
 	w.T.Helper()
 	for size, root := range h.seen {
@@ -86,7 +85,6 @@ func (h *heads) stand(w e2e.Witness) {
 	}
 }
 
-// answers waits until a deal-api accepts a write.
 func answers(ctx context.Context, door *e2e.Client) error {
 	for ctx.Err() == nil {
 		if a, err := door.Try(ctx, "POST", "/v1/keys", "", nil); err == nil && a.Status < 300 {

@@ -53,7 +53,7 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	t.Cleanup(func() { e2e.Must(t, backups[1].Close()) })
 	_, archived := certified()
 	kept = append(kept, archived)
-	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour)) // the restore goes back to a moment between this deal's commits and reveals
+	half := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	inputs := []e2e.Sealed{e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)}
 	for i, in := range inputs {
 		half.Commit(i, in)
@@ -83,8 +83,8 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		return p
 	}
 
-	// A careless operator restores while all processes run. The fork guard refuses to sign, because
-	// the leaf of a new deal takes the index of a lost leaf.
+	// A careless operator restores the database while all processes run. The fork guard refuses the
+	// new tree head, because the leaf of a new deal takes the index of a lost leaf.
 	careless := restore(backups[0])
 	e2e.Must(t, answers(t.Context(), c))
 	unsigned := c.Settled()
@@ -145,7 +145,6 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 			t.Errorf("certificate %d is reported %+v, want valid", i, r)
 		}
 	}
-	// A party's copy of the lost deal's certificate still verifies.
 	if said, err := stack.Fairpactctl(t.Context(), "verify", copies[3], "--keys", e2e.File(t, keys), "--tree-head", e2e.File(t, head)); err != nil {
 		t.Errorf("fairpactctl verify of the lost deal's certificate: %v\n%s", err, said)
 	}

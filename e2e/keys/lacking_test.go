@@ -25,7 +25,6 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	old := has.Settled()
 	old.Certified(e2e.Patience)
 
-	// The second deal-api does not get the new key set.
 	k.Keys(0, "rotate", "--to", secondURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker)
 	if out := k.Keys(1, "check"); !strings.Contains(out, "1 of 4 processes lack the key set") {

@@ -66,8 +66,8 @@ func TestStartWithABadKeyIsRefused(t *testing.T) {
 	}
 }
 
-// started runs a binary until it exits, and returns the binary's output and exit code. The settings
-// that env does not replace are valid, but no server listens at their URLs.
+// started runs a binary until it exits. The settings that env does not replace are valid, but no
+// server listens at their URLs.
 func started(t *testing.T, binary string, env []string) (said string, code int) {
 	t.Helper()
 	secrets := t.TempDir()

@@ -39,8 +39,7 @@ func (b *theft) newKey() (name, uri, label string) {
 	return name, b.kms.URI(name), label
 }
 
-// forge signs a false entry and appends the entry to the log. A thief who has the key and the append
-// secret can do the same.
+// forge appends a false entry to the log, as a thief who has the key and the append secret can.
 func (b *theft) forge(key *signing.Signer) (index int64, err error) {
 	b.T.Helper()
 	secret, err := os.ReadFile(b.Stack.AppendSecretFile())
@@ -57,7 +56,6 @@ func (b *theft) forge(key *signing.Signer) (index int64, err error) {
 const foreignLeaves = `SELECT l.leaf_index FROM translog.leaves l
  WHERE NOT EXISTS (SELECT FROM public.certificates c WHERE c.leaf_index = l.leaf_index AND sha256(c.payload) = l.entry) ORDER BY 1`
 
-// found requires that foreignLeaves returns these leaf indices, such as "[1 2]".
 func (b *theft) found(leaves string) {
 	b.T.Helper()
 	if foreign := b.w.Column(foreignLeaves); fmt.Sprint(foreign) != leaves {
@@ -65,8 +63,6 @@ func (b *theft) found(leaves string) {
 	}
 }
 
-// refused signs a false entry with the stolen key, which is closed, and requires that the log
-// refuses the entry.
 func (b *theft) refused(thief *signing.Signer) {
 	b.T.Helper()
 	if index, err := b.forge(thief); !errors.Is(err, translog.ErrRefused) {
@@ -81,7 +77,6 @@ func (b *theft) checked() {
 	}
 }
 
-// played returns a new COMPUTED deal, whose certificate may still be pending.
 func (b *theft) played() *e2e.Dealt {
 	b.T.Helper()
 	d := b.c.Settled()
@@ -91,8 +86,6 @@ func (b *theft) played() *e2e.Dealt {
 	return d
 }
 
-// good waits for a deal's certificate. The key with the given label must have signed the
-// certificate, and every verifier must accept the certificate.
 func (b *theft) good(d *e2e.Dealt, key string) {
 	b.T.Helper()
 	certificate := d.Certified(e2e.Patience)
@@ -102,9 +95,8 @@ func (b *theft) good(d *e2e.Dealt, key string) {
 	}
 }
 
-// verdicts verifies a certificate over REST and MCP, with fairpactctl and with the independent
-// verifier. All must accept the certificate if `valid` is true, and reject the certificate if `valid`
-// is false. verdicts returns the note in the REST answer.
+// verdicts requires that REST, MCP, fairpactctl and the independent verifier all find the certificate
+// valid, or all invalid, as `valid` says. verdicts returns the note in the REST answer.
 func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note string) {
 	b.T.Helper()
 	var shown struct {
@@ -146,7 +138,7 @@ func TestStolenKeys(t *testing.T) {
 	// Stop the log-server, so that one certificate is signed with the old key but not appended.
 	b.Stack.Signal(localstack.LogServer, syscall.SIGSTOP)
 	overtaken := b.played()
-	// Disable the key version. Deals still end, and their certificates wait.
+	// With the key disabled, deals still end, and their certificates wait.
 	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_DISABLED)
 	b.Stack.Signal(localstack.LogServer, syscall.SIGCONT)
 	waiting := b.played()
@@ -162,7 +154,7 @@ func TestStolenKeys(t *testing.T) {
 	if said, code := started(t, localstack.LogServer, b.Settings()); code != 1 || !strings.Contains(said, "gcloud kms keys versions enable") {
 		t.Errorf("log-server with the disabled key: exit code %d, want 1 and the gcloud command that enables the key: %s", code, said)
 	}
-	// Rotate to the new key at once. The command also closes the old key at the newest tree head.
+	// --now also closes the old key at the size of the newest tree head.
 	b.Keys(0, "rotate", "--to", newURI, "--now")
 	if set := string(b.Ctl.Read("keys.json")); !strings.Contains(set, `"pubkey":"`+oldKey+`","retired_at":`) || !strings.Contains(set, `"tree_size":2}`) || !strings.Contains(set, newKey) {
 		t.Fatalf("keys.json does not have %s closed at tree size 2 and the new key %s: %s", oldKey, newKey, set)
@@ -182,7 +174,7 @@ func TestStolenKeys(t *testing.T) {
 	b.found("[1]")
 
 	t.Log("A retired key is stolen: closed")
-	b.falseLog(thief, 2, true)  // the key may sign a head of size 2, but this head contradicts the log
+	b.falseLog(thief, 2, true)  // the key may sign heads of size 2, but this one contradicts the log
 	b.falseLog(thief, 3, false) // the key is closed at size 2, and this head is larger
 
 	t.Log("A retired key is stolen: open")
@@ -227,9 +219,8 @@ func (b *theft) signed(key *signing.Signer, d *e2e.Dealt) string {
 	return signature
 }
 
-// falseLog forges a tree head over false leaves. `fairpactctl keys check` must reject the head.
-// If inForce is true, the key may sign heads of this size. Otherwise the key is closed at a
-// smaller size.
+// falseLog signs a forged tree head, which `fairpactctl keys check` must reject. If inForce is
+// false, the key is closed at a tree size below `size`.
 func (b *theft) falseLog(key *signing.Signer, size int, inForce bool) {
 	b.T.Helper()
 	root := hex.EncodeToString(e2e.TreeRoot([][]byte{{1}, {2}, {3}}[:size]))

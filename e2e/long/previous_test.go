@@ -79,8 +79,6 @@ func previousRelease(t *testing.T) string {
 
 const stepBound = 2 * e2e.Patience
 
-// upgrade is a stack with two replicas of each binary. It runs deals while its processes are
-// replaced one by one.
 type upgrade struct {
 	t     *testing.T
 	stack *localstack.Stack
@@ -152,7 +150,7 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 		t.Errorf("a request failed %d times in a row, want at most once: a client retries once", worst)
 	}
 	u.w.Converged()
-	u.migrate(bounded(), e2e.Bin) // tags the leaves that the previous release appended without tags
+	u.migrate(bounded(), e2e.Bin) // also adds the missing translog.Tag to leaves that the previous release appended
 	keys, err := u.keys(bounded())
 	e2e.Must(t, err)
 	e2e.InvariantsUnder(t, stack, keys)
@@ -173,7 +171,6 @@ func (u *upgrade) migrate(ctx context.Context, bin string) {
 	}
 }
 
-// versions returns the version of the newest migration of each schema.
 func (u *upgrade) versions() string {
 	u.t.Helper()
 	var all []string
@@ -232,8 +229,7 @@ func (u *upgrade) exchanged(ctx context.Context) {
 	}
 }
 
-// begun creates two deals. Both parties of the first deal commit. No party of the second deal
-// commits yet.
+// begun creates two deals. The parties of only the first deal commit.
 func (u *upgrade) begun(ctx context.Context) []*e2e.Soaked {
 	u.t.Helper()
 	var both []*e2e.Soaked
@@ -254,8 +250,6 @@ func (u *upgrade) committed(ctx context.Context, door *e2e.Client, d *e2e.Soaked
 	d.Promises = there.Promises
 }
 
-// finished reveals the inputs of deals that began under the other release, and checks the ended
-// deals.
 func (u *upgrade) finished(ctx context.Context, all []*e2e.Soaked) {
 	u.t.Helper()
 	for _, d := range all {

@@ -29,7 +29,7 @@ type rotation struct {
 	mu           sync.Mutex
 	all          []*e2e.Soaked
 	newKey       string
-	newSigned    atomic.Bool // true after newKey has signed a certificate
+	newSigned    atomic.Bool
 }
 
 // The operator rolls a rotation out process by process, and changes the rotation time halfway. Then
@@ -38,7 +38,7 @@ type rotation struct {
 // size is smaller than the tree size in an earlier proof of any replica.
 func TestRotationUnderLoad(t *testing.T) {
 	t.Parallel()
-	const deals = 25 // certificates to check between two steps
+	const deals = 25 // certificates to check between two steps of the rotation
 	oldURI, oldKey := e2e.KeyFile(t)
 	newURI, newKey := e2e.KeyFile(t)
 	r := &rotation{newKey: newKey, Keyholder: e2e.NewKeyholder(t, oldURI, func(o *localstack.Options) {
@@ -55,8 +55,6 @@ func TestRotationUnderLoad(t *testing.T) {
 	streams := r.streams(ctx)
 	r.passes(deals)
 
-	// Schedule a rotation 1 hour ahead, and roll the key set out to only half of the processes.
-	// Then change the time of the rotation, and roll the new key set out to all processes.
 	r.Keys(0, "rotate", "--to", newURI, "--in", "1h")
 	r.RollOut(localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker)
 	if out := r.Keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 processes lack the key set") {
@@ -86,8 +84,8 @@ func TestRotationUnderLoad(t *testing.T) {
 
 	e2e.Database(t, stack).Converged()
 	e2e.Invariants(t, stack)
-	// The streams have verified every certificate. For one deal in ten, Ended also repeats the
-	// requests.
+	// The goroutines of r.streams have verified every certificate. For every tenth deal, Ended also repeats the deal's
+	// requests, which must get the same responses.
 	for i := 0; i < len(r.all); i += 10 {
 		r.all[i].Ctx = t.Context()
 		if err := r.all[i].Ended(); err != nil {
@@ -100,8 +98,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.deals.Load(), r.heads.Load(), r.s.Attempts.Load())
 }
 
-// passes waits until the streams have checked the certificates of the given number of further deals.
-// Each deal has its own time limit.
+// passes waits until the goroutines of streams have checked the certificates of `deals` more
+// deals. The wait for each deal has its own time limit.
 func (r *rotation) passes(deals int64) {
 	r.T.Helper()
 	until := r.deals.Load() + deals
@@ -113,8 +111,6 @@ func (r *rotation) passes(deals int64) {
 	}
 }
 
-// streams starts six goroutines that run deals until ctx ends. After each deal they check tree
-// heads.
 func (r *rotation) streams(ctx context.Context) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	for i := range 6 {
@@ -210,7 +206,6 @@ func (r *rotation) head(ctx context.Context, i int) error {
 	return nil
 }
 
-// accepted verifies a signature under the keys that each deal-api publishes.
 func (r *rotation) accepted(ctx context.Context, what string, message []byte, signature string) error {
 	for i := range r.s.Doors {
 		a, err := insist(ctx, r.s.Doors[i], "/v1/status")
@@ -232,7 +227,6 @@ func (r *rotation) accepted(ctx context.Context, what string, message []byte, si
 	return nil
 }
 
-// insist reads from one process, and repeats the read while that process restarts.
 func insist(ctx context.Context, c *e2e.Client, path string) (e2e.Answer, error) {
 	only := &e2e.Stubborn{Doors: []*e2e.Client{c}}
 	return only.Again(ctx, e2e.Promise{Method: "GET", Path: path})

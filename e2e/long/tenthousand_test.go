@@ -67,7 +67,6 @@ func TestTenThousandParties(t *testing.T) {
 		t.Errorf("verification report %+v, want valid with outcome COMPUTED", r)
 	}
 
-	// The independent verifier opens every commitment and recomputes the draw.
 	inputs := make([]e2e.Body, parties)
 	for i, s := range secrets {
 		inputs[i] = e2e.Body{"input": s.Input, "salt": s.Salt}

@@ -15,7 +15,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// agent calls /mcp with the official client.
 type agent struct {
 	t       testing.TB
 	rest    *e2e.Client
@@ -33,10 +32,8 @@ func newAgent(t testing.TB, c *e2e.Client) *agent {
 	return &agent{t, c, session}
 }
 
-// sha256Of returns the commitment to a text.
 func sha256Of(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
 
-// do calls a tool with the official client and requires a result without an error.
 func (a *agent) do(name string, arguments e2e.Body) e2e.Called {
 	a.t.Helper()
 	result, err := a.session.CallTool(a.t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})

@@ -54,7 +54,6 @@ func TestMCPNineTools(t *testing.T) {
 	}
 }
 
-// MCP alone is enough to run a deal of each algorithm. The official client makes the calls.
 func TestMCPPlaysEachAlgorithm(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -112,7 +111,6 @@ func TestMCPPlaysEachAlgorithm(t *testing.T) {
 			if !r.Valid || r.Outcome != cert.Outcome {
 				t.Errorf("verify_certificate: %+v, want valid with outcome %s", r, cert.Outcome)
 			}
-			// The independent verifier accepts structuredContent as the certificate, without any change.
 			e2e.Independently(t, a.rest, a.rest.Raw("get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[0])).Structured, true)
 		})
 	}
@@ -239,7 +237,6 @@ func TestMCPCreatesByDurations(t *testing.T) {
 	again := c.Tool("create_deal", arguments)
 	e2e.Same(t, "the creation sent again", again.Structured, made.Structured)
 
-	// The invitation names the deal's deadlines, and a replay returns the same invitation.
 	var invited struct {
 		Tokens []struct{ Token string } `json:"invite_tokens"`
 	}
@@ -256,7 +253,6 @@ func TestMCPCreatesByDurations(t *testing.T) {
 	}
 }
 
-// MCP refuses the same calls as REST, with the same code in a tool error.
 func TestMCPRefusals(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -332,8 +328,7 @@ func TestMCPReadsArgumentsStrictly(t *testing.T) {
 	}
 }
 
-// The argument idempotency_key has the effect of the header Idempotency-Key.
-// TestMCPIsTheRESTBody tests the replays of commit_input and reveal_input.
+// See TestMCPIsTheRESTBody for the replays of commit_input and reveal_input.
 func TestMCPIdempotency(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -351,7 +346,6 @@ func TestMCPIdempotency(t *testing.T) {
 	}
 }
 
-// Invalid messages and unknown methods get a JSON-RPC error or an HTTP error.
 func TestMCPProtocol(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))

@@ -11,8 +11,6 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// An agent follows a deal with the calls that the NEXT blocks name. A call with wait_seconds waits
-// for the other party. look_at is the time of the next deadline.
 func TestMCPWaitsForTheOthers(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -39,7 +37,6 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	if then := <-revealing; then.Meta.Next.Tool != "reveal_input" {
 		t.Errorf("after the last commit the next step is %+v, want reveal_input", then.Meta.Next)
 	}
-	// If the state has already changed, the call does not wait.
 	if late := c.Tool(next.Tool, next.Arguments); late.Meta.Next.Tool != "reveal_input" {
 		t.Errorf("for a call after the change the next step is %+v, want reveal_input", late.Meta.Next)
 	}

@@ -13,10 +13,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The runbooks and the other pages (see func `pages`) show only fairpactctl commands and flags
-// that exist.
 func TestPagesShowCommandsThatExist(t *testing.T) {
-	shown := map[string][]string{} // flags by command
+	shown := map[string][]string{}
 	command := regexp.MustCompile(`fairpactctl ((?:[a-z]+ ?){1,2})([^\n` + "`" + `|;]*)`)
 	for _, page := range pages(t) {
 		for _, m := range command.FindAllStringSubmatch(text(t, page), -1) {
@@ -49,8 +47,6 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 	}
 }
 
-// Each log text that a runbook greps for is in the source of the binaries, or of the leader
-// election in client-go.
 func TestRunbooksGrepForWhatIsLogged(t *testing.T) {
 	var source strings.Builder
 	election, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", "k8s.io/client-go/tools/leaderelection").Output()
@@ -105,8 +101,7 @@ func alternatives(pattern string) []string {
 	return strings.Split(pattern, "|")
 }
 
-// Every shell block in the pages (see func `pages`) is valid Bash, and names only deployments
-// that the chart creates.
+// Every shell block is valid Bash and names only deployments that the chart creates.
 func TestShellBlocksOfThePages(t *testing.T) {
 	blocks := 0
 	for _, page := range pages(t) {

@@ -19,8 +19,6 @@ import (
 
 var verifyOffline = []string{"verify", "cert.json", "--tree-head", "head.json", "--status", "status.json"}
 
-// says runs fairpactctl with the given arguments. It requires the given exit code, and requires that
-// stderr contains the text in `want`.
 func says(t testing.TB, c *e2e.Ctl, code int, want string, args ...string) {
 	t.Helper()
 	if _, said := c.Run(code, args...); !strings.Contains(said, want) {
@@ -28,7 +26,6 @@ func says(t testing.TB, c *e2e.Ctl, code int, want string, args ...string) {
 	}
 }
 
-// failures returns the names of the failed checks in a JSON report, sorted.
 func failures(t testing.TB, report string) []string {
 	t.Helper()
 	var r struct {
@@ -202,8 +199,6 @@ func TestCtlCancelAndStatus(t *testing.T) {
 		t.Errorf("through %s the invitation is\n%s\nwant\n%s", inside, text, want)
 	}
 	says(t, c, 2, "party 0 is the initiator", "deal", "invite", "--state", "deal.json", "--party", "0", "--text")
-	// The deal's id and the initiator's API key are enough to cancel a deal, without the state
-	// file. Another API key is refused.
 	says(t, c, 1, "FORBIDDEN", "deal", "cancel", "--deal", v.DealID, "--api-key-file", "other.key")
 	if out, _ := c.Run(0, "deal", "cancel", "--deal", v.DealID, "--api-key-file", "key"); !strings.Contains(out, "CANCELLED") {
 		t.Errorf("deal cancel by id and key: %s, want CANCELLED", out)
@@ -218,8 +213,6 @@ func TestCtlCancelAndStatus(t *testing.T) {
 	}
 }
 
-// fairpactctl exits with 2 if the service is out of reach. TestCtlSplit checks that fairpactctl
-// exits with 1 if the service refuses a call.
 func TestCtlOutOfReach(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,8 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// The log may have its own database. Then the tables of the deals and the tables of the log are in
-// different databases. fairpactctl commands that need both databases reach both.
+// The log may have its own database. fairpactctl commands that need both databases reach both.
 func TestLogInADatabaseOfItsOwn(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.LogDatabase = true })

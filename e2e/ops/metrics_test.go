@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// listed reads testdata/metrics.txt. In the result, all[binary][metric] contains three strings: the
-// type, the labels, and "later" or "". A metric with "later" has no series until its first event.
+// listed reads testdata/metrics.txt. It returns, by binary and metric, the type, the labels, and
+// "later" or "". A metric with "later" has no series until its first event.
 func listed(t testing.TB) map[string]map[string][]string {
 	t.Helper()
 	text, err := os.ReadFile(e2e.Repo("e2e/testdata/metrics.txt"))

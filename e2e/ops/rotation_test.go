@@ -11,7 +11,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// roller changes the secret files of a stack and restarts the processes one by one.
 type roller struct {
 	t     *testing.T
 	stack *localstack.Stack
@@ -52,8 +51,6 @@ func (r roller) says(what, text string) {
 	}
 }
 
-// The append secret and the server secret are rotated while deals are in progress. The two
-// deal-apis restart one after the other.
 func TestRotateSecrets(t *testing.T) {
 	t.Parallel()
 	r := roller{t: t, stack: e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} }), ctl: e2e.NewCtl(t, "")}
@@ -61,9 +58,9 @@ func TestRotateSecrets(t *testing.T) {
 	r.serverSecret()
 }
 
-// serverSecret rotates the server secret and requires that no deal, stored replay or input is lost.
-// fairpactctl must refuse every step that comes too early. At the end, the command "fairpactctl
-// secret adopt" replaces a lost secret.
+// serverSecret rotates the server secret and requires that no deal, no input, and no response that is
+// stored for an Idempotency-Key is lost. fairpactctl must refuse every step that comes too early. At
+// the end, `fairpactctl secret adopt` replaces a lost secret.
 func (r roller) serverSecret() {
 	t := r.t
 	r.ctl.Env = append(r.ctl.Env, "DATABASE_URL="+r.stack.DatabaseURL(), "FAIRPACT_SERVER_SECRET_FILE="+r.file("server-secret"))

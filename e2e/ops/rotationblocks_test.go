@@ -86,9 +86,9 @@ func TestRotationBlocksStopAtTheFirstFailure(t *testing.T) {
 	}
 }
 
-// The block for the append secret can run again after it stopped in the middle. At the end, the
-// Secret contains only a new secret. During each roll-out, log-server accepts the secret of every
-// caller, restarted or not.
+// The shell block of secrets.md that rotates the append secret can run again after it stopped in
+// the middle. During each roll-out, log-server accepts the append secret of every caller, restarted
+// or not. At the end, the Kubernetes Secret contains only a new append secret.
 func TestRotationBlockOfTheAppendSecretIsRepeatable(t *testing.T) {
 	t.Parallel()
 	old := `100%\n-of-what-printf-reads`
@@ -136,7 +136,7 @@ func newFakeCluster(t *testing.T, secret string) fakeCluster {
 	return c
 }
 
-// run runs a block in a shell without options such as -e.
+// run runs a shell block of a runbook as if pasted into a shell: without options such as -e.
 func (c fakeCluster) run(block string, env ...string) (string, error) {
 	shell := exec.CommandContext(c.t.Context(), "bash")
 	shell.Dir = c.t.TempDir()
@@ -146,8 +146,6 @@ func (c fakeCluster) run(block string, env ...string) (string, error) {
 	return string(out), err
 }
 
-// rotationBlock returns a shell block of secrets.md: the first block below the given heading that
-// contains the text in `holds`.
 func rotationBlock(t *testing.T, heading, holds string) string {
 	t.Helper()
 	_, section, found := strings.Cut(e2e.Read(t, "runbooks/secrets.md"), "\n## "+heading+"\n")

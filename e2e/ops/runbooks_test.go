@@ -18,7 +18,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// matches returns the first capture group of each match of pattern in text.
 func matches(pattern, text string) (all []string) {
 	for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
 		all = append(all, m[1])
@@ -54,7 +53,6 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 	}
 }
 
-// pages returns the paths of the pages whose links, commands and quotes the tests check.
 func pages(t *testing.T) []string {
 	t.Helper()
 	runbooks, err := filepath.Glob(e2e.Chart + "runbooks/*.md")
@@ -136,8 +134,7 @@ func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	}
 }
 
-// The runbooks quote log messages and errors word for word from the code. A quote follows "says",
-// or is in the first column of a table of log lines.
+// A quote follows "says", or is in the first column of a table of log lines.
 func TestRunbooksQuoteTheCode(t *testing.T) {
 	var quotes []string
 	for _, page := range pages(t) {
@@ -162,7 +159,7 @@ func TestRunbooksQuoteTheCode(t *testing.T) {
 		}
 		return err
 	}))
-	variable := regexp.MustCompile(`…|: |\bN\b|\d+`) // ": " separates the texts of wrapped errors, which are different strings in the code
+	variable := regexp.MustCompile(`…|: |\bN\b|\d+`) // what varies in a quote; ": " joins the texts of wrapped errors
 	for _, quote := range quotes {
 		for _, part := range variable.Split(quote, -1) {
 			if !strings.Contains(code.String(), strings.TrimSpace(part)) {

@@ -17,8 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/algorithm"
 )
 
-// fairpactctl smoke makes a deal of each given algorithm and requires valid certificates. It shows
-// no token, key or salt in full. `helm test` also runs this command.
+// fairpactctl smoke, which `helm test` also runs, shows no token, key or salt in full.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	out, said := e2e.NewCtl(t, e2e.BaseURL(t)).Run(0, "smoke", "--algorithm", "all", "--show")
@@ -39,8 +38,6 @@ func TestSmoke(t *testing.T) {
 	}
 }
 
-// If the deployment returns a forged certificate or tree head, smoke fails and names the failed
-// check.
 func TestSmokeNotValid(t *testing.T) {
 	t.Parallel()
 	for name, forgery := range map[string]struct {
@@ -61,9 +58,8 @@ func TestSmokeNotValid(t *testing.T) {
 	}
 }
 
-// lying starts a proxy for the service at the URL `base` and returns the URL of the proxy. If the
-// path of a request ends with `path` and the answer has status 200, `change` modifies the answer's
-// JSON.
+// lying starts a proxy for the service at `base` and returns the URL of the proxy. `change` modifies
+// the JSON of each answer with status 200 to a request whose path ends with `path`.
 func lying(t testing.TB, base, path string, change func(map[string]any)) string {
 	t.Helper()
 	target, err := url.Parse(base)

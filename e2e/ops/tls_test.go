@@ -96,7 +96,6 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// requireTLS makes Postgres require TLS and a client certificate.
 func requireTLS(t *testing.T, pg *localservers.Postgres) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), pg.AdminURL())
@@ -133,8 +132,8 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// sign makes a key and a certificate for the key. It returns the certificate, the key, and the
-// certificate in PEM. The first call makes the CA's own certificate, which is self-signed.
+// sign makes a key and its certificate, which it also returns in PEM. The first call makes the
+// CA's own certificate, which is self-signed.
 func (a *authority) sign(c x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -152,7 +151,6 @@ func (a *authority) sign(c x509.Certificate) (*x509.Certificate, *ecdsa.PrivateK
 	return cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// issue writes a new certificate and its private key to NAME.crt and NAME.key in dir.
 func (a *authority) issue(dir, name string, c x509.Certificate) {
 	a.t.Helper()
 	_, key, cert := a.sign(c)
@@ -162,7 +160,7 @@ func (a *authority) issue(dir, name string, c x509.Certificate) {
 	write(a.t, dir, name+".key", pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
-// write writes a file in dir. The file gets the same owner as dir.
+// write writes a file with the owner of dir.
 func write(t *testing.T, dir, name string, content []byte) {
 	t.Helper()
 	info, err := os.Stat(dir)

@@ -72,7 +72,6 @@ func TestDrain(t *testing.T) {
 	}
 	ends(t, stack, localstack.DealAPI, began.Add(delay))
 
-	// Stop the worker while it tries to sign the certificate.
 	calls = kms.Calls("AsymmetricSign")
 	e2e.Eventually(t, "the worker asks the key service", e2e.Patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
 	info, err := os.Stat(stack.Log(localstack.DeadlineWorker))
@@ -96,8 +95,6 @@ func TestDrain(t *testing.T) {
 	drainEndsWaits(t, stack)
 }
 
-// ends requires that a process exits with success within the drain timeout. The drain begins at the
-// time `drains`.
 func ends(t *testing.T, stack *localstack.Stack, name string, drains time.Time) {
 	t.Helper()
 	if err := stack.Err(name); err != nil {

@@ -44,7 +44,6 @@ func newWire(t testing.TB, server string) *wire {
 	return w
 }
 
-// carry forwards bytes until one of the connections ends.
 func (w *wire) carry(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()

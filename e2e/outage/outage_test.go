@@ -16,8 +16,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// lastCall makes the last call of a deal and returns its answer. If a deadline ends the deal,
-// lastCall first waits for the deadline.
 func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
 	t.Helper()
 	if x.Clock {
@@ -30,8 +28,6 @@ func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
 	return a
 }
 
-// pending requires that an ended deal shows its outcome without a certificate. GET of the
-// certificate must return CERT_NOT_READY and the reason for the delay.
 func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) {
 	t.Helper()
 	v := d.View()
@@ -46,7 +42,6 @@ func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) {
 	d.C.Refused(404, "CERT_NOT_FOUND", "GET", "/v1/verify/"+certID, "", nil)
 }
 
-// Processes and servers of one stack fail and recover, one after the other.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
@@ -110,7 +105,7 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	}
 
 	e2e.Must(t, stack.Start(t.Context(), localstack.LogServer))
-	w.Converged() // the test makes no call until all certificates are published
+	w.Converged()
 	for _, x := range all {
 		v := x.Deal.View()
 		if v.CertificateID == nil || !c.Verify(*v.CertificateID).Valid {

@@ -13,9 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// A read-only deployment refuses every change with 503 READ_ONLY. It still answers reads, except a
-// read that would change a deal. It writes neither to the deals' tables nor to the log. After a
-// restart without FAIRPACT_READ_ONLY, changes succeed again.
+// readOnly checks that a read-only deployment answers reads, but refuses every change, and every read
+// that would change a deal, with 503 READ_ONLY.
 func readOnly(t *testing.T, stack *localstack.Stack) {
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
 	whole, half := e2e.LastReveal(c, 0), e2e.LastReveal(c, 0)

@@ -12,8 +12,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// A deployment starts without Redis and settles deals of each algorithm. The worker makes a deal
-// VOID after a missed deadline. In TestRedisUnrest, Redis fails while it is in use.
 func TestRedisIsDownFromTheStart(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.RedisURL = "redis://:secret@127.0.0.1:1/0" })
@@ -30,7 +28,7 @@ func TestRedisIsDownFromTheStart(t *testing.T) {
 	e2e.Invariants(t, stack)
 }
 
-const crowd = 24 // number of identical requests that twins sends
+const crowd = 24
 
 // twins sends identical requests at the same time, spread over the replicas. All requests have the
 // same new Idempotency-Key. SPEC 7.4: these requests and a later repeat must get the same answer.
@@ -77,7 +75,7 @@ func TestRedisUnrest(t *testing.T) {
 			e2e.Must(t, redis.ConfigResetStat(t.Context()).Err())
 			e2e.Eventually(t, "a lock in Redis", e2e.Patience, func() bool {
 				c.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour)).Want(201)
-				used, err := redis.Info(t.Context(), "commandstats").Result() // counts the commands since ConfigResetStat
+				used, err := redis.Info(t.Context(), "commandstats").Result()
 				return err == nil && strings.Contains(used, "cmdstat_set:")
 			})
 		})

@@ -17,7 +17,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// logged returns the lines of a process's log and requires each to be a JSON object.
 func logged(t testing.TB, stack *localstack.Stack, name string) (lines []map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(stack.Log(name))
@@ -59,9 +58,8 @@ func TestTraces(t *testing.T) {
 		}
 		return d
 	}
-	// A reveal waits at most 3 s for its certificate. After that, the worker issues the
-	// certificate. On a busy machine, the test may need several deals until a reveal issues its
-	// certificate.
+	// A reveal tries for at most 3 s to issue its certificate. After that, the worker issues the
+	// certificate. On a busy machine, the test may need several deals.
 	var d *e2e.Dealt
 	e2e.Eventually(t, "a reveal whose certificate is issued within it", e2e.Patience, func() bool {
 		d = ended()

@@ -37,7 +37,7 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 	return ctx, chromedp.Do(ctx)
 })
 
-var started context.Context // the context of the browser; nil if no test has started the browser
+var started context.Context
 
 func TestMain(m *testing.M) {
 	code := e2e.Main(m)
@@ -63,7 +63,6 @@ type tab struct {
 	asked int // number of requests to the origin
 }
 
-// browser marks the test as parallel and opens a new tab on the shared stack.
 func browser(t *testing.T) (*e2e.Client, *tab) {
 	t.Helper()
 	t.Parallel()
@@ -100,7 +99,7 @@ func (p *tab) listen() {
 	}
 }
 
-// beside opens another tab in the same browser session. The two tabs share their storage.
+// beside opens another tab, which shares its storage with p.
 func (p *tab) beside() *tab {
 	p.t.Helper()
 	ctx, stop := chromedp.NewContext(p.ctx)
@@ -142,8 +141,6 @@ func (p *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	e2e.Must(p.t, chromedp.Do(p.ctx, steps...))
 }
 
-// eval returns the value of a JavaScript expression in the page. If the value is a promise, eval
-// waits for the result of the promise.
 func eval[T any](p *tab, expression string) T {
 	p.t.Helper()
 	value, err := chromedp.Run(p.ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
@@ -153,7 +150,6 @@ func eval[T any](p *tab, expression string) T {
 	return value
 }
 
-// open shows a path in a window of the given width in pixels, in the colour scheme "light" or "dark".
 func (p *tab) open(path string, width int64, scheme string) {
 	p.t.Helper()
 	if _, err := chromedp.Call(p.ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: 800, DeviceScaleFactor: 1, Mobile: width < 600}); err != nil {
@@ -165,7 +161,6 @@ func (p *tab) open(path string, width int64, scheme string) {
 	p.do(chromedp.Navigate(p.origin + path))
 }
 
-// set sets a field's value directly, without key presses.
 func (p *tab) set(field, value string) {
 	p.t.Helper()
 	eval[bool](p, "document.querySelector('"+field+"').value = "+e2e.JsonText(p.t, value)+", true")
@@ -222,7 +217,6 @@ func (p *tab) tabTo(selector string) {
 	p.t.Fatalf("the Tab key does not reach %s", selector)
 }
 
-// enter moves to a field by the Tab key and types into it.
 func (p *tab) enter(selector, keys string) {
 	p.t.Helper()
 	p.tabTo(selector)

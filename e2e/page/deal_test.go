@@ -24,15 +24,13 @@ func (p *tab) reaches(phase string) {
 	p.until("the page shows the phase "+phase, "document.querySelector('#status-box')?.dataset.phase === '"+phase+"'")
 }
 
-// take opens the link of a party's invitation.
 func (p *tab) take(d *e2e.Dealt, party int, width int64, scheme string) {
 	p.t.Helper()
 	p.open("/d/"+d.ID+"#"+d.Tokens[party], width, scheme)
 }
 
-// Two people settle a split.v1 deal. They fill in the forms by keyboard. Ann's window has the width of
-// a desktop, and Ben's the width of a phone. The proof verifies. Ben's token stays neither in the
-// address bar nor in a log of the service.
+// Two people fill in the forms by keyboard. Ann's window has the width of a desktop, and Ben's the
+// width of a phone. Ben's token stays neither in the address bar nor in a log of the service.
 func TestPeopleSettleASplit(t *testing.T) {
 	c, ann := browser(t)
 	ben := newTab(t, c.Base)
@@ -149,8 +147,8 @@ func TestPeopleSettleASplit(t *testing.T) {
 		if said := p.text("#action .headline"); said != "You get what is worth 60 % of everything to you." {
 			t.Errorf("the headline is %q, want that the party gets what is worth 60 %% to it", said)
 		}
-		// In mode "sealed", the table has only one row: what each part is worth by the viewer's own
-		// points.
+		// In mode "sealed", the table has only the viewer's row: what each part is worth by the
+		// viewer's points.
 		if rows := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"); rows != 1 {
 			t.Errorf("the page shows the worths of %d parties, want 1", rows)
 		}
@@ -292,8 +290,8 @@ func TestPageSealsOnce(t *testing.T) {
 		p.take(d, 0, 1280, "light")
 		p.reaches("seal")
 		p.set("#points-0", fmt.Sprint(10+i))
-		// The test replaces `fetch`. The replacement holds a tab's first commit until the test calls
-		// `release`. It then sends the commit, and throws instead of returning the answer.
+		// `fetch` now holds the tab's first commit until the test calls `release`. Then `fetch` sends the
+		// commit but throws, as if the answer were lost.
 		eval[bool](p, `(() => {
 			const real = window.fetch;
 			let lost = false;
@@ -489,8 +487,7 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 	}
 }
 
-// The deal declares a seat key for the person's party. The person signs with the file of the private
-// key. If the person chooses the file of another key, the page sends nothing.
+// If the person chooses the file of another key, the page sends nothing.
 func TestPersonSignsWithASeatKey(t *testing.T) {
 	c, p := browser(t)
 	dir := t.TempDir()
@@ -691,8 +688,6 @@ func TestFormWaitsForTheDeclaration(t *testing.T) {
 	p.until("the key is shown", "document.querySelector('#own-key code')")
 }
 
-// A signature by a seat key covers the public address of the service. A page at another address
-// shows the public address.
 func TestPageNamesTheAddressThatKeysSignFor(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -720,7 +715,7 @@ func TestPageShowsEachPartysValues(t *testing.T) {
 		fragment string
 		width    int64
 		scheme   string
-	}{{"#" + d.Tokens[3], 1280, "light"}, {"", 320, "dark"}} { // the second look has no fragment, because the tab keeps the token
+	}{{"#" + d.Tokens[3], 1280, "light"}, {"", 320, "dark"}} { // the second URL needs no fragment, because the tab keeps the token
 		p.open("/d/"+d.ID+look.fragment, look.width, look.scheme)
 		p.reaches("done")
 		p.until("the proof is there", "document.querySelector('#verify-bundle')")

@@ -40,9 +40,8 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// newAgent returns a client for the service's address, a counter of the client's calls, and a body
-// with the deal id and the invite token. An agent learns the address, the id and the token from the
-// link in its invitation.
+// newAgent takes the address of the service, the deal id and the invite token from the link in the
+// invitation, because an agent has no other source.
 func newAgent(t *testing.T, invited string) (*e2e.Client, *counting, e2e.Body) {
 	t.Helper()
 	link, err := url.Parse(regexp.MustCompile(`https?://\S+#it_\S+`).FindString(invited))

@@ -14,8 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The page's JavaScript modules return the same results as the service and the independent
-// verifier. All subtests share one tab.
+// The page's JavaScript modules return the same results as the service and the independent verifier.
 func TestModules(t *testing.T) {
 	_, p := frontPage(t)
 	for _, module := range []struct {
@@ -87,7 +86,7 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		name, said, notes := filepath.Base(files[i]), strings.Join(v.Said, "\n"), strings.Join(v.Notes, ";")
 		want := c.Failed
 		if name == "beacon-signature.json" {
-			want = append(want, "beacon_signature") // the file omits beacon_signature, because package verification does not check it
+			want = append(want, "beacon_signature") // not in the file, because package verification does not check it
 		}
 		slices.Sort(want)
 		slices.Sort(v.Failed)
@@ -209,8 +208,7 @@ func vectorsOfTheAlgorithms(t *testing.T, p *tab) {
 	}
 }
 
-// readsJSONStrictly requires that the page's JSON reader refuses invalid and ambiguous texts. The
-// page's canonical form must be the form of RFC 8785.
+// The page's JSON reader refuses invalid and ambiguous texts, and its canonical form is that of RFC 8785.
 func readsJSONStrictly(t *testing.T, p *tab) {
 	refused := []string{``, `{"a":1,"a":1}`, `{"a":1,}`, `[1.0]`, `[1e3]`, `[9007199254740992]`, `[01]`, `["\ud800"]`, `["\x"]`, "[\"\n\"]", `[1] 2`, `{a:1}`, `[nul]`, `"`, strings.Repeat("[", 33) + strings.Repeat("]", 33), "\ufeff[]", `[+1]`, "[\u00a01]"}
 	read := modules[[]string](t, p, `
@@ -226,8 +224,6 @@ func readsJSONStrictly(t *testing.T, p *tab) {
 	}
 }
 
-// refusesInputsLikeTheService requires that the page refuses the inputs that the service
-// refuses, with the same message.
 func refusesInputsLikeTheService(t *testing.T, p *tab) {
 	type checked struct {
 		Algorithm     string
@@ -311,9 +307,8 @@ func lookNowEndsEveryWait(t *testing.T, p *tab) {
 	}
 }
 
-// keysNeedNoStatus requires that originKeys returns the published keys even if the status
-// cannot be read. Without published keys, a forged bundle that names its own keys would look
-// consistent.
+// The page must get the published keys (originKeys) even if GET /v1/status fails. Without them, the
+// page would check a forged bundle only against that bundle's own keys.
 func keysNeedNoStatus(t *testing.T, p *tab) {
 	type key struct {
 		Pubkey      string

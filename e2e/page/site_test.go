@@ -26,8 +26,7 @@ func frontPage(t *testing.T) (*e2e.Client, *tab) {
 	return c, p
 }
 
-// declares changes the service status that the page reads: it sets dev_ephemeral_key to the given
-// value.
+// declares sets dev_ephemeral_key in the service status that the page reads.
 func (p *tab) declares(development bool) {
 	p.t.Helper()
 	eval[bool](p, `(() => {
@@ -40,8 +39,8 @@ func (p *tab) declares(development bool) {
 
 const developmentNote = "the deployment declares the signing key a development key"
 
-// The front page makes the calls of both parties of a real deal. The test uses only the keyboard.
-// The page, fairpactctl and the independent verifier accept the deal's certificate.
+// The test uses only the keyboard. The page, fairpactctl and the independent verifier accept the
+// deal's certificate.
 func TestPagePlaysADeal(t *testing.T) {
 	c, p := frontPage(t)
 	p.until("the page has read the status", "document.querySelector('#deployment span')")
@@ -118,8 +117,8 @@ func (p *tab) runs() {
 	p.until("the page runs", "document.querySelector('#deployment span') && !document.querySelector('#log-checkpoint').textContent.startsWith('Reading')")
 }
 
-// verdict fills in the verifier's form, presses its button, and returns the names of the failed
-// checks. It fails the test if verifying sends a request.
+// verdict returns the names of the checks that fail in the page's verifier. The page must verify
+// without sending a request.
 func (p *tab) verdict(certificate, key, head, inputs, params string) (failed []string) {
 	p.t.Helper()
 	for field, value := range map[string]string{"certificate": certificate, "keys": key, "head": head, "inputs": inputs, "params": params} {
@@ -180,8 +179,6 @@ func TestPageVerifiesCertificates(t *testing.T) {
 		t.Errorf("a certificate with a changed field: the failed checks are %v, want signature, key_in_force and merkle_inclusion", failed)
 	}
 
-	// A certificate of an unknown algorithm verifies. The page says that it did not recompute
-	// the result.
 	uri, anotherKey := e2e.KeyFile(t)
 	cert["algorithm"] = "max.v1"
 	text, head := signedBy(t, uri, cert)
@@ -200,7 +197,7 @@ func TestPageVerifiesCertificates(t *testing.T) {
 		t.Errorf("the button fetched the keys %s and a head of %v leaves", keys, fetched)
 	}
 
-	// The key set does not mark development keys, so the button also fetches the status.
+	// The key set does not mark development keys, so the button #fetch-trust also fetches /v1/status.
 	for _, development := range []bool{true, false} {
 		p.declares(development)
 		p.set("#verify-head", "")
@@ -251,8 +248,6 @@ func signedBy(t *testing.T, uri string, cert e2e.Body) (certificate, head string
 	return e2e.JsonText(t, cert), e2e.JsonText(t, e2e.Body{"tree_size": 1, "root_hash": root, "signature": sign(sha256.Sum256([]byte(`{"root_hash":"` + root + `","tree_size":1}`)))})
 }
 
-// A bundle of this deployment verifies in the form without other files. The report lists what the
-// verification did not prove.
 func TestPageVerifiesABundle(t *testing.T) {
 	c, p := frontPage(t)
 	d := c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.AnnsValues, e2e.BobsValues)()

@@ -176,7 +176,6 @@ func (l *leakTest) strangers(d *e2e.Dealt) {
 	}
 }
 
-// send makes a call that may be refused. A 5xx fails the test.
 func (l *leakTest) send(method, path string, sent any, header ...string) {
 	l.T.Helper()
 	a, err := l.Try(l.T.Context(), method, path, "", sent, header...)

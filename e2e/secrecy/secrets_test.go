@@ -25,7 +25,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// The search finds every form of a secret. It does not mistake one secret for a similar one.
 func TestMarkerIsFound(t *testing.T) {
 	m := e2e.Marker{Name: "token", Text: "it_" + base64.RawURLEncoding.EncodeToString([]byte("thirty-two bytes of a token, yes"))}
 	payload, _ := base64.RawURLEncoding.DecodeString(m.Text[3:])
@@ -50,7 +49,6 @@ func TestMarkerIsFound(t *testing.T) {
 	}
 }
 
-// leakTest has a stack, the secrets planted in the stack, and the stack's responses and spans.
 type leakTest struct {
 	*e2e.Client
 	stack   *localstack.Stack
@@ -59,11 +57,10 @@ type leakTest struct {
 	traces  *e2e.Collector
 }
 
-// planted is a secret, and the one kind of response that may show it.
 type planted struct {
 	e2e.Marker
-	// allowed is the method and path of the request whose response may show the secret, such as
-	// "POST /v1/keys ". It is empty if no response may show the secret.
+	// allowed is the prefix, such as "POST /v1/keys ", of the requests whose responses may show
+	// the secret. "" allows no response.
 	allowed string
 }
 
@@ -99,8 +96,7 @@ func newLeakTest(t *testing.T) *leakTest {
 	return l
 }
 
-// plant adds a secret to the search and returns the secret. The comment of planted.allowed explains
-// the last parameter.
+// plant adds a secret to the search and returns the secret. For `allowed`, see planted.allowed.
 func (l *leakTest) plant(name, text, allowed string) string {
 	l.planted = append(l.planted, planted{e2e.Marker{Name: name, Text: text}, allowed})
 	return text
@@ -117,7 +113,6 @@ func (l *leakTest) markHex(name string) string {
 	return l.plant(name, hex.EncodeToString(raw), "")
 }
 
-// key creates an API key. Only the response to the creation may show the key.
 func (l *leakTest) key() string {
 	var made struct {
 		APIKey string `json:"api_key"`
@@ -126,7 +121,6 @@ func (l *leakTest) key() string {
 	return l.plant("API key", made.APIKey, "POST /v1/keys ")
 }
 
-// create creates a deal. Only the response to the creation may show the deal's tokens.
 func (l *leakTest) create(b e2e.Body) *e2e.Dealt {
 	key := l.key()
 	d := l.Created(key, l.Want(201, "POST", "/v1/deals", key, b, "Idempotency-Key", l.mark("header of create")))
@@ -150,7 +144,6 @@ func (l *leakTest) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
 	return s
 }
 
-// act sends a commit or reveal with a planted Idempotency-Key.
 func (l *leakTest) act(status int, d *e2e.Dealt, action string, party int, s e2e.Sealed) e2e.Answer {
 	l.T.Helper()
 	return l.Want(status, "POST", d.Path("/"+action), d.Tokens[party], s.Act(action), "Idempotency-Key", l.mark("header of "+action))
@@ -196,8 +189,7 @@ func (l *leakTest) deploymentSecrets() {
 	}
 }
 
-// places returns the contents of every place to which a secret could have leaked. The keys of the
-// map are the names of the places.
+// places returns the contents of every place to which a secret could have leaked, by name.
 func (l *leakTest) places() map[string][]byte {
 	places := e2e.Dumped(l.T, l.stack)
 	places["traces"] = l.traces.Place()
@@ -225,8 +217,7 @@ func (l *leakTest) places() map[string][]byte {
 }
 
 // search fails the test if a planted secret appears anywhere except in the responses that
-// planted.allowed names. It also searches the data files of Postgres for all secrets except
-// passwords.
+// planted.allowed names.
 func (l *leakTest) search() {
 	l.T.Helper()
 	places := l.places()

@@ -62,7 +62,7 @@ func TestSoak(t *testing.T) {
 					kept = append(kept, d)
 				}
 				mu.Unlock()
-				reads := map[string]string{"/v1/log/tree-head": ""} // maps a path to a token
+				reads := map[string]string{"/v1/log/tree-head": ""}
 				// d.Id is "" if the service refused to create the deal because the request arrived
 				// after the commit deadline.
 				if d.Id != "" {
@@ -112,7 +112,6 @@ type usage struct {
 	calls                              map[string]call // by method and route
 }
 
-// call has the number of answered requests of a route, and the sum of their durations in seconds.
 type call struct{ count, seconds float64 }
 
 type usages map[string]usage
@@ -157,8 +156,6 @@ func (u usages) String() string {
 	return b.String()
 }
 
-// latency compares u with an earlier measurement. For each route of deal-api, it returns the number
-// of calls between the two measurements, and their mean duration.
 func (u usages) latency(earlier usages) string {
 	var b strings.Builder
 	now, then := u[localstack.DealAPI].calls, earlier[localstack.DealAPI].calls

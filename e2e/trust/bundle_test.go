@@ -12,7 +12,6 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// bundle has the tested members of a certificate's bundle.
 type bundle struct {
 	LogProof string `json:"log_proof"`
 	Beacon   *struct{}
@@ -23,10 +22,8 @@ type bundle struct {
 	} `json:"own_input"`
 }
 
-// fairpactctl and the independent verifier verify a bundle offline, with only the file and the
-// deployment's key. The service puts no input or salt into a party's bundle, because the initiator
-// may still have the party's invite token and fetch the bundle. fairpactctl adds the party's own
-// input.
+// The service puts no input or salt into a party's bundle, because the initiator may still have
+// the party's invite token and fetch the bundle. fairpactctl adds the party's own input.
 func TestBundleVerifiesOffline(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -92,7 +89,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 				if (b.Beacon != nil) != (x.request["algorithm"] == "random.v1") || b.LogProof == "" {
 					t.Errorf("bundle of party %d: beacon %v and log_proof %q", party, b.Beacon, b.LogProof)
 				}
-				offline := e2e.NewCtl(t, "http://127.0.0.1:1") // nothing listens there
+				offline := e2e.NewCtl(t, "http://127.0.0.1:1")
 				file := offline.File("bundle.json", text)
 				said, _ := offline.Run(0, "verify", file, "--pubkey", status.Pubkey)
 				for _, want := range []string{"OK   log_proof", "OK   checkpoint_signature", "no witness was checked", map[bool]string{true: "OK   own_input", false: "your input was not checked"}[own]} {
@@ -110,8 +107,6 @@ func TestBundleVerifiesOffline(t *testing.T) {
 	}
 }
 
-// holdsNoInput reads a party's bundle over HTTP and over MCP. The bundle must not have any
-// party's input or salt.
 func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed []e2e.Sealed) {
 	t.Helper()
 	overMCP := c.Raw("get_certificate", e2e.JsonText(t, e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[party], "bundle": true}))
@@ -137,8 +132,8 @@ func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed [
 }
 
 // fetched fetches a party's bundle with fairpactctl, which waits until a checkpoint covers the
-// certificate. The function returns the bundle and the notes that fairpactctl prints. If sealed is
-// not nil, fairpactctl gets the party's input from the option --sealed.
+// certificate. noted holds the notes that fairpactctl prints. If sealed is not nil, fairpactctl gets
+// the party's input from the option --sealed.
 func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.Sealed) (text []byte, noted string) {
 	t.Helper()
 	ctl := e2e.NewCtl(t, c.Base)

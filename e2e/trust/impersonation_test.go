@@ -9,8 +9,8 @@ import (
 )
 
 // verdicts verifies a bundle with fairpactctl and with the independent verifier, and returns what
-// the two verifiers print. If `accepted` is true, both must accept the bundle. Otherwise both must
-// reject the bundle. `known` lists the seat keys that the verifiers require, each as "party=key".
+// the two verifiers print. Both must accept the bundle if `accepted` is true, and reject it
+// otherwise. `known` lists the parties' signing keys that the verifiers require, as "party=key".
 func verdicts(t *testing.T, ctl *e2e.Ctl, bundle []byte, accepted bool, known ...string) []string {
 	t.Helper()
 	code := 1

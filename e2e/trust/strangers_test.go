@@ -11,9 +11,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// The independent verifier shares no code with the product and accepts every kind of certificate.
-// It checks the signature, and the proof against the signed tree head. With the parties' inputs, it
-// also checks the commitments, the input root and the result.
+// The independent verifier checks the signature, and the proof against the signed tree head. With
+// the parties' inputs, it also checks the commitments, the input root and the result.
 func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
@@ -115,8 +114,6 @@ func nonces(parties int) (all []e2e.Body) {
 
 func accepts(parties int) []e2e.Body { return slices.Repeat([]e2e.Body{{"accept": true}}, parties) }
 
-// shapley returns the request body of a new deal. A coalition is worth ten times the square of its
-// size, and 7 more if the coalition includes the first party.
 func shapley(parties int) e2e.Body {
 	b := e2e.ShapleyBody(time.Hour, 2*time.Hour)
 	names, values := seats(parties), e2e.Body{}
@@ -133,8 +130,8 @@ func shapley(parties int) e2e.Body {
 	return b
 }
 
-// The Python tests of the independent verifier pass. They require that the verifier rejects every
-// changed certificate, proof, tree head and bundle, and computes the published vectors.
+// The Python tests require that the verifier rejects every changed certificate, proof, tree head
+// and bundle, and that it computes the published vectors.
 func TestVerifierInPython(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.Command("python3", "-B", "-m", "unittest", "discover", "-s", e2e.Repo("e2e/verifier")).CombinedOutput(); err != nil {

@@ -20,8 +20,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// tampering is a change that needs write access to the database, and the expected results of the
-// checks of the certificate at leaf 0.
+// tampering is a change that needs write access to the database.
 type tampering struct {
 	what                       string
 	change                     []string
@@ -116,7 +115,6 @@ func TestTampering(t *testing.T) {
 				if r.Valid || r.CertID != first.certID || r.Checks.Signature != x.signature || r.Checks.InputRoot != x.root || r.Checks.Inclusion != x.inclusion {
 					t.Errorf("%s reports %+v, want not valid with signature %v, input_root %v, inclusion %v", c.Base, r, x.signature, x.root, x.inclusion)
 				}
-				// The service does not return a certificate that fails verification.
 				here.Refused(503, "LOG_INCONSISTENT", "GET", first.deal.Path("/certificate"), first.deal.Tokens[0], nil)
 			}
 		})
@@ -147,7 +145,6 @@ type vaulted struct {
 	certID string
 }
 
-// issued returns a new deal and the ID of its certificate. The certificate must be valid.
 func issued(t *testing.T, c *e2e.Client) *vaulted {
 	t.Helper()
 	d := c.Create(e2e.SplitBody(3600e9, 7200e9))
@@ -159,8 +156,7 @@ func issued(t *testing.T, c *e2e.Client) *vaulted {
 	return &vaulted{d, certID}
 }
 
-// fill appends leaves without a certificate to the log. It uses the deployment's key and append
-// secret.
+// fill appends leaves without a certificate to the log, with the deployment's key and append secret.
 func fill(t *testing.T, stack *localstack.Stack, entries int) {
 	t.Helper()
 	signer, err := signing.Open(t.Context(), "dev://"+filepath.Join(stack.Dir(), "dev-key.pem"))

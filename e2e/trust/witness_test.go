@@ -30,7 +30,6 @@ func TestWitnessesCertify(t *testing.T) {
 		t.Errorf("the certificate changed from\n%s\nto\n%s", payload, after)
 	}
 
-	// MCP also shows CERTIFIED. The served checkpoint meets the published witness policy.
 	var shown struct{ State string }
 	c.Tool("get_deal", e2e.Body{"deal_id": first.ID, "invite_token": first.Tokens[1]}).Into(t, &shown)
 	if shown.State != "CERTIFIED" {
@@ -75,8 +74,7 @@ func TestWitnessesCertify(t *testing.T) {
 		t.Errorf("the first deal is %s again, want CERTIFIED", state)
 	}
 
-	// A VOID deal also has a leaf in the log. The deal stays VOID after both witnesses have cosigned
-	// a checkpoint that covers the leaf.
+	// A VOID deal also has a leaf in the log, but never becomes CERTIFIED.
 	rejected := e2e.Open(c, e2e.ShapleyBody(time.Hour, 2*time.Hour), 2, 1, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 	rejected.Deal.Reveal(1, rejected.Inputs[1])
 	leaf = leafOf(t, rejected.Deal.Certified(e2e.Patience))
@@ -90,7 +88,6 @@ func TestWitnessesCertify(t *testing.T) {
 	}
 }
 
-// signedPart returns the text of a deal's certificate without log_proof.
 func signedPart(t *testing.T, d *e2e.Dealt) string {
 	t.Helper()
 	text, err := e2e.WithoutProof(d.Certified(e2e.Patience))

@@ -41,9 +41,8 @@ func (c *client) close() {
 	}
 }
 
-// call sends a request. It encodes `body` as JSON. If `body` is nil, the request has no body.
-// If `into` is not nil, call decodes the JSON answer into the variable that `into` points to.
-// call returns the raw answer, and a *statusError if the status is not `want`.
+// call sends `body` as JSON, or no body if `body` is nil. It decodes the answer into `into`,
+// unless `into` is nil. The error is a *statusError if the status is not `want`.
 func (c *client) call(want int, method, path, token string, body, into any) ([]byte, error) {
 	var text []byte
 	if body != nil {

@@ -20,8 +20,6 @@ type statement struct {
 	ExecUS  float64 `json:"exec_us"` // microseconds per deal
 }
 
-// counts are the totals of pg_stat_statements and of the roundTripCounters since the
-// last reset.
 type counts struct {
 	statements map[string]float64 // executions by service, without BEGIN, COMMIT and other transaction control
 	execMS     float64
@@ -34,7 +32,7 @@ type counts struct {
 // measures no rates and no latencies after startCounting.
 type counting struct {
 	*bench
-	proxies map[string]*roundTripCounter // by service
+	proxies map[string]*roundTripCounter
 }
 
 // startCounting stops the services and restarts Postgres with pg_stat_statements. It then
@@ -167,8 +165,7 @@ func (c *counting) counts() (*counts, error) {
 	return n, nil
 }
 
-// top returns the statements that took Postgres the most time since the last reset. It
-// divides their calls and their time by the number of deals.
+// top returns the costliest statements since the last reset, with calls and time per deal.
 func (c *counting) top(deals float64) ([]statement, error) {
 	conn, err := pgx.Connect(c.ctx, c.stack.DatabaseURL())
 	if err != nil {
@@ -193,8 +190,6 @@ func (c *counting) top(deals float64) ([]statement, error) {
 
 const maxStatements = 20
 
-// costliest sorts the statements by descending ExecUS and returns the first maxStatements
-// of them. It puts the query of each returned statement on one line.
 func costliest(list []statement) []statement {
 	slices.SortFunc(list, func(a, b statement) int {
 		return cmp.Compare(b.ExecUS, a.ExecUS)
@@ -206,7 +201,6 @@ func costliest(list []statement) []statement {
 	return list
 }
 
-// oneLine returns a statement without its comments and line breaks.
 func oneLine(query string) string {
 	var words []string
 	for line := range strings.Lines(query) {

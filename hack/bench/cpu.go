@@ -18,10 +18,10 @@ const (
 	postgres   = "postgres"
 	redis      = "redis"
 	generator  = "load generator"
-	machineCPU = "machine" // all processes of the machine
+	machineCPU = "machine"
 )
 
-// measured lists the product's processes, in the order of the report's columns.
+// measured is in the order of the report's columns.
 var measured = []string{postgres, localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker, redis}
 
 func (b *bench) cpu() (cpuTimes, error) {
@@ -38,10 +38,9 @@ func (b *bench) cpu() (cpuTimes, error) {
 	return times, err
 }
 
-// addCPU adds to the samples the CPU time of each process of the benchmark, and the sum of
-// all these processes except the load generator. These values are microseconds per unit of
-// work, such as a deal. The number of units is t.n. addCPU also adds the CPU use of all other
-// programs, in percent of all cores.
+// addCPU adds the CPU time of each process of the benchmark, and the sum without the load
+// generator, in microseconds per unit of work, such as a deal. t.n is the number of units.
+// addCPU also adds the CPU use of all other programs, in percent of all cores.
 func (s samples) addCPU(name string, t *timed) {
 	var product, all time.Duration
 	for process, used := range t.after {
@@ -61,7 +60,6 @@ func (s samples) addCPU(name string, t *timed) {
 	s.add(name+".others_percent", max(0, 100*others.Seconds()/cores))
 }
 
-// machineTime returns the CPU time of the whole machine since boot, without idle time.
 func machineTime() (time.Duration, error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
@@ -82,8 +80,6 @@ func perThing(used time.Duration, n int) float64 {
 // of ended children. Linux reports 100 ticks per second (USER_HZ).
 const tick = 10 * time.Millisecond
 
-// cpuTime returns the CPU time of a process. If withChildren is true, the CPU time of the
-// running and ended children is included.
 func cpuTime(pid int, withChildren bool) (time.Duration, error) {
 	stat, err := statOf(pid)
 	if err != nil || !withChildren {
@@ -110,8 +106,6 @@ func statOf(pid int) (procfs.ProcStat, error) {
 	return p.Stat()
 }
 
-// memoryMiB returns the current and the peak resident memory of a process in MiB. The
-// peak is the maximum since the last resetPeak, or since the process started.
 func memoryMiB(pid int) (now, peak float64, err error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {

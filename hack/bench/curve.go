@@ -7,11 +7,9 @@ import (
 	"time"
 )
 
-// curvePoints are the sizes of the databases for measureCurve, in ended deals.
+// curvePoints are database sizes in ended deals.
 var curvePoints = []int{1_000, 100_000, 1_000_000}
 
-// measureCurve measures what a deal costs in databases of different sizes, and stores
-// the samples in r. Each size has a separate stack.
 func measureCurve(ctx context.Context, o options, r *results) error {
 	s := samples{}
 	for _, n := range curvePoints {

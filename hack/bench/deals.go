@@ -12,14 +12,12 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// worker is a client that plays deals. It creates all its deals with one API key.
 type worker struct {
 	*client
 	apiKey string
 }
 
-// endedDeal is a deal with a certificate. token is the invite token of party 0, with
-// which [bench.read] reads the deal.
+// endedDeal is a deal with a certificate. token is the invite token of party 0.
 type endedDeal struct{ dealID, certID, token string }
 
 const maxEnded = 5000
@@ -28,7 +26,6 @@ const maxEnded = 5000
 // maxWorkers must not exceed the product's default limit: 120 keys a minute for one address.
 const maxWorkers = 64
 
-// dealCalls names the calls of a deal in the order in which a worker makes them.
 var dealCalls = []string{"create", "commit", "reveal", "last reveal", "certificate"}
 
 func (b *bench) makeWorkers() error {
@@ -46,9 +43,8 @@ func (b *bench) makeWorkers() error {
 	return nil
 }
 
-// playDeals plays two-party deals for the duration d. It adds them to b.ended, which
-// keeps at most maxEnded deals. playDeals does not verify the signed tree heads: call
-// verifyHeads afterwards.
+// playDeals plays two-party deals for the duration d and adds them to b.ended. It does not
+// verify the signed tree heads: call verifyHeads afterwards.
 func (b *bench) playDeals(clients int, d time.Duration) (*timed, error) {
 	if err := b.makeWorkers(); err != nil {
 		return nil, err
@@ -79,8 +75,8 @@ type opening struct {
 	Salt  string `json:"salt"`
 }
 
-// seal returns an opening (the input and a random salt), the commitment to that opening,
-// and the party's leaf of the tree whose root is input_root.
+// seal returns an opening (the input and a random salt), the commitment to that opening, and
+// the bytes that the party's leaf hashes in the tree whose root is input_root.
 func seal(input any) (o opening, commitment string, leaf []byte, err error) {
 	canonical, err := canon.Marshal(input)
 	if err != nil {
@@ -160,8 +156,7 @@ func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal
 	return endedDeal{deal.DealID, certID, deal.InviteTokens[0].Token}, err
 }
 
-// fetchCertificate returns the certificate of a deal. It polls while the answer is 409,
-// which means that the certificate is not published yet.
+// fetchCertificate polls while the answer is 409, which means that the certificate is not published yet.
 func fetchCertificate(c *client, path, token string) ([]byte, error) {
 	for {
 		text, err := c.call(200, "GET", path+"/certificate", token, nil, nil)

@@ -14,15 +14,14 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// floor is a running instance of the program hack/bench/floor, a minimal deal service. It has
-// two processes: the deal service and its log.
+// floor is a running instance of the program hack/bench/floor, a minimal deal service with its log.
 type floor struct {
 	url       string
 	processes map[string]*child.Process
 }
 
-// floorName is the prefix of the names of the floor's samples in report.json. "grp" means
-// grouped INSERTs.
+// floorName is the prefix of the names of samples in report.json that measure the minimal deal
+// service (see floor). "grp" means grouped INSERTs.
 const floorName = "floor.grp"
 
 const (
@@ -30,8 +29,8 @@ const (
 	floorLog   = "floor log"
 )
 
-// startFloor builds the floor and starts its two processes. They use a separate
-// database on the product's Postgres server.
+// startFloor builds the minimal deal service (see floor) and starts its two processes. They use a
+// separate database on the product's Postgres server.
 func (b *bench) startFloor() error {
 	program := filepath.Join(b.dir, "floor")
 	build := exec.CommandContext(b.ctx, "go", "build", "-buildvcs=false", "-o", program, "./floor")
@@ -56,9 +55,8 @@ func (b *bench) startFloor() error {
 	return err
 }
 
-// start starts the program and returns the URL at which the program listens. The
-// program's output goes to a log file in the directory dir. The first line of the output is
-// the address. start returns an error if the program prints no address within 5 s.
+// start starts the program and returns its URL. The program must print its address as the first
+// line within 5 s. Its output goes to a log file in the directory dir.
 func (f *floor) start(dir, name, program string, args ...string) (string, error) {
 	path := filepath.Join(dir, name+".log")
 	out, err := os.Create(path)

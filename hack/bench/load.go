@@ -18,11 +18,10 @@ type timed struct {
 
 func (t *timed) perSecond() float64 { return float64(t.n) / t.elapsed.Seconds() }
 
-// do is one unit of a client's work, such as a deal. It calls note with the name and the
-// duration of each measured call.
+// do runs one unit of a client's work, such as a deal. It calls note for each measured call.
 type do func(client int, note func(call string, took time.Duration)) error
 
-// errDone is returned by a client's `do` function when no work is left. The client then ends early.
+// errDone is returned by a `do` function when no work is left. Its client then ends early.
 var errDone = errors.New("nothing is left to do")
 
 // load runs the given number of clients. Each client calls `thing` in a loop until the

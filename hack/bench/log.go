@@ -21,7 +21,6 @@ import (
 // a measurement. If all digests are appended before the end, the measurement ends early.
 const appendsPerSecond = 10_000
 
-// entry is the JSON body of an append to log-server: a digest with its signature.
 type entry struct {
 	Entry     string `json:"entry"`
 	Signature string `json:"signature"`

@@ -31,9 +31,9 @@ type options struct {
 	bin             string // directory of the measured binaries; temporary if the benchmark built them
 }
 
-// The parts of a run, in the order in which they run.
+// The parts of a run, in their order.
 const (
-	partRounds  = "rounds" // in turn: INSERTs by pgbench, the floor, deals, log appends, read requests
+	partRounds  = "rounds" // in turn: INSERTs by pgbench, a minimal deal service (floor), deals, log appends, read requests
 	partDraw    = "draw"
 	partTessera = "tessera"
 	partCount   = "count"
@@ -130,8 +130,6 @@ func run(ctx context.Context, o options) (err error) {
 	return os.WriteFile(filepath.Join(o.out, "report.svg"), []byte(plot(r)), 0o644)
 }
 
-// measure starts one stack and measures the chosen parts on it, except the curve. It
-// stores the samples in r.
 func measure(ctx context.Context, o options, r *results) (err error) {
 	s := samples{}
 	say("starting a stack")
@@ -190,7 +188,6 @@ func (b *bench) count(r *results) error {
 	return nil
 }
 
-// idleTime is how long countDeals counts the work of the idle services.
 const idleTime = 3 * time.Second
 
 var began = time.Now()

@@ -17,7 +17,6 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers"
 )
 
-// pgbench runs single-row INSERTs with the tool pgbench, on the Postgres server of the product.
 type pgbench struct {
 	program string
 	url     *url.URL // of a separate database
@@ -26,7 +25,7 @@ type pgbench struct {
 }
 
 var (
-	insertScript = fmt.Sprintf("INSERT INTO inserted VALUES ('\\x%s');\n", strings.Repeat("2c26b46b68ffc68f", 8)) // a row of 64 bytes
+	insertScript = fmt.Sprintf("INSERT INTO inserted VALUES ('\\x%s');\n", strings.Repeat("2c26b46b68ffc68f", 8)) // inserts a row with a value of 64 bytes
 	// guardedScript inserts a different row in each transaction. Transaction n of client c
 	// inserts party 64n+c. Both n and c start at 0.
 	guardedScript = `\set n :n + 1
@@ -74,14 +73,14 @@ func (p *pgbench) prepare(ctx context.Context) error {
 	return err
 }
 
-// inserts runs INSERTs of 64-byte rows for the duration d, rounded down to whole seconds, but
-// for at least 1 s. It returns the INSERTs per second and the mean latency in milliseconds.
+// inserts runs INSERTs of 64-byte rows for d, rounded down to whole seconds, but for at least
+// 1 s. The result ms is the mean latency.
 func (p *pgbench) inserts(ctx context.Context, clients int, d time.Duration) (perSecond, ms float64, err error) {
 	return p.run(ctx, clients, "-f", p.insert, "-T", strconv.Itoa(max(1, int(d.Seconds()))))
 }
 
 // guardedInserts inserts n rows from 64 clients and returns the INSERTs per second. It rounds
-// n up to a multiple of 64. Each INSERT adds its row only if deal 1 in the table open_deals is open.
+// n up to a multiple of 64. Each INSERT also checks that deal 1 in the table open_deals is open.
 func (p *pgbench) guardedInserts(ctx context.Context, n int) (perSecond float64, err error) {
 	conn, err := pgx.Connect(ctx, p.url.String())
 	if err != nil {
@@ -130,7 +129,6 @@ func (p *pgbench) run(ctx context.Context, clients int, args ...string) (perSeco
 	return perSecond, ms, nil
 }
 
-// besidePostgres returns the path of a program in the folder of the running Postgres binary.
 func besidePostgres(pid int, name string) (string, error) {
 	postgres, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {

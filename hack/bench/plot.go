@@ -24,7 +24,6 @@ const (
 	insertFill  = "#4b5563"
 )
 
-// plot returns an SVG that shows deals and INSERTs per second on a logarithmic scale.
 func plot(r *results) string {
 	bars := []bar{
 		{"pgbench INSERT, 64 clients", r.Samples["insert.64.per_second"], insertFill},
@@ -54,7 +53,6 @@ func plot(r *results) string {
 // topPower is the exponent of the last line on the scale, at 10^topPower.
 const topPower = 4
 
-// position returns the x coordinate of a value. The logarithmic scale starts at 1.
 func position(value float64) float64 {
 	return labelWidth + scaleWidth*math.Log10(max(value, 1))/(topPower+0.3)
 }

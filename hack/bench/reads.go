@@ -16,8 +16,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// readKinds lists the kinds of read requests. Each kind is measured with 64 clients. Requests
-// about a deal or a certificate use the deals that ended in this run.
+// Each of readKinds is measured with 64 clients. Requests about a deal or a certificate use the
+// deals that ended in this run.
 var readKinds = []string{"verify", "certificate", "deal view", "tree head", "tree head of log-server"}
 
 func (b *bench) read(kind string, d time.Duration) (*timed, error) {
@@ -62,8 +62,8 @@ func (b *bench) read(kind string, d time.Duration) (*timed, error) {
 }
 
 // pairsOfVerifications returns how many pairs of P-256 signatures all cores together verify
-// per second. The report calls this rate the limit of GET /v1/verify: a call without cached
-// results verifies two signatures: one of the certificate and one of the tree head.
+// per second. The report calls this rate the limit of GET /v1/verify, because a call without
+// cached results verifies two signatures, of the certificate and of the tree head.
 func pairsOfVerifications(d time.Duration) (float64, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -38,8 +38,6 @@ type writer struct {
 
 func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.text, format+"\n", args...) }
 
-// table writes a Markdown table, or nothing if there are no rows. The first column is aligned
-// left, all others right.
 func (w *writer) table(title string, head []string, rows [][]string) {
 	if len(rows) == 0 {
 		return
@@ -55,7 +53,6 @@ func (w *writer) table(title string, head []string, rows [][]string) {
 
 func (w *writer) has(name string) bool { return len(w.s[name]) > 0 }
 
-// m formats the median of the samples with this name, or a dash if there are none.
 func (w *writer) m(name string) string {
 	if !w.has(name) {
 		return "–"
@@ -63,7 +60,6 @@ func (w *writer) m(name string) string {
 	return number(w.s.median(name))
 }
 
-// spread formats the median of the samples, followed by the smallest and the largest sample.
 func (w *writer) spread(name string) string {
 	if len(w.s[name]) < 2 {
 		return w.m(name)
@@ -89,8 +85,7 @@ func (w *writer) percentiles(name string) string {
 	return w.m(name+".p50_ms") + " / " + w.m(name+".p99_ms")
 }
 
-// number formats a value with three significant digits and at most four decimals. It rounds a
-// value of 1,000 or more to an integer.
+// number formats a value with three significant digits and at most four decimals.
 func number(v float64) string {
 	if v == 0 || math.Abs(v) >= 1000 {
 		return thousands(int64(math.Round(v)))
@@ -213,8 +208,6 @@ func (w *writer) statements(r *results) {
 
 const maxShown = 110
 
-// shorten cuts a statement after maxShown characters and formats it as inline code for a cell
-// of a Markdown table.
 func shorten(query string) string {
 	text := []rune(strings.ReplaceAll(query, "|", "\\|"))
 	if len(text) > maxShown {

@@ -14,10 +14,9 @@ import (
 
 var clientCounts = []int{1, 8, 64}
 
-// rounds runs n rounds. Each round measures INSERTs, the floor, deals, log appends, reads and
-// P-256 verifications. A slow phase of the machine then affects all values of a round, and the
-// ratios of these values stay comparable. The method rounds also records the memory of Redis and
-// the services at rest, before the first round, and their peak memory after the last round.
+// rounds runs n rounds. Each round takes all measurements, so that a slow phase of the machine
+// affects all values of a round, and their ratios stay comparable. The method rounds also records
+// the memory of Redis and the services: at rest before the rounds, and the peak after them.
 func (b *bench) rounds(n int) error {
 	time.Sleep(time.Second)
 	if err := b.memory("rest"); err != nil {
@@ -87,8 +86,6 @@ func (b *bench) provenance(o options) (p provenance, err error) {
 		return p, err
 	}
 	defer conn.Close(b.ctx)
-	// Report the settings that affect speed most, and the names of all settings on the
-	// command line of Postgres.
 	err = conn.QueryRow(b.ctx, `SELECT 'Postgres ' || current_setting('server_version') || ', jit ' || current_setting('jit') ||
 			', fsync ' || current_setting('fsync') || ', synchronous_commit ' || current_setting('synchronous_commit') ||
 			', shared_buffers ' || current_setting('shared_buffers') || '; set on the command line: ' ||

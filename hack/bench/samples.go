@@ -48,7 +48,7 @@ func (s samples) max(name string) float64 {
 
 type latencies []time.Duration
 
-// milliseconds returns the p-th percentile in milliseconds, or 0 if `l` is empty. It sorts `l`.
+// milliseconds returns the p-th percentile in milliseconds. It sorts `l`.
 func (l latencies) milliseconds(p int) float64 {
 	if len(l) == 0 {
 		return 0
@@ -62,7 +62,7 @@ func (s samples) addLatencies(name string, l latencies) {
 	s.add(name+".p99_ms", l.milliseconds(99))
 }
 
-// results is the content of report.json: the measured values, and which run measured each part.
+// results is the content of report.json.
 type results struct {
 	Parts   map[string]provenance `json:"parts"`
 	Samples samples               `json:"samples"`
@@ -70,8 +70,6 @@ type results struct {
 	Statements map[string][]statement `json:"statements"`
 }
 
-// provenance is the commit, machine and options of the run that measured a part, such as
-// partDraw.
 type provenance struct {
 	Commit   string `json:"commit"`
 	Time     string `json:"time"`
@@ -106,9 +104,8 @@ func (r *results) write(path string) error {
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
-// replace adds new samples to the results and overwrites earlier samples of the same names. If
-// the new samples contain a curve, replace deletes the earlier curve first. Otherwise points of the
-// earlier curve could stay among those of the new curve.
+// replace overwrites earlier samples of the same names. Before a new curve, it deletes the whole
+// earlier curve. Otherwise points of the earlier curve could stay among those of the new curve.
 func (r *results) replace(s samples) {
 	if _, found := s["curve.ended"]; found {
 		maps.DeleteFunc(r.Samples, func(name string, _ []float64) bool { return strings.HasPrefix(name, "curve.") })

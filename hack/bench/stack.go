@@ -21,10 +21,10 @@ type bench struct {
 	seconds time.Duration // duration of one measurement
 	samples samples
 
-	dir     string // temporary files and the database; removed at the end
+	dir     string
 	stack   *localstack.Stack
 	pgbench *pgbench
-	keys    *signing.KeySet // the published signing key
+	keys    *signing.KeySet
 	heads   *heads
 	workers []*worker
 	ended   []endedDeal
@@ -100,8 +100,6 @@ func (b *bench) pids() map[string]int {
 	return pids
 }
 
-// restartServices stops the services, calls whileStopped, and starts the services again. env
-// returns the additional environment variables of a service.
 func (b *bench) restartServices(whileStopped func() error, env func(service string) []string) error {
 	for i := range services {
 		if err := b.stack.Stop(services[len(services)-1-i]); err != nil {
@@ -140,8 +138,6 @@ func (b *bench) exec(statements ...string) error {
 	return nil
 }
 
-// memory adds a sample "memory.WHEN.NAME" for Redis and for each service, in MiB. If WHEN is
-// "rest", the sample is the current resident memory. Otherwise it is the peak.
 func (b *bench) memory(when string) error {
 	for _, name := range append([]string{redis}, services...) {
 		now, peak, err := memoryMiB(b.pids()[name])

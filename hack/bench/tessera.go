@@ -19,12 +19,11 @@ import (
 // much shorter than tesseraIntervals, so that it adds little to the latency.
 const checkpointPoll = 10 * time.Millisecond
 
-// tesseraIntervals are the checkpoint intervals at which Tessera is measured: the default, and
-// the shortest interval that the POSIX driver accepts.
+// tesseraIntervals are the default checkpoint interval and the shortest that the POSIX driver accepts.
 var tesseraIntervals = []time.Duration{tessera.DefaultCheckpointInterval, 100 * time.Millisecond}
 
-// tessera measures Tessera once at each of tesseraIntervals. A measurement lasts at least twice the
-// interval. One measurement is enough, because a caller waits about one interval on any machine.
+// tessera measures Tessera once at each of tesseraIntervals. One measurement is enough, because a
+// caller waits about one interval on any machine.
 func (b *bench) tessera() error {
 	for _, interval := range tesseraIntervals {
 		say("Tessera with a checkpoint every %s", interval)

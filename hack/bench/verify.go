@@ -42,8 +42,6 @@ func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, 
 	return certID, heads.note(size, root)
 }
 
-// rootOf computes the root hash of the tree from an entry and its inclusion path. It also
-// returns the tree size.
 func rootOf(entry [32]byte, logProof map[string]any) (size int64, root string, err error) {
 	size, _ = logProof["tree_size"].(int64)
 	index, _ := logProof["leaf_index"].(int64)
@@ -71,8 +69,6 @@ type heads struct {
 
 func newHeads() *heads { return &heads{roots: map[int64]string{}, good: map[int64]bool{}} }
 
-// note records the root of a tree size. It returns an error if a different root is already
-// recorded for that size.
 func (h *heads) note(size int64, root string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,8 +100,6 @@ func (h *heads) verifyHead(head translog.TreeHead, keys *signing.KeySet) error {
 	return nil
 }
 
-// fetchAll fetches and verifies the signed head of each noted size, unless a head of that size
-// is already verified.
 func (h *heads) fetchAll(c *client, keys *signing.KeySet) error {
 	var sizes []int64
 	h.mu.Lock()

@@ -59,8 +59,6 @@ func main() {
 	}
 }
 
-// probeAll probes all addresses concurrently. It returns "open ADDRESS" or "closed ADDRESS" for
-// each address, in the same order.
 func probeAll(addresses []string) []string {
 	verdicts := make([]chan string, len(addresses))
 	for i, address := range addresses {
@@ -84,8 +82,7 @@ func probe(address string) string {
 }
 
 // kill sends SIGKILL to all processes of a container, as the kernel does when a node runs out
-// of memory. It finds the processes by the container's id, which is in the names of their
-// control groups. It returns an error if it finds no process.
+// of memory. The names of their control groups contain the container's id.
 func kill(proc, container string) error {
 	if len(container) < 32 {
 		return fmt.Errorf("container id %q is too short: pass all digits of the id", container)

@@ -30,7 +30,7 @@ type campaign struct {
 	h     *history
 	c     *client
 	dir   string
-	past  int64  // a beacon round published before the campaign
+	past  int64  // number of a beacon round that was published before the campaign
 	key   string // the API key that creates all deals
 
 	mu    sync.Mutex
@@ -87,7 +87,7 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	began := time.Now()
 	playing, stop := context.WithTimeout(ctx, length+c.bound)
 	defer stop()
-	all, ctx := errgroup.WithContext(ctx) // after the first error, no new deal or fault starts
+	all, ctx := errgroup.WithContext(ctx)
 	for i := range players {
 		all.Go(func() error {
 			random := rand.New(rand.NewPCG(c.seed, uint64(i)+2))
@@ -119,9 +119,8 @@ func (c *campaign) play(ctx context.Context, kind string) {
 	}
 }
 
-// strike injects f, the fault with index n in the schedule, and ends it after the duration f.For.
-// strike then plays a deal to measure the recovery. The recovery ends when this deal has its
-// certificate. strike adds the fault to the history.
+// strike injects f, the fault with index n in the schedule, for the duration f.For. Then strike
+// plays a deal to measure the recovery, which ends when this deal has its certificate.
 func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -144,7 +143,6 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	return nil
 }
 
-// watchHeads reads tree heads from both deal-apis and both log-servers.
 func (c *campaign) watchHeads(ctx context.Context, until time.Time) {
 	for time.Now().Before(until) && ctx.Err() == nil {
 		var all sync.WaitGroup
@@ -156,7 +154,6 @@ func (c *campaign) watchHeads(ctx context.Context, until time.Time) {
 	}
 }
 
-// heads returns a client of all processes that serve tree heads.
 func (c *campaign) heads() *client {
 	all := &client{h: c.h, doors: slices.Clone(c.c.doors), names: slices.Clone(c.c.names), final: c.c.final}
 	for _, name := range []string{"log-server", "log-server-2"} {
@@ -166,8 +163,9 @@ func (c *campaign) heads() *client {
 	return all
 }
 
-// settle starts every process that is down and waits for the end of every deal. It reads all
-// deals and tree heads once more. Then it reads the consistency proofs between the tree heads.
+// settle starts every process that is down, waits for the end of every deal and reads the deal
+// again. Then it reads the newest tree head of each process that serves tree heads, and the
+// consistency proofs between all heads in the history.
 func (c *campaign) settle(ctx context.Context) {
 	for _, name := range processes {
 		c.stack.run(ctx, name)

@@ -25,7 +25,7 @@ type Violation struct {
 
 const everyDealEnds = "every deal ends"
 
-// modelBound limits the search for a legal order of one deal's events.
+// modelBound is how long checkLinearizable may search for an order of one deal's calls.
 const modelBound = 10 * time.Second
 
 func check(events []*Event) (found []Violation) {
@@ -51,8 +51,6 @@ func check(events []*Event) (found []Violation) {
 	return found
 }
 
-// checkOutcomes checks that all answers about a deal show the same outcome and the same
-// certificate.
 func checkOutcomes(events []*Event) (found []Violation) {
 	seen := map[string]*Event{}
 	same := func(what string, value any, e *Event) {
@@ -110,8 +108,6 @@ func (e *Event) certificate() (c certified) {
 	return c
 }
 
-// checkRefusals checks that no legal request gets an error except 409, that every deal ends,
-// and that the Python verifier accepts every certificate.
 func checkRefusals(events []*Event) (found []Violation) {
 	for _, e := range events {
 		switch {
@@ -126,7 +122,6 @@ func checkRefusals(events []*Event) (found []Violation) {
 	return found
 }
 
-// checkLinearizable checks that the calls have an order in which each answer is legal.
 func checkLinearizable(plan *Plan, events []*Event) []Violation {
 	switch porcupine.CheckOperationsTimeout(model(plan), operations(plan, events), modelBound) {
 	case porcupine.Illegal:
@@ -148,8 +143,6 @@ func stored(e *Event) []byte {
 
 var deadlines = regexp.MustCompile(`,"(commit|reveal)_deadline":\d+`)
 
-// checkReplays checks that all successful answers under one Idempotency-Key are identical, and
-// that a request with the same key and another body is refused.
 func checkReplays(events []*Event) (found []Violation) {
 	first := map[string]*Event{}
 	for _, e := range events {
@@ -206,8 +199,6 @@ func (e *Event) head() (h head) {
 	return h
 }
 
-// consistent verifies the consistency proof of e. It returns an error if the log refused the
-// request or the proof is invalid.
 func consistent(e *Event) error {
 	if !e.acknowledged() {
 		return fmt.Errorf("the log returned no consistency proof: status %d %s %s", e.Status, e.Code, e.Note)
@@ -229,8 +220,6 @@ func consistent(e *Event) error {
 	return proof.VerifyConsistency(rfc6962.DefaultHasher, uint64(e.First.Size), uint64(e.Last.Size), raw[2:], raw[0], raw[1])
 }
 
-// checkLeaves checks that no two deals share a leaf, and that the last tree head covers no more
-// leaves than there are certificates.
 func checkLeaves(events []*Event) (found []Violation) {
 	at := map[int64]*Event{}
 	for _, e := range events {
@@ -256,7 +245,7 @@ func checkLeaves(events []*Event) (found []Violation) {
 	}
 	for _, answered := range created {
 		if !answered {
-			return found // this creation may have added a deal and a leaf that are not in the history
+			return found // a creation without an answer may have added a deal and a leaf that `events` does not show
 		}
 	}
 	if last != nil && last.head().Size > int64(len(at)) {

@@ -10,8 +10,6 @@ import (
 
 const second = int64(1e9)
 
-// twoParties returns the plan of a deal of two parties. The commit deadline is at
-// unix time 10, and the reveal deadline is at unix time 20.
 func twoParties() *Plan {
 	return &Plan{CommitDeadline: 10, RevealDeadline: 20, Inputs: make([]e2e.Sealed, 2), Rejects: make([]bool, 2)}
 }

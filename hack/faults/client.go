@@ -31,7 +31,6 @@ func newClient(h *history, s *stack) *client {
 	return c
 }
 
-// request is a REST request or, if tool is not empty, a call of an MCP tool.
 type request struct {
 	op, deal string
 	party    int
@@ -40,7 +39,7 @@ type request struct {
 	method, path, token string
 	body                e2e.Body
 
-	tool      string // the MCP tool, or "" for a REST request
+	tool      string
 	arguments e2e.Body
 }
 
@@ -48,7 +47,6 @@ type request struct {
 // Most requests end within 6 s. The shorter limits make the client give up before some answers.
 var timeouts = []time.Duration{6 * time.Second, 6 * time.Second, 6 * time.Second, 1500 * time.Millisecond, 150 * time.Millisecond}
 
-// try sends a request once, to doors[door], and returns the attempt as an Event.
 func (c *client) try(ctx context.Context, r request, door int) *Event {
 	e := &Event{Op: r.op, Deal: r.deal, Party: r.party, Key: r.key, Via: "rest " + c.names[door], Final: c.final, Call: now()}
 	ctx, cancel := context.WithTimeout(ctx, timeouts[rand.IntN(len(timeouts))])
@@ -111,10 +109,10 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	return e2e.Answer{Status: failed.Status, Body: text}, err
 }
 
-// until sends r to the doors in turn and stops after the first final answer (see Event.answered).
-// It returns the attempt with that answer, or nil if ctx ends first. All attempts have the same
-// Idempotency-Key. The method adds every attempt to the history. If `edit` is not nil, the method
-// first calls `edit` with an attempt that succeeded.
+// until sends r to the processes in c.doors in turn and stops after the first final answer (see
+// Event.answered). It returns the attempt with that answer, or nil if ctx ends first. All attempts
+// have the same Idempotency-Key. until adds every attempt to the history. If `edit` is not nil,
+// until calls `edit` before it adds an attempt that succeeded.
 func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))
@@ -130,14 +128,12 @@ func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event
 	return nil
 }
 
-// get returns a GET request. A GET changes a deal only if a step of the deal is due, such as its
-// end after a missed deadline.
+// A GET request changes a deal only if a step of the deal is due, such as its end after a missed
+// deadline.
 func get(op, deal, token, path string) request {
 	return request{op: op, deal: deal, method: http.MethodGet, path: path, token: token}
 }
 
-// overMCP returns r or, with a probability of one half, the same request as a call of the MCP
-// tool.
 func (r request) overMCP(tool string, arguments e2e.Body) request {
 	if rand.IntN(2) == 0 {
 		r.tool, r.arguments = tool, arguments

@@ -19,11 +19,9 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// lies are wrong answers of the key service, such as a signature of another digest or a wrong
-// checksum.
+// lies are wrong answers of the key service.
 var lies = []kmstest.Fault{kmstest.OtherDigest, kmstest.OtherKey, kmstest.GarbageDER, kmstest.CorruptedCRC, kmstest.UnverifiedDigest, kmstest.OtherKeyName}
 
-// failures are errors of the key service.
 var failures = []kmstest.Fault{kmstest.ServerError, kmstest.Overloaded, kmstest.Throttled, kmstest.CutConnection, kmstest.Down, kmstest.Denied}
 
 // strike begins fault f and returns the function that ends the fault. For the kind signerFails, n
@@ -109,7 +107,7 @@ func startRelay(to string) (*relay, error) {
 	r := &relay{url: "http://" + listener.Addr().String()}
 	r.mode.Store("")
 	forward := httputil.NewSingleHostReverseProxy(target)
-	forward.ErrorLog = log.New(io.Discard, "", 0) // discards the errors about callers that give up, which are expected here
+	forward.ErrorLog = log.New(io.Discard, "", 0) // callers that give up are expected here
 	r.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch r.mode.Load() {
 		case beaconFails:

@@ -39,7 +39,7 @@ type Event struct {
 	Final bool   `json:",omitempty"` // requested after all faults had ended
 
 	Call   int64 // unix nanoseconds
-	Return int64 // unix nanoseconds; 0: no answer, or an answer such as 503, after which the client retries
+	Return int64 // unix nanoseconds; 0: no answer, or one after which the client must retry, such as 503
 	Status int   `json:",omitempty"`
 	Code   string
 	Body   json.RawMessage `json:",omitempty"`
@@ -65,17 +65,13 @@ type Plan struct {
 	Params                         e2e.Body
 	CommitDeadline, RevealDeadline int64 // unix seconds
 	Inputs                         []e2e.Sealed
-	Rejects                        []bool // by party: whether its input has accept:false
+	Rejects                        []bool // by party: whether the party's input has accept:false
 }
 
-// answered reports whether the attempt got a final answer. Without a final answer, the client
-// retries.
 func (e *Event) answered() bool { return e.Return != 0 }
 
-// acknowledged reports whether the request succeeded.
 func (e *Event) acknowledged() bool { return e.answered() && e.Status >= 200 && e.Status < 300 }
 
-// history records the requests and answers of all clients, and the faults.
 type history struct {
 	mu     sync.Mutex
 	events []*Event

@@ -80,7 +80,7 @@ func (l *link) accept() {
 	for {
 		near, err := l.listener.Accept()
 		if err != nil {
-			return // the listener is closed
+			return
 		}
 		go l.join(near)
 	}
@@ -97,7 +97,7 @@ func (l *link) join(near net.Conn) {
 	}
 	defer far.Close()
 	l.mu.Lock()
-	if l.moves != moves { // retarget was called during dial and did not close `far`
+	if l.moves != moves { // retarget ran during dial: `far` goes to an old target, and retarget did not close it
 		l.mu.Unlock()
 		return
 	}
@@ -113,8 +113,8 @@ func (l *link) join(near net.Conn) {
 	delete(l.conns, far)
 }
 
-// dial connects to the next target that accepts. The second result is the value that l.moves had
-// before the attempts to connect.
+// dial connects to the next target that accepts. `moves` is the value of l.moves before the first
+// attempt, so that the caller can detect a retarget during dial.
 func (l *link) dial() (far net.Conn, moves int, err error) {
 	l.mu.Lock()
 	targets, moves := l.targets, l.moves
@@ -144,8 +144,7 @@ func (l *link) carry(to, from net.Conn) {
 	}
 }
 
-// pass waits while the link is stuck, and sleeps for slowBy if the link is slow. It returns
-// false if the link is cut.
+// pass waits while the link is stuck, and returns false if the link is cut.
 func (l *link) pass() bool {
 	for {
 		l.mu.Lock()

@@ -11,7 +11,7 @@ import (
 const maxParties = 8
 
 type dealState struct {
-	phase                        string // COMMITTING also covers OPEN
+	phase                        string // the deal's state; COMMITTING also stands for OPEN
 	committed, revealed, flakers [maxParties]bool
 	commits, reveals             [maxParties]string // by party: Idempotency-Key of the request that took effect
 	cancel                       string
@@ -39,7 +39,7 @@ func model(plan *Plan) porcupine.Model {
 	}
 }
 
-// step reports whether the answer in e is legal in state s, and applies the effect of e to s.
+// step applies the event e to s, and reports whether the answer in e, if any, is legal.
 func (s *dealState) step(plan *Plan, e *Event) bool {
 	over := ended(s.phase)
 	switch e.Op {
@@ -109,8 +109,7 @@ func answer(e *Event, success bool, codes map[string]bool) bool {
 	return !e.answered() || e.acknowledged() && success || !e.acknowledged() && codes[e.Code]
 }
 
-// before reports whether the request was sent before the deadline. The two times are
-// comparable, because the clients and the database use the same machine's clock.
+// before can compare the two times, because the clients and the database use the same machine's clock.
 func before(e *Event, deadline int64) bool { return e.Call < deadline*int64(time.Second) }
 
 func full(plan *Plan, acted [maxParties]bool) bool {

@@ -14,13 +14,13 @@ import (
 
 const (
 	plantLength = 25 * time.Second
-	plantSettle = 15 * time.Second // how long a campaign waits for the deals to end; plantOne does not report a deal that ends later
+	plantSettle = 15 * time.Second // how long a campaign waits for the deals to end; plantOne ignores deals that end later
 	plantRounds = 4
 )
 
-// plantAll applies each patch to a separate copy of HEAD. It runs up to plantRounds campaigns on
-// each copy, until one finds a violation. It returns an error that names the patches whose bugs
-// no campaign found.
+// plantAll applies each patch, which plants a bug, to a separate copy of HEAD. It runs up to
+// plantRounds campaigns on each copy, until one finds a violation. The error names the patches
+// whose bugs no campaign found.
 func plantAll(ctx context.Context, root, patches, out string, seed uint64) error {
 	all, err := filepath.Glob(filepath.Join(patches, "*.patch"))
 	if err != nil || len(all) == 0 {

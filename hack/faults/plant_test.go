@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Each patch must apply, and the packages that it changes must compile. Without this test, only
-// the next run of `make faults-planted` would show a broken patch.
+// Without this test, only the next run of `make faults-planted` would show a patch that does not
+// apply or does not compile.
 func TestPatchesApply(t *testing.T) {
 	root, err := localstack.Root()
 	if err != nil {
@@ -53,7 +53,7 @@ func TestPatchesApply(t *testing.T) {
 				}
 			}
 			command(planted, "git", "apply", patch)
-			if len(packages) == 0 { // only SQL
+			if len(packages) == 0 { // the patch changes no Go file to build
 				return
 			}
 			text, err := json.Marshal(overlay)

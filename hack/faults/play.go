@@ -13,7 +13,6 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// game is one deal and what its parties do.
 type game struct {
 	c      *client
 	plan   Plan
@@ -161,9 +160,9 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 	return true
 }
 
-// act sends r, with retries, and returns the first final answer, or nil if ctx ends first. After
-// a quarter of the successes, act sends r again. After a second quarter, if r is a commit over
-// REST, act sends a different body under the same Idempotency-Key.
+// act sends r, with retries, and returns the first final answer, or nil if ctx ends first. After a
+// success, act sends r again with probability 1/4. If r is a commit over REST, act also has a chance
+// of 1/4 to send a different body under the same Idempotency-Key instead.
 func (g *game) act(ctx context.Context, r request, tool string) *Event {
 	r.deal, r.key, r.method, r.path = g.id, rand.Text(), http.MethodPost, "/v1/deals/"+g.id+r.path
 	if tool != "" {

@@ -11,8 +11,6 @@ import (
 	"time"
 )
 
-// report prints the number of requests and deals, and the recovery times of each kind of fault.
-// It then prints at most 20 violations, with the events that show them.
 func report(w io.Writer, events []*Event, found []Violation) {
 	ends, faults := tally(events)
 	outcomes := map[string]int{}
@@ -50,8 +48,7 @@ func report(w io.Writer, events []*Event, found []Violation) {
 	fmt.Fprintf(w, "\n%d violations\n", len(found))
 }
 
-// tally returns the state of each deal after all faults had ended, by deal id. It also returns the
-// faults, by kind.
+// tally returns each deal's state after the last fault, by deal id, and the faults, by kind.
 func tally(events []*Event) (ends map[string]string, faults map[string][]*Event) {
 	ends, faults = map[string]string{}, map[string][]*Event{}
 	for _, e := range events {
@@ -65,7 +62,6 @@ func tally(events []*Event) (ends map[string]string, faults map[string][]*Event)
 	return ends, faults
 }
 
-// p95 returns the 95th percentile and the number of values, or "-" if there are no values.
 func p95(all []time.Duration) string {
 	if len(all) == 0 {
 		return "-"
@@ -96,7 +92,6 @@ func excerpt(e *Event) string {
 		time.Unix(0, e.Call).Format("15:04:05.000"), e.Op, e.Party, e.Key, e.Via, took, e.Status, e.Code, body, e.Note)
 }
 
-// summary collects the results of several campaigns, one for each seed.
 type summary struct {
 	length     time.Duration
 	rows       []string

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// Fault is a scheduled fault. The field At is the delay from the start of the campaign to the
-// start of the fault. The field For is the duration of the fault.
+// Fault is a scheduled fault. At is the delay from the start of the campaign. For is the duration.
 type Fault struct {
 	Kind, Target string
 	At, For      time.Duration
@@ -69,8 +68,6 @@ func kinds() []kind {
 	}
 }
 
-// schedule returns the faults for a seed, ordered by their start. Each fault starts less than
-// `length` after the start of the campaign.
 func schedule(seed uint64, length time.Duration) []Fault {
 	random := rand.New(rand.NewPCG(seed, 1))
 	busy := map[string]time.Duration{}

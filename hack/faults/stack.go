@@ -25,7 +25,6 @@ var (
 	doors     = []string{"deal-api", "deal-api-2"}
 )
 
-// linkNames returns the names of all links. A name has the form "from>to".
 func linkNames() (names []string) {
 	for _, door := range doors {
 		names = append(names, "client>"+door)
@@ -39,9 +38,9 @@ func linkNames() (names []string) {
 	return names
 }
 
-// stack runs two replicas of every process. Links carry the processes' connections to each
-// other, to Postgres and to Redis, and the clients' connections to deal-api. The key service
-// is a fake cloud KMS. The relay of the beacon can fail, hang or return a wrong round.
+// stack runs two replicas of every process. TCP proxies (see link) carry the processes'
+// connections to each other, to Postgres and to Redis, and the clients' connections to deal-api.
+// The key service is a fake cloud KMS. The beacon relay can fail, hang or return a wrong round.
 type stack struct {
 	*localstack.Stack
 	links map[string]*link
@@ -112,7 +111,6 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure fun
 	return s, nil
 }
 
-// targets returns the addresses to which a link forwards connections.
 func (s *stack) targets(link string) []string {
 	_, to, _ := strings.Cut(link, ">")
 	host := func(text string) string {
@@ -135,9 +133,8 @@ func (s *stack) targets(link string) []string {
 	return []string{host(s.URL(to))}
 }
 
-// linked returns environment variables for a process. They set the addresses of the process's
-// links and a clock offset. The first log-server also gets a fork guard. A process that is not a
-// log-server also gets the address of the beacon's relay.
+// linked returns environment variables with which a process connects through its links (proxies
+// that faults can cut). They also set a clock offset.
 func (s *stack) linked(name string) (env []string, err error) {
 	over := func(variable, text, to string) {
 		u, failed := url.Parse(text)
@@ -162,7 +159,6 @@ func (s *stack) linked(name string) (env []string, err error) {
 	return env, err
 }
 
-// follow starts a synchronous standby of the primary.
 func (s *stack) follow(ctx context.Context) (err error) {
 	s.standby, err = s.primary.StartStandby(ctx, localservers.Options{Settings: []string{"wal_retrieve_retry_interval=100ms"}})
 	if err != nil {
@@ -213,8 +209,8 @@ func (s *stack) blockGuard(blocked bool) error {
 	return os.Mkdir(beside, 0o700)
 }
 
-// run starts the process if it has ended. A failed start is retried until a start succeeds or ctx
-// ends, because the servers that the process needs may be down too.
+// run starts the process if it has ended. It retries a failed start until ctx ends, because the
+// servers that the process needs may be down too.
 func (s *stack) run(ctx context.Context, name string) {
 	s.starting[name].Lock()
 	defer s.starting[name].Unlock()

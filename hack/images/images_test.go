@@ -12,8 +12,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// The same source gives the same archive and bill of materials, byte for byte, whatever
-// Go settings the environment has.
 func TestBuildsAreReproducible(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(ca, []byte("a bundle\n"), 0o600); err != nil {

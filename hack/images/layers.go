@@ -31,7 +31,7 @@ func (o options) assemble(binaries []string, bill []byte) (v1.Image, error) {
 		"etc": folder, "etc/ssl": folder, "etc/ssl/certs": folder,
 		"etc/passwd":                        file("root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/:/sbin/nologin\n"),
 		"etc/group":                         file("root:x:0:\nnonroot:x:65532:\n"),
-		"etc/nsswitch.conf":                 file("hosts: files dns\n"), // /etc/hosts first, then DNS
+		"etc/nsswitch.conf":                 file("hosts: files dns\n"),
 		"etc/ssl/certs/ca-certificates.crt": file(string(ca)),
 	})
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 // image is one image to build. Its first binary is the entrypoint.
 type image struct {
 	name     string
-	binaries []string // folders of main packages in the checkout
-	test     bool     // only for cluster tests
+	binaries []string
+	test     bool // only for cluster tests
 }
 
 var images = []image{
@@ -74,8 +74,8 @@ func run() error {
 	return nil
 }
 
-// check returns an error if the tag is empty or "latest". Each build needs a new tag, because
-// Kubernetes does not replace pods when an existing tag names another image.
+// Each build needs a new tag, because Kubernetes does not replace pods when an existing tag
+// names another image.
 func (o options) check() error {
 	if o.tag == "" || o.tag == "latest" {
 		return fmt.Errorf("-tag %q does not name one build: give a tag such as v1.2.3", o.tag)
@@ -126,14 +126,12 @@ func (o options) build(i image) error {
 	return nil
 }
 
-// ldflags returns the linker flags that set the version and the revision. The Dockerfile
-// has the same flags.
+// ldflags returns the linker flags, which the Dockerfile repeats.
 func ldflags(version, revision string) string {
 	const pkg = "github.com/fairpact/fairpact/internal/version"
 	return fmt.Sprintf("-s -w -buildid= -X %s.Version=%s -X %s.Revision=%s", pkg, version, pkg, revision)
 }
 
-// compile builds the program in a folder of the checkout as a static binary.
 func (o options) compile(folder, file string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags(o.version, o.revision), "-o", file, ".")
 	cmd.Dir = filepath.Join(o.root, folder)

@@ -31,7 +31,7 @@ import (
 const (
 	origin  = "localhost/log-check"
 	callers = 256  // concurrent appends, which the log batches
-	proofs  = 1000 // inclusion proofs, spread over the whole log
+	proofs  = 1000 // number of inclusion proofs to verify, at indexes spread over the whole log
 )
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }

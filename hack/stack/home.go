@@ -40,7 +40,6 @@ func openHome(dir string) (*home, error) {
 	return h, nil
 }
 
-// where returns " at URL" for the running stack, or "" if that stack has no URL yet.
 func where(dir string) string {
 	url, err := os.ReadFile(filepath.Join(dir, "base-url"))
 	if err != nil {
@@ -77,9 +76,7 @@ func (h *home) postgresDir() (string, error) {
 	return filepath.Join(dir, "postgres"), nil
 }
 
-// announce writes two files for other programs of this checkout. The file base-url has only the
-// URL of the stack. The file env has shell assignments of this URL and of the URLs of Postgres
-// and Redis.
+// announce writes the URLs of the stack to two files for other programs of this checkout.
 func (h *home) announce(s *localstack.Stack) error {
 	env := fmt.Sprintf("BASE_URL='%s'\nDATABASE_URL='%s'\nREDIS_URL='%s'\n", s.BaseURL(), s.DatabaseURL(), s.RedisURL())
 	return errors.Join(
@@ -97,7 +94,6 @@ func (h *home) close() {
 	h.lock.Close()
 }
 
-// remove removes the directory and the database, and unlocks the directory.
 func (h *home) remove() error {
 	defer h.lock.Close()
 	dir, err := h.postgresDir()

@@ -114,8 +114,6 @@ func run(reset bool) error {
 	return err
 }
 
-// untilEnd returns nil when ctx ends, or an error when a process of the stack ends by
-// itself.
 func untilEnd(ctx context.Context, s *localstack.Stack) error {
 	var postgres, redis <-chan struct{}
 	if s.Postgres() != nil {
@@ -152,8 +150,6 @@ func number(name string, standard, least, most int) (int, error) {
 	return n, nil
 }
 
-// passedOn returns the variables of environ that the binaries get. These are settings of
-// Fairpact, OpenTelemetry, the key providers' clients and the proxies.
 func passedOn(environ []string) (env []string) {
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")

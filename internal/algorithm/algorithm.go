@@ -47,7 +47,7 @@ type Algorithm struct {
 	// the round in algorithm_params.beacon_round. After the reveals, the deal waits for
 	// this round. The result contains the round in the member "beacon".
 	NeedsBeacon bool
-	// Properties are flags that the algorithm adds to COMPUTED certificates.
+	// Properties are added to the member `properties` of COMPUTED certificates.
 	Properties []string
 
 	// Params, Input and Result come from schemas/<ID>.json.

@@ -82,8 +82,6 @@ func (s *Schema) UnmarshalJSON(text []byte) error {
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// described reads schemas/<ID>.json into each algorithm. It panics if a file is missing
-// or malformed.
 func described(all ...*Algorithm) []*Algorithm {
 	for _, a := range all {
 		text, err := schemaFiles.ReadFile("schemas/" + a.ID + ".json")

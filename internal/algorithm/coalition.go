@@ -10,7 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// game holds the worth of each coalition. A coalition is a set of parties.
 type game struct {
 	worth []int64  // worth[c] is the worth of coalition c; bit i of c is set if party i is a member
 	given []bool   // given[c] reports whether the params contain the worth of coalition c
@@ -52,7 +51,7 @@ func indexNames(n int) []string {
 	return names
 }
 
-// misfits returns how many keys contain a name that is not in names.
+// misfits returns how many coalition keys contain a name that is not in names.
 func misfits(keys, names []string) int {
 	g := game{names: names}
 	n := 0
@@ -64,8 +63,6 @@ func misfits(keys, names []string) int {
 	return n
 }
 
-// members returns the coalition that a key names, as a bit mask. The names in the key may
-// be in any order. unknown reports whether the key contains a name that is not in g.names.
 func (g *game) members(key string) (members int, unknown bool) {
 	for name := range strings.SplitSeq(key, ",") {
 		i := slices.Index(g.names, name)
@@ -136,9 +133,8 @@ func (g *game) warnings() []string {
 	return warnings
 }
 
-// ambiguity returns a warning if the keys are read as labels and a label equals the index
-// of another party, because the author of the keys may have meant indexes. If no label is
-// ambiguous, ambiguity returns "".
+// ambiguity returns a warning if a label equals the index of another party, or "". The keys
+// are read as labels, but their author may have meant indexes.
 func (g *game) ambiguity() string {
 	n := len(g.names)
 	indexes := indexNames(n)

@@ -13,7 +13,7 @@ import (
 // parties get the same part of their own totals. At most one valued item is split.
 func (d division) adjustedWinner() [][]*big.Rat {
 	shares := d.equalShares()
-	give := func(item int, part *big.Rat) { // party 0 gets this part of the item, party 1 the rest
+	give := func(item int, part *big.Rat) {
 		shares[0][item] = part
 		shares[1][item] = new(big.Rat).Sub(big.NewRat(1, 1), part)
 	}
@@ -74,7 +74,7 @@ func (d division) adjustedWinner() [][]*big.Rat {
 // parties gets at least 1/n of its own total. A party with a total of 0 gets no valued item.
 func (d division) proportional() [][]*big.Rat {
 	shares := d.equalShares()
-	common := big.NewInt(1) // the common total: the product of all totals above 0
+	common := big.NewInt(1)
 	for _, t := range d.totals {
 		if t.Sign() > 0 {
 			common.Mul(common, t)

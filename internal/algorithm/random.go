@@ -125,7 +125,7 @@ func redrawRandom(labels []string, result []byte) ([]byte, error) {
 	if shown.Beacon == nil {
 		return nil, errors.New("the result has no beacon")
 	}
-	// A drand signature in G1 has 48 bytes. The randomness is the SHA-256 of the signature.
+	// A drand signature in G1 has 48 bytes.
 	raw, err := hex.DecodeString(shown.Beacon.Signature)
 	if err != nil || len(raw) != 48 {
 		return nil, errors.New("beacon.signature is not 96 lower-case hex digits")

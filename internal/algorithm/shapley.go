@@ -83,7 +83,7 @@ func computeShapley(labels []string, params map[string]any, inputs []map[string]
 // player. worth[s] is the worth of the coalition with the bit mask s.
 func shapleyValues(worth []int64, n int) (numerators []*big.Int, denominator *big.Int) {
 	factorial := func(k int) *big.Int { return new(big.Int).MulRange(1, int64(k)) }
-	weights := make([]*big.Int, n) // weights[|S|] is the factor |S|!·(n−1−|S|)!
+	weights := make([]*big.Int, n)
 	for s := range weights {
 		weights[s] = new(big.Int).Mul(factorial(s), factorial(n-1-s))
 	}

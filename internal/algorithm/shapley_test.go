@@ -9,8 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// divide computes the shares and the payouts, and checks that the shares and the payouts each
-// add up to the total. worth[s] is the worth of the coalition with the bit mask s.
+// divide checks the sums of shares and payouts. worth[s] is the worth of the coalition with the bit mask s.
 func divide(t rapid.TB, n int, worth []int64) (shares []*big.Rat, payouts []int64) {
 	labels := labelsN(n)
 	g := game{names: labels}

@@ -186,14 +186,12 @@ func computeSplit(labels []string, params map[string]any, inputs []map[string]an
 	return result, nil
 }
 
-// division holds the valuations of a deal.
 type division struct {
 	values [][]*big.Int // values[party][item]
 	totals []*big.Int   // totals[party] is the sum of values[party]
-	items  int          // number of items
+	items  int
 }
 
-// valued reports whether any party values the item above 0.
 func (d division) valued(item int) bool {
 	return slices.ContainsFunc(d.values, func(of []*big.Int) bool { return of[item].Sign() > 0 })
 }

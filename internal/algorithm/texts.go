@@ -52,7 +52,6 @@ func FillJSON(document []byte, values map[string]any) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// texts returns the texts that Fill inserts, by placeholder name.
 var texts = sync.OnceValue(func() map[string]string {
 	each := func(separator string, words func(*Algorithm) string) string {
 		var all []string

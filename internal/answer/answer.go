@@ -53,9 +53,9 @@ func JSON(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body)
 }
 
-// Error writes the error's status and `{"error": "CODE: fix"}` (SPEC 7.1), and counts the
-// error. The text names calls by their REST paths. If err wraps no problem.Error, the code
-// is INTERNAL.
+// Error writes `{"error": "CODE: fix"}` with the error's status (SPEC 7.1), and counts the
+// error. The fix names API calls by REST method and path. If err wraps no problem.Error, the
+// code is INTERNAL.
 func Error(w http.ResponseWriter, err error) {
 	p := problem.From(err)
 	Count(p)

@@ -17,7 +17,7 @@ func TestErrorsAreWrittenInTheWordsOfREST(t *testing.T) {
 		err     error
 		status  int
 		body    string
-		headers string // the values of Retry-After and WWW-Authenticate, separated by a blank
+		headers string
 	}{
 		{problem.New(problem.AuthRequired, "get a key with %s", problem.Call{Op: problem.CreateKey}), 401, `{"error":"AUTH_REQUIRED: get a key with POST /v1/keys"}`, " Bearer"},
 		{fmt.Errorf("outer: %w", problem.New(problem.CertNotReady, "<wait> & see").After(2)), 409, `{"error":"CERT_NOT_READY: <wait> & see"}`, "2 "},

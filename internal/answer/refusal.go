@@ -18,8 +18,8 @@ var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConn
 // for a request that net/http cannot parse. The replacement has the JSON body of SPEC 7.1.
 type Listener struct{ net.Listener }
 
-// Accept returns the next connection. It wraps a TCP connection, so that the connection
-// replaces the errors of net/http. It returns any other connection unchanged.
+// Accept returns the next connection. A TCP connection replaces the errors of net/http itself; any
+// other connection is unchanged.
 func (l Listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if tcp, ok := accepted.(*net.TCPConn); ok {
@@ -51,8 +51,8 @@ func Refuse(conn net.Conn, p *problem.Error) error {
 	return err
 }
 
-// refusal returns the error that replaces an answer of net/http itself. If a handler wrote
-// the answer, refusal returns nil.
+// refusal returns the error to send instead of an answer that net/http itself made, such as
+// 431. If a handler wrote the answer, refusal returns nil.
 func refusal(answer []byte) *problem.Error {
 	if !bytes.HasPrefix(answer, []byte("HTTP/1.")) {
 		return nil

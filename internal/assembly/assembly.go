@@ -139,8 +139,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	go p.watch.Run(watching, func(ctx context.Context) error {
 		asking, cancel := context.WithTimeout(ctx, 2*time.Second)
 		defer cancel()
-		// Check switches to the server secret that is now in force. Ready runs Check too, and
-		// returns its error.
+		// Check switches to the server secret that is now in force. The error is ignored here,
+		// because Parts.Ready runs Check too and reports the error.
 		_ = serversecret.Check(asking, p.Store, secrets)
 		_, err := log.TreeHead(ctx)
 		return err
@@ -153,9 +153,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	return p, nil
 }
 
-// ServeWaits runs Waits in the background until stop is called. Waits wakes a waiting call
-// when the deal of that call changes. ServeWaits passes `connections` to waiting.Hub.Bound,
-// which limits how many calls can wait.
+// ServeWaits runs Waits, which wakes a waiting call when its deal changes, until stop is called.
+// `connections` bounds how many calls can wait (see waiting.Hub.Bound).
 func (p *Parts) ServeWaits(connections int) (stop func()) {
 	p.Waits.Bound(connections)
 	ctx, cancel := context.WithCancel(context.Background())

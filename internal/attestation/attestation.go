@@ -58,11 +58,11 @@ const property = "declaration-sha256:"
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Property returns the text that names the declaration in a certificate's properties.
+// Property returns the entry of a certificate's properties that contains a declaration's digest.
 func Property(digest string) string { return property + digest }
 
-// DigestIn returns the declaration's digest from a certificate's properties. It returns ""
-// if they contain no digest: certificates of earlier releases have none. Two digests are an
+// DigestIn returns the digest of the deal's declaration from a certificate's properties. It
+// returns "" if they contain none, as in certificates of earlier releases. Two digests are an
 // error, and so is a malformed digest.
 func DigestIn(properties []string) (digest string, err error) {
 	for _, p := range properties {
@@ -83,8 +83,7 @@ func DigestIn(properties []string) (digest string, err error) {
 // domain separates seat signatures from all other signatures by the same key.
 const domain = "fairpact seat v1"
 
-// Seat holds what a seat key signs in addition to the origin: the deal, the party, the
-// party's commitment and the declaration's digest.
+// Seat holds what a party's seat key signs, except the deployment's web origin (see Message).
 type Seat struct {
 	DealID      string
 	Party       int
@@ -103,8 +102,8 @@ func (s Seat) Message(origin string) []byte {
 type Attestation struct {
 	Declared  bool   // true: the initiator declared Key with the deal; false: the commit brought it
 	Key       string // es256:HEX or ed25519:HEX; "": the seat has no key
-	Signature string // over Seat.Message by Key; "": not signed
-	Origin    string // of the deployment, as in Seat.Message; "": not signed
+	Signature string // Key's signature of Seat.Message; "": not signed
+	Origin    string // web origin of the deployment, which Signature covers; "": not signed
 }
 
 const (
@@ -113,7 +112,7 @@ const (
 	brought   = "brought"
 )
 
-// String returns the text of attested_by.
+// String returns the text that Parse reads, as in a certificate's attested_by.
 func (a Attestation) String() string {
 	switch {
 	case a.Key == "":

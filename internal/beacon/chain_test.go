@@ -104,7 +104,6 @@ func TestOtherRoundsAreRefused(t *testing.T) {
 	}
 }
 
-// offSubgroup returns a point of the curve that is not in G1.
 func offSubgroup(t *testing.T) bls.G1Affine {
 	t.Helper()
 	for i := uint64(1); i < 100; i++ {

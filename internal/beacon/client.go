@@ -155,7 +155,7 @@ func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 		if errors.Is(err, errNotOut) {
 			notOut++
 		}
-		// An error may quote a long text from the relay, so at most 200 characters are kept.
+		// An error may quote a long text from the relay.
 		reasons[i] = fmt.Sprintf("%s: %.200s", c.relays[i].host, err.Error())
 	}
 	// If only some relays say "not yet", the local clock decides. Before the round is

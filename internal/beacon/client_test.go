@@ -305,8 +305,8 @@ func TestRequestsOfTheRace(t *testing.T) {
 					if !errors.Is(err, beacon.ErrUnavailable) {
 						t.Errorf("Fetch: %v, want ErrUnavailable", err)
 					}
-					// Fetch fails when the last request times out. In this case c.took is the
-					// duration of that request, so add the time at which the request starts.
+					// Fetch fails when the last request times out. The table's c.took is the timeout of
+					// one request, so add the time at which the last request starts.
 					c.took += c.asked[len(c.asked)-1]
 				}
 				if took != c.took {
@@ -350,7 +350,6 @@ func TestOnlyVerifiedRoundsAreKept(t *testing.T) {
 func TestOneRaceForAllCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client, n := clientOf(map[string]http.Handler{"a": after(beacon.HedgeDelay/2, good)}, "a")
-		// The caller that starts the race gives up; the others still get the round.
 		first, giveUp := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {

@@ -16,11 +16,10 @@ import (
 // maxBody is the longest answer that a relay may send, in bytes. A round takes about 210.
 const maxBody = 8 << 10
 
-// errNotOut is returned when a relay says that the round is not published yet.
 var errNotOut = errors.New("the relay says that the round is not out yet")
 
-// relay is a server that serves a chain's rounds. It can withhold a round but cannot
-// forge one.
+// relay is the address of a drand relay, a server that answers requests for the rounds of a
+// chain. A relay can withhold a round but cannot forge one.
 type relay struct {
 	base string // without a trailing slash
 	host string // shown in errors; the rest of base may contain a secret

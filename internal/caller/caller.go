@@ -1,6 +1,5 @@
-// Package caller limits the rate of each caller. It counts the new API keys of each
-// network. For each API key it counts the units of new deals (escrow.Declared.Units). REST
-// and MCP share the counts.
+// Package caller limits the new API keys of each network, and the units of new deals
+// (escrow.Declared.Units) of each API key, per minute. REST and MCP share these limits.
 package caller
 
 import (
@@ -59,10 +58,10 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	return problem.New(problem.RateLimited, "your network has reached the limit of %d new API keys a minute: wait %d s, or use a key that you have (one key serves any number of deals)", p.KeysPerMinute, wait).After(int64(wait))
 }
 
-// MayCreateDeal counts the units of a new deal for an API key. It returns RATE_LIMITED if
-// the API key has too few units left this minute. The parameter `key` is the hash of the API
-// key. The limit is per API key and not per address, because many honest agents may share an
-// address.
+// MayCreateDeal charges the units of a new deal (escrow.Declared.Units) to an API key. It
+// returns RATE_LIMITED if the API key has too few units left this minute. The parameter `key`
+// is the hash of the API key. The limit is per API key and not per address, because many
+// honest agents may share an address.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
 	wait, ok := p.allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
 	if ok {
@@ -79,8 +78,7 @@ func (p *Policy) allow(ctx context.Context, name string, perMinute, n int) (wait
 	return p.Limiter.Allow(ctx, name, perMinute, n)
 }
 
-// parseHop reads the IP address of a hop. It also accepts an address with a port, because
-// some proxies add a port.
+// parseHop also accepts an IP address with a port, because some proxies add a port.
 func parseHop(text string) (netip.Addr, bool) {
 	if hop, err := netip.ParseAddr(text); err == nil {
 		return hop, true

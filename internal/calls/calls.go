@@ -15,7 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
-// Calls holds the use cases, the idempotency guard and the limits of callers.
+// Calls has a method for each of the five calls. Escrow runs the use cases, Guard makes the calls
+// idempotent, and Callers limits the callers.
 type Calls struct {
 	Escrow  *escrow.Service
 	Guard   *idempotency.Guard
@@ -27,7 +28,7 @@ type Request struct {
 	Body   func() (map[string]any, error)
 	Once   func(body map[string]any) (idempotency.Request, error)
 	Copies int                                                     // number of copies of the answer in memory while the answer is sent
-	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // returns the answer to a commitment; the answer names the next REST call or MCP tool
+	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // returns the answer to a commitment, which names the next REST call or MCP tool
 }
 
 func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, once idempotency.Request, err error) {

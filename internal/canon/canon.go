@@ -2,7 +2,7 @@
 // form, and makes and opens commitments over that form. It is pure: no I/O, clock,
 // randomness or logger.
 //
-// A tree consists only of nil, bool, int64, string, []any and map[string]any.
+// In Go, a JSON value is a tree of nil, bool, int64, string, []any and map[string]any.
 // Parse returns trees and Encode accepts them.
 package canon
 

@@ -85,7 +85,7 @@ type parser struct {
 	data  []byte
 	dec   *jsontext.Decoder
 	depth int // maximum number of levels
-	read  int // number of values so far
+	read  int // number of values read so far
 }
 
 func (p *parser) value() (any, error) {
@@ -185,8 +185,7 @@ func (p *parser) syntax(err error) *SyntaxError {
 	return e
 }
 
-// reasonAt returns what is wrong with the character at which the tokenizer stopped. The
-// parameter `rest` is the text from this character to the end.
+// reasonAt returns what is wrong at the start of rest, where the tokenizer stopped.
 func reasonAt(rest []byte) string {
 	r, size := utf8.DecodeRune(rest)
 	switch {

@@ -174,7 +174,7 @@ func InputPath(leaves [][]byte, party int) []string {
 		for i := 0; i+1 < len(level); i += 2 {
 			above = append(above, rfc6962.DefaultHasher.HashChildren(level[i], level[i+1]))
 		}
-		if len(level)%2 == 1 { // an unpaired last node moves up unchanged
+		if len(level)%2 == 1 {
 			above = append(above, level[len(level)-1])
 		}
 		level = above
@@ -182,8 +182,8 @@ func InputPath(leaves [][]byte, party int) []string {
 	return path
 }
 
-// VerifyInput checks the inclusion path of a leaf under inputRoot. The parameter `party` is the
-// index of the leaf, and `parties` is the number of leaves.
+// VerifyInput checks the inclusion path of a leaf under inputRoot. party is the index of the
+// leaf, and parties is the number of leaves.
 func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
 	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
 }

@@ -130,7 +130,7 @@ func TestInputRootWellFormed(t *testing.T) {
 		{nil, Void, true},
 		{nil, Computed, false},
 		{ptr("sha256:" + digits), Computed, true},
-		{ptr("sha256:" + digits), Void, true}, // all parties revealed, and the last reveal was a rejection
+		{ptr("sha256:" + digits), Void, true}, // shapley.v1: all parties revealed, the last one with `accept: false`
 		{ptr(""), Void, false},
 		{ptr(digits), Computed, false},
 		{ptr("sha256:" + digits[2:]), Computed, false},

@@ -10,7 +10,7 @@
 //	c2sp.org/tlog-tiles         paths of tiles and entry bundles
 //	c2sp.org/tlog-proof         one file that proves a leaf offline
 //
-// The package is pure: it does not sign and makes no calls.
+// The package is pure: it does not sign and makes no network calls.
 package checkpoint
 
 import (

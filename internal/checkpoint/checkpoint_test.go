@@ -331,7 +331,6 @@ func TestSignatureLinesNeedCanonicalBase64(t *testing.T) {
 	}
 }
 
-// The stricter rules of CheckOrigin do not apply to the names of witnesses.
 func TestWitnessNamesFollowSignedNote(t *testing.T) {
 	for name, good := range map[string]bool{"https://w.example/": true, "/w": true, "wäh": true, strings.Repeat("w", 300): true, "w w": false, "w\u00a0w": false, "": false, "w\x01": false} {
 		public, _, err := ed25519.GenerateKey(rand.Reader)

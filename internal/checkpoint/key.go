@@ -119,7 +119,7 @@ func (k Key) Type() byte { return k.kind }
 func (k Key) ID() string { return fmt.Sprintf("%s+%08x", k.Name(), k.KeyHash()) }
 
 // Line returns the line of a signed note for a signature by this key. The parameter
-// `signature` does not include the key ID; Line adds the key ID.
+// `signature` is without the key ID, which Line adds.
 func (k Key) Line(signature []byte) string {
 	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
 }

@@ -27,10 +27,10 @@ type Witness struct {
 	URL  string
 }
 
-// group is a group line or a witness line of a policy. A witness has no members.
+// group is a group line or a witness line of a policy (c2sp.org/tlog-policy). A witness has no members.
 type group struct {
 	name    string
-	needs   int // how many members must be met; a witness is met if it cosigned
+	needs   int // how many members must be met; a witness is met if it cosigned, a group by its own `needs`
 	members []*group
 }
 
@@ -171,8 +171,7 @@ func (r *policyReader) quorum(name string) error {
 	return nil
 }
 
-// Demands reports whether the policy demands any cosignature. It returns false for
-// "quorum none".
+// Demands reports whether the policy demands any cosignature. It returns false for "quorum none".
 func (p *Policy) Demands() bool { return p.quorum != nil }
 
 // Met reports whether a checkpoint meets the quorum. The map `cosigned` is true for the name of

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// grown is a reference tree, built by golang.org/x/mod/sumdb/tlog.
 type grown struct {
 	stored []tlog.Hash
 	size   int64

@@ -22,7 +22,7 @@ const (
 	tilePath, entriesPath = "tile/", "tile/entries/"
 )
 
-// TilePath returns the path of a tile or entry bundle under the log's URL:
+// TilePath returns the path of a tile or entry bundle under the log's URL, as in c2sp.org/tlog-tiles:
 // tile/<L>/<N>[.p/<W>] or tile/entries/<N>[.p/<W>].
 func TilePath(t tlog.Tile) string {
 	path := t.Path()
@@ -32,8 +32,7 @@ func TilePath(t tlog.Tile) string {
 	return tilePath + strings.TrimPrefix(path, tlogTile)
 }
 
-// ParseTilePath reads a path in the form that TilePath returns. It refuses every other
-// path.
+// ParseTilePath reads a path in the form that TilePath returns, and refuses every other path.
 func ParseTilePath(path string) (tlog.Tile, error) {
 	rest, ok := strings.CutPrefix(path, entriesPath)
 	inner := tlogEntries + rest

@@ -36,8 +36,8 @@ func (a AddCheckpoint) Marshal() []byte {
 	return []byte(b.String())
 }
 
-// ParseAddCheckpoint reads the body of a request. It verifies neither the proof nor the
-// signatures.
+// ParseAddCheckpoint parses the body of an add-checkpoint request. It verifies neither the
+// proof nor the signatures.
 func ParseAddCheckpoint(body []byte) (a AddCheckpoint, err error) {
 	head, signedNote, ok := strings.Cut(string(body), "\n\n")
 	if !ok || len(body) > 2*MaxNote {

@@ -16,7 +16,7 @@ var (
 // Now returns the time plus FAIRPACT_CLOCK_OFFSET (for example "-90s").
 func Now() time.Time { return time.Now().Add(offset) }
 
-// Setting returns the value of an environment variable.
+// Setting returns the value of the environment variable. In a release build it returns "".
 func Setting(name string) string { return os.Getenv(name) }
 
 // Point ends the process as kill -9 would, without flushing or closing anything,

@@ -9,9 +9,8 @@ import (
 	"testing"
 )
 
-// The cases are those of the Python verifier's tests. For each case, `fairpactctl verify` must
-// report the same verdict and the same failed checks as the Python verifier.
-// FAIRPACT_URL is empty, so `fairpactctl verify` fetches nothing.
+// For each case of the Python verifier's tests, `fairpactctl verify` must report the same verdict
+// and the same failed checks. FAIRPACT_URL is empty, so `fairpactctl verify` fetches nothing.
 func TestVerifyAgreesWithTheIndependentVerifier(t *testing.T) {
 	text, err := exec.Command("python3", "../../e2e/verifier/cases.py").Output()
 	if err != nil {

@@ -83,7 +83,6 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		"deal %s has certificate %s, which is at leaf %d of the log", dealID, members["cert_id"], leaf.Index)
 }
 
-// leafOf returns a verified certificate's members, its leaf in the log and its signed payload.
 func leafOf(e verification.Evidence) (members map[string]any, leaf translog.TaggedLeaf, payload []byte) {
 	members = e.Certificate.(map[string]any) // verified, so all members exist and have the right types
 	signed := maps.Clone(members)

@@ -32,8 +32,7 @@ Examples:
     fairpactctl commit mine.json --salt 8f14e45fceea167a5a36dedd4bea2543 --json`
 }
 
-// sealedFile is the content of a sealed file: the input and the salt of a party. The body of
-// a reveal request is the same.
+// sealedFile has a party's input and salt. The body of a reveal request is the same.
 type sealedFile struct {
 	Input json.RawMessage `json:"input"`
 	Salt  string          `json:"salt"`

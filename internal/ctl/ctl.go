@@ -22,7 +22,7 @@ const (
 	ExitOK     = 0 // done; every check passed
 	ExitFailed = 1 // a check failed, or the service refused
 	ExitUsage  = 2 // wrong usage, an unreadable file, or an unreachable service
-	ExitForged = 3 // a log is forked, contradicts its signed checkpoints or has tables that disagree
+	ExitForged = 3 // a log is forked, contradicts its signed checkpoints or has inconsistent tables
 )
 
 const about = `The command line of Fairpact: make commitments, play deals, verify certificates offline.
@@ -78,7 +78,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		kong.Exit(func(n int) { exited, code = true, n; panic(exitPanic{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
-		panic(err) // happens only if the struct tags of commands are wrong
+		panic(err) // only if the struct tags of commands are wrong
 	}
 	err = func() (err error) {
 		defer func() { // --help and --version panic with exitPanic to stop parsing
@@ -115,7 +115,6 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 
 type exitPanic struct{}
 
-// subject returns the full name of the command that a usage error is about.
 func subject(err error) string {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || parse.Context == nil || parse.Context.Selected() == nil {

@@ -116,8 +116,8 @@ func TestExitCodesOfUsage(t *testing.T) {
 	}
 }
 
-// `log key --out` makes a log key and prints its verifier key. `log key --of` prints the same
-// verifier key for the new file. `log key` never overwrites a file.
+// `log key --of` prints the same verifier key as the `log key --out` that made the file. `log key`
+// never overwrites a file.
 func TestLogKey(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log.pem")
 	made := run(t, "", "log", "key", "--origin", "log.example/one", "--out", file)
@@ -160,7 +160,6 @@ func TestStrangersTextStaysOnItsLine(t *testing.T) {
 	}
 }
 
-// In the file that --inputs names, an input may be nested as deeply as in a reveal.
 func TestInputsFile(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	term := &terminal{}
@@ -231,7 +230,6 @@ func TestCompletionWords(t *testing.T) {
 	}
 }
 
-// bash runs the completion script. A shell function replaces fairpactctl.
 func TestCompletionInBash(t *testing.T) {
 	answer := run(t, "", "words", "--", "deal").out
 	script := "fairpactctl() { [ \"$*\" = 'words -- deal' ] && printf %s '" + answer + "'; }\n" + run(t, "", "completion", "bash").out

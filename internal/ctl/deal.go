@@ -42,7 +42,6 @@ type invite struct {
 	Token string `json:"token"`
 }
 
-// place holds the flags that name a deal.
 type place struct {
 	State   string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file that fairpactctl deal create or fairpactctl deal invite wrote. It holds the deployment's URL, the deal_id and the tokens."`
 	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment, if you have no state file."`
@@ -57,13 +56,11 @@ type party struct {
 	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; '-' reads standard input."`
 }
 
-// initiator holds the flags of a command that accepts the initiator's API key.
 type initiator struct {
 	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key. Default: the API key in the state file."`
 	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
 }
 
-// call holds what a request about a deal needs: the client, the deal id and the credential.
 type call struct {
 	client *restclient.Client
 	dealID string
@@ -92,9 +89,6 @@ func (i initiator) key(t *terminal, s state) (string, error) {
 	return cmp.Or(key, s.APIKey), err
 }
 
-// asParty returns a call with the invite token of --token or --token-file. Without these flags,
-// it uses the token in the state file. If the file holds several tokens, --party must select
-// one. asParty returns an error if it finds no token.
 func (p party) asParty(t *terminal) (*call, error) {
 	s, err := p.load(t)
 	if err != nil {
@@ -120,8 +114,6 @@ func (s state) call(token string) (*call, error) {
 	return &call{client, s.DealID, token}, nil
 }
 
-// token returns the invite token of a party from the state file. If the parameter `party` is
-// nil, it returns the only token in the file, or an error if the file holds no token or several.
 func (s state) token(party *int) (string, error) {
 	switch {
 	case party != nil:

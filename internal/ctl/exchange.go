@@ -16,14 +16,13 @@ import (
 const exchangeWidth = 112
 
 var (
-	// opaque matches hashes, signatures, salts, tokens and keys.
+	// opaque matches hashes, signatures, salts, tokens and keys, and captures the start of each.
 	opaque = regexp.MustCompile(`"((?:sha256:|es256:|ed25519:)?[0-9a-f]{8})[0-9a-f]{24,}"|"((?:fp|it)_[0-9A-Za-z_-]{6})[0-9A-Za-z_-]{20,}"`)
 	// longText matches a string of more than about 70 characters and captures its start, up
 	// to the end of a word.
 	longText = regexp.MustCompile(`"([^"\\]{60,72}) [^"\\]{12,}"`)
 )
 
-// exchange prints a request and the service's answer on standard error.
 func (t *terminal) exchange(e restclient.Exchange) {
 	request := "> " + e.Method + " " + e.Path
 	if e.Token != "" {
@@ -35,19 +34,17 @@ func (t *terminal) exchange(e restclient.Exchange) {
 	fmt.Fprintf(t.err, "%s\n< %d %s\n\n", request, e.Status, shortened(e.Answer, "  "))
 }
 
-// shortened formats JSON for people. It cuts the strings that match the regular expressions
-// opaque and longText, and breaks JSON that does not fit on one line.
+// shortened cuts hashes, credentials and long texts in JSON, and breaks JSON that does not fit on one line.
 func shortened(text []byte, indent string) string {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, text); err != nil {
-		return printable(redacted(string(text))) // not JSON
+		return printable(redacted(string(text)))
 	}
 	short := opaque.ReplaceAll(compact.Bytes(), []byte(`"$1$2…"`))
 	return layout(longText.ReplaceAll(short, []byte(`"$1 …"`)), indent)
 }
 
-// layout breaks an object or array that does not fit on one line (exchangeWidth). Each member
-// then starts a new line. The members keep their order.
+// layout breaks an object or array that does not fit into exchangeWidth: one line for each member, in order.
 func layout(text []byte, indent string) string {
 	if utf8.RuneCount(text) <= exchangeWidth-2*len(indent) || (text[0] != '{' && text[0] != '[') {
 		return printable(string(text))

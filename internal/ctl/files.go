@@ -11,10 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-const maxFile = 64 << 20 // bytes
+const maxFile = 64 << 20 // the most bytes that read accepts
 
-// read returns the content of a file, or of standard input for "-". It refuses more than
-// maxFile bytes.
 func (t *terminal) read(path string) ([]byte, error) {
 	in := t.in
 	if path != "-" {
@@ -32,7 +30,6 @@ func (t *terminal) read(path string) ([]byte, error) {
 	return data, err
 }
 
-// tree reads a file of strict JSON.
 func (t *terminal) tree(path string) (any, error) {
 	data, err := t.read(path)
 	if err != nil {
@@ -62,7 +59,6 @@ func (t *terminal) object(path string) (map[string]any, error) {
 // than that of an input.
 const inputLevels = 2
 
-// inputs reads a file with an array of {input, salt}.
 func (t *terminal) inputs(path string) ([]any, error) {
 	data, err := t.read(path)
 	if err != nil {
@@ -79,7 +75,6 @@ func (t *terminal) inputs(path string) ([]any, error) {
 	return rows, nil
 }
 
-// keep writes a new file that only its owner may read.
 func keep(path string, content []byte) error {
 	return keepMade(path, func() ([]byte, error) { return content, nil })
 }
@@ -105,8 +100,7 @@ func keepMade(path string, produce func() ([]byte, error)) error {
 	return fill(file, content)
 }
 
-// replace writes a file atomically: it writes a temporary file in the same folder and
-// renames it to path.
+// replace writes a file atomically.
 func replace(path string, content []byte, mode os.FileMode) error {
 	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
@@ -127,9 +121,8 @@ func fill(file *os.File, content []byte) error {
 	return errors.Join(err, file.Close())
 }
 
-// secretOf returns a credential. The parameter `value` is the credential from a flag or the
-// environment. If it is empty, secretOf returns the first line of the file at path. If path is
-// empty too, secretOf returns "".
+// secretOf returns a credential: `value`, which is from a flag or the environment, or else the
+// first line of the file at path.
 func (t *terminal) secretOf(value, path string) (string, error) {
 	if value != "" || path == "" {
 		return value, nil

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// In the Secret volume a group can read the files. Only the owner can read the copies. The
-// command may run twice, because an init container may restart.
+// A group can read the files of a Secret volume. Only the owner may read the copies that key-files
+// makes. key-files may run twice, because an init container may restart.
 func TestKeyFiles(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	volume := filepath.Join(from, "..data")

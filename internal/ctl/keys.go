@@ -19,7 +19,6 @@ type keysCommands struct {
 	Close  keysCloseCommand  `cmd:"" help:"Close a retired key at a tree size, so that signatures of this key at later leaves become invalid."`
 }
 
-// published is the answer of GET /v1/pubkeys.
 type published []verification.Trusted
 
 // readPublished parses the answer of GET /v1/pubkeys. Unlike verification.ReadKeys it
@@ -44,7 +43,6 @@ func (p published) in(state string) (found published) {
 	return found
 }
 
-// keys converts the published keys to keys of a key set, without URI and SignsFrom.
 func (p published) keys() (keys []signing.Key) {
 	for _, k := range p {
 		keys = append(keys, signing.Key{PublicKey: k.Label, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
@@ -52,8 +50,7 @@ func (p published) keys() (keys []signing.Key) {
 	return keys
 }
 
-// publishedBy returns the keys that a process with this key set publishes at GET
-// /v1/pubkeys now.
+// publishedBy returns the keys that GET /v1/pubkeys of a process with this key set returns now.
 func publishedBy(set *signing.KeySet) (keys published) {
 	for _, k := range set.Keys() {
 		keys = append(keys, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
@@ -61,7 +58,6 @@ func publishedBy(set *signing.KeySet) (keys published) {
 	return keys
 }
 
-// keySet reads a key set file (FAIRPACT_KEY_SET_FILE).
 func (t *terminal) keySet(path string) (*signing.KeySet, error) {
 	document, err := t.read(path)
 	if err != nil {
@@ -88,7 +84,6 @@ Examples:
     fairpactctl keys show --file keys.json --json`
 }
 
-// shownKeys is the output of `fairpactctl keys show --json`.
 type shownKeys struct {
 	Keys      []signing.Key `json:"keys"`
 	KeySet    string        `json:"key_set,omitempty"`

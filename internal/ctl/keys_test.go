@@ -100,8 +100,6 @@ func TestRotateToAKeyThatMayOnlyBeRead(t *testing.T) {
 	}
 }
 
-// headOf signs and returns the tree head of size 0, 1 or 2. The log's leaves are "one" and
-// "two".
 func headOf(t *testing.T, by keyed, size int) string {
 	t.Helper()
 	h := rfc6962.DefaultHasher
@@ -115,15 +113,15 @@ func headOf(t *testing.T, by keyed, size int) string {
 	return fmt.Sprintf(`{"tree_size":%d,"root_hash":"%x","signature":"%s"}`, size, root, signature)
 }
 
-// deployed returns the URL of a deployment whose log has two leaves. Successive requests for
-// /v1/pubkeys get the documents in turn, as from different replicas.
+// deployed returns the URL of a deployment whose log has two leaves. Requests for /v1/pubkeys
+// get the documents in turn, as from different replicas.
 func deployed(t *testing.T, current string, by keyed, documents ...string) string {
 	t.Helper()
 	return serving(t, current, map[string]string{"": headOf(t, by, 2), "tree_size=1": headOf(t, by, 1)}, documents...)
 }
 
-// serving returns the URL of a deployment with these tree heads. The map heads is indexed by
-// the query of the request: "" for the newest head, "tree_size=N" for an older one.
+// serving returns the URL of a deployment. `heads` maps the query of a request for a tree head to
+// the answer. The query is "" for the newest head and "tree_size=N" for an older one.
 func serving(t *testing.T, current string, heads map[string]string, documents ...string) string {
 	t.Helper()
 	two := rfc6962.DefaultHasher.HashLeaf([]byte("two"))
@@ -165,8 +163,6 @@ func TestKeysCheck(t *testing.T) {
 	after := func(more string) string {
 		return `{"keys":[{"pubkey":"` + b + `","state":"current"},{"pubkey":"` + a + `","retired_at":5,"state":"retired"` + more + `}]}`
 	}
-	// grown returns the URL of a deployment whose newest head is of this size. The deployment
-	// also serves heads of the older sizes.
 	grown := func(size int, older ...int) string {
 		heads := map[string]string{"": headOf(t, first, size)}
 		for _, size := range older {
@@ -335,8 +331,7 @@ func TestClosingIsChecked(t *testing.T) {
 }
 
 // Two different files are often called keys.json: the key set file (FAIRPACT_KEY_SET_FILE) and
-// the answer of GET /v1/pubkeys. If `verify --keys` gets the key set file, the error asks for the
-// answer of GET /v1/pubkeys.
+// the answer of GET /v1/pubkeys. `verify --keys` needs the answer.
 func TestVerifyRefusesTheKeySetFileOfTheProcesses(t *testing.T) {
 	t.Parallel()
 	key := newKeyed(t)

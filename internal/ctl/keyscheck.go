@@ -61,7 +61,7 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	if keys == nil { // the answers differ
+	if keys == nil {
 		return t.keysReport(report, "the replicas publish different key sets: wait until the roll-out is done and check again. If the key sets still differ, find the processes that lack the right key set: run this check with --file and --database-url, which lists them")
 	}
 	if c.DatabaseURL != "" && file != nil {
@@ -147,12 +147,11 @@ func checkedHead(document any, keys []verification.Key) (signedHead, error) {
 	return signedHead{members["tree_size"].(int64), root, by}, err
 }
 
-// noHead is the value of --tree-head for a new log without an earlier head.
 const noHead = "none"
 
-// grown checks that the newest tree continues an earlier one. It does not use the empty tree
-// as the earlier one: any tree continues the empty tree, so the check would prove nothing. For a
-// new log, which has no other earlier head, the user gives --tree-head none to skip the check.
+// grown checks that the newest tree continues an earlier one. The earlier tree is never empty,
+// because any tree continues the empty tree. For a new log without an earlier head, the user
+// gives --tree-head none to skip the check.
 func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys published) verification.Check {
 	if c.TreeHead == noHead {
 		return checked("consistency", nil, "not checked, because of --tree-head none; keep today's tree head for the next check")
@@ -186,7 +185,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 		}
 		return head, err
 	}
-	// Not every size has a signed head.
+	// Not every tree size has a signed head (404), so try the next sizes.
 	middle := max(size/2, 1)
 	for at := middle; at < size && at < middle+nearby; at++ {
 		document, err := fetch(ctx, client, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", at))
@@ -229,8 +228,7 @@ func consistent(ctx context.Context, client *restclient.Client, first, second si
 	return nil
 }
 
-// next returns the operator's next step in a rotation. The parameter `agreed` is true if all
-// checks passed.
+// next returns the operator's next step in a rotation. `agreed`: all checks passed.
 func next(file *signing.KeySet, keys published, agreed bool) string {
 	if !agreed {
 		return "correct what failed before you take any further step of a rotation"

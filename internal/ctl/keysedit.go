@@ -11,7 +11,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// edited holds the flag for the output of a command that writes a key set.
 type edited struct {
 	Out string `placeholder:"FILE" help:"File for the new key set, which the command replaces atomically. This may be the file that the command reads. Default: standard output."`
 }
@@ -31,8 +30,6 @@ func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
 	return err
 }
 
-// labelOf returns the given label if it is an es256 public key. If label is "", labelOf reads
-// the public key from the KMS, HSM or file that uri names.
 func labelOf(ctx context.Context, uri, label string) (string, error) {
 	if label == "" {
 		return signing.PublicKeyOf(ctx, uri)

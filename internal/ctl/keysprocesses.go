@@ -20,8 +20,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// running holds the flags that say where to find the running processes of a deployment. The
-// commands `keys check`, `keys close`, `secret rotate` and `secret check` have these flags.
+// running holds the flags that say where to find the running processes of a deployment.
 type running struct {
 	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres URL of the deployment. The command finds the running processes by their connections to this database. From its tables it reads what it checks, such as certificates and tree heads."`
 	logDatabase
@@ -30,8 +29,6 @@ type running struct {
 
 func (r running) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
 
-// processes lists the running processes. It finds them in the sessions of the databases and
-// at the admin ports of --replica.
 func (r running) processes(ctx context.Context) (found []keywatch.Process, err error) {
 	seen := map[string]bool{}
 	for _, url := range []string{r.DatabaseURL, r.LogDatabaseURL} {
@@ -70,9 +67,8 @@ func (r running) processes(ctx context.Context) (found []keywatch.Process, err e
 	return found, nil
 }
 
-// haveKeySet checks that all processes have the key set with this digest. If digest is "",
-// it checks that all have the same key set. If err is not nil, the processes could not be
-// listed, and the check fails.
+// haveKeySet checks that all processes have the key set with this digest or, if digest is "",
+// the same key set. For err, see agree.
 func haveKeySet(processes []keywatch.Process, err error, digest string) verification.Check {
 	if digest == "" && len(processes) > 0 {
 		digest = processes[0].KeySet
@@ -80,16 +76,15 @@ func haveKeySet(processes []keywatch.Process, err error, digest string) verifica
 	return agree(processes, err, "key set", digest, func(p keywatch.Process) string { return p.KeySet })
 }
 
-// haveSecrets checks that all processes have the set of server secrets with this digest. It
-// skips log-server, which has no server secret.
+// haveSecrets skips log-server, which has no server secret.
 func haveSecrets(processes []keywatch.Process, err error, digest string) verification.Check {
 	processes = slices.DeleteFunc(processes, func(p keywatch.Process) bool { return p.Binary == "log-server" })
 	return agree(processes, err, "set of server secrets", digest, func(p keywatch.Process) string { return p.Secrets })
 }
 
-// agree checks that of(p) is the given digest for every process p. The argument `what` is
-// the word for the set in the texts of the check, such as "key set". If err is not nil, the
-// processes could not be listed, and the check fails.
+// agree checks that of(p) is the given digest for every process p. `what` says what the digest
+// covers, such as "key set". If err is not nil, the processes could not be listed, and the check
+// fails.
 func agree(processes []keywatch.Process, err error, what, digest string, of func(keywatch.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
 		err = errors.New("no process of this release is connected to the database: correct --database-url, or upgrade the processes if all are of an earlier release")
@@ -116,8 +111,8 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 // so a key takes at most 5 s.
 const mostHeads = 50_000
 
-// beyond returns an error if a closed key signed a tree head larger than the key's TreeSize,
-// or a certificate whose leaf index is TreeSize or more. It skips disowned keys (signing.Key).
+// beyond returns an error if a key's TreeSize (see signing.Key) invalidates a tree head or a
+// certificate that the key signed. It skips disowned keys: for a stolen key this is intended.
 func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {
@@ -141,8 +136,6 @@ func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 	})
 }
 
-// pendingUnder counts the certificates that the key `label` signed and that are not in the log
-// yet.
 func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.KeySet) (n int, err error) {
 	err = signedFrom(ctx, databaseURL, set, math.MaxInt64, func(key signing.Key, leafIndex *int64) error {
 		if leafIndex == nil && key.PublicKey == label {

@@ -26,7 +26,6 @@ const logVerdicts = `Exit code: 0 the log matches its signed checkpoints; 1 the 
 that --policy requires; 2 the verdict is not known, because something is unreadable or unreachable, or a checkpoint is not
 signed by this log; 3 the log contradicts its signed checkpoints or is forked, and the output shows where.`
 
-// logTrust holds the flags that name the keys and witnesses that an auditor trusts.
 type logTrust struct {
 	Policy string   `placeholder:"FILE" xor:"trust" required:"" help:"File with the trust policy (c2sp.org/tlog-policy), which names the log's keys, the witnesses and the quorum."`
 	VKey   []string `name:"vkey" sep:"none" placeholder:"KEY" xor:"trust" required:"" help:"Verifier key of the log, NAME+ID+KEY, instead of a policy; repeatable. Without a policy, witnesses are not checked."`
@@ -58,8 +57,7 @@ func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
 	return policy, nil
 }
 
-// open reads the policy and opens the log. The parameter `place` is the URL of the log, or
-// the folder of a mirror.
+// open reads the policy and opens the log at `place`, which is a URL or the folder of a mirror.
 func (l logTrust) open(t *terminal, place string) (*checkpoint.Policy, *logaudit.Source, error) {
 	policy, err := l.read(t)
 	if err != nil {
@@ -170,8 +168,8 @@ func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
 	return t.judged(head, policy, logaudit.Audit(ctx, from, head))
 }
 
-// seen reads a signed checkpoint from a file. The file may also be a .tlog-proof, which
-// contains a checkpoint. seen fails if the log did not sign the checkpoint.
+// seen reads a signed checkpoint from a file, which may also be a .tlog-proof. It fails if the log did
+// not sign the checkpoint.
 func (t *terminal) seen(name string, policy *checkpoint.Policy) (logaudit.Head, error) {
 	signed, err := t.read(name)
 	if err != nil {

@@ -13,7 +13,6 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// writeLog writes a log of one entry into a directory and returns its checkpoint.
 func writeLog(t *testing.T, dir string, signer note.Signer, entry string) []byte {
 	t.Helper()
 	root := tlog.RecordHash([]byte(entry))
@@ -38,8 +37,8 @@ func writeLog(t *testing.T, dir string, signer note.Signer, entry string) []byte
 	return signed
 }
 
-// Each verdict has its own exit code. For a fork, log watch prints both signed checkpoints
-// and leaves its state file unchanged. e2e/trust has the test with a growing log.
+// For a fork, log watch prints both signed checkpoints and leaves its state file unchanged.
+// e2e/trust has the test with a growing log.
 func TestLogCommandsExitByTheirVerdict(t *testing.T) {
 	t.Parallel()
 	secret, vkey, err := note.GenerateKey(nil, "log.example")

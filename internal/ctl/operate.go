@@ -17,7 +17,6 @@ type databases struct {
 	logDatabase
 }
 
-// logDatabase holds the URL of the log's database, if the log has a separate one.
 type logDatabase struct {
 	LogDatabaseURL string `env:"FAIRPACT_LOG_DATABASE_URL" placeholder:"URL" help:"Postgres URL of the log, if the log has a separate database. Give the DATABASE_URL of log-server."`
 }

@@ -31,7 +31,7 @@ func (t *terminal) show(value any, format string, args ...any) error {
 }
 
 // answer prints an answer of the service: unchanged with --json, otherwise one line for each
-// member. It leaves out members that are null or "". Nested values stay JSON.
+// member that is not null or "".
 func (t *terminal) answer(body []byte) error {
 	if t.json {
 		_, err := fmt.Fprintln(t.out, string(bytes.TrimSpace(body)))

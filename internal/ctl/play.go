@@ -153,7 +153,7 @@ func (c revealCommand) Run(ctx context.Context, t *terminal) error {
 
 type statusCommand struct{ reader }
 
-// reader holds the flags of a command that a party or the initiator may call.
+// reader holds the flags of a command that both a party and the initiator may run.
 type reader struct {
 	party
 	initiator

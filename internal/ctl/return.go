@@ -66,9 +66,9 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 		"%d leaves restored: the log now has the %d leaves and the root of the tree head", returned, head.TreeSize)
 }
 
-// notALeaf returns the first failed check of a certificate as an error, or nil if no check
-// failed. It ignores the checks of the inclusion proof, because the log may have lost the
-// proof's tree head. The caller MUST compare the certificate with the log's leaf instead.
+// notALeaf returns an error if a check of a certificate failed. It ignores the checks of the
+// inclusion proof, because the log may have lost the proof's tree head. The caller MUST
+// compare the certificate with the log's leaf instead.
 func notALeaf(report verification.Report) error {
 	for _, check := range report.Checks {
 		if !check.OK && !slices.Contains([]string{verification.TreeSize, verification.MerkleInclusion}, check.Name) {

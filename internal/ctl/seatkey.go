@@ -44,8 +44,6 @@ func (c newKeyCommand) Run(t *terminal) error {
 	return nil
 }
 
-// seatKeys parses flags of the form N=KEY, and returns the keys by party. It refuses a
-// second key for a party.
 func seatKeys(given []string) (map[int]string, error) {
 	keys := map[int]string{}
 	for _, one := range given {
@@ -85,7 +83,6 @@ func partyKeys(given []string, parties int) ([]*string, error) {
 	return keys, nil
 }
 
-// declared is the part of a deal's declaration that a signing party needs.
 type declared struct {
 	dealID    string
 	origin    string
@@ -130,7 +127,6 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 }
 
 // sign returns the body of a commit request, signed with the seat key in the file at path.
-// If the deal declares a key for the party, sign refuses any other key.
 func (d declared) sign(path, commitment string) (map[string]string, error) {
 	key, err := signing.ReadSeatKey(path)
 	if err != nil {

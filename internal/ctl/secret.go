@@ -109,11 +109,10 @@ Examples:
     kubectl -n fairpact exec deployment/fairpact-deal-api -- /fairpactctl secret check`
 }
 
-// mostCounted bounds how many inputs, and how many replays, the command `secret check` counts.
-// The bound keeps the command fast.
+// mostCounted bounds how many inputs, and how many idempotency records, the secret
+// commands count. The bound keeps `secret check` fast.
 const mostCounted = 100_000
 
-// secretReport is the output of `secret check --json`.
 type secretReport struct {
 	verification.Report
 	InForce string   `json:"in_force"`
@@ -177,8 +176,6 @@ func nextOfSecrets(r secretReport) string {
 	return "nothing: one secret is in force, and no data needs another. To rotate, begin with fairpactctl secret add"
 }
 
-// withSecrets calls do with the deals' database, the secrets in the file, and the progress
-// of the secret rotation that the database records.
 func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.Store, *sealing.Secrets, store.Rotation) error) error {
 	if databaseURL == "" {
 		return errors.New("--database-url is missing, and only the database says which secret is in force: give --database-url")
@@ -202,8 +199,6 @@ func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.S
 	return do(s, own, now)
 }
 
-// lacking returns the short fingerprints of secrets that the database needs and the file
-// lacks, or nil if there are none.
 func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 	for _, needed := range append([][]byte{now.Fingerprint}, now.Former...) {
 		if own.Find(needed) == nil {

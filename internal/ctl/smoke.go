@@ -73,7 +73,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 	params := example.Input.AlgorithmParams
 	deal := createCommand{Algorithm: a.ID, Label: example.Input.PartyLabels, CommitIn: 10 * time.Minute, RevealIn: 20 * time.Minute, Mode: "sealed", Retention: "standard"}
 	var chain beacon.Chain // only genesis and period are set
-	var round int64        // the beacon round; 0 if the algorithm needs no beacon
+	var round int64        // 0 if the algorithm needs no beacon
 	if a.NeedsBeacon {
 		// The round is published after the reveal deadline, so that no party knows the random
 		// value when revealing. The deadlines are short, because the draw waits for the round.
@@ -141,8 +141,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 
 var pageFacts = regexp.MustCompile(`<template id="facts">([^<]*)</template>`)
 
-// chain reads the genesis and period of the deployment's beacon chain from the page /new. It
-// uses a separate client, so that --show does not print this request.
+// chain uses a separate client, so that --show does not print the request for the page /new.
 func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
 	client, err := restclient.New(c.BaseURL)
 	if err != nil {
@@ -163,8 +162,7 @@ func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
 	return beacon.Chain{Genesis: facts.Genesis, Period: facts.Period}, nil
 }
 
-// commitAndReveal commits and reveals for all parties. It returns their {input, salt} for
-// verification.Evidence.Inputs.
+// commitAndReveal returns each party's {input, salt} for verification.Evidence.Inputs.
 func commitAndReveal(ctx context.Context, client *restclient.Client, s state, inputs []map[string]any) (opened []any, err error) {
 	salts := make([]string, len(inputs))
 	for i, input := range inputs {

@@ -88,7 +88,6 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	return t.report(report, report, notProven(report)...)
 }
 
-// bundle verifies a bundle from files only.
 func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 	if v.TreeHead+v.Inputs+v.Params != "" {
 		return errors.New("--tree-head, --inputs and --params do not apply to a bundle: leave them out, or save the member certificate of the bundle to a file and verify that file")
@@ -125,8 +124,6 @@ func notProven(report verification.Report) (lines []string) {
 	return append(lines, verdict(report))
 }
 
-// gather reads evidence from the files that the flags name, and fetches the rest from the
-// deployment. If offline is true, it fetches nothing.
 func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e verification.Evidence, err error) {
 	e.Open = trusted
 	if e.Certificate = v.parsed; e.Certificate == nil {
@@ -269,8 +266,8 @@ func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, err
 	return older, err
 }
 
-// unreadable converts a refusal of the service to a plain error, so that Main returns
-// ExitUsage instead of ExitFailed. Evidence that cannot be fetched is not a failed check.
+// unreadable converts a restclient.Refused to a plain error, so that Main returns ExitUsage
+// instead of ExitFailed. Evidence that cannot be fetched is not a failed check.
 func unreadable(err error) error {
 	if refused, ok := errors.AsType[*restclient.Refused](err); ok {
 		return errors.New(refused.Error())

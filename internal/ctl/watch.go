@@ -26,7 +26,6 @@ Examples:
     fairpactctl deal watch --state deal.json --timeout 10m --json | jq .result`
 }
 
-// view is the part of a deal view that watch reads.
 type view struct {
 	State          string
 	Parties        []struct{ Committed, Revealed bool }
@@ -65,8 +64,8 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		if last = now; !unchanged {
 			continue
 		}
-		// A service that is stopping answers immediately, even if the deal has not changed. So does
-		// a service of an older release. The pause limits the rate of requests.
+		// A service that is stopping or of an older release answers without waiting for a change.
+		// The pause limits the rate of requests.
 		select {
 		case <-ctx.Done():
 			p.end()
@@ -133,7 +132,6 @@ func (v view) ended() bool {
 	return v.State == "EXPIRED" || v.State == "CANCELLED"
 }
 
-// line returns the progress as one line, with the time left until the next deadline.
 func (v view) line(now time.Time) string {
 	committed, revealed := 0, 0
 	for _, p := range v.Parties {

@@ -206,8 +206,7 @@ type Schema struct {
 	Migrations fs.FS
 }
 
-// NewSchema returns a schema with the migrations that a package embeds from its
-// folder "migrations".
+// NewSchema returns a schema with the migrations that a package embeds from its folder "migrations".
 func NewSchema(name string, embedded embed.FS) Schema {
 	files, err := fs.Sub(embedded, "migrations")
 	if err != nil {

@@ -152,8 +152,6 @@ func TestErrorsNameTheTLSSetting(t *testing.T) {
 	}
 }
 
-// A frozen server accepts connections and never answers. Migrate then uses the next host of
-// the URL.
 func TestMigrationsPassOverASilentHost(t *testing.T) {
 	t.Parallel()
 	silent, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel completes handshakes, although nothing accepts the connections

@@ -27,7 +27,7 @@ var additive = []*regexp.Regexp{
 	// each row under a lock.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN \w+ (TEXT|INT|BIGINT|BYTEA|BOOLEAN)(\[\])?( NOT NULL DEFAULT (''|[0-9]+|TRUE|FALSE))?$`),
 	regexp.MustCompile(`^SET LOCAL LOCK_TIMEOUT = ''$`),
-	// Drops a foreign key. Use this form only if no release relies on the key.
+	// Use this form only for a foreign key on which neither the previous release nor this one relies.
 	regexp.MustCompile(`^ALTER TABLE \S+ DROP CONSTRAINT IF EXISTS \S+_FKEY$`),
 }
 
@@ -71,9 +71,6 @@ func disturbing(migration string) (bad []string) {
 	return bad
 }
 
-// A binary works with a schema of its own version or a newer version. If the schema is older
-// or missing, the error says what to do. An older release's Migrate does not change a newer
-// schema.
 func TestOneVersionBackAndForward(t *testing.T) {
 	url := servertest.Postgres(t)
 	files := fstest.MapFS{"00001_a.sql": {Data: []byte("-- +goose Up\nCREATE TABLE versions.a ();")}}

@@ -32,7 +32,7 @@ import (
 
 const (
 	relistEvery   = 500 * time.Millisecond
-	horizon       = 3 * time.Second // how far ahead a relist looks; longer than relistEvery, so several relists list each deadline
+	horizon       = 3 * time.Second // look-ahead of relist; over relistEvery, so relist lists each deadline several times
 	completeEvery = 4               // only one relist in 4 calls Complete, which reads every active deal
 	sweepEvery    = time.Minute
 	resealEvery   = 10 * time.Second
@@ -59,7 +59,7 @@ type Controller struct {
 	deals    Deals
 	logger   *slog.Logger
 	failures *telemetry.Repeats
-	listed   atomic.Bool // whether a relist has succeeded since the start
+	listed   atomic.Bool
 }
 
 // New returns a Controller. SetupWithManager adds it to a manager, which starts it.
@@ -100,10 +100,9 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Complete(c)
 }
 
-// Reconcile calls Attend for one deal. If Attend returns a delay within the horizon, Reconcile
-// queues the deal again with this delay. If a deal is added twice, the queue keeps the smaller
-// delay. So Reconcile may run too early. This is harmless, because Attend reads the deadline
-// itself.
+// Reconcile calls Attend for one deal. If Attend returns a delay of at most horizon, Reconcile
+// queues the deal again with this delay. The queue keeps the smallest delay of each deal, so
+// Reconcile may run too early. This is harmless, because Attend reads the deadline itself.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(running, attendTimeout)
 	defer cancel()
@@ -112,7 +111,7 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	defer span.End()
 	again, err := c.deals.Attend(ctx, dealID)
 	if running.Err() != nil {
-		return reconcile.Result{}, nil // the process stops; the next worker processes the deal
+		return reconcile.Result{}, nil // this process is stopping; another worker will process the deal
 	}
 	if err != nil {
 		span.SetStatus(codes.Error, "")
@@ -120,7 +119,7 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 		return reconcile.Result{}, err
 	}
 	if again > horizon {
-		again = 0 // a relist adds the deal again in time
+		again = 0 // do not requeue: a later relist adds the deal in time
 	}
 	return reconcile.Result{RequeueAfter: again}, nil
 }
@@ -145,8 +144,9 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// relist adds to the queue each deal that is due within the horizon. If `all` is true, relist
-// also adds the deals that Complete lists.
+// relist adds to the queue each deal with a step that is due in the next 3 s (horizon). If `all`
+// is true, relist also adds the deals that Complete lists: all parties have acted, but the next
+// step was not taken.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -176,8 +176,8 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	return nil
 }
 
-// reseal encrypts the stored inputs again after a rotation of the server secret. It runs until
-// ctx ends.
+// reseal runs until ctx ends. After a rotation of the server secret it encrypts the stored inputs
+// again under the new secret, in batches.
 func (c *Controller) reseal(ctx context.Context) error {
 	for {
 		pause := resealEvery
@@ -198,7 +198,6 @@ func (c *Controller) reseal(ctx context.Context) error {
 	}
 }
 
-// sweep deletes expired idempotency records every sweepEvery until ctx ends.
 func (c *Controller) sweep(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()

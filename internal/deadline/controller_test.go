@@ -42,8 +42,8 @@ func TestDealsAreAttendedAtTheMillisecondOfTheirDeadline(t *testing.T) {
 	})
 }
 
-// The controller queues a deal again if Attend returns a delay within the horizon. If the
-// delay is longer, the controller leaves the deal to the relists.
+// If Attend returns a delay of at most `horizon`, the controller queues the deal again with this
+// delay. If the delay is longer, a later listing of due deals (relist) queues the deal.
 func TestADealIsAttendedAgain(t *testing.T) {
 	bubble(t, map[string]time.Duration{"a": 0}, func(d *deals) {
 		d.attend = func(context.Context, string) (time.Duration, error, bool) {
@@ -65,9 +65,9 @@ func TestADealIsAttendedAgain(t *testing.T) {
 	})
 }
 
-// The pause before the next try of a deal doubles after each failure, although each relist
-// lists the deal. A success resets the pause. The failures add about one line a minute to the
-// log.
+// The pause before the next try of a deal doubles after each failure up to lastRetry, although
+// each relist lists the deal. A success resets the pause. The failures add about one line a
+// minute to the log.
 func TestFailuresBackOff(t *testing.T) {
 	const failures = 11
 	fail := func(d *deals, first int) {

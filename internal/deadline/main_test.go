@@ -36,7 +36,7 @@ type attendance struct {
 	at   time.Duration // since deals.began
 }
 
-// deals is a fake escrow. Its Attend ends a deal whose deadline has passed.
+// deals is a fake of the interface Deals. Its Attend ends a deal whose deadline has passed.
 type deals struct {
 	began time.Time
 
@@ -49,11 +49,10 @@ type deals struct {
 	listing  error
 	sweeping error
 	reseals  []time.Duration
-	toReseal int // number of batches that Reseal has yet to reseal
+	toReseal int
 	log      slog.Handler
 
-	// If attend is not nil, Attend calls it first. If `final` is true, Attend returns
-	// `again` and `err`. Otherwise Attend continues as if attend were nil.
+	// attend, if not nil, runs before the fake's own Attend and replaces it if `final` is true.
 	attend func(ctx context.Context, deal string) (again time.Duration, err error, final bool)
 }
 
@@ -155,8 +154,6 @@ func (d *deals) endings(deal string) int {
 	return d.ended[deal]
 }
 
-// bubble runs a test with a controller in a synctest bubble. If prepare is not nil, it changes
-// the deals before the controller starts.
 func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), test func(*testing.T, *deals, *Controller)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -15,8 +15,7 @@ type Party struct {
 
 // The service takes every due step except Draw before it calls the methods below. Commit and
 // Reveal still check the deadlines, so that an overdue deal never accepts a commit or reveal.
-// `now` is the current unix time in seconds. A method returns nil if it allows the action.
-// Every refusal has status 409 in problem.Table.
+// Every error of these methods has status 409 in problem.Table.
 
 // Commit returns the reason why party p cannot commit at the unix time `now`, or nil.
 // SPEC 3: the first commit moves the deal from OPEN to COMMITTING, the last commit moves it

@@ -68,8 +68,8 @@ type Deal struct {
 }
 
 // Step is a change of a deal. It becomes due at a certain time, or when the last party commits
-// or reveals. While a step is due, the service accepts no other action on the deal.
-// Draw is the exception: an entropy call or the worker takes it.
+// or reveals. The service takes a due step before any other action on the deal. Draw is the
+// exception: a due Draw waits for an entropy call or the worker.
 type Step int
 
 // The steps. The table in the package comment says when each is due.
@@ -83,7 +83,7 @@ const (
 	VoidReveals
 )
 
-// State returns the state that a view shows.
+// State returns the state that clients see: Phase, or Open before the first commitment.
 func (d Deal) State() State {
 	// SPEC 3: the initial state is OPEN.
 	if d.Phase == Committing && d.Commits == 0 {
@@ -161,7 +161,6 @@ func (d Deal) DrawAt() int64 { return later(max(d.LastReveal, d.RoundTime), Draw
 // ExpiresAt returns when a random.v1 deal ends as EXPIRED because no draw has succeeded.
 func (d Deal) ExpiresAt() int64 { return later(max(d.RevealDeadline, d.RoundTime), d.EntropyWindow) }
 
-// later returns t plus seconds, or the largest int64 if the sum overflows.
 func later(t, seconds int64) int64 {
 	if t > math.MaxInt64-seconds {
 		return math.MaxInt64

@@ -45,7 +45,6 @@ func (d Deal) complete() bool {
 	return d.Phase == Committing && d.Commits == d.Parties || d.Phase == Revealing && d.Reveals == d.Parties
 }
 
-// holds fails the test if d breaks a rule that is true of every deal at every time.
 func holds(t *rapid.T, d Deal, now, later int64) {
 	step := d.Next(now)
 	if d.complete() && (step == VoidCommits || step == VoidReveals) {
@@ -57,8 +56,8 @@ func holds(t *rapid.T, d Deal, now, later int64) {
 	if d.Ended() && step != None {
 		t.Fatalf("an ended deal has step %d at %d, want none: %+v", step, now, d)
 	}
-	// A due step stays due until it is taken. The exception is Draw, which becomes Expire at
-	// the end of the entropy window.
+	// Next returns a due step at every later time too. The exception is Draw, which becomes Expire
+	// at the end of the entropy window.
 	after := d.Next(max(now, later))
 	if step != None && after != step && (step != Draw || after != Expire) {
 		t.Fatalf("step %d, due at %d, became step %d at %d, want it unchanged: %+v", step, now, after, later, d)
@@ -74,7 +73,6 @@ func holds(t *rapid.T, d Deal, now, later int64) {
 	case at > math.MinInt64 && d.Next(at-1) != None:
 		t.Fatalf("DueAt = %d, but step %d is due a second earlier: %+v", at, d.Next(at-1), d)
 	}
-	// While VoidCommits or VoidReveals is due, every commit and every reveal is refused.
 	if step == VoidCommits || step == VoidReveals {
 		for _, p := range []Party{{}, {Committed: true}, {Committed: true, Revealed: true}} {
 			if d.Commit(p, now) == nil || d.Reveal(p, now) == nil {

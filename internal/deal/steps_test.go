@@ -5,9 +5,6 @@ import (
 	"testing"
 )
 
-// The deals of these tests have two parties, commit_deadline 100 and reveal_deadline 200.
-// A random.v1 deal has its round at 300, and its entropy window ends at 1300.
-
 func committing(commits int) Deal {
 	return Deal{ID: "d_1", Phase: Committing, Parties: 2, Commits: commits, CommitDeadline: 100, RevealDeadline: 200}
 }
@@ -40,7 +37,7 @@ func lost(d Deal) Deal {
 
 var endedPhases = []State{Computed, Certified, Void, Expired, Cancelled}
 
-// SPEC 3: the clock, or the last party's commit or reveal, makes each of these steps due.
+// SPEC 3: the clock, or the last party's commit or reveal, makes a step due.
 func TestNext(t *testing.T) {
 	for _, row := range []struct {
 		what string
@@ -125,11 +122,11 @@ func TestTimesSaturate(t *testing.T) {
 	}
 }
 
-// LookAt differs from DueAt only before the beacon round: a party can draw from the
-// round's time on, and the worker draws later.
+// LookAt (when to read the deal again) differs from DueAt (when the next step is due) only
+// before the beacon round: a party can draw from the round's time on, the worker draws later.
 func TestDueAtAndLookAt(t *testing.T) {
 	short := drawing(2)
-	short.EntropyWindow = 10 // ends before the worker would draw
+	short.EntropyWindow = 10
 	for _, row := range []struct {
 		what      string
 		deal      Deal

@@ -57,7 +57,6 @@ func connect(text string) (client redis.UniversalClient, timeout time.Duration, 
 	return redis.NewClient(o), o.ReadTimeout, nil
 }
 
-// bound replaces each timeout of 0 by commandTimeout.
 func bound(timeouts ...*time.Duration) {
 	for _, t := range timeouts {
 		*t = cmp.Or(*t, commandTimeout)

@@ -77,7 +77,6 @@ func TestCancelledCallIsNoOutage(t *testing.T) {
 	if !held(ctx, r, "deal") {
 		t.Error("Redis is not asked any more after a cancelled call, want it asked")
 	}
-	// unlock works even after the context of the Lock call has ended.
 	caller, hangUp := context.WithCancel(ctx)
 	unlock()
 	unlock, free = r.Lock(caller, "deal", time.Hour)

@@ -11,7 +11,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// openSlow opens a client with long timeouts, so that the tests pass on a slow machine.
 func openSlow(t *testing.T, url string) *Redis {
 	t.Helper()
 	return open(t, url+servertest.PatientRedis)

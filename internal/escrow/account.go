@@ -8,8 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A deal costs one unit, plus one for each 100 parties and one for each 10 KiB of its
-// declaration (Declared.Units).
+// A deal costs one unit, plus one for each full 100 parties and for each full 10 KiB (Declared.Units).
 const (
 	partiesPerUnit = 100
 	bytesPerUnit   = 10 << 10
@@ -23,20 +22,21 @@ const (
 	recountAfter = 16
 )
 
-// account holds what this process knows about one API key's open deals, in units. Between
-// two counts in the database, each replica may accept about limit/recountAfter units, and
-// does not see which deals end or which deals other replicas create. So N replicas together
-// allow a key at most 1 + N/recountAfter times the limit.
+// account holds what this process knows about the cost of one API key's open deals, in units
+// (Declared.Units). Between two counts in the database, a replica may accept about
+// limit/recountAfter units, and does not see which deals end or which deals other replicas
+// create. So N replicas together allow a key at most 1 + N/recountAfter times the limit.
 type account struct {
 	mu      sync.Mutex
-	open    int // the last count in the database, plus the units in flight at that time and the units created since
-	created int // units created since the last count
-	pending int // units of creations in flight, which a count may miss
+	open    int // units of open deals: the last count in the database, plus creations in flight then, plus creations since
+	created int // units of the deals created since the last count
+	pending int // units of creations in flight: a count in the database may miss their deals
 	counted time.Time
 }
 
-// charge adds a deal's units to the key's open deals, or returns RATE_LIMITED if the sum
-// would exceed the limit. The caller MUST call done after the creation, even if it failed.
+// charge adds a new deal's cost (Declared.Units) to that of the API key's open deals, or returns
+// RATE_LIMITED if the sum would exceed the limit. The caller MUST call done after the creation
+// of the deal, even if it failed.
 // If a deal is stored during a count in the database, account.open may include the deal
 // twice until the next count.
 func (s *Service) charge(ctx context.Context, p Principal, units int) (done func(), err error) {
@@ -44,7 +44,7 @@ func (s *Service) charge(ctx context.Context, p Principal, units int) (done func
 	if most <= 0 {
 		return func() {}, nil
 	}
-	units = min(units, most) // so that a key without open deals can create a deal of any size
+	units = min(units, most) // so that an API key without open deals can create one deal of any size
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	full := a.open+units > most

@@ -40,7 +40,7 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 			t.Errorf("RATE_LIMITED has RetryAfter %d, want at least 1: %v", p.RetryAfter, p)
 		}
 	}
-	// Large deals cost more units. A key without open deals can create a deal of any size.
+	// The limit counts units (Declared.Units). A key without open deals can create a deal of any size.
 	create(one, frugal, 2000).ok(t)
 	create(one, frugal, 900).ok(t)
 	create(one, frugal, 2).ok(t)
@@ -77,8 +77,8 @@ func TestCreationsInFlightAreCounted(t *testing.T) {
 	for range most {
 		(<-answers).ok(t)
 	}
-	// A finished creation counts only as an open deal, no longer also as a creation in flight. So
-	// after one cancellation the key's limit allows exactly one new deal.
+	// After one cancellation, a new replica, which counts the key's open deals in the database,
+	// allows exactly one new deal.
 	h.exec(t, "UPDATE deals SET phase = 'CANCELLED' WHERE deal_id = (SELECT min(deal_id) FROM deals)")
 	later := h.bounding(most)
 	owner = of(later.Authenticate(t.Context(), key)).ok(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// advance takes the steps that are due and returns the deal after them. It tries to issue a
-// new certificate within issueBound; if that fails, the worker retries. If an input cannot
+// advance takes the deal's due steps, except a draw, and returns the deal after them. It tries to
+// issue a new certificate within issueBound; if that fails, the worker retries. If an input cannot
 // be decrypted, advance returns the deal unchanged until the deal expires.
 func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*store.Snapshot, error) {
 	now, err := s.takeSteps(ctx, a.deal, want)
@@ -25,8 +25,8 @@ func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*stor
 	return now, err
 }
 
-// takeSteps does the work of advance. If an input cannot be decrypted, it returns the deal
-// together with errInputLost, so that the worker logs the error and tries again.
+// takeSteps takes the deal's due steps, except a draw. If an input cannot be decrypted, it returns
+// the deal together with errInputLost, so that the worker logs the error and tries again.
 func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -42,7 +42,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 		switch {
 		case step == deal.Advance, rules.Random && rules.AllRevealed() && now.RevealsClosedAt == nil:
 			err = s.store.CatchUp(ctx, d.DealID)
-		case step == deal.None || step == deal.Draw: // the methods Entropy (for a party) and Attend (for the worker) take a due draw
+		case step == deal.None || step == deal.Draw: // Entropy (for a party) or Attend (for the worker) makes a due draw
 			return now, nil
 		case step == deal.Expire:
 			ended, err = s.drawOrExpire(ctx, d)
@@ -52,7 +52,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 		if errors.Is(err, errInputLost) {
 			rules.InputLost = true
 			if rules.Next(now.Now) != deal.Expire {
-				return now, err // until the deal expires, an operator may add the missing secret
+				return now, err // until the deal expires, the operator may add the missing server secret
 			}
 			ended, err = s.expireLost(ctx, d)
 		}

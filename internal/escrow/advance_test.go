@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// meets maps each kind of call on a deal to a function that makes the call on a new replica.
-// The replica has empty caches, so the call itself must take the steps that are due.
+// meets maps the name of each call on a deal to a function that makes the call on a new replica.
+// The caches of a new replica are empty, so the call itself must take the due steps.
 var meets = map[string]func(*testing.T, *game) error{
 	"view": func(t *testing.T, g *game) error {
 		svc := g.replica()
@@ -39,9 +39,9 @@ var meets = map[string]func(*testing.T, *game) error{
 	"attend": func(t *testing.T, g *game) error { return of(g.replica().Attend(t.Context(), g.id)).err },
 }
 
-// abandoned returns a deal in which all parties acted but nobody took the next step, as
-// after a crash. If revealed is true, all have revealed. Otherwise all have committed and
-// the deal is still COMMITTING. Only an older release can leave a deal like this.
+// abandoned returns a deal as a crash leaves it, before its change of state. If revealed is
+// true, all parties have revealed. Otherwise all have committed and the deal is still
+// COMMITTING, which only an older release can cause.
 func abandoned(t *testing.T, h *house, revealed bool) *game {
 	t.Helper()
 	g := h.split(t, nil)
@@ -148,7 +148,6 @@ func TestVoidWithoutRevealsClaimsNothingAboutInputs(t *testing.T) {
 	}
 }
 
-// Attend returns the time until the deal's next step, at most an hour.
 func TestAttendSaysWhenToComeBack(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -169,7 +168,7 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 	open := h.split(t, nil).later(t, 3000)
 	attend(open, column(open, "commit_deadline", 0))
 	attend(h.split(t, nil).later(t, -86400), func(now int64) int64 { return now + 3600 })
-	drawn := h.random(t, nil).revealed(t).later(t, roundOut) // the parties can draw, but the worker still waits
+	drawn := h.random(t, nil).revealed(t).later(t, roundOut) // a party can draw, but the worker waits for deal.DrawDelay
 	attend(drawn, column(drawn, "round_time", deal.DrawDelay))
 	if drawn.phase(t) != "REVEALING" || h.well.fetched() != 0 {
 		t.Errorf("before the worker's draw the deal is %s after %d fetches, want REVEALING after 0", drawn.phase(t), h.well.fetched())

@@ -119,7 +119,7 @@ const (
 // Access is a principal's permission for one action on one deal.
 type Access struct {
 	deal   *Deal
-	party  int // -1: the initiator's API key
+	party  int // -1 if the initiator's API key gave access
 	by     Principal
 	action Action
 }

@@ -26,7 +26,7 @@ type Bundle struct {
 // the salt: the initiator got all invite tokens, and could otherwise read every party's input.
 type OwnInput struct {
 	Party int      `json:"party"`
-	Path  []string `json:"input_path,omitzero"` // nil if a party has not revealed: the certificate then has no input_root
+	Path  []string `json:"input_path,omitzero"` // nil if any party did not reveal: the certificate then has no input_root
 }
 
 // Bundle returns the bundle of a deal for the party that calls. It can return every error
@@ -68,7 +68,7 @@ func (s *Service) ownInput(ctx context.Context, a Access) (*OwnInput, error) {
 	if a.deal.Retention == "purge" {
 		return nil, nil
 	}
-	// The path needs the leaves of all parties.
+	// The Merkle path to input_root is computed from the inputs of all parties.
 	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
 		return nil, err
 	}

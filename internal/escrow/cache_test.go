@@ -59,13 +59,13 @@ func TestARefusedCommitmentIsNotCached(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	g, svc := h.split(t, nil).committed(t), h.replica()
-	wrong := g.commitment(t, 1) // the other party's commitment
+	wrong := g.commitment(t, 1)
 	of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Commitment{Hash: wrong}, nil)).refused(t, problem.AlreadyCommitted)
 	g.reveal(t, svc, 0).ok(t)
 }
 
-// A view of a deal with a published certificate comes from the cache. Certificates and
-// verifications need the database, so that a changed row is noticed.
+// The cache answers the view of a deal whose certificate is published. Certificates and
+// verifications read the database each time, so that a changed row is noticed.
 func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: database.Server is process-wide, and other tests use other servers
 	server := servertest.StartPostgres(t)
 	h := newHouseOn(t, server.AdminURL())
@@ -113,8 +113,8 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	owner := of(svc.Authenticate(t.Context(), back.key)).ok(t)
 	backAccess := back.access(t, svc, back.key, escrow.Read)
 
-	// Simulate an older backup. It lacks the deal of `gone`. It has the deal of `back`, but
-	// without commits, reveals and certificate.
+	// Simulate an older backup, without the deal of `gone`, and without the commits, reveals and
+	// certificate of `back`.
 	h.exec(t, "DELETE FROM api_keys WHERE key_hash = (SELECT owner_hash FROM deals WHERE deal_id = $1)", gone.id)
 	for _, table := range []string{"parties", "deals"} {
 		h.exec(t, "DELETE FROM "+table+" WHERE deal_id = $1", gone.id)
@@ -122,7 +122,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	for _, table := range []string{"commitments", "reveals", "certificates"} {
 		h.exec(t, "DELETE FROM "+table)
 	}
-	h.log.empty() // a real log is in the same database, so the restore resets it too
+	h.log.empty() // by default a real log is in the same database, so a restore resets the log too
 	h.exec(t, `UPDATE deals SET phase = 'COMMITTING', commits_closed_at = NULL, reveals_closed_at = NULL, computed_at = NULL, result = NULL, cert_id = NULL`)
 	check(t, server.Stop())
 	check(t, server.Restart(t.Context()))
@@ -153,7 +153,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 		}
 	})
 	t.Run("commitments", func(t *testing.T) {
-		back.inputs = []string{`{"valuations":{"boat":1,"car":2}}`, `{"valuations":{"boat":2,"car":1}}`} // other inputs than before
+		back.inputs = []string{`{"valuations":{"boat":1,"car":2}}`, `{"valuations":{"boat":2,"car":1}}`}
 		back.committed(t)
 		for party := range back.tokens {
 			back.reveal(t, svc, party).ok(t)

@@ -38,9 +38,9 @@ func cautionsOf(d *store.Declaration, from int64) (all []string) {
 	return append(all, alike(d.Labels)...)
 }
 
-// unusualParams returns a caution if the initiator was warned about the params, else nil.
-// The caution gives only the number of warnings, because a warning may quote the initiator's
-// text.
+// unusualParams warns the other parties if CheckParams warned the initiator about the params, and
+// else returns nil. The text gives only the number of warnings, because a warning may quote the
+// initiator's text.
 func (d *Deal) unusualParams() []string {
 	warnings, err := d.algorithm.CheckParams(d.Labels, d.params)
 	if err != nil || len(warnings) == 0 { // err is not nil if an earlier release accepted params that this release refuses
@@ -71,9 +71,8 @@ var lookalikes = func() map[rune]rune {
 	return m
 }()
 
-// alike returns at most maxCautioned cautions about labels that a reader can confuse. Such
-// labels are equal except for case, width, invisible characters, white space, or letters of
-// other scripts that look like Latin letters.
+// alike returns at most maxCautioned cautions about labels that a reader can confuse. Such labels
+// differ only in case, width, invisible characters, white space, or letters that look like Latin letters.
 func alike(labels []string) (all []string) {
 	fold := cases.Fold()
 	shape := func(r rune) rune {
@@ -97,8 +96,7 @@ func alike(labels []string) (all []string) {
 }
 
 // legible returns INVALID_PARAMS if a text in `value` has a character that is invisible or
-// reverses the text order. The error text begins with `what`, the name of the request's
-// member.
+// reverses the text order. `what` is the name of the request's member.
 func legible(what string, value any) error {
 	switch v := value.(type) {
 	case string:
@@ -129,7 +127,7 @@ func legible(what string, value any) error {
 const joiners = "\u200c\u200d"
 
 // invisible reports whether r is a Hangul filler, the combining grapheme joiner (U+034F), or
-// a format character (Unicode category Cf) that is not in joiners.
+// a format character (Unicode category Cf) except those in the constant joiners.
 func invisible(r rune) bool {
 	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }

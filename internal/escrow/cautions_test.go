@@ -58,7 +58,7 @@ func TestCautionsReachEveryParty(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	for name, row := range map[string]struct {
-		want string // empty: none
+		want string
 		game func() *game
 	}{
 		"nothing to say": {"", func() *game { return h.split(t, nil) }},

@@ -92,7 +92,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
 			return nil, problem.New(problem.CertNotReady, published+"; the service draws in %d s: to have the result now, draw with %s", left, a.call(problem.Draw)).After(left).Because(errDrawable)
 		}
-		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).After(drawLook) // the worker draws as soon as a relay has the round
+		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).After(drawLook) // no exact time: the worker draws as soon as a relay has the round
 	case rules.Random && rules.AllRevealed():
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", rules.RoundTime, now.Now, a.call(problem.Draw)).
 			After(min(rules.RoundTime-now.Now, 86_400))
@@ -104,7 +104,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 // returns the reason as CERT_NOT_READY, or LOG_INCONSISTENT if the log has another
 // certificate of the deal.
 func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
-	if s.options.ReadOnly { // nothing can be stored, so nothing is signed
+	if s.options.ReadOnly { // a signature could not be stored, so none is made
 		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service accepts no changes during maintenance; call again later").After(10)
 	}
 	cause := s.tryIssue(ctx, c)
@@ -132,7 +132,7 @@ type checked struct {
 	certID, dealID string
 	outcome        string
 	rootWellFormed bool
-	declaration    string // digest of the declaration; "" if the payload has none
+	declaration    string // SHA-256 of the deal's declaration; "" in certificates of earlier releases
 	key            signing.Key
 }
 
@@ -164,7 +164,7 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 }
 
 // intact returns the facts of a stored certificate. The error is LOG_INCONSISTENT if the
-// certificate does not verify or belongs to another deal.
+// certificate does not verify, belongs to another deal, or has a leaf that Key.MayHold denies.
 func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, err error) {
 	if c.Signature == nil {
 		err = fmt.Errorf("certificate %s has a leaf but no signature", c.CertID)

@@ -72,7 +72,7 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 		return Cancelled{}, err
 	}
 	rule := func(d deal.Deal, p deal.Party, _ int64) *problem.Error { return d.Cancel(p.Committed) }
-	a.party = 0 // the initiator is party 0, and the rule needs to know whether party 0 has committed
+	a.party = 0 // the initiator's party index: the rule needs to know whether the initiator has committed
 	err = s.attempt(ctx, a, rule, func() (bool, error) { return s.store.Cancel(ctx, a.deal.DealID, replay) })
 	if err != nil {
 		return Cancelled{}, err
@@ -93,9 +93,8 @@ type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 // accept it later, because the deal can change in between.
 const attempts = 4
 
-// attempt calls `try` until `try` reports that the action is stored. If `try` or the rule
-// returns an error, attempt returns this error without a further call. After 4 calls
-// (attempts) without success, attempt also returns an error.
+// attempt calls `try` until the action is stored, `try` or the rule returns an error, or
+// `attempts` calls have failed to store the action.
 func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (stored bool, err error)) error {
 	for range attempts {
 		stored, err := try()
@@ -109,8 +108,8 @@ func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (
 	return fmt.Errorf("the store refused an action that the rules allow: deal %s, %d times in a row", a.deal.DealID, attempts)
 }
 
-// refused takes the steps that are due and returns the rule's refusal, or nil if the
-// party can try again.
+// refused takes the deal's due steps (advance). It returns the reason why the rule refuses the
+// action now, or nil if the action may be tried again.
 func (s *Service) refused(ctx context.Context, a Access, rule rule) error {
 	now, err := s.advance(ctx, a, store.Only(a.party))
 	if err != nil {

@@ -23,7 +23,7 @@ type Declared struct {
 	Mode           string // sealed or open
 	Retention      string // standard or purge
 	Labels         []string
-	PartyKeys      []*string // seat keys by party; nil element: that party has no key; nil slice: no party has a key
+	PartyKeys      []*string // declared public key (seat key) of each party; nil element: none; nil slice: none at all
 	CommitDeadline int64     // unix seconds
 	RevealDeadline int64     // unix seconds
 	Params         map[string]any
@@ -50,7 +50,7 @@ func (d Declared) Units() int {
 func (d Declared) AnswerBytes() int {
 	bytes := 0
 	for _, label := range d.Labels {
-		bytes += len(label) + 100 // 100 bytes for the token and the member names
+		bytes += len(label) + 100 // 100 for the token and the member names
 	}
 	return bytes
 }

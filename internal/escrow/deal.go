@@ -35,7 +35,6 @@ type Deal struct {
 	firstUncommitted, firstUnrevealed atomic.Int64
 }
 
-// dealOf returns the deal with this id, or store.ErrNotFound.
 func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	if !sealing.ValidID(dealPrefix, dealID) {
 		return nil, store.ErrNotFound
@@ -111,15 +110,12 @@ func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	return v
 }
 
-// mayBeCertified reports whether the deal is COMPUTED and has a leaf in the log. Once a
-// quorum of witnesses has cosigned this leaf, the deal shows CERTIFIED. The stored phase
-// stays COMPUTED.
+// mayBeCertified reports whether the deal shows CERTIFIED once a quorum of witnesses has
+// cosigned its leaf. The stored phase stays COMPUTED.
 func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
-// learnCertified asks the log for the cosigned tree size if the deal is COMPUTED and the size
-// that this process knows does not cover the deal's leaf.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
 		s.log.LearnCertified(ctx)
@@ -146,7 +142,6 @@ func (d *Deal) turn(ctx context.Context) error {
 	return limits.Turn(ctx)
 }
 
-// raise increases number to the given value. It never lowers number.
 func raise(number *atomic.Int64, to int) {
 	for {
 		old := number.Load()

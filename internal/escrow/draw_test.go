@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Times in seconds after the creation of a random.v1 deal. At roundOut the deal's beacon round
-// is published. At drawTime the worker's draw is due.
+// Seconds from the creation of a random.v1 deal until its beacon round is published, and until
+// the worker's draw is due.
 const (
 	roundOut = 7200 + 600 + 6
 	drawTime = roundOut + deal.DrawDelay
@@ -33,7 +33,6 @@ func beaconOf(t *testing.T, d escrow.Drawn) (pinned struct {
 	return pinned
 }
 
-// While the beacon fails, a deal does not change.
 func TestBeaconFailures(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -66,9 +65,8 @@ func TestBeaconFailures(t *testing.T) {
 	}
 }
 
-// The service does not fetch a round before the round is due. The RetryAfter of CERT_NOT_READY
-// is first the time until the round is due, and then the time until the worker's draw. If this
-// draw is overdue, RetryAfter is 15 s.
+// The service does not fetch a beacon round before the round is due. The RetryAfter of CERT_NOT_READY
+// is the time until the round is due, then the time until the worker draws, and then 15 s.
 func TestLookAgainForADraw(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

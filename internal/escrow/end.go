@@ -60,14 +60,14 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 	return after.(*store.Snapshot), nil
 }
 
-// stillDue reports whether the step may still end the deal. For a draw it checks only that
-// all parties have revealed, because a party may draw before the worker's draw is due.
+// stillDue reports whether a step, such as deal.Expire, may still end the deal. For deal.Draw it
+// requires only that all have revealed: a party may draw before the worker's draw is due.
 func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	rules := s.rules(d, now)
 	if step == deal.Draw {
 		return rules.AllRevealed()
 	}
-	rules.InputLost = step == deal.Expire // without InputLost, only a random.v1 deal can expire
+	rules.InputLost = step == deal.Expire // Next returns Expire only for random.v1 or with InputLost
 	return rules.Next(now.Now) == step
 }
 
@@ -82,7 +82,7 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	if !done {
 		return nil, errDealChanged
 	}
-	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // a party's draw before the due time is not late
+	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // an early draw, by a party, is not late
 		lateness.Observe(float64(now.NowMilli-at*1000) / 1000)
 	}
 	s.noteEnd(ctx, e)
@@ -196,7 +196,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	for i, part := range now.Parts {
 		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: part.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}
 	}
-	if inputs != nil { // otherwise SPEC 2.5: input_root is null for a VOID deal with insufficient reveals
+	if inputs != nil { // SPEC 2.5: input_root is null for a VOID deal with insufficient reveals
 		root := certificate.InputRoot(leavesOf(inputs))
 		p.InputRoot = &root
 	}
@@ -208,7 +208,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	return nil
 }
 
-// leavesOf returns the leaves of input_root in party order. A leaf is input ‖ salt.
+// leavesOf returns the leaves of input_root, input ‖ salt, in party order.
 func leavesOf(inputs []sealing.Input) [][]byte {
 	leaves := make([][]byte, len(inputs))
 	for i, in := range inputs {

@@ -49,10 +49,10 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 }
 
 // pinnedRound returns the deal's beacon round from the store. If the stored row is missing or
-// invalid, pinnedRound fetches the round from a relay. It stores the fetched round for ever if
-// the row was missing. It never replaces a stored row, not even an invalid one. If the deal's
-// chain is not the chain of this deployment, the error is BEACON_UNAVAILABLE. If no relay
-// returns the round, the error is BEACON_NOT_READY or BEACON_UNAVAILABLE.
+// invalid, pinnedRound fetches the round from a relay, and stores it if the row was missing. It
+// never replaces a stored row, not even an invalid one. The error is BEACON_UNAVAILABLE if the
+// deal's chain is not the chain of this deployment. It is BEACON_NOT_READY or BEACON_UNAVAILABLE
+// if no relay returns the round.
 func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, error) {
 	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
 	chain := s.beacon.Chain()
@@ -80,7 +80,6 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	return drawn, s.store.PutRound(ctx, drawn.ChainHash, drawn.Round, drawn.Randomness, drawn.Signature)
 }
 
-// verifies reports whether drawn.Signature is valid for the round and yields drawn.Randomness.
 func verifies(chain beacon.Chain, drawn *algorithm.Beacon) bool {
 	signature, err := hex.DecodeString(drawn.Signature)
 	if err != nil {

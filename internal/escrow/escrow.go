@@ -8,7 +8,7 @@
 //	escrow.go     Service: its parts and its caches
 //	auth.go       who calls, and which actions they may take
 //	deal.go       a deal as it was declared, and its facts for the rules of package deal
-//	create.go     Create; account.go bounds a key's open deals, cautions.go warns the parties
+//	create.go     Create; account.go bounds the open deals of an API key, cautions.go warns the parties
 //	commit.go     Commit and Cancel; seat.go checks the signature of a seat key
 //	reveal.go     Reveal, and the rejection of a shapley.v1 deal
 //	advance.go    takes the steps that are due; entropy.go draws a random.v1 deal
@@ -40,7 +40,7 @@
 //
 // # Caches
 //
-// The process caches what never changes: the seat of a token, a deal's declaration, a
+// The process caches what never changes: the party of an invite token, a deal's declaration, a
 // party's commitment, an ended deal whose certificate is published, and verified
 // signatures. It also caches the API keys in use, each with an estimate of its open deals
 // (account.go). Each cache is bounded in bytes. The methods Certificate and Verify read the
@@ -122,7 +122,7 @@ type Service struct {
 	options Options
 	logger  *slog.Logger
 
-	// See Caches in the package comment.
+	// The section Caches of the package comment explains these caches.
 	apiKeys     *cache.Cache[hash, *account]
 	tokens      *cache.Cache[hash, seat]
 	deals       *cache.Cache[string, *Deal]
@@ -132,8 +132,8 @@ type Service struct {
 	server      atomic.Value // the database server that filled the caches
 
 	loads  singleflight.Group // keyed by deal
-	steps  singleflight.Group // keyed by deal and step
-	issues singleflight.Group // keyed by certificate
+	steps  singleflight.Group // keyed by deal_id and deal.Step
+	issues singleflight.Group // keyed by cert_id
 
 	contradicted *expirable.LRU[string, contradiction] // keyed by deal
 }
@@ -141,18 +141,16 @@ type Service struct {
 // hash is a SHA-256 digest, the key of a cache.
 type hash [32]byte
 
-// seat is one party of one deal.
 type seat struct {
 	dealID string
 	party  int
 }
 
-// The bounds of the caches.
 const (
 	smallCache = 8 << 20  // bytes
 	largeCache = 32 << 20 // bytes
 
-	mostContradicted = 1 << 14 // deals
+	mostContradicted = 1 << 14 // capacity of Service.contradicted, in deals
 )
 
 // issueBound is the timeout for issuing a certificate within a call. If the append to the
@@ -194,15 +192,15 @@ func (s *Service) sameServer(ctx context.Context) {
 	s.forgetTwice()
 }
 
-// forgetTwice empties the caches now, and again after forgetAgain. The second time removes
-// stale data that a call in flight has added in between.
+// forgetTwice calls forget now, and again after forgetAgain. The second time removes stale data
+// that a call in flight has added in between.
 func (s *Service) forgetTwice() {
 	s.forget()
 	time.AfterFunc(forgetAgain, s.forget)
 }
 
-// forgetAgain is longer than limits.CallTime. No call adds data to a cache more than
-// CallTime after it has read the data.
+// forgetAgain is longer than limits.CallTime, because a call adds data to a cache at most
+// CallTime after reading the data.
 const forgetAgain = time.Minute
 
 func (s *Service) forget() {

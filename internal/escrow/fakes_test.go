@@ -22,7 +22,7 @@ import (
 // pen, ledger and well are fakes of the signer, the log and the beacon. A test can make the
 // calls of each fake fail.
 
-// pen signs with a real key and counts the calls of Sign.
+// pen is a signer that signs with a real key and counts the calls of Sign.
 type pen struct {
 	*signing.Signer
 	mu     sync.Mutex
@@ -62,7 +62,7 @@ func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
 
 // ledger is a transparency log in memory.
 type ledger struct {
-	pen       *signing.Signer // signs the heads
+	pen       *signing.Signer // signs the tree heads
 	keys      *signing.KeySet // the keys that may sign entries; nil: any signature is accepted
 	mu        sync.Mutex
 	leaves    [][32]byte
@@ -71,7 +71,7 @@ type ledger struct {
 	appending func(add func()) error // a hook of Append; `add` appends the entry
 	reading   func(*translog.Inclusion) error
 
-	cosigned, certified atomic.Int64 // cosigned is the tree size that a quorum has cosigned; LearnCertified copies it to certified
+	cosigned, certified atomic.Int64 // cosigned is the tree size that a quorum of witnesses has cosigned
 }
 
 func (l *ledger) Certified() int64 { return l.certified.Load() }

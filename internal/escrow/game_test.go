@@ -21,14 +21,12 @@ type game struct {
 	id     string
 	key    string
 	tokens []string
-	inputs []string // JSON
+	inputs []string // JSON, by party
 	round  int64
 }
 
 const salt = "0123456789abcdef"
 
-// split creates a split.v1 deal of two parties with an hour for each phase. The function
-// `change` edits the declaration. A nil `change` is allowed.
 func (h *house) split(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
 	return h.create(t, escrow.Declared{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car", "boat"}}},
@@ -63,7 +61,6 @@ func (h *house) now(t *testing.T) int64 {
 	return now
 }
 
-// create creates a deal with one party for each input.
 func (h *house) create(t *testing.T, d escrow.Declared, inputs []string, change func(*escrow.Declared)) *game {
 	t.Helper()
 	now := h.now(t)
@@ -151,7 +148,6 @@ func (g *game) entropy(t *testing.T, svc *escrow.Service) answer[escrow.Drawn] {
 	return of(svc.Entropy(t.Context(), g.access(t, svc, g.tokens[1], escrow.DrawEntropy)))
 }
 
-// committed makes all parties commit.
 func (g *game) committed(t *testing.T) *game {
 	t.Helper()
 	svc := g.replica()
@@ -161,7 +157,6 @@ func (g *game) committed(t *testing.T) *game {
 	return g
 }
 
-// revealed makes all parties commit and reveal.
 func (g *game) revealed(t *testing.T) *game {
 	t.Helper()
 	svc := g.committed(t).replica()
@@ -197,15 +192,13 @@ func (g *game) pendingCertificate(t *testing.T) *store.Certificate {
 	return of(g.store.CertificateOf(t.Context(), g.id)).ok(t)
 }
 
-// attended lets a worker do everything that is due for the deal.
 func (g *game) attended(t *testing.T) *game {
 	t.Helper()
 	of(g.replica().Attend(t.Context(), g.id)).ok(t)
 	return g
 }
 
-// published returns the deal's certificate. It checks that the deal has exactly one
-// published certificate, that the certificate verifies, and that the view names it.
+// published returns the deal's only published certificate, after it has checked it.
 func (g *game) published(t *testing.T) certificate.Certificate {
 	t.Helper()
 	svc := g.replica()
@@ -222,7 +215,6 @@ func (g *game) published(t *testing.T) certificate.Certificate {
 	return c
 }
 
-// bounded returns a context that ends before the test run times out.
 func bounded(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

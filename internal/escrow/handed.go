@@ -20,7 +20,7 @@ import (
 
 // Bounds of what a report quotes from an untrusted document.
 const (
-	longestText   = 200     // bytes of one text
+	longestText   = 200     // bytes of one label, id or check detail
 	longestResult = 4 << 10 // bytes of the result
 	mostParties   = 16
 )
@@ -30,7 +30,7 @@ const (
 type Handed struct {
 	Verification
 	Findings []verification.Check `json:"findings"`
-	Stored   string               `json:"stored"` // one of the constants below
+	Stored   string               `json:"stored"` // StoredSame, StoredDiffers or StoredUnknown
 	Says     *Says                `json:"says"`   // null if the document does not have the form of a certificate
 	PubKey   *string              `json:"pubkey"` // the key that signed the document; null if no key of this deployment did
 	TreeHead *translog.TreeHead   `json:"tree_head"`
@@ -38,7 +38,7 @@ type Handed struct {
 
 // The values of Handed.Stored: how the document compares with the stored certificate.
 const (
-	StoredSame    = "same"    // the signed part and the signature are equal; the proofs are not compared
+	StoredSame    = "same"    // the signed part and the signature equal the stored ones; the proofs are not compared
 	StoredDiffers = "differs" // the document is forged or damaged
 	StoredUnknown = "unknown" // no certificate with this id is published here
 )
@@ -101,8 +101,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	if evidence.Open != nil {
 		evidence.Open = whileRunning(ctx, evidence.Open)
 	}
-	// The report contains the checks `cert_id` and `stored` only if they fail. A failure of either
-	// check makes the document invalid.
+	// Add the checks `cert_id` and `stored` only if they fail. Either failure makes the document invalid.
 	var report verification.Report
 	if certID != "" && certID != c.CertID {
 		report.Add(verification.Check{Name: "cert_id", Detail: "the document's cert_id is not the cert_id of the request"})
@@ -155,8 +154,8 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	return h, nil
 }
 
-// whileRunning wraps `open` so that no more seat keys are checked once ctx has ended. The check
-// of 10,000 seat keys takes more than a second.
+// whileRunning wraps `open` to return only errors once ctx has ended, because the check of 10,000
+// seat signatures takes more than a second.
 func whileRunning(ctx context.Context, open func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
 	return func(named []verification.Trusted) []verification.Key {
 		if err := ctx.Err(); err != nil {
@@ -195,8 +194,6 @@ func compare(document map[string]any, stored *store.Certificate) string {
 	return StoredDiffers
 }
 
-// verifyingKeys returns the verification.Key of each trusted key. If a label is malformed,
-// the Key has a Problem and cannot verify.
 func verifyingKeys(trusted []verification.Trusted) (all []verification.Key) {
 	for _, t := range trusted {
 		one := verification.Key{Trusted: t}

@@ -77,12 +77,12 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 		signature = *c.Signature
 		facts, err = s.check(c)
 	}
-	if c.Signature == nil || err != nil { // err: the stored signature is not valid
+	if c.Signature == nil || err != nil { // not signed yet, or the stored signature is not valid
 		if signature, facts, err = s.sign(ctx, c); err != nil {
 			return err
 		}
 	}
-	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // the tag is of the payload's deal_id, because somebody may have changed the row's deal_id
+	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // facts.dealID is from the signed payload; somebody may have changed c.DealID in the database
 	index, err := s.log.Append(ctx, entry, signature, tag)
 	// The key may have been closed after it signed the certificate. Then the signature is not
 	// valid for this leaf: sign again with the current key.
@@ -117,14 +117,11 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	return nil
 }
 
-// made reports whether mac is this service's MAC of the payload under any of its server
-// secrets.
 func (s *Service) made(certID string, payload, mac []byte) bool {
 	return slices.ContainsFunc(s.secrets.All(), func(one *sealing.Secret) bool { return hmac.Equal(mac, payloadMAC(one, certID, payload)) })
 }
 
-// sign signs a payload that this service wrote, and returns the signature and the payload's
-// facts. If the payload lacks this service's MAC, sign returns an error.
+// sign signs only a payload whose MAC shows that this service wrote the payload.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
 	if !s.made(c.CertID, c.Payload, c.MAC) {
 		return "", checked{}, fmt.Errorf("foreign certificate: %s is not signed, because its MAC matches no server secret of this process: run `fairpactctl secret check` and add the missing secret; if no secret is missing, find out who wrote the row", c.CertID)
@@ -136,7 +133,7 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 	crash.Point("escrow.signed")
 	signed := *c
 	signed.Signature = &signature
-	facts, err := s.check(&signed) // caches the check for the next reader
+	facts, err := s.check(&signed) // also caches the facts, so that the next read need not verify the signature
 	return signature, facts, err
 }
 
@@ -145,8 +142,8 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 // would only repeat the error in the process's logs.
 const contradictedFor = time.Hour
 
-// contradiction is a certificate that the log refused, because the log has another
-// certificate of the same deal.
+// contradiction names a certificate that the transparency log refused, because the log has
+// another certificate of the same deal.
 type contradiction struct {
 	certID string
 	err    error

@@ -24,8 +24,8 @@ var errKeyAway = errors.New("the key is away")
 
 func keyAway(context.Context) error { return errKeyAway }
 
-// lastReveal returns a deal in which all parties revealed while the signer or the log failed.
-// It checks that the last reveal returns the result and that the view shows no certificate.
+// lastReveal returns a deal in which all parties have revealed. The caller makes the signer or the log
+// fail before the call. So the last reveal must return the result, and the view must show no certificate.
 func lastReveal(t *testing.T, h *house) *game {
 	t.Helper()
 	g := h.split(t, nil).committed(t)
@@ -42,8 +42,6 @@ func lastReveal(t *testing.T, h *house) *game {
 	return g
 }
 
-// pending returns a deal whose certificate is not signed yet. The signer works again when
-// pending returns.
 func pending(t *testing.T, h *house) *game {
 	t.Helper()
 	h.pen.fail(keyAway)

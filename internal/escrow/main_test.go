@@ -20,17 +20,17 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const window = 7 * 24 * time.Hour
 
-// house is an escrow for tests, with a real database.
+// house is a deployment for tests: a real database, and fakes of signer, log and beacon.
 type house struct {
 	store   *store.Store
 	sql     *pgxpool.Pool
 	secret  *sealing.Secret
-	secrets *sealing.Secrets // contains only the secret of the field above
+	secrets *sealing.Secrets // contains only the field secret
 	pen     *pen
 	keys    *signing.KeySet
 	log     *ledger
 	well    *well
-	origin  string // public origin of the deployment; "": none is set
+	origin  string
 }
 
 func newHouse(t *testing.T) *house {
@@ -66,7 +66,6 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// replica returns a new Service with empty caches, as another process would have.
 func (h *house) replica() *escrow.Service { return h.replicaOn(h.store, escrow.Options{}) }
 
 func (h *house) replicaOn(s *store.Store, o escrow.Options) *escrow.Service {

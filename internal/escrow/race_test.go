@@ -10,8 +10,6 @@ import (
 
 const endedTotal = "fairpact_deals_ended_total"
 
-// Concurrent last reveals end the deal exactly once. At least one of them returns the
-// result.
 func TestConcurrentLastReveals(t *testing.T) { // not parallel: this test counts the deals that end in the process
 	h := newHouse(t)
 	another := openStore(t, h.sql.Config().ConnString())
@@ -81,7 +79,6 @@ func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 	}
 }
 
-// revealAtOnce reveals for all given parties concurrently, and spreads the calls over the replicas.
 func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...int) []escrow.Revealed {
 	t.Helper()
 	answers := make([]answer[escrow.Revealed], len(parties))
@@ -100,8 +97,6 @@ func revealAtOnce(t *testing.T, g *game, replicas []*escrow.Service, parties ...
 	return all
 }
 
-// checkEndedOnce checks that one deal has ended and the log has one new leaf. The caller counts
-// the ended deals (`ended`) and the leaves (`leaves`) before its calls.
 func checkEndedOnce(t *testing.T, g *game, ended float64, leaves int) {
 	t.Helper()
 	g.attended(t).published(t)

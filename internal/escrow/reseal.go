@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	resealRows  = 200     // maximum number of inputs of one batch
+	resealRows  = 200     // maximum number of stored inputs that one call of Reseal reads (a batch)
 	resealBytes = 4 << 20 // a batch with this many bytes takes no further input
 	pendingRows = 16      // certificates in one page; few, because a payload can be megabytes long
-	// settleTime is how long Reseal waits after a new secret came into force. No statement
-	// runs longer, so by then all rows under the former secret are stored.
+	// settleTime is how long Reseal waits after a new server secret came into force. No statement
+	// runs longer, so afterwards no process stores another row under the former secret.
 	settleTime = time.Minute
 )
 
@@ -65,8 +65,7 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// resealInputs encrypts a batch of inputs again, under the active secret. The batch begins after
-// the input `last`, which ended the previous batch.
+// resealInputs encrypts the batch of inputs after `last` again, under the secret in force.
 func (s *Service) resealInputs(ctx context.Context, last store.SealedInput) error {
 	inputs, err := s.store.InputsAfter(ctx, last, resealRows, resealBytes)
 	if err != nil {

@@ -16,9 +16,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// retire makes a new key current and returns the pen (the signer) of the old key. It closes
-// the old key at treeSize. If treeSize is -1, the old key stays open. After the call the log also
-// checks signatures.
+// retire makes a new key current and returns the signer of the old key, which it closes at treeSize
+// (-1: the old key stays open). From then on, the log also checks signatures.
 func (h *house) retire(t *testing.T, treeSize int64) (old *pen) {
 	t.Helper()
 	old, h.pen = h.pen, newPen(t)
@@ -68,7 +67,6 @@ func (h *house) live() {
 	h.log.fail(nil, nil)
 }
 
-// left returns a deal whose process died at its first call of the given step (see die).
 func (h *house) left(t *testing.T, step string) *game {
 	t.Helper()
 	h.die(step, 1)
@@ -76,7 +74,6 @@ func (h *house) left(t *testing.T, step string) *game {
 	return lastReveal(t, h)
 }
 
-// fill appends n entries that are not certificates.
 func (h *house) fill(t *testing.T, n byte) {
 	t.Helper()
 	for i := range n {
@@ -113,9 +110,9 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 		was  string // the key of the signature that is stored after the crash: "old" or "new"
 		more int    // leaves that the process added before the crash
 	}{
-		{"append", 1, "old", 0}, // dies before the log refuses the old signature
-		{"sign", 1, "old", 0},   // dies before there is a new signature
-		{"append", 2, "new", 0}, // dies before the second append; the new signature is stored
+		{"append", 1, "old", 0}, // dies before the first append, which has the old signature
+		{"sign", 1, "old", 0},   // dies before the current key signs
+		{"append", 2, "new", 0}, // dies before the second append, after it has stored the new signature
 		{"logged", 2, "new", 1}, // dies after the entry is in the log and before its index is stored
 	}
 	var games []*game
@@ -145,8 +142,6 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 	}
 }
 
-// A replica that is slow to sign again does not replace the signature that a faster replica
-// has published.
 func TestFirstPublishedSignatureStays(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -180,7 +175,7 @@ func TestFirstPublishedSignatureStays(t *testing.T) {
 func TestPendingUnderARetiredKey(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		step   string // the step at which the first process died
+		step   string // crash point of the first process (see die)
 		closed int64  // tree size at which the key was closed (-1: the key is open); the leaf has index 1
 		kept   bool
 	}{
@@ -208,19 +203,18 @@ func TestPendingUnderARetiredKey(t *testing.T) {
 	}
 }
 
-// A key that was closed at tree size n is valid only for leaves below n. The method Verify
-// reports a certificate with leaf n or above as invalid, although the signature verifies. The
-// method Certificate refuses to return such a certificate.
+// A key that was closed at tree size n is valid only for leaves below n. Verify reports a
+// certificate at leaf n or above as invalid. Certificate refuses to return such a certificate.
 func TestVerifyBeyondRetirement(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	g, id := certified(t, h) // leaf 3
+	g, id := certified(t, h)
 	key := h.pen.PublicKey()
 	next := newPen(t)
 	h.log.pen = next.Signer
 	for _, row := range []struct {
 		closed int64
-		note   string // empty: valid
+		note   string
 	}{
 		{-1, ""},
 		{4, ""},

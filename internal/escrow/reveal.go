@@ -58,7 +58,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	crash.Point("escrow.revealed")
 	if stored.All && a.deal.RoundTime == nil {
 		now, err := s.endDeal(ctx, a.deal, deal.Compute, stored.Inputs)
-		if errors.Is(err, errDealChanged) || errors.Is(err, errInputLost) { // only the ending failed; the reveal is stored
+		if errors.Is(err, errDealChanged) || errors.Is(err, errInputLost) { // the reveal is stored; only the end of the deal failed
 			return s.ReplayReveal(ctx, a)
 		}
 		if err != nil {
@@ -119,7 +119,6 @@ func (a Access) CheckInput(input map[string]any) (warning string, err error) {
 	return a.deal.algorithm.InputWarning(a.deal.params, input), nil
 }
 
-// commitmentOf returns a party's commitment, or store.ErrNotFound.
 func (s *Service) commitmentOf(ctx context.Context, a Access) (commitment [32]byte, err error) {
 	at := seat{a.deal.DealID, a.party}
 	if commitment, ok := s.commitments.Get(at); ok {
@@ -143,7 +142,6 @@ func saltHint(salt string) string {
 	return ""
 }
 
-// call returns the problem.Call of an operation on this deal, for the text of an error.
 func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, DealID: a.deal.DealID} }
 
 // reject stores a shapley.v1 rejection and ends the deal in one transaction.
@@ -151,7 +149,7 @@ func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, D
 func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
-	tries := attempts + len(a.deal.Labels) // each reveal of another party can interrupt the rejection once
+	tries := attempts + len(a.deal.Labels) // each reveal by another party can make one try fail
 	for range tries {
 		now, err := s.advance(ctx, a, store.WithInputs)
 		if err != nil {

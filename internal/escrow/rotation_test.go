@@ -14,7 +14,6 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// rotation is a test escrow with a second server secret.
 type rotation struct {
 	*house
 	old, next *sealing.Secret
@@ -28,7 +27,6 @@ func newRotation(t *testing.T) rotation {
 	return r
 }
 
-// holding returns a process that has the given secrets and passes serversecret.Check.
 func (r rotation) holding(t *testing.T, all ...*sealing.Secret) *house {
 	t.Helper()
 	h := *r.house
@@ -44,8 +42,8 @@ func (r rotation) rotate(t *testing.T) {
 	}
 }
 
-// resealed moves the rotation and the idempotency records 61 seconds into the past, so that
-// settleTime is over. Then it calls Reseal until Reseal asks for no further call.
+// resealed makes the rotation and the idempotency records 61 seconds older, which exceeds
+// settleTime. Then it calls Reseal until Reseal returns false.
 func (r rotation) resealed(t *testing.T, h *house) {
 	t.Helper()
 	r.exec(t, "UPDATE server_secret SET since = since - 61")
@@ -54,7 +52,6 @@ func (r rotation) resealed(t *testing.T, h *house) {
 	}
 }
 
-// refused checks that serversecret.Check refuses a process with the given secrets.
 func (r rotation) refused(t *testing.T, all ...*sealing.Secret) {
 	t.Helper()
 	if err := serversecret.Check(t.Context(), r.store, of(sealing.NewSecrets(all...)).ok(t)); err == nil || !strings.Contains(err.Error(), "add the missing secret") {
@@ -62,8 +59,6 @@ func (r rotation) refused(t *testing.T, all ...*sealing.Secret) {
 	}
 }
 
-// A process without the active secret does not end a deal whose inputs other processes can
-// decrypt.
 func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)

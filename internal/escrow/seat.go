@@ -21,13 +21,10 @@ type Commitment struct {
 	Signature string // made with Key over the bytes that ToSign returns
 }
 
-// errNoOrigin refuses seat keys if the deployment has no public address, because a seat key
-// signs that address.
 var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment accepts no seat keys, because it has no public address for them to sign: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
-// checkSeatKeys checks the seat keys that a deal declares. The parameter `keys` must be nil or
-// have one entry for each party. The entry of a party without a key is nil. The error is
-// errNoOrigin if there is a key but the deployment accepts no seat keys.
+// checkSeatKeys checks the public keys with which a deal requires parties to sign commitments
+// (party_keys). `keys` must be nil or have one entry for each party, nil for a party without a key.
 func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	if keys == nil {
 		return nil
@@ -49,9 +46,9 @@ func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	return nil
 }
 
-// attest checks the seat key's signature of a commitment. It returns the party's attested_by
-// for the certificate, or nil if the party commits with its invite token only. If the deal
-// declares a key for the party and c.Key is not that key, the error is SEAT_KEY_REQUIRED.
+// attest checks the signature of a commitment by the party's own key, the seat key. It returns
+// the party's attested_by for the certificate, or nil if the party commits with its invite
+// token only.
 func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	declared := a.deal.SeatKey(a.party)
 	switch {
@@ -77,21 +74,20 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	return &text, nil
 }
 
-// attested returns the party's attested_by for a certificate. stored is what attest
-// returned when the party committed; nil if the party has not committed.
+// attested returns the party's attested_by for a certificate. `stored` is the result of attest
+// from the party's commit, or nil if the party has not committed.
 func (d *Deal) attested(party int, stored *string) string {
 	switch declared := d.SeatKey(party); {
 	case stored != nil:
 		return *stored
 	case declared != nil:
-		// The party has not committed, or an earlier release accepted the commitment without a
-		// signature.
+		// There is no signature: the party has not committed, or an earlier release accepted
+		// the commitment without a signature.
 		return attestation.Attestation{Declared: true, Key: *declared}.String()
 	}
 	return certificate.AttestedByInitiator
 }
 
-// signedSeat returns what the party's seat key signs to make a commitment.
 func (a Access) signedSeat(commitment string) (attestation.Seat, error) {
 	digest, err := a.deal.digest()
 	return attestation.Seat{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Declaration: digest}, err
@@ -107,7 +103,6 @@ func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 	return seat.Message(s.options.PublicURL), nil
 }
 
-// declaration returns the deal's declaration in RFC 8785 form.
 func (d *Deal) declaration() ([]byte, error) {
 	params, err := canon.ParseObject(d.Params) // not d.params, which has only the members that the algorithm knows
 	if err != nil {

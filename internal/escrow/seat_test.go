@@ -21,7 +21,6 @@ func (h *house) at(origin string) *escrow.Service {
 	return h.replicaOn(h.store, escrow.Options{PublicURL: origin})
 }
 
-// seatKey returns the label of a seat key, and a function that signs with the key.
 func seatKey(seed string) (label string, sign func([]byte) string) {
 	key := ed25519.NewKeyFromSeed([]byte(strings.Repeat(seed, 32)[:32]))
 	return "ed25519:" + hex.EncodeToString(key.Public().(ed25519.PublicKey)), func(message []byte) string {
@@ -29,8 +28,6 @@ func seatKey(seed string) (label string, sign func([]byte) string) {
 	}
 }
 
-// keyed returns a function that adds seat keys, in party order, to an escrow.Declared. ""
-// stands for a party without a key.
 func keyed(keys ...string) func(*escrow.Declared) {
 	return func(d *escrow.Declared) {
 		for _, key := range keys {
@@ -43,7 +40,6 @@ func keyed(keys ...string) func(*escrow.Declared) {
 	}
 }
 
-// signed lets a party commit with a seat key, which the deal may or may not have declared.
 func (g *game) signed(t *testing.T, svc *escrow.Service, party int, key string, sign func([]byte) string) answer[escrow.Committed] {
 	t.Helper()
 	access := g.access(t, svc, g.tokens[party], escrow.AsParty)

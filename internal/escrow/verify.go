@@ -78,7 +78,6 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	return v, nil
 }
 
-// published returns a certificate that is in the log, or store.ErrNotFound.
 func (s *Service) published(ctx context.Context, certID string) (*store.Certificate, error) {
 	if !sealing.ValidID(certPrefix, certID) {
 		return nil, store.ErrNotFound

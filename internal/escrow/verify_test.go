@@ -13,8 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// certified returns a deal whose certificate is in the log as leaf 3, and the certificate's
-// id.
+// certified returns a deal whose certificate is leaf 3 of the log.
 func certified(t *testing.T, h *house) (g *game, certID string) {
 	t.Helper()
 	for range 3 {
@@ -29,7 +28,6 @@ func (h *house) verify(t *testing.T, certID string) answer[escrow.Verification] 
 	return of(h.replica().Verify(t.Context(), certID))
 }
 
-// Bits for the checks that should fail.
 const (
 	signature = 1 << iota
 	inputRoot
@@ -62,9 +60,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// VerifyHanded reports StoredSame for a certificate with a changed log_proof, because the
-// signature does not cover log_proof. If the log_proof is wrong, VerifyHanded reports the
-// certificate as invalid, and the note names log_proof.
+// VerifyHanded reports StoredSame for a certificate with a wrong log_proof, because the signature
+// does not cover log_proof. The certificate is invalid all the same, and the note names log_proof.
 func TestHandedCertificateWithAnotherProof(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
@@ -73,7 +70,7 @@ func TestHandedCertificateWithAnotherProof(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		change func(*certificate.LogProof)
-		says   []string // parts of the note; empty: the document is valid
+		says   []string // required parts of Handed.Note; empty: the document is valid
 	}{
 		{"as issued", func(*certificate.LogProof) {}, nil},
 		{"another leaf_index", func(p *certificate.LogProof) { p.LeafIndex-- }, []string{"the document's log_proof is altered or damaged"}},
@@ -146,8 +143,7 @@ func TestVerifyAndTheLog(t *testing.T) {
 	}
 }
 
-// If a retired key signed a tree head that is larger than the key's tree_size, the head proves
-// nothing.
+// A retired key must not sign a tree head that is larger than the key's tree_size.
 func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

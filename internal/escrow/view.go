@@ -12,8 +12,8 @@ import (
 // View is a deal as its parties see it (SPEC 2.4). It contains no inputs.
 type View struct {
 	*Deal
-	*store.Snapshot            // its Parts cover all parties
-	State           deal.State // the state that callers see
+	*store.Snapshot            // Parts has one element for each party
+	State           deal.State // Snapshot.Phase, or OPEN or CERTIFIED, which are not stored
 	CertificateID   *string    // nil until the certificate is published
 }
 
@@ -33,7 +33,6 @@ func (s *Service) View(ctx context.Context, a Access) (View, error) {
 	return View{a.deal, now, s.rules(a.deal, now).State(), publishedID(now)}, a.deal.turn(ctx)
 }
 
-// publishedID returns the certificate's id, or nil until the certificate is published.
 func publishedID(now *store.Snapshot) *string {
 	if now.Published {
 		return now.CertID

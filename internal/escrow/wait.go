@@ -19,8 +19,8 @@ type Wait struct {
 	For     time.Duration // 0: do not wait
 	Network string
 	// State is the state that the caller knows, or "". If State is "", any change ends the wait.
-	// Otherwise only three changes end the wait: a change of the deal's state, and a change of
-	// Drawing or Published in the deal's store.Mark.
+	// Otherwise only a change of the deal's state, or of Drawing or Published in its store.Mark,
+	// ends the wait.
 	State deal.State
 	Same  func(View) bool // reports whether the caller already has this view
 }
@@ -90,13 +90,13 @@ func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration
 	return min(time.Duration(rules.RoundTime*1000-now.NowMilli)*time.Millisecond, longest)
 }
 
-// final reports whether the deal's mark can no longer change.
+// final reports whether the deal can no longer change, except from COMPUTED to CERTIFIED.
 func final(now store.Mark) bool {
 	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
-// pause calls call.Wait and returns the result. First it ends the request's turn and releases
-// the request's body (limits.Wait). The wait does not count as latency (telemetry.NoteWait).
+// pause calls call.Wait and returns the result. First it gives back the request's slot for large
+// work and the memory of its body (limits.Wait). The wait does not count as latency.
 func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
 	limits.Wait(ctx)
 	began := time.Now()
@@ -128,7 +128,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 	timeUp := time.NewTimer(w.For)
 	defer timeUp.Stop()
 	for {
-		// Read the deal before the try, so that a change after the read ends the pause.
+		// Read the deal before tryCertificate, so that a change during tryCertificate also ends the pause.
 		now, err := s.advance(ctx, a, store.Nobody)
 		if err != nil {
 			return Issued{}, err
@@ -146,7 +146,8 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 		if ctx.Err() != nil {
 			return Issued{}, err
 		}
-		return s.tryCertificate(ctx, a, prepare) // a change just before the end of the wait may not have woken the call
+		// Try once more: a change just before the end of the wait may not have woken the call.
+		return s.tryCertificate(ctx, a, prepare)
 	}
 }
 

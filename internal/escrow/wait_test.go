@@ -11,7 +11,6 @@ import (
 	"github.com/fairpact/fairpact/internal/waiting"
 )
 
-// follows calls ViewAfter in another goroutine. The channel receives the answer.
 func (g *game) follows(t *testing.T, svc *escrow.Service, w escrow.Wait) <-chan answer[escrow.View] {
 	t.Helper()
 	w.For = waiting.Longest
@@ -21,8 +20,6 @@ func (g *game) follows(t *testing.T, svc *escrow.Service, w escrow.Wait) <-chan 
 	return got
 }
 
-// waitable returns a replica whose waiting.Hub runs, so that changes of deals wake the waiting
-// calls of the replica.
 func (h *house) waitable(t *testing.T) *escrow.Service {
 	t.Helper()
 	hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler))
@@ -31,7 +28,7 @@ func (h *house) waitable(t *testing.T) *escrow.Service {
 		defer close(done)
 		hub.Run(t.Context())
 	}()
-	t.Cleanup(func() { <-done }) // t.Context has ended before this cleanup, so Run returns
+	t.Cleanup(func() { <-done }) // hub.Run returns, because t.Context ends before the cleanups run
 	return h.replicaOn(h.store, escrow.Options{Waits: hub})
 }
 
@@ -64,7 +61,6 @@ func TestViewWaitsForEachChange(t *testing.T) {
 	}
 }
 
-// A wait ends at once if the deal has already changed or is final.
 func TestViewDoesNotWaitInVain(t *testing.T) {
 	h := newHouse(t)
 	svc := h.replica() // the hub of svc does not run, so a wait ends only when its time is up
@@ -101,8 +97,8 @@ func TestDeadlineEndsAWait(t *testing.T) {
 	}
 }
 
-// CertificateAfter makes three tries. During the first try the last party reveals, which causes
-// the second try. The RetryAfter of the second try's error causes the third try.
+// CertificateAfter looks for the certificate three times: at once, when the last party has
+// revealed, and after the RetryAfter of the second error.
 func TestCertificateWaitsForTheDraw(t *testing.T) {
 	h := newHouse(t)
 	g := h.random(t, nil).committed(t)
@@ -131,7 +127,7 @@ func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 	h := newHouse(t)
 	const wait = 50 * time.Millisecond
 	for what, row := range map[string]struct {
-		wait, drain time.Duration // 0: none
+		wait, drain time.Duration
 		tries       int
 	}{
 		"no wait":     {0, 0, 1},
@@ -162,14 +158,14 @@ func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 	}
 }
 
-// Package deal tests its own LookAt, but only this package knows whether the certificate is
-// pending.
+// The tests of package deal cover deal.Deal.LookAt, which does not know whether the
+// certificate is pending. Service.LookAt does.
 func TestLookAt(t *testing.T) {
 	h := newHouse(t)
 	svc := h.replica()
 	for name, row := range map[string]struct {
 		g    *game
-		want func(escrow.View) int64 // 0: LookAt returns false
+		want func(escrow.View) int64
 	}{
 		"revealing": {h.split(t, nil).committed(t), func(v escrow.View) int64 { return v.RevealDeadline }},
 		"pending":   {pending(t, h), func(v escrow.View) int64 { return v.Now + 5 }},

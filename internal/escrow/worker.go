@@ -10,8 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// listLimit is the maximum number of deals that Complete returns. Due returns at most
-// listLimit deals of each kind (see store.Store.Due).
+// listLimit bounds the deals that Complete returns, and those of each kind that Due returns (see store.Store.Due).
 const listLimit = 1000
 
 // Due lists the deals that need the worker within the horizon. If the log has another
@@ -21,14 +20,13 @@ func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, 
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
 
-// Complete lists the deals in which every party has acted but the next step was not taken.
-// Usually a process died before it took the step. Complete reads every active deal.
+// Complete lists the deals in which every party has committed or revealed but the next step was not
+// taken, usually because a process died. Complete reads every active deal.
 func (s *Service) Complete(ctx context.Context) ([]string, error) {
 	return s.store.Complete(ctx, listLimit)
 }
 
-// Load returns the counts and ages of active deals and pending certificates, for the
-// metrics.
+// Load returns the counts and ages of active deals and pending certificates, for the metrics.
 func (s *Service) Load(ctx context.Context) (store.Load, error) {
 	return s.store.Load(ctx, deal.DrawDelay)
 }

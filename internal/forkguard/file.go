@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// file keeps the record in a JSON file. It locks a second file, PATH.lock, until Close
-// or the end of the process, so that only one log-server publishes.
+// file is a Guard that stores its Record in a JSON file. It locks a second file, PATH.lock, until
+// Close or the end of the process, so that only one log-server publishes tree heads.
 type file struct {
 	path string
 	lock *os.File
@@ -60,7 +60,7 @@ func (f *file) Load(context.Context) (Record, error) {
 	return record, record.check()
 }
 
-// Store writes and syncs the file PATH.new, and renames it to PATH.
+// Store implements Guard. It writes and syncs the file PATH.new, and renames it to PATH.
 func (f *file) Store(ctx context.Context, loaded, next Record) error {
 	now, err := f.Load(ctx)
 	if err != nil {

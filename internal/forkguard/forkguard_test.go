@@ -77,7 +77,7 @@ type apiServer struct {
 	version int
 	object  map[string]any
 	answer  int  // if set, the status of the next answer
-	lose    bool // store the object of the next PUT, but send no answer
+	lose    bool // store the object of the next PUT, then close the connection without an answer
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -197,7 +197,7 @@ func TestOpenRefusesUnusableURIs(t *testing.T) {
 // power. The client gets no more answers and does not see the connection end.
 type silent struct {
 	net.Listener
-	now atomic.Pointer[chan struct{}] // new connections get this channel, and go silent when fall closes it
+	now atomic.Pointer[chan struct{}] // the channel of new connections; they go silent when fall closes it
 }
 
 type silentConn struct {
@@ -245,7 +245,7 @@ func TestKubernetesGuardReplacesADeadConnection(t *testing.T) {
 	check(t, err)
 	listener.fall()
 	for end := time.Now().Add(time.Minute); ; {
-		_, err := k.Load(t.Context()) // fails until the guard has a new connection
+		_, err := k.Load(t.Context())
 		if err == nil {
 			return
 		}

@@ -156,7 +156,6 @@ func (k *kubernetes) call(ctx context.Context, method string, body []byte) ([]by
 	return nil, fmt.Errorf("the API server answered status %d to a %s of the fork guard's ConfigMap %s", response.StatusCode, method, k.name)
 }
 
-// currentClient returns a client that trusts the certificates now in caFile.
 func (k *kubernetes) currentClient() (*http.Client, error) {
 	ca, err := os.ReadFile(k.caFile)
 	if err != nil {

@@ -41,7 +41,7 @@ type Status struct {
 	Note         string   `json:"note"`
 }
 
-// Config holds the dependencies of the REST surface.
+// Config holds the dependencies of the REST API.
 type Config struct {
 	calls.Calls
 	Status     func() Status // called for each GET /v1/status, because a key rotation changes the status
@@ -66,7 +66,7 @@ const (
 	maxCreation = 4 << 20  // fits 10,000 party labels
 	maxReveal   = 4 << 20  // fits an input of 512 KiB with every character escaped
 	maxHanded   = 8 << 20  // POST /v1/verify: fits a certificate of 10,000 parties with seat keys and long labels
-	maxSmall    = 64 << 10 // all other bodies
+	maxSmall    = 64 << 10 // the bodies of all other calls
 )
 
 // New returns the handler of all paths, including c.Pages and /mcp. It fails if

@@ -153,7 +153,6 @@ func TestLogProxyPassesNoCredential(t *testing.T) {
 	}
 }
 
-// Pages of any origin may read the key set, and caches may store it.
 func TestPublicKeysArePublishedUnchanged(t *testing.T) {
 	const publishedKeys = `{"keys":[{"pubkey":"es256:02","state":"current"}]}`
 	api, err := New(Config{KeySet: func() []byte { return []byte(publishedKeys) }, LogReadURL: "http://127.0.0.1:1", Calls: calls.Calls{Callers: &caller.Policy{}}, Logger: slog.New(slog.DiscardHandler)})

@@ -130,8 +130,8 @@ func written[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, error
 	}
 }
 
-// encoded returns a use case's answer as JSON. The type of v must have exactly the members
-// of the REST body.
+// encoded returns v as JSON, or err. The type of v must have exactly the members of the REST
+// body.
 func encoded[T any](v T, err error) ([]byte, error) {
 	if err != nil {
 		return nil, err
@@ -139,8 +139,6 @@ func encoded[T any](v T, err error) ([]byte, error) {
 	return answer.Encode(v)
 }
 
-// principal authenticates the caller. It returns AUTH_REQUIRED if the request has no
-// Bearer credential.
 func (a *API) principal(r *http.Request) (escrow.Principal, error) {
 	presented := credential(r)
 	if presented == "" { // SPEC 5.5
@@ -149,8 +147,6 @@ func (a *API) principal(r *http.Request) (escrow.Principal, error) {
 	return a.Escrow.Authenticate(r.Context(), presented)
 }
 
-// deal returns a handler that authorizes the caller for an action on the path's deal and
-// then calls handle.
 func (a *API) deal(action escrow.Action, handle func(http.ResponseWriter, *http.Request, escrow.Access) ([]byte, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		principal, err := a.principal(r)
@@ -188,8 +184,6 @@ func credential(r *http.Request) string {
 	return strings.TrimSpace(value)
 }
 
-// idempotencyKey returns the request's Idempotency-Key, or "" if it has none. A
-// malformed or repeated header is an error.
 func idempotencyKey(r *http.Request) (string, error) {
 	switch keys, sent := r.Header["Idempotency-Key"]; {
 	case !sent:
@@ -201,8 +195,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// request returns r as a calls.Request. The parameter caller is part of the scope of the
-// Idempotency-Key. The parameters limit and empty are passed to [API.body].
+// request returns r as a calls.Request. An Idempotency-Key is valid only for `caller`. `limit` is the
+// maximum size of the body in bytes. If `empty` is true, the body may be left out.
 func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, limit int64, empty bool) calls.Request {
 	return calls.Request{
 		Body: func() (map[string]any, error) { return a.body(w, r, limit, empty) },
@@ -220,8 +214,6 @@ func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, lim
 	}
 }
 
-// answers returns a net/http handler that calls the function handle. If handle succeeds, the
-// answer has the given status and the returned body. An error becomes the answer.
 func (a *API) answers(status int, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := handle(w, r)

@@ -18,7 +18,6 @@ var openAPIText []byte
 
 type object = map[string]any
 
-// openAPI returns the document with the texts, schemas and examples of the algorithms.
 func openAPI() ([]byte, error) {
 	schemas, deals, reveals := object{}, object{}, object{}
 	var params, inputs, results []any
@@ -58,8 +57,7 @@ func openAPI() ([]byte, error) {
 	return []byte(strings.Replace(string(text), first, first+string(joined[1:len(joined)-1])+",", 1)), nil
 }
 
-// schemaName returns the prefix for the schema names of an algorithm: Split for split.v1,
-// SplitV2 for split.v2.
+// schemaName returns Split for split.v1, and SplitV2 for split.v2.
 func schemaName(id string) string {
 	name, version, _ := strings.Cut(id, ".")
 	name = strings.ToUpper(name[:1]) + name[1:]

@@ -108,8 +108,6 @@ func TestRoutesAreThePathsOfTheDocument(t *testing.T) {
 	}
 }
 
-// The schemas of answers allow no further members. All members are required, except those in
-// the list `want`. Requests, params and inputs may have further members.
 func TestAnswerSchemasAreClosed(t *testing.T) {
 	var optional []string
 	var walk func(at string, ref *openapi3.SchemaRef)
@@ -144,7 +142,7 @@ func TestAnswerSchemasAreClosed(t *testing.T) {
 	}
 }
 
-// The document declares at least the statuses of SPEC 4.
+// The OpenAPI document declares at least the statuses of SPEC 4.
 func TestContractStatuses(t *testing.T) {
 	doc := document(t)
 	for _, row := range []struct{ method, path, statuses string }{
@@ -167,7 +165,7 @@ func TestContractStatuses(t *testing.T) {
 				t.Errorf("%s %s does not declare %s", row.method, row.path, status)
 			}
 		}
-		// SPEC 5.4: public calls declare no credential.
+		// SPEC 5.4: public operations declare no security requirement.
 		if public := strings.Contains("/v1/status /v1/algorithms /v1/keys /v1/verify/{cert_id} /v1/log/tree-head", row.path); public != (op.Security == nil) {
 			t.Errorf("%s %s: security is %v, public is %t", row.method, row.path, op.Security, public)
 		}
@@ -234,8 +232,6 @@ func TestOperationsNameTheirCodes(t *testing.T) {
 	}
 }
 
-// Each example result is what the algorithm computes from the example params and the
-// inputs below.
 func TestExamplesCompute(t *testing.T) {
 	doc := document(t)
 	for id, row := range map[string]struct {

@@ -62,8 +62,7 @@ const allowOrigin = "Access-Control-Allow-Origin"
 
 func allowAnyOrigin(w http.ResponseWriter) { w.Header().Set(allowOrigin, "*") }
 
-// methodName returns the method as errors and log lines show it. It returns "this method" if
-// the method is too long to be a real one.
+// methodName keeps a method that is too long to be real out of errors and log lines.
 func methodName(method string) string {
 	if len(method) > 16 {
 		return "this method"
@@ -95,8 +94,7 @@ func fixed(body []byte) http.HandlerFunc {
 // bytes of request line and headers than deal-api does.
 const maxQuery = 4 << 10 // bytes
 
-// logProxy forwards reads of the log to log-server, so that one base URL serves all
-// paths. It fails if readURL is not a URL.
+// logProxy forwards reads of the log to log-server, so that one base URL serves all paths.
 func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 	target, err := url.Parse(readURL)
 	if err != nil {
@@ -132,10 +130,8 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 }
 
 // observed adds log lines, metrics, limits and a deadline to every call. The log lines name the
-// route. They show no query or body, and no header except a valid X-Request-Id. For each status
-// and route, observed logs a warning of a 5xx or 429 at most once a minute. It answers a panic
-// with 500. It cancels a call after limits.CallTime plus the result of waitOf, so a call ends
-// even if the database hangs.
+// route. They show no query or body, and no header except a valid X-Request-Id. The deadline
+// is limits.CallTime plus the result of waitOf, so a call ends even if the database hangs.
 func (a *API) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -172,14 +168,12 @@ func (a *API) observed(next http.Handler) http.Handler {
 }
 
 func routeOf(r *http.Request) string {
-	if r.Pattern == "/" { // the pattern of notFound
+	if r.Pattern == "/" { // no route matches: notFound answers
 		return ""
 	}
 	return r.Pattern
 }
 
-// recorder keeps the status of an answer. It runs call.Written when the
-// answer begins.
 type recorder struct {
 	http.ResponseWriter
 	status int

@@ -48,8 +48,6 @@ func TestWaitIsParsed(t *testing.T) {
 	}
 }
 
-// A read gets the extra time that ?wait= asks for, up to waiting.Longest. A call of /mcp gets
-// waiting.Longest. Any other call gets no extra time.
 func TestWaitLengthensTheCall(t *testing.T) {
 	for target, want := range map[string]time.Duration{
 		"GET /v1/deals/d_1?wait=7": 7 * time.Second, "HEAD /v1/deals/d_1?wait=7": 7 * time.Second, "GET /v1/deals/d_1": 0, "GET /v1/deals/d_1?wait=9999999": waiting.Longest,

@@ -37,13 +37,13 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 	}
 }
 
-// Without Redis, two calls with the same key can run at once. The second call may take effect
-// after the first call has found no record. Then the effect of the first call fails, and
-// the first call returns the second call's answer.
+// Without Redis, two calls with the same Idempotency-Key can run at once. The second call may
+// change the database after the first call has found no record. Then the first call fails to make
+// its change, and returns the second call's answer.
 func TestAnotherCallTakesEffectFirst(t *testing.T) {
 	for what, row := range map[string]struct {
 		expired bool  // whether an expired record of the key is still stored; if so, the first call's effect fails once and runs again
-		failure error // if not nil, the first call's effect returns this error; if nil, that effect fails when it stores the record, because the second call's record is already stored
+		failure error // error of the first call's change; nil: its record cannot be stored, because the second call's is
 	}{
 		"the scope is taken":                              {false, nil},
 		"the party has committed":                         {false, problem.New(problem.AlreadyCommitted, "refused")},

@@ -11,7 +11,8 @@
 //
 // A record's primary key is its scope: a MAC of caller, method, path and
 // Idempotency-Key under a server secret. A call looks for its record under all server
-// secrets of the process, and writes its record under the secret in force.
+// secrets of the process, and writes its record under the secret in force, which the
+// database names.
 //
 // Another secret may come into force between the search and the write. Then the database
 // refuses the write (store.ErrSecretReplaced), and the call starts again. For a commitment or a
@@ -47,8 +48,8 @@ const (
 	// Lifetime is how long an answer is replayed.
 	Lifetime = 24 * time.Hour
 	// KeyLifetime is how long an answer to POST /v1/keys is replayed. It is short because
-	// anybody at the caller's address who sends the same header gets the new API key. The
-	// first use of that API key ends the replay earlier.
+	// anybody at the caller's address who sends the same Idempotency-Key gets the new API
+	// key. The first use of that API key ends the replay earlier.
 	KeyLifetime = 10 * time.Minute
 
 	// lockTime is the longest time that a call holds its lock in Redis. It must be less than
@@ -57,7 +58,7 @@ const (
 	lockTime = 4 * time.Second
 	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key before it answers 409
 	pollTime = 10 * time.Millisecond // first pause of a waiting call; the pause doubles each time, up to half a second
-	attempts = 4                     // maximum number of tries of a call (Do), and of its effect (run)
+	attempts = 4                     // maximum number of passes of the loop in Do and of the loop in run
 
 	_ = uint64(waitTime - lockTime - pollTime - 1) // compiles only if lockTime + pollTime is less than waitTime
 )
@@ -69,8 +70,8 @@ type Guard struct {
 	secrets *sealing.Secrets
 }
 
-// New returns a Guard. The Guard stores records in s, encrypts answers under the server secrets,
-// and keeps the locks of running calls in r.
+// New returns a Guard that stores records in s, encrypts answers under the server secrets, and
+// keeps the locks of running calls in r.
 func New(s *store.Store, r *ephemeral.Redis, secrets *sealing.Secrets) *Guard {
 	return &Guard{store: s, redis: r, secrets: secrets}
 }
@@ -86,13 +87,14 @@ type Request struct {
 	Lifetime time.Duration
 }
 
-// Record is the idempotency record of a call. The effect writes the Record in its own transaction.
+// Record is the idempotency record of a call. The change that the call makes (the parameter `effect` of Do)
+// stores the record in the same transaction.
 type Record struct {
 	req    Request
 	secret *sealing.Secret
 	scope  []byte
 	body   []byte
-	former [][]byte // the scopes of req under the other secrets of the process
+	former [][]byte // like scope, under each other server secret of the process
 }
 
 // Replay returns the record without an answer, for an effect whose answer is stored
@@ -104,8 +106,8 @@ func (r *Record) Replay() *store.Replay {
 	return &store.Replay{Scope: r.scope, Body: r.body, Lifetime: int64(r.req.Lifetime / time.Second), Secret: r.secret.Fingerprint()}
 }
 
-// ReplayWith returns the record with its answer, for an effect that stores its
-// answer in its own transaction. It returns nil for a nil Record.
+// ReplayWith returns the record with the encrypted answer, for a transaction that stores both.
+// For a nil Record it returns nil.
 func (r *Record) ReplayWith(answer any) (*store.Replay, error) {
 	if r == nil {
 		return nil, nil
@@ -166,9 +168,8 @@ func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) 
 	return answer, err
 }
 
-// Lost is the render function of an effect that stores its answer itself (ReplayWith).
-// The record of such an effect always has an answer. So a call of Lost is a fault, and Lost
-// returns an error.
+// Lost is the parameter render of Do for an effect that stores its answer itself (ReplayWith).
+// The record of such an effect always has an answer, so a call of Lost is a bug and returns an error.
 func Lost[T any]() (answer T, err error) {
 	return answer, errors.New("the idempotency record has no answer, although the effect stores record and answer in one transaction")
 }
@@ -192,10 +193,9 @@ func (r *Record) under(secret *sealing.Secret) {
 	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
 }
 
-// find looks up rec in the database. It returns the stored MAC of the request body, and the
-// stored answer, still encrypted (sealed is nil if no answer is stored). If the stored record
-// was written under another secret, find switches rec to that secret. The error is
-// store.ErrNotFound if there is no stored record.
+// find returns the stored MAC of the request body and the stored encrypted answer (nil if no
+// answer is stored), or store.ErrNotFound if there is no stored record. If the stored record
+// was written under another secret, find switches rec to that secret.
 func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
 	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
 	if err != nil {
@@ -211,8 +211,9 @@ func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err
 	return found.Body, found.Response, nil
 }
 
-// once runs the effect or finds its answer, and returns the stored answer as JSON. While
-// another call with the same key is running, the function waits, but at most waitTime.
+// once runs the effect, or finds the answer that an earlier call with the same key stored. It
+// returns the answer as JSON. While another call with the same key runs, once waits for at
+// most waitTime.
 func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
 	name := base64.RawURLEncoding.EncodeToString(rec.scope)
 	deadline, wait := time.Now().Add(waitTime), pollTime
@@ -242,8 +243,6 @@ func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (an
 	}
 }
 
-// open decrypts the stored answer; it returns nil if sealed is nil. If the request's body
-// differs from the stored one, the error is IDEMPOTENCY_KEY_REUSED.
 func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 	if !hmac.Equal(body, rec.body) {
 		return nil, problem.New(problem.IdempotencyKeyReused, "this %s was used with another body; send the same body to replay its answer, or a new key for a new request", problem.KeyHeader)
@@ -280,7 +279,7 @@ func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any
 			return nil, failure
 		case !errors.Is(err, store.ErrNotFound):
 			return nil, err
-		case failure != nil: // the effect failed because an expired record of this scope is not deleted yet
+		case failure != nil: // ErrReplayed without a valid record: an expired record of this scope is not deleted yet
 			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
 				return nil, err
 			}
@@ -305,15 +304,15 @@ func (g *Guard) rendered(ctx context.Context, rec *Record, body []byte, render f
 	return g.keep(ctx, rec, answer)
 }
 
-// keep stores an answer, unless another call stored one first, and returns the stored
-// answer.
+// keep stores the answer for rec's key, unless another call with the key stored one first. It
+// returns the stored answer as JSON.
 func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, error) {
 	sealed, err := rec.seal(answer)
 	if err != nil {
 		return nil, err
 	}
 	stored, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
-	if errors.Is(err, store.ErrNotFound) { // the record is deleted: it expired, or the API key in the answer was used
+	if errors.Is(err, store.ErrNotFound) { // the idempotency record expired, or was deleted when the API key was used
 		return answers.Encode(answer)
 	}
 	if err != nil {

@@ -96,7 +96,7 @@ type (
 
 func (b *bench) reply() reply { return reply{Number: b.calls.Add(1)} }
 
-// The method later is an effect whose answer is stored by Do, after the effect's transaction.
+// later is an effect that does not store its answer. Do stores the answer after the transaction.
 func (b *bench) later(rec *idempotency.Record) (reply, error) {
 	if err := b.store.InsertKey(context.Background(), random32(), rec.Replay()); err != nil {
 		return reply{}, err
@@ -104,7 +104,7 @@ func (b *bench) later(rec *idempotency.Record) (reply, error) {
 	return b.reply(), nil
 }
 
-// atOnce is an effect that stores its answer in its own transaction.
+// atOnce is an effect that stores its answer in the transaction that inserts the API key.
 func (b *bench) atOnce(rec *idempotency.Record) (reply, error) {
 	answer := b.reply()
 	replay, err := rec.ReplayWith(answer)
@@ -148,8 +148,6 @@ func (b *bench) replays(t *testing.T, what string, req idempotency.Request, want
 	}
 }
 
-// dies makes a call that panics right after the effect, as if the process died there. The
-// result is the effect's answer.
 func (b *bench) dies(t *testing.T, req idempotency.Request, e effect) (answer reply) {
 	t.Helper()
 	defer func() {

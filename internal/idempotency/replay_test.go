@@ -75,8 +75,8 @@ func TestARefusedCallIsNotStored(t *testing.T) {
 	b.replays(t, "corrected", request("k", `{"right":1}`), b.do(t, 1, request("k", `{"right":1}`), b.later, b.render))
 }
 
-// If the process dies between the effect's commit and the answer, the record has no
-// answer. The first replay that succeeds renders the answer and stores it.
+// If the process dies after the effect's transaction, the idempotency record has no answer. The
+// first retry of the request whose render succeeds stores the answer.
 func TestALostAnswerIsRenderedOnce(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
@@ -107,8 +107,6 @@ func TestAnAnswerStoredWithTheEffectIsReplayed(t *testing.T) {
 	}
 }
 
-// An Idempotency-Key can be used again once its record has expired, even if the worker
-// has not deleted the record yet.
 func TestAnExpiredRecordIsReplaced(t *testing.T) {
 	b := newBench(t)
 	first := b.do(t, 0, request("k", "{}"), b.later, b.render)
@@ -140,7 +138,8 @@ func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
 	b.effects(t, 2)
 }
 
-// scopeOf returns the scope of the record for req. All releases must compute the same scope.
+// scopeOf returns the scope of req, the primary key of its idempotency record. All releases must
+// compute the same scope.
 func (b *bench) scopeOf(req idempotency.Request) []byte {
 	return b.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key))
 }
@@ -170,12 +169,11 @@ func TestThePreviousReleaseReadsARecord(t *testing.T) {
 	}
 }
 
-// In a rolling upgrade this release reads what the previous one stored.
+// During a rolling update, this release reads idempotency records that the previous release stored.
 func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
-	// The previous release stored the whole REST body. A replay ignores a stored member that
-	// is not in the type reply, here `next`.
+	// The previous release stored the whole REST body. A replay ignores members that reply lacks, here `next`.
 	sealed, err := b.secret.Sealed([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 	check(t, err)
 	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",

@@ -9,8 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/sealing"
 )
 
-// rotatable returns a bench whose replicas have a second secret. The function rotate puts the
-// second secret in force.
+// rotatable returns a bench whose replicas have a second secret, which `rotate` puts in force.
 func rotatable(t *testing.T) (b *bench, rotate func()) {
 	t.Helper()
 	next, err := sealing.New(bytes.Repeat([]byte("n"), 32))
@@ -23,9 +22,8 @@ func rotatable(t *testing.T) (b *bench, rotate func()) {
 	}
 }
 
-// After a rotation of the server secret, replays find the records from before the
-// rotation. Replica 0 knows of the rotation, replica 1 does not. If a crash left a record
-// without an answer, the answer is rendered once.
+// Replica 0 knows of the rotation of the server secret, replica 1 does not. If a crash left a
+// record without an answer, the answer is rendered once.
 func TestReplaysAfterARotation(t *testing.T) {
 	b, rotate := rotatable(t)
 	later, atOnce, lost := request("later", "{}"), request("at once", "{}"), request("lost", "{}")

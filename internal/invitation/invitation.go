@@ -14,7 +14,7 @@ import (
 type Seat struct {
 	DealID         string
 	Algorithm      *algorithm.Algorithm
-	From           string // label of the initiator
+	From           string // label of the initiator, party 0
 	Party          int
 	Label          string
 	Token          string
@@ -23,7 +23,6 @@ type Seat struct {
 	Key            *string // seat key that the deal declares for the party; nil: none
 }
 
-// The part for a person comes first. The lines for an AI agent come last.
 const (
 	head = `{from} invites {label} to settle {purpose}.
 

@@ -4,8 +4,8 @@
 // accept a listed key has missed a rotation, and cannot verify signatures by this key.
 // The process treats the log as unavailable, and is not ready until it gets the new key set.
 //
-// Each process also puts the digest of its key set into its application_name in Postgres.
-// The command `fairpactctl keys` reads the digests there. Neither the lists nor the digests
+// Each process also puts the digests of its key set and of its server secrets into its
+// application_name in Postgres, where fairpactctl reads them. Neither the lists nor the digests
 // make a key trusted.
 package keywatch
 
@@ -116,13 +116,12 @@ const maxName = 63
 
 const namePrefix = "fairpact/"
 
-// noSecrets replaces the digest of the server secrets if a process has no server secrets.
 const noSecrets = "-"
 
 // Name returns the application_name of a process: fairpact/BINARY/KEYSET/SECRETS/HOST.PID.
-// KEYSET is the digest of `keys`. The argument `secrets` is the digest of the server secrets, or
-// empty if the process has no server secrets. SECRETS is this digest, or "-" if it is empty. If
-// HOST.PID is too long, Name cuts off its start, because the host names of pods differ at the end.
+// KEYSET is the digest of `keys`. SECRETS is `secrets`, the digest of the server secrets, or "-"
+// if the process has none (`secrets` is empty). If HOST.PID is too long, Name cuts off its start,
+// because the host names of pods differ at the end.
 func Name(binary string, keys *signing.KeySet, secrets string) string {
 	host, _ := os.Hostname()
 	name := namePrefix + binary + "/" + keys.Digest() + "/" + cmp.Or(secrets, noSecrets) + "/"

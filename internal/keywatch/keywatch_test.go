@@ -19,8 +19,6 @@ const (
 	two = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"
 )
 
-// keys returns a key set whose first key signs already. If `none` is false, the set has a second
-// key, which may sign from the current time plus `second`.
 func keys(t *testing.T, second time.Duration, none bool) *signing.KeySet {
 	t.Helper()
 	text := fmt.Sprintf(`{"keys":[{"pubkey":"%s","uri":"dev://1","signs_from":0}`, one)

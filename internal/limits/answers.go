@@ -31,7 +31,7 @@ func newAnswers(maxAll int64) *answers {
 func (a *answers) take(network string, has, more int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	others := a.networks[network] - has // bytes of the network's other answers
+	others := a.networks[network] - has
 	switch {
 	case others > 0 && others+has+more > a.maxNetwork:
 		return problem.New(problem.Overloaded, "your network is still reading other large answers; read them to their end and send the same request again in a few seconds").After(2)
@@ -55,9 +55,9 @@ func (a *answers) release(network string, bytes int64) {
 	}
 }
 
-// Answer counts an answer of this many bytes until the call in ctx ends. It returns a
-// problem.Error if too many large answers are being sent. Answers of at most 64 KiB (step)
-// are not counted.
+// Answer counts the bytes of an answer against the limits of the process and of the caller's
+// network, until the call in ctx ends. It returns a problem.Error if a limit is exceeded.
+// Answers of at most 64 KiB (step) are not counted.
 //
 // A call whose effect cannot be repeated calls Answer with an estimate before the effect,
 // because a refusal after the effect would lose the answer. A later call of Answer with the

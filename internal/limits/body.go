@@ -23,22 +23,23 @@ type body struct {
 	until time.Time
 
 	// Only Read and takeStep use these fields, so they need no lock.
-	size   int64     // Content-Length in bytes; -1: not known
-	read   int64     // bytes read so far
-	end    int64     // where the current step ends, in bytes from the start of the body
-	placed time.Time // when the body got its place (see the field place); zero: not yet
+	size   int64 // Content-Length in bytes; -1: not known
+	read   int64
+	end    int64     // number of bytes of the body that Read may read before the next takeStep
+	placed time.Time // when the body got one of its network's places for large bodies; zero: not yet
 
 	mu sync.Mutex
-	// mu guards the fields below. Read may still run when the call ends. After the method
-	// release has run, Read must not take bytes or a place.
+	// mu guards the fields below. Read may outlive the call, but MUST NOT take bytes or a place
+	// after the method release has run.
 	small int64 // bytes taken from room.small
-	large int64 // bytes taken from room.large
-	place bool  // whether the body has one of its network's places for large bodies
+	large int64 // bytes acquired from the semaphore room.large
+	place bool  // whether the body counts toward the networkBodies large bodies of its network
 	ended bool
 }
 
-// Read reads at most to the end of the current step. It returns a problem.Error if b.room has
-// too few bytes left, or if a large body gets no place of its network, or no turn for parsing.
+// Read reads at most to the end of the current step. It returns a problem.Error if the process
+// holds too many bytes of bodies, if the network sends too many large bodies (see place in the
+// package comment), or if the call gets no turn to parse a large body.
 func (b *body) Read(p []byte) (int, error) {
 	if b.hasEnded() {
 		return 0, io.EOF
@@ -66,7 +67,7 @@ func (b *body) Read(p []byte) (int, error) {
 		b.mu.Lock()
 		b.ended = true
 		b.mu.Unlock()
-		if b.read > step { // the call needs a turn, because a large body takes long to parse as JSON
+		if b.read > step { // wait for a slot, because a large body takes long to parse as JSON
 			if refused := b.call.take(b.ctx, b.room.turns); refused != nil {
 				return n, refused
 			}
@@ -81,8 +82,6 @@ func (b *body) hasEnded() bool {
 	return b.ended
 }
 
-// hold takes the given number of bytes from the semaphore and adds the number to *held. If b
-// has ended, hold takes none and returns io.EOF.
 func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,9 +97,9 @@ func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
 
 var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
 
-// takeStep lets a large body read one more step. The first call for a body waits for one of the
-// network's places. A later call returns an error if the body has had its place for longer than
-// turnTime and another body of the same network waits for a place.
+// takeStep lets a large body read `step` more bytes. At first it waits for one of the places of the
+// client's network (see networkBodies). Later it returns an error if the body has had its place for
+// longer than turnTime and another body of the same network waits.
 func (b *body) takeStep() error {
 	senders, network := b.room.senders, b.call.network
 	if b.placed.IsZero() {
@@ -131,8 +130,8 @@ func (b *body) crowded() error {
 	return problem.New(problem.Overloaded, "your network is sending %d other large bodies at the moment; send the same request again in a few seconds", networkBodies).After(2)
 }
 
-// keepPlace records that the body has a place. It returns false if the body was released
-// meanwhile.
+// keepPlace records that the body has one of its network's places for large bodies. It returns
+// false if the body was released meanwhile.
 func (b *body) keepPlace() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

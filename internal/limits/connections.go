@@ -19,10 +19,9 @@ type Connections struct {
 	proxy   func(netip.Addr) bool
 	refused func(net.Conn)
 
-	mu sync.Mutex
-	// mu guards the fields below.
+	mu    sync.Mutex // guards the fields below
 	open  int
-	peers map[string]*peer // by caller.Network
+	peers map[string]*peer // by IPv4 address or IPv6 /64 (caller.Network)
 	idle  *list.List       // of *connection, longest idle first
 }
 
@@ -32,12 +31,12 @@ type peer struct {
 	idle    *list.List // of *connection, longest idle first
 }
 
-// connection is an admitted connection. Connections.mu guards its fields, except Conn.
+// Connections.mu guards the fields of an admitted connection, except Conn.
 type connection struct {
 	net.Conn
-	peer   *peer         // nil: no longer counted
+	peer   *peer         // nil: closed or hijacked, so no longer counted
 	ofAll  *list.Element // in Connections.idle; nil: not idle
-	ofPeer *list.Element // in peer.idle
+	ofPeer *list.Element // in the idle list of the field peer; nil: not idle
 }
 
 // CloseWrite shuts down the writing side. net/http calls CloseWrite before it closes a
@@ -69,7 +68,7 @@ type bounded struct {
 	in *Connections
 }
 
-// Accept waits for the next connection within the bounds.
+// Accept waits for the next connection within the bounds, and closes those beyond the bounds.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		accepted, err := b.Listener.Accept()
@@ -107,8 +106,6 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	return &connection{Conn: accepted, peer: p}
 }
 
-// closeIdle closes the first connection in a list of idle connections. It returns false if
-// the list is empty.
 func (c *Connections) closeIdle(idle *list.List) bool {
 	first := idle.Front()
 	if first == nil {
@@ -120,7 +117,6 @@ func (c *Connections) closeIdle(idle *list.List) bool {
 	return true
 }
 
-// note is the callback http.Server.ConnState. It tracks which connections are idle or closed.
 func (c *Connections) note(conn net.Conn, state http.ConnState) {
 	one, ok := conn.(*connection)
 	if !ok {

@@ -17,8 +17,6 @@ const (
 	long  = "GET /long HTTP/1.1\r\nHost: a\r\n\r\n"
 )
 
-// boundedServer starts a server that accepts at most `most` connections. The answer to /long
-// never ends.
 func boundedServer(t *testing.T, most int, proxy func(netip.Addr) bool) (*Connections, *httptest.Server) {
 	c := NewConnections(most, proxy, func(conn net.Conn) { fmt.Fprint(conn, "HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n") })
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,8 +32,7 @@ func boundedServer(t *testing.T, most int, proxy func(netip.Addr) bool) (*Connec
 	return c, server
 }
 
-// opens sends a request on a new connection from a loopback address. The last result is the
-// status of the answer, or 0 if no answer arrives.
+// opens sends a request on a new connection. The last result is the HTTP status, or 0 without an answer.
 func opens(t *testing.T, server *httptest.Server, from, request string) (net.Conn, *bufio.Reader, int) {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}

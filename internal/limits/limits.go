@@ -26,11 +26,11 @@ import (
 
 const (
 	bodyBytes = 64 << 20              // capacity of room.small and of room.large each, in bytes
-	step      = 64 << 10              // one step of a body, in bytes; a longer body or answer is large
+	step      = 64 << 10              // a longer body or answer is large; a large body is admitted in steps of this many bytes
 	stepTime  = 5 * time.Second       // longest time for one step of a body to arrive
 	bodyTime  = 30 * time.Second      // longest time for a whole body to arrive
-	turnTime  = 5 * time.Second       // longest wait for a turn or a place; see takeStep for a body that keeps its place for longer
-	maxPause  = 50 * time.Millisecond // longest pause before a turn to parse a large body is free again (see rest)
+	turnTime  = 5 * time.Second       // longest wait for a turn or a place; later a body may lose its place (see takeStep)
+	maxPause  = 50 * time.Millisecond // longest pause after the parsing of a large body, before its slot is free again (see rest)
 )
 
 // CallTime is the longest time that a call may take, not counting its wait for other parties.
@@ -38,21 +38,22 @@ const (
 // a call that times out still gets an answer.
 const CallTime = 35 * time.Second
 
-// Process holds the bounds of one process.
+// Process bounds the memory for bodies and answers, the concurrent large work, and the time to
+// read a body, for one process.
 type Process struct {
 	parties, strangers room
-	turns              *semaphore.Weighted // calls that do large work at the same time; New allows half as many calls as there are cores, to leave cores for other calls
+	turns              *semaphore.Weighted // concurrent calls that do large work; New allows half the number of cores, to leave cores for other calls
 	answers            *answers
 	stepTime           time.Duration
 	bodyTime           time.Duration
 }
 
-// room bounds the bodies of one class of callers. Callers without an invite token have
-// their own room (strangers), so that they cannot keep a party from revealing. In an MCP call
-// the token is inside the body, so all MCP bodies count in the room of strangers.
+// room holds the limits on the request bodies of one class of callers. Callers without an invite
+// token (strangers) have separate limits, so that they cannot keep a party from revealing. In an
+// MCP call the token is inside the body, so all MCP bodies count as bodies of strangers.
 type room struct {
-	small   *semaphore.Weighted // bytes for the first step of each body
-	large   *semaphore.Weighted // bytes for further steps; separate, so that large bodies cannot block small ones
+	small   *semaphore.Weighted // bytes for the first step of each body (the const step is its length)
+	large   *semaphore.Weighted // bytes for the rest of large bodies; separate, so that large bodies cannot block small ones
 	turns   *semaphore.Weighted // large bodies that are parsed as JSON at the same time
 	senders *senders
 }
@@ -77,7 +78,7 @@ type Call struct {
 
 	mu sync.Mutex
 	// mu guards the fields below.
-	turn   *semaphore.Weighted // the semaphore in which the call has a turn; nil: no turn
+	turn   *semaphore.Weighted // the semaphore that the call must release after its large work; nil: none
 	began  time.Time           // when the turn began
 	answer int64               // bytes counted for the answer
 	ended  bool
@@ -105,18 +106,17 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 
 // Party counts the body of the call in ctx against the limits for parties, not against those for
 // strangers. Call Party before the body is read, and only for a caller with an invite token of the
-// deal.
-// An API key is not enough, because anyone can get one.
+// deal. An API key is not enough, because anyone can get one.
 func Party(ctx context.Context) {
 	if c := callIn(ctx); c != nil && c.body != nil {
 		c.body.room = &c.process.parties
 	}
 }
 
-// Turn waits until the call in ctx may do large work: a long computation, or a large read from
-// the database. After turnTime without a turn, Turn returns a problem.Error. Rest and Wait end
-// the turn. At the latest, the turn ends when the answer begins, because the client may read the
-// answer slowly.
+// Turn waits until the call in ctx gets one of the process's few slots (turns) for large work: a
+// long computation, or a large read from the database. After turnTime, Turn returns a problem.Error.
+// Rest and Wait end the turn. At the latest, the turn ends when the answer begins, because the client
+// may read the answer slowly.
 func Turn(ctx context.Context) error {
 	c := callIn(ctx)
 	if c == nil {
@@ -125,16 +125,16 @@ func Turn(ctx context.Context) error {
 	return c.take(ctx, c.process.turns)
 }
 
-// Wait ends the turn of the call in ctx and releases the call's body. Use Wait before the call
-// waits for other parties. The body MUST have been read.
+// Wait gives back the slot for large work (see Turn) and the request body that the call in ctx
+// holds. Call Wait before the call waits for other parties. The body MUST have been read.
 func Wait(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.Written()
 	}
 }
 
-// Rest ends the turn of the call in ctx. Call Rest before a request to another server, and
-// call Turn again before more large work.
+// Rest gives back the slot for large work (see Turn) that the call in ctx holds. Call Rest before
+// a request to another server, and call Turn again before more large work.
 func Rest(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.mu.Lock()
@@ -174,8 +174,8 @@ func (c *Call) take(ctx context.Context, turns *semaphore.Weighted) error {
 	return nil
 }
 
-// Written ends the turn of the call and releases its body. Call Written when the answer
-// begins.
+// Written gives back the slot for large work and the memory for the request body that the call
+// holds. Call Written when the answer begins.
 func (c *Call) Written() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +185,7 @@ func (c *Call) Written() {
 	}
 }
 
-// End releases everything that the call holds. After End the call can take no turn, place or bytes.
+// End releases all memory and slots that the call holds. After End the call can take no more.
 func (c *Call) End() {
 	c.Written()
 	c.mu.Lock()

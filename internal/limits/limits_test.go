@@ -22,8 +22,7 @@ func begin(p *Process, size int, network string) (*Call, *http.Request) {
 	return p.Begin(httptest.NewRecorder(), httptest.NewRequest("POST", "/", bytes.NewReader(make([]byte, size))), network)
 }
 
-// reads begins a call with a body of `size` bytes. It checks that reading the body stops
-// after `read` bytes. It returns the function that ends the call.
+// reads begins a call with a body of `size` bytes and checks that reading stops after `read` bytes.
 func reads(t *testing.T, p *Process, size, read int) (end func()) {
 	t.Helper()
 	call, r := begin(p, size, "")
@@ -57,7 +56,7 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	p.strangers.turns, p.parties.turns = semaphore.NewWeighted(1), semaphore.NewWeighted(1)
 	end := reads(t, p, step+1, step+1)
 	gone, cancel := context.WithCancel(t.Context())
-	cancel() // the next call has no time to wait for a turn
+	cancel() // so that the second body is refused at once, instead of waiting for a turn
 	next, r := p.Begin(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "POST", "/", bytes.NewReader(make([]byte, step+1))), "")
 	if _, err := io.ReadAll(r.Body); !problem.Is(err, problem.Overloaded) {
 		t.Errorf("two large bodies at once: %v, want OVERLOADED", err)
@@ -77,9 +76,9 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	reads(t, p, step+1, step+1)()
 }
 
-// If a network is sending networkBodies large bodies, a further large body waits for at most
-// turnTime until one of them is released. Bodies of other networks, and of parties in the same
-// network, do not wait.
+// While a network sends networkBodies large bodies, its next large body waits at most turnTime for
+// one of them to be released. Bodies of other networks do not wait. Nor do bodies of callers with
+// an invite token (see Party).
 func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
@@ -90,7 +89,8 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 				Party(r.Context())
 			}
 			calls = append(calls, call)
-			_, err := io.ReadAll(io.LimitReader(r.Body, step+1)) // stops before the EOF, because the call would wait for a turn there
+			// Stop before the EOF, because the call would wait there for a turn to parse the body.
+			_, err := io.ReadAll(io.LimitReader(r.Body, step+1))
 			return err
 		}
 		for range networkBodies {
@@ -124,7 +124,7 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 	})
 }
 
-// A slow body loses its place if another body of its network waits for a place.
+// A slow large body is refused once another large body of its network waits for a place (networkBodies).
 func TestSlowBodiesLoseTheirPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
@@ -163,7 +163,8 @@ func TestSlowBodiesLoseTheirPlace(t *testing.T) {
 	})
 }
 
-// Reading that continues after the end of the call must not take bytes, a place or a turn.
+// A body read that runs during or after Call.End must not keep bytes, a place or a turn (see the
+// package comment).
 func TestReadingBesideTheEnd(t *testing.T) {
 	p := New()
 	for range 200 {

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// networkBodies is how many large bodies one network may send to a room at the same time.
-// A further large body waits after its first step (64 KiB). Thus one client cannot fill the room
-// or keep all cores busy with reading.
+// networkBodies is how many large bodies one network may send at the same time in each class of
+// callers (see room). A further large body waits after its first 64 KiB. So one client cannot use
+// all the memory for bodies or keep all cores busy with reading.
 const networkBodies = 8
 
-// senders counts the large bodies of each network.
+// senders limits the large bodies that each network sends at the same time (networkBodies).
 type senders struct {
 	mu sync.Mutex
 	// mu guards `networks` and `sender.calls`. An entry of `networks` is removed when its `calls` is 0.
@@ -21,7 +21,7 @@ type senders struct {
 
 type sender struct {
 	places *semaphore.Weighted
-	calls  int // number of calls that have a place or wait for a place
+	calls  int // number of calls that send a large body or wait to send one
 }
 
 // acquire waits for a free place of the network and takes it. If ctx ends first, acquire
@@ -42,7 +42,7 @@ func (s *senders) acquire(ctx context.Context, network string) error {
 	return err
 }
 
-// waits reports whether a call of the network waits for a place.
+// waits reports whether a large body of the network is blocked in acquire.
 func (s *senders) waits(network string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,11 +53,11 @@ func newThrowaway(kind string, acct account) (*serverDir, error) {
 // directory takes 40 MB, and the write-ahead log in it may grow to 1 GB.
 const (
 	memory     = "/dev/shm"
-	memoryFree = 2 << 30 // bytes that must be free in /dev/shm
+	memoryFree = 2 << 30 // bytes
 )
 
-// tempBase returns the parent of throwaway directories. This is /dev/shm if it is in memory
-// and has enough free space, and otherwise a temporary directory that the account can enter.
+// tempBase returns the parent of throwaway directories: in memory if there is enough space,
+// and otherwise a directory that the account can enter.
 func tempBase(acct account) string {
 	var fs syscall.Statfs_t
 	const tmpfs = 0x01021994 // TMPFS_MAGIC of statfs(2)

@@ -46,10 +46,9 @@ const (
 	startBound = 60 * time.Second // longest time until a started server answers, including retries on other ports
 	stopBound  = 20 * time.Second // time from the stop signal until SIGKILL
 	pollEvery  = 15 * time.Millisecond
-	portTries  = 10 // number of free ports that a start tries
+	portTries  = 10
 )
 
-// randomHex returns n random bytes in hex.
 func randomHex(n int) string {
 	b := make([]byte, n)
 	rand.Read(b)

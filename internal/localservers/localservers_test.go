@@ -18,8 +18,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// If the environment variable helperEnv is set, the test binary runs the function helper
-// instead of the tests.
 const helperEnv = "FAIRPACT_LOCALSERVERS_HELPER"
 
 func TestMain(m *testing.M) {

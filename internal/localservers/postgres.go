@@ -16,7 +16,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// pgUser is the name of the superuser of a private Postgres.
 const pgUser = "fairpact"
 
 // Postgres is a private Postgres server.
@@ -40,8 +39,8 @@ func StartPostgres(ctx context.Context, o Options) (*Postgres, error) {
 	return startPostgresIn(ctx, o, acct, dir)
 }
 
-// startPostgresIn starts a Postgres in dir. If dir has no data directory, startPostgresIn
-// runs initdb first. On failure it removes dir if dir is a throwaway directory.
+// startPostgresIn runs initdb if dir has no data directory. If startPostgresIn fails, it
+// removes a throwaway dir.
 func startPostgresIn(ctx context.Context, o Options, acct account, dir *serverDir) (p *Postgres, err error) {
 	defer func() {
 		if err != nil {
@@ -113,7 +112,6 @@ func postgresArgs(o Options, data string, port int) []string {
 	return args
 }
 
-// initdb creates the data directory and the file with the superuser's password.
 func initdb(ctx context.Context, o Options, programs string, acct account, dir *serverDir) error {
 	// The data directory is named data.new until it is complete, so that the next start
 	// repeats an interrupted initdb.
@@ -168,7 +166,6 @@ func (p *Postgres) EnsureDatabase(ctx context.Context, name string) (string, err
 	return p.URL(name), err
 }
 
-// admin runs statements in the database named postgres.
 func (p *Postgres) admin(ctx context.Context, statements ...string) error {
 	conn, err := pgx.Connect(ctx, p.AdminURL())
 	if err != nil {

@@ -63,8 +63,7 @@ func redisConfig(port int, password string, settings []string) string {
 // URL returns the connection URL, with the password.
 func (r *Redis) URL() string { return fmt.Sprintf("redis://:%s@127.0.0.1:%d/0", r.password, r.port) }
 
-// ping returns nil if the Redis on the port accepts the password and answers PING. It uses
-// no client library: a library would log and retry while the server starts.
+// ping uses no client library, because a library would log and retry while the server starts.
 func (r *Redis) ping(_ context.Context, port int) error {
 	conn, err := net.DialTimeout("tcp4", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
 	if err != nil {

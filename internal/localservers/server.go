@@ -18,14 +18,14 @@ import (
 // server is the common part of Postgres and Redis: a child process on a loopback port. The
 // port stays the same over restarts.
 type server struct {
-	name    string // shown in errors
+	name    string
 	acct    account
 	dir     *serverDir
 	log     string
 	port    int
 	fixed   bool           // the port must not change, because a caller may know it
 	onDeath syscall.Signal // sent to the server when this process ends
-	stopBy  syscall.Signal // sent to the server for a clean shutdown
+	stopBy  syscall.Signal
 
 	command func(port int) *exec.Cmd
 	ping    func(ctx context.Context, port int) error
@@ -153,9 +153,8 @@ func (s *server) Restart(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// Close stops the server, and removes its directory if that is a throwaway directory. Nobody
-// needs the data in a throwaway directory, so a server there gets the signal onDeath, which stops
-// the server faster.
+// Close stops the server, and removes its directory if that is temporary (see Options.Dir). Nobody
+// needs temporary data, so Close then sends the signal onDeath, which stops the server faster.
 func (s *server) Close() error {
 	by := s.stopBy
 	if s.dir.lock != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// standbyName is the application_name of a standby.
 const standbyName = "standby"
 
 // StartStandby starts a streaming standby of p from a new base backup, and returns when the
@@ -73,9 +72,9 @@ func (b *Backup) Restore(ctx context.Context, o Options, restoreCommand, until s
 	}
 }
 
-// start starts a server on the backup with additional settings. The parameter signal is the name
-// of the signal file: recovery.signal or standby.signal. start turns synchronous replication off:
-// the backup may have it turned on, but the new server has no standby.
+// start starts a server on the backup. The parameter signal is the name of the signal file:
+// recovery.signal or standby.signal. start turns synchronous replication off: the backup may have
+// it turned on, but the new server has no standby.
 func (b *Backup) start(ctx context.Context, o Options, signal string, settings ...string) (*Postgres, error) {
 	if err := b.configure(signal, append(settings, "synchronous_standby_names = ''")); err != nil {
 		return nil, errors.Join(err, b.Close())
@@ -83,9 +82,8 @@ func (b *Backup) start(ctx context.Context, o Options, signal string, settings .
 	return startPostgresIn(ctx, o, b.of.acct, b.dir)
 }
 
-// configure writes the settings, the signal file, and the file with the original server's
-// password. The settings go into postgresql.auto.conf, which takes precedence over
-// postgresql.conf.
+// configure writes the settings to postgresql.auto.conf, which takes precedence over postgresql.conf.
+// It also writes the signal file, and the file with the original server's password.
 func (b *Backup) configure(signal string, settings []string) error {
 	f, err := os.OpenFile(b.dir.join("data/postgresql.auto.conf"), os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {

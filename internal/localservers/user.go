@@ -14,14 +14,12 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
-// account is the operating system user that runs the servers.
 type account struct {
 	cred *syscall.Credential // nil: the user of this process
 }
 
-// serverAccount returns the user that runs the servers: normally the user of this process.
-// Postgres refuses to run as root. If this process runs as root, serverAccount therefore returns
-// the user "postgres", or the user "nobody" if there is no user "postgres".
+// serverAccount returns the user that runs the servers. Postgres refuses to run as root, so a
+// process of root runs them as the user "postgres" or, if there is none, "nobody".
 func serverAccount() (account, error) {
 	if os.Geteuid() != 0 {
 		return account{}, nil
@@ -47,9 +45,8 @@ func (a account) own(path string) error {
 	return os.Chown(path, int(a.cred.Uid), int(a.cred.Gid))
 }
 
-// command returns a command that runs `program` as the account's user, with `dir` as the working
-// directory. The program inherits no environment variables, because PG* variables would change
-// the behaviour of Postgres.
+// command returns a command that inherits no environment variables, because PG* variables would
+// change the behaviour of Postgres.
 func (a account) command(dir *serverDir, program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.SysProcAttr = dir.path, &syscall.SysProcAttr{Credential: a.cred}

@@ -81,8 +81,7 @@ func (s *Stack) Names() []string {
 	return names
 }
 
-// Log returns the path of a process's log file. All runs of the process in this stack write to
-// this file.
+// Log returns the path of the log file to which all runs of a process in this stack write.
 func (s *Stack) Log(name string) string { return s.mustProcess(name).log }
 
 // BaseURL returns the public URL of the first deal-api.

@@ -9,8 +9,6 @@ import (
 	"testing"
 )
 
-// fakeBin returns a directory with two programs: fairpactctl does nothing, and log-server
-// exits with status 3.
 func fakeBin(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()

@@ -19,26 +19,24 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/child"
 )
 
-// process is one replica of a binary, with its ports and its current run.
+// process is one replica of a binary.
 type process struct {
 	name, kind string
 	log        string
 	ports      map[string]int // by environment variable, for example "FAIRPACT_LISTEN"
-	fixed      map[string]int // the ports that Options sets, also by environment variable
+	fixed      map[string]int // the ports that Options sets; the same keys as in ports
 
 	mu  sync.Mutex
 	bin string // directory of the binary
-	run *run   // the current or last run; nil before the first start
+	run *run   // nil before the first start
 }
 
-// run is one operating system process. Each start of a replica makes a new run.
 type run struct {
 	*child.Process
 	asked atomic.Bool // the stack stopped, killed or signalled the process
 }
 
-// listens holds the environment variables for the listen addresses of each kind of binary. The
-// admin address is first.
+// listens maps a binary to the environment variables of its listen addresses, the admin address first.
 var listens = map[string][]string{
 	LogServer:      {"FAIRPACT_ADMIN_LISTEN", "FAIRPACT_READ_LISTEN", "FAIRPACT_APPEND_LISTEN"},
 	DealAPI:        {"FAIRPACT_ADMIN_LISTEN", "FAIRPACT_LISTEN"},
@@ -49,8 +47,7 @@ func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.It
 
 func (p *process) url(variable string) string { return "http://" + loopback(p.ports[variable]) }
 
-// pickPorts takes the fixed ports, and picks free ports for the other listen addresses. Restarts
-// do not pick new ports.
+// pickPorts picks a free port for each listen address without a fixed port. Restarts keep the ports.
 func (p *process) pickPorts() error {
 	p.ports = map[string]int{}
 	for _, variable := range listens[p.kind] {
@@ -160,9 +157,8 @@ func (p *process) last() *run {
 	return p.run
 }
 
-// end returns the current run, so that the caller can stop, kill or signal the process. It sets
-// the run's field asked, so that the stack does not report a Failure when the run ends. It
-// returns nil if the process is not running.
+// end returns the run that the caller will stop, kill or signal, or nil if the process is not
+// running. It sets run.asked, so that the stack does not report a Failure when the run ends.
 func (p *process) end() *run {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -196,8 +196,8 @@ func (s *Stack) startKind(ctx context.Context, kind string) error {
 
 const serverSecret, appendSecret = "server-secret", "append-secret"
 
-// environment returns the environment of a process. If a variable occurs twice, the process
-// gets the later value. The values in `extra` come last, so they take precedence.
+// environment returns the environment of a process. The values in `extra` come last, so they
+// take precedence.
 func (s *Stack) environment(p *process, extra []string) []string {
 	env := []string{
 		"DATABASE_URL=" + s.databaseURL,

@@ -43,8 +43,6 @@ func (s *state) remove() error {
 
 func (s *state) path(name string) string { return filepath.Join(s.dir, name) }
 
-// secret returns the 64 hex digits in a file. If the file does not exist, the method creates
-// the file with random digits.
 func (s *state) secret(name string) (string, error) {
 	path := s.path(name)
 	have, err := os.ReadFile(path)

@@ -60,7 +60,7 @@ func (s *Stack) startWitnesses(ctx context.Context) error {
 		w := &witness{}
 		w.server = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			if w.down.Load() {
-				panic(http.ErrAbortHandler) // drop the connection
+				panic(http.ErrAbortHandler)
 			}
 			of.ServeHTTP(out, r)
 		})}

@@ -63,9 +63,9 @@ func (t *tree) repairEdge(ctx context.Context) error {
 	return nil
 }
 
-// rebuild returns the tile c with hashes computed from the files below c. If a tile below c is
-// malformed, rebuild keeps the hash that c has for that tile. If the entry bundle below c is
-// malformed, rebuild records the bundle as wrong and returns errEnough.
+// rebuild returns the tile c with hashes computed from the tiles one level below, or from the entry
+// bundle if c is of level 0. A hash whose tile is malformed stays as in c. If the bundle is
+// malformed, rebuild adds a finding and returns errEnough, because no hash can be computed.
 func (t *tree) rebuild(ctx context.Context, c content) (content, error) {
 	built := content{Tile: c.Tile, hashes: make([]tlog.Hash, c.W)}
 	if c.L == 0 {

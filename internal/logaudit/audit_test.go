@@ -102,7 +102,6 @@ func TestAuditHasNoVerdictOnAMissingFile(t *testing.T) {
 	}
 }
 
-// A log may delete a partial tile once the full tile exists. The audit then reads the full tile.
 func TestFullTileReplacesAPartialOne(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 300, "entry")
@@ -118,8 +117,6 @@ func TestFullTileReplacesAPartialOne(t *testing.T) {
 	}
 }
 
-// A signed checkpoint whose root is not the root of the tiles is a Contradiction. A checkpoint
-// that the log did not sign gives no verdict.
 func TestAuditRefusesAForgedCheckpoint(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 600, "entry")

@@ -67,7 +67,6 @@ func (o *operator) policy() *checkpoint.Policy {
 	return &checkpoint.Policy{Logs: []checkpoint.Key{o.key}}
 }
 
-// fork returns an operator with the same key and only the first `keep` entries.
 func (o *operator) fork(t testing.TB, keep int) *operator {
 	t.Helper()
 	other := &operator{signer: o.signer, key: o.key}
@@ -83,8 +82,6 @@ func (o *operator) append(t testing.TB, entry []byte) {
 	o.entries, o.hashes = append(o.entries, entry), append(o.hashes, stored...)
 }
 
-// grow appends entries until the log has `size` entries. Each new entry is the hash of `text` and
-// the index of the entry.
 func (o *operator) grow(t testing.TB, size int, text string) *operator {
 	t.Helper()
 	for i := len(o.entries); i < size; i++ {
@@ -144,7 +141,6 @@ func source(t testing.TB, place string) *logaudit.Source {
 	return s
 }
 
-// audit audits the log in a folder or at a URL. It trusts the operator's key.
 func (o *operator) audit(t testing.TB, place string) error {
 	t.Helper()
 	s := source(t, place)

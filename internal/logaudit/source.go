@@ -131,8 +131,7 @@ func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	return Head{c, signed, witnesses, err}, nil
 }
 
-// tileAt returns the n-th tile of a level in a tree with `size` leaves. The last tile of a
-// level may be partial. Level -1 means an entry bundle.
+// tileAt returns the n-th tile of a level. The last tile may be partial. Level -1 means an entry bundle.
 func tileAt(level int, n, size int64) tlog.Tile {
 	t := tlog.Tile{H: checkpoint.TileHeight, L: level, N: n, W: checkpoint.TileWidth}
 	if left := size>>(checkpoint.TileHeight*max(level, 0)) - n*checkpoint.TileWidth; left < checkpoint.TileWidth {
@@ -146,7 +145,7 @@ type content struct {
 	tlog.Tile
 	data    []byte
 	hashes  []tlog.Hash // the hashes in a tile, or the leaf hashes of an entry bundle; nil if the file is malformed
-	problem string      // what is wrong with the file, or ""
+	problem string
 }
 
 func (c content) path() string { return checkpoint.TilePath(c.Tile) }

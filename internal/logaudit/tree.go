@@ -24,8 +24,8 @@ type tree struct {
 	head   Head
 	mirror *Source // the folder of a mirror; nil if there is none (see the method read)
 
-	edge  []content       // the verified partial tile of each level; without hashes if the level has no partial tile
-	known map[int]content // by level: the full tile that was verified last
+	edge  []content       // by tile level: the verified partial tile; nil hashes if the level has none
+	known map[int]content // the last verified full tile of each level
 
 	findings []Finding
 	most     int      // the number of findings at which the work stops
@@ -41,7 +41,6 @@ func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most
 
 var errEnough = errors.New("too many files are wrong")
 
-// find records a wrong file. It returns errEnough once t.most files are wrong.
 func (t *tree) find(c content) error {
 	t.findings = append(t.findings, Finding{c.path(), c.problem})
 	if len(t.findings) >= t.most {
@@ -50,8 +49,6 @@ func (t *tree) find(c content) error {
 	return nil
 }
 
-// verdict returns a Contradiction if a file is wrong. Otherwise it returns err, the error that
-// ended the work on the tree, or nil.
 func (t *tree) verdict(err error) error {
 	if len(t.findings) > 0 {
 		return &Contradiction{t.findings, t.notes}
@@ -82,7 +79,6 @@ func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash)
 	return c, err
 }
 
-// readEdge reads the partial tiles and verifies them against the root in the checkpoint.
 func (t *tree) readEdge(ctx context.Context) error {
 	for l := 0; t.head.Size>>(checkpoint.TileHeight*l) > 0; l++ {
 		c := content{Tile: tileAt(l, t.head.Size>>(checkpoint.TileHeight*(l+1)), t.head.Size)}
@@ -139,8 +135,8 @@ func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	return c, err
 }
 
-// leads returns a function that checks the hashes in a full tile, the n-th of level l, against
-// the tile above it. The function returns what is wrong, or "".
+// leads returns a function that compares the hashes of the n-th tile of level l, which must be
+// full, with the tile above it. The function returns the text of an error, or "" if they match.
 func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) string, error) {
 	above, err := t.tile(ctx, l+1, n/checkpoint.TileWidth)
 	if err != nil {
@@ -156,8 +152,8 @@ func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) str
 	}, nil
 }
 
-// walk verifies the tiles of level 0 from index `first` to the last tile. It also verifies their
-// entry bundles and the tiles above them.
+// walk verifies the level-0 tiles from index `first` to the last, with their entry bundles and the
+// tiles above them (c2sp.org/tlog-tiles).
 func (t *tree) walk(ctx context.Context, first int64) error {
 	tiles := (t.head.Size + checkpoint.TileWidth - 1) / checkpoint.TileWidth
 	for n := first; n < tiles; n += ahead {
@@ -203,16 +199,15 @@ func (t *tree) window(ctx context.Context, first, end int64) error {
 	return nil
 }
 
-// leaves reads the n-th tile of level 0 and its entry bundle. The parameter `leads` is the
-// function that checks a full tile against the tile above it. It is nil for the partial tile, which
-// openTree has verified.
+// leaves reads the n-th tile of level 0 and its entry bundle. The function `leads` checks a full
+// tile against the tile above. For the partial tile, which openTree has verified, `leads` is nil.
 func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) string) (tile, bundle content, err error) {
 	if tile = t.edge[0]; leads != nil {
 		if tile, err = t.read(ctx, tileAt(0, n, t.head.Size), leads); err != nil {
 			return tile, bundle, err
 		}
 	}
-	check := leads // if the tile is wrong, check the bundle against the tile above
+	check := leads // a wrong tile cannot verify its bundle, so the tile above verifies the bundle
 	if tile.problem == "" {
 		check = func(hashes []tlog.Hash) string {
 			for i := range hashes {
@@ -227,8 +222,7 @@ func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) stri
 	return tile, bundle, err
 }
 
-// subtree returns the root of the subtree over nodes. The number of nodes must be a power of
-// two.
+// subtree returns the root over nodes, whose number must be a power of two.
 func subtree(nodes []tlog.Hash) tlog.Hash {
 	if len(nodes) == 1 {
 		return nodes[0]

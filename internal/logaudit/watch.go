@@ -70,7 +70,7 @@ func (t *tree) rootAt(ctx context.Context, size int64) (tlog.Hash, error) {
 }
 
 const (
-	attempts   = 5 // headAfter reads the checkpoint at most this many times
+	attempts   = 5
 	retryAfter = time.Second
 )
 

@@ -69,7 +69,6 @@ func TestForkIsFoundFromBothSides(t *testing.T) {
 	err = logaudit.Extends(t.Context(), source(t, alice), hers, o.head(t, short.folder(t)))
 	o.requireFork(t, err, "the log is forked", short.signed(t), hers.Note)
 
-	// The log now shows a smaller head than the client has seen.
 	err = logaudit.Extends(t.Context(), source(t, alice), hers, his)
 	o.requireFork(t, err, "went back from 700 to 600", his.Note, hers.Note)
 }
@@ -106,7 +105,6 @@ func TestRewrittenAndShrunkLogsAreFound(t *testing.T) {
 	_, err := logaudit.Watch(t.Context(), source(t, shrunk), o.policy(), seen)
 	o.requireFork(t, err, "went back from 500 to 499", seen.Note, o.head(t, shrunk).Note)
 
-	// The log serves a new checkpoint with an old tile.
 	write(t, dir, "tile/0/001.p/245", read(t, dir, "tile/0/001.p/244"))
 	write(t, dir, "checkpoint", o.grow(t, 501, "entry").signed(t))
 	_, err = logaudit.Watch(t.Context(), source(t, dir), o.policy(), seen)
@@ -115,8 +113,6 @@ func TestRewrittenAndShrunkLogsAreFound(t *testing.T) {
 	}
 }
 
-// served serves a folder over HTTP and counts the requests. The first `limit` requests
-// succeed; all later requests fail.
 func served(t *testing.T, dir string, limit int64) (url string, asked *atomic.Int64) {
 	asked = &atomic.Int64{}
 	files := http.FileServer(http.Dir(dir))
@@ -150,7 +146,7 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 	if err != nil || head.Size != 20_000 {
 		t.Fatal(err)
 	}
-	files := int64(79 + 1 + 79 + 1) // tiles of level 0, tile of level 1, entry bundles, checkpoint
+	files := int64(79 + 1 + 79 + 1) // of 20,000 leaves: tiles of level 0, tile of level 1, entry bundles, checkpoint
 	if n := asked.Load(); n >= files {
 		t.Errorf("%d requests for a mirror that was half done, want fewer than the %d files of the log", n, files)
 	}
@@ -159,7 +155,6 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 		t.Errorf("audit of the mirror: %v, want no error", err)
 	}
 
-	// The next run fetches only new files, and deletes partial tiles that full tiles replace.
 	o.grow(t, 20_500, "entry").writeTo(t, dir)
 	before := asked.Load()
 	if _, err := logaudit.Mirror(t.Context(), source(t, url), to, o.policy()); err != nil {
@@ -178,7 +173,7 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 	}
 }
 
-// Mirror never writes a wrong file. The next run repairs a file that was damaged in the mirror.
+// The next run also repairs a file that was damaged in the mirror.
 func TestMirrorVerifiesBeforeItWrites(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 600, "entry")

@@ -41,7 +41,6 @@ func parseArguments(raw []byte) (arguments, error) {
 	return object, nil
 }
 
-// wait parses wait_seconds. It returns 0 if the argument is left out.
 func (a arguments) wait() (time.Duration, error) {
 	if a["wait_seconds"] == nil {
 		return 0, nil
@@ -53,8 +52,6 @@ func (a arguments) wait() (time.Duration, error) {
 	return time.Duration(seconds) * time.Second, nil
 }
 
-// waitSince parses the arguments `wait_seconds` and `since`. The argument `since` names a state.
-// The call waits while the deal is in that state.
 func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	duration, err := a.wait()
 	wait := escrow.Wait{For: duration, Network: caller.Network(originOf(ctx).address)}
@@ -82,8 +79,7 @@ func (a arguments) quoted(err error) error {
 	return err
 }
 
-// known refuses an argument that the tool does not have. Without this check, a misspelt
-// argument would be ignored.
+// known refuses unknown arguments. Otherwise a misspelt argument would be ignored.
 func (a arguments) known(t tool) error {
 	for _, name := range slices.Sorted(maps.Keys(a)) {
 		if !slices.Contains(t.arguments, name) {
@@ -114,8 +110,6 @@ var sources = map[string]string{
 	"invite_token": "if you are the initiator, use a token from invite_tokens in the answer of create_deal; otherwise ask the initiator for your token",
 }
 
-// text returns a required string argument. The error text says that the argument must be
-// `want`.
 func (a arguments) text(name, want string) (string, error) {
 	text, ok := a[name].(string)
 	if !ok || text == "" {
@@ -124,7 +118,6 @@ func (a arguments) text(name, want string) (string, error) {
 	return text, nil
 }
 
-// flag returns an optional boolean argument, false if it is left out.
 func (a arguments) flag(name string) (bool, error) {
 	value, ok := a[name].(bool)
 	if a[name] != nil && !ok {
@@ -133,8 +126,6 @@ func (a arguments) flag(name string) (bool, error) {
 	return value, nil
 }
 
-// body returns a copy of the arguments that serves as the REST body. The copy lacks
-// idempotency_key and the arguments that `without` names.
 func (a arguments) body(without ...string) map[string]any {
 	body := maps.Clone(a)
 	for _, name := range append(without, "idempotency_key") {
@@ -143,8 +134,8 @@ func (a arguments) body(without ...string) map[string]any {
 	return body
 }
 
-// request returns the tool call as a calls.Request. The tool and the caller are the scope of the
-// idempotency key. The parameter `credentials` lists the arguments that are not part of the body.
+// request scopes the idempotency key by tool and caller. The parameter `credentials` lists the
+// arguments that are not part of the body.
 func (a arguments) request(tool, caller string, credentials ...string) calls.Request {
 	return calls.Request{
 		Body: func() (map[string]any, error) { return a, nil },

@@ -12,10 +12,9 @@ import (
 // Package escrow checks the exact bounds of the deadlines.
 const longestPhase = 366 * 24 * 3600
 
-// declaration converts the arguments of create_deal to the REST body. It computes
-// commit_deadline from commit_seconds, and reveal_deadline from reveal_seconds. If the algorithm
-// needs a beacon and beacon_round is missing, declaration sets beacon_round to the first round
-// after reveal_deadline.
+// declaration converts the arguments of create_deal to the REST body. If the algorithm needs a
+// beacon and beacon_round is missing, declaration sets beacon_round to the first round after
+// reveal_deadline.
 func (s *server) declaration(args arguments) (map[string]any, error) {
 	body := args.body("api_key", "commit_seconds", "reveal_seconds")
 	from := time.Now().Unix()
@@ -32,7 +31,7 @@ func (s *server) declaration(args arguments) (map[string]any, error) {
 			return nil, problem.New(problem.InvalidRequest, "%s (length of the phase in seconds) and %s (end of the phase in unix seconds) are both missing; pass one of them", phase.seconds, phase.deadline)
 		}
 		if at, ok := body[phase.deadline].(int64); ok {
-			from = at // reveal_seconds counts from commit_deadline
+			from = at // reveal_seconds counts from commit_deadline, and beacon_round from reveal_deadline
 		}
 	}
 	id, _ := body["algorithm"].(string)

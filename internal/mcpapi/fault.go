@@ -16,7 +16,7 @@ import (
 
 const example = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 
-// message holds those members of a JSON-RPC message that [front] reads.
+// message holds the members of a JSON-RPC message that the HTTP handler [front] reads.
 type message struct {
 	Version jsontext.Value `json:"jsonrpc"`
 	ID      jsontext.Value `json:"id"`
@@ -26,7 +26,6 @@ type message struct {
 	Error   jsontext.Value `json:"error"`
 }
 
-// id returns the id for the answer: the message's id, or null if the message has no valid id.
 func (m message) id() jsontext.Value {
 	if kind := m.ID.Kind(); kind == '"' || kind == '0' {
 		return m.ID
@@ -34,8 +33,7 @@ func (m message) id() jsontext.Value {
 	return jsontext.Value("null")
 }
 
-// call returns the name of the tool that the message calls, and the size of the arguments in
-// bytes. It returns "" and 0 if the message calls no tool or if its params are malformed.
+// call returns the name of the called tool and the size of its arguments in bytes, or "" and 0.
 func (m message) call() (tool string, arguments int) {
 	if m.Method != "tools/call" {
 		return "", 0
@@ -106,8 +104,8 @@ type wireError struct {
 	Data    jsontext.Value `json:"data,omitzero"`
 }
 
-// fault answers the message with the JSON-RPC error e. The text of p, `CODE: fix`, replaces
-// e.Message. If status is 0, fault leaves the HTTP status as the SDK set it.
+// fault answers the message with the JSON-RPC error e, whose message becomes the text of p
+// (`CODE: fix`). Status 0 keeps the HTTP status that the MCP SDK set.
 func (m message) fault(w http.ResponseWriter, status int, e wireError, p *problem.Error) {
 	answer.Count(p)
 	e.Message = p.In(words)
@@ -123,13 +121,13 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 	_, _ = w.Write(body)
 }
 
-// explained is the http.ResponseWriter that front passes to the SDK. The SDK writes a refusal as
-// plain text or as a JSON-RPC error. The writer replaces that text, and relies on the SDK to write
-// a refusal in one call of Write.
+// explained is the http.ResponseWriter that front passes to the MCP SDK. It replaces the text of
+// each refusal, which the SDK writes as plain text or as a JSON-RPC error. The SDK must write the
+// whole refusal in a single call of the method Write.
 type explained struct {
 	http.ResponseWriter
 	message message
-	status  int // HTTP status of a refusal whose body is not written yet
+	status  int // the error status that the SDK set; Write sends it with the body; 0: none
 }
 
 func (x *explained) WriteHeader(status int) {
@@ -152,7 +150,7 @@ func (x *explained) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// refused parses an answer of the SDK. It returns nil if the answer is not an error.
+// refused returns the error, as plain text or JSON-RPC, in an answer of the SDK, or nil if there is none.
 func (x *explained) refused(b []byte) *wireError {
 	if x.status != 0 && strings.HasPrefix(x.Header().Get("Content-Type"), "text/plain") {
 		return &wireError{Code: jsonrpc.CodeInvalidRequest, Message: string(b)}

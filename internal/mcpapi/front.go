@@ -23,8 +23,8 @@ import (
 
 // Bounds of a message in bytes.
 const (
-	maxMessage = 64 << 10 // any message, not counting the arguments of a tool that maxCall lists
-	maxPlain   = 8 << 10  // a call of a tool that maxCall does not list; small, because the message may stay in memory while the call waits
+	maxMessage = 64 << 10 // any message; the arguments of a tool in maxCall do not count
+	maxPlain   = 8 << 10  // a call of any other tool; small, because the message may stay in memory while the call waits
 )
 
 // maxCall maps each tool with large arguments to the maximum size of those arguments in bytes.
@@ -55,7 +55,7 @@ type front struct {
 // origin describes the HTTP request that carries a tool call. It is not the Origin header.
 type origin struct {
 	address    string
-	structured bool            // the client reads structuredContent
+	structured bool            // the client reads structuredContent in the result of a tool
 	ctx        context.Context // the request's context; the SDK's own context for a tool outlives the request
 }
 
@@ -116,7 +116,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	var tool string
 	var arguments int
-	if len(body) > maxPlain { // a smaller message is within all bounds, so only the SDK parses its params
+	if len(body) > maxPlain { // a smaller message exceeds no limit, so only the SDK parses its params
 		tool, arguments = m.call()
 	}
 	if m.Method == "tools/call" && len(body) > maxPlain && maxCall[tool] == 0 {
@@ -182,7 +182,6 @@ func (h hosts) allowOrigin(origin string) bool {
 		u.User == nil && u.Path == "" && u.RawQuery == "" && u.Fragment == "" && h.allow(u.Host)
 }
 
-// hostName returns a host in lower case, without port, brackets and final dot.
 func hostName(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

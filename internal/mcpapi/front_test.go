@@ -111,8 +111,7 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 	}
 }
 
-// list_algorithms returns test vectors only if the argument `vectors` is true. A client that
-// reads structuredContent gets no second copy of a large answer as text.
+// A client that reads structuredContent gets no second copy of a large answer as text.
 func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
 	handler := handlerOf(t)
 	for _, row := range []struct {
@@ -178,7 +177,6 @@ func handlerOf(t *testing.T) http.Handler {
 	return handler
 }
 
-// post sends one message; headers are names and values in turn.
 func post(handler http.Handler, message string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("POST", "/mcp", strings.NewReader(message))
 	r.Host = "localhost"

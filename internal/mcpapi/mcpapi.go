@@ -143,7 +143,7 @@ func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
 	if err := args.known(t); err != nil {
 		return result{}, err
 	}
-	wait, _ := args.wait() // the tool itself refuses a malformed wait_seconds
+	wait, _ := args.wait() // t.run returns the error of a malformed wait_seconds
 	ctx, cancel := context.WithTimeout(ctx, limits.CallTime+wait)
 	defer cancel()
 	defer context.AfterFunc(originOf(ctx).ctx, cancel)() // cancels the call when the client closes the connection

@@ -58,8 +58,6 @@ func TestToolDescriptions(t *testing.T) {
 	}
 }
 
-// described requires a description of every member except booleans. If `arguments` is true,
-// every top-level member also needs an example or an enum.
 func described(t *testing.T, at string, members map[string]*jsonschema.Schema, arguments bool) {
 	for name, m := range members {
 		here := at + "." + name
@@ -227,8 +225,6 @@ func TestNextStepsShowTheShapeOfTheInput(t *testing.T) {
 	}
 }
 
-// If the next step is to wait until the deal changes, the last line of the step's text block says
-// by when the deal changes at the latest.
 func TestNextBlockEndsWithTheDeadline(t *testing.T) {
 	d := &escrow.Deal{Declaration: &store.Declaration{CommitDeadline: 11, RevealDeadline: 22}}
 	round := int64(33)

@@ -27,7 +27,6 @@ func zeroMetrics(tool string) {
 	toolDurations.WithLabelValues(tool)
 }
 
-// countCall counts a call and records its duration. An empty code means success.
 func countCall(tool string, code problem.Code, took time.Duration) {
 	outcome := "refused"
 	switch row, _ := problem.Lookup(code); {

@@ -39,8 +39,7 @@ const (
 
 const examples = "Change the example's values to yours."
 
-// exampleDeal returns example arguments of create_deal. Its phases of 15 minutes leave
-// time to hand over the tokens.
+// exampleDeal has phases of 15 minutes, to leave time to hand over the tokens.
 func exampleDeal() fields {
 	return fields{
 		"api_key": yourKey, "algorithm": "split.v1", "party_labels": []string{"you", "them"},
@@ -81,8 +80,8 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 		deadlines+signed+"You are party 0: ")
 }
 
-// commit returns the step for a party that has not committed. `key` is the seat key that the
-// deal declares for the party, or nil.
+// commit returns the next tool call of a party that has not committed. `key` is the public key
+// that the deal declares for the party, or nil.
 func commit(algorithmID, dealID string, key *string, why string) next {
 	arguments := fields{"deal_id": dealID, "invite_token": yourToken, "commitment": yourCommitment}
 	why += fmt.Sprintf("decide on your input, in the form of %s. Choose a salt of 16 random bytes, written as %d hex digits. Keep input and salt secret until you reveal. "+
@@ -107,7 +106,7 @@ func inputOf(algorithmID string) string {
 	return text
 }
 
-// afterHash returns the step for a caller that passed an input to compute_commitment_tool.
+// afterHash returns the next step for a caller that passed an input to compute_commitment_tool.
 // dealID is nil if the caller named no deal. `key` is the seat key that the deal declares for
 // the caller, or nil.
 func afterHash(req escrow.Opening, dealID any, key *string, commitment string) next {
@@ -134,9 +133,8 @@ func afterHash(req escrow.Opening, dealID any, key *string, commitment string) n
 	return next{"commit_input", fields{"deal_id": cmp.Or(dealID, any(yourDeal)), "invite_token": yourToken, "commitment": commitment}, keep + "commit."}
 }
 
-// afterToSign returns the step for a caller that passed a commitment to
-// compute_commitment_tool and got the bytes to sign. `key` is the seat key that the deal
-// declares for the caller, or nil.
+// afterToSign returns the next call for a caller that got the bytes to sign (the member to_sign)
+// from compute_commitment_tool. `key` is the seat key that the deal declares for the caller, or nil.
 func afterToSign(dealID any, key *string, commitment string) next {
 	partyKey, unkeyed := "<ed25519:... or es256:...>", " Leave party_key and party_signature out if you have no seat key."
 	if key != nil {
@@ -173,8 +171,6 @@ func certificate(dealID, why string) next {
 	return next{"get_certificate", fields{"deal_id": dealID, "invite_token": yourToken, "wait_seconds": maxWait}, why}
 }
 
-// afterReveal returns the step after a reveal. `beacon` reports whether the result of the deal
-// depends on a beacon round.
 func afterReveal(r escrow.Revealed, beacon bool) next {
 	switch r.State {
 	case deal.Computed, deal.Certified:
@@ -189,8 +185,6 @@ func afterReveal(r escrow.Revealed, beacon bool) next {
 	return poll(r.DealID, true, r.State, why)
 }
 
-// afterView returns the step after get_deal. `party` is the calling party's index, or -1 for the
-// initiator's API key.
 func afterView(party int, v escrow.View) next {
 	dealID, parties := v.DealID, len(v.Parts)
 	initiator := party < 0
@@ -229,8 +223,6 @@ func afterView(party int, v escrow.View) next {
 	return certificate(dealID, who+"The deal has ended. Fetch the signed certificate.")
 }
 
-// cautions returns the warnings for a party that has not committed, or "" if the deal has
-// none.
 func cautions(d *escrow.Deal) string {
 	if all := d.Cautions(); len(all) > 0 {
 		return "CAUTION, before you commit: " + strings.Join(all, ". ") + ". "
@@ -238,8 +230,6 @@ func cautions(d *escrow.Deal) string {
 	return ""
 }
 
-// seatKeys tells a party that has not committed which seat keys are declared. It returns ""
-// if there are none, and lists at most 8 keys of other parties.
 func seatKeys(d *escrow.Deal, party int) string {
 	var others []string
 	count := 0
@@ -260,8 +250,7 @@ func seatKeys(d *escrow.Deal, party int) string {
 	return text
 }
 
-// missing returns a text such as "parties 1, 2" about the parties that have not acted. It
-// lists at most 8 parties, and returns "" if all have acted.
+// missing returns a text such as "parties 1, 2" about the parties that have not acted, or "" if all have acted.
 func missing(parties int, acted func(int) bool) string {
 	var names []string
 	count := 0
@@ -284,8 +273,6 @@ func missing(parties int, acted func(int) bool) string {
 	return "parties " + strings.Join(names, ", ")
 }
 
-// left returns a text such as " (1795000000, in 60 s)": a deadline in unix seconds and the time
-// until then.
 func left(deadline int64) string {
 	return fmt.Sprintf(" (%d, in %d s)", deadline, max(deadline-time.Now().Unix(), 0))
 }
@@ -298,7 +285,6 @@ func afterCertificate(c escrow.Issued) next {
 	return next{"verify_certificate", fields{"cert_id": c.CertID}, `check this document with verify_certificate {"certificate": <the document>}. The call below checks only what the service stored. Neither call needs a credential. ` + why}
 }
 
-// aboutBundle is added to the next step if get_certificate also returned a bundle.
 const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. When you call verify_certificate, pass only the bundle's member `certificate`, not the whole bundle. The bundle holds no input. To have your input checked too, add the members `input` and `salt` to own_input, but only in your own copy."
 
 func afterHanded(h escrow.Handed) next {

@@ -14,12 +14,12 @@ import (
 // Members of _meta in a tool's result.
 const (
 	metaNext   = "fairpact/next"    // the next call: {tool, arguments, why}
-	metaLookAt = "fairpact/look_at" // unix seconds, such as the next deadline: read the deal again by then
-	metaError  = "fairpact/error"   // {code, status, retry_after}: status as in REST, retry_after in seconds
+	metaLookAt = "fairpact/look_at" // unix seconds by which the agent should read the deal again, such as the next deadline
+	metaError  = "fairpact/error"   // {code, status, retry_after}: the HTTP status of REST; retry_after in seconds
 )
 
 // maxTextCopy is in bytes. A body up to this size is always sent as text too, because many
-// clients show their model only text. For a larger body, see success.
+// clients show their model only text. The function success describes larger bodies.
 const maxTextCopy = 8 << 10
 
 // success returns the result of a tool. The result has the body as structuredContent and as a
@@ -46,7 +46,7 @@ func success(r result, structured bool) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Meta: meta, Content: content, StructuredContent: json.RawMessage(r.body)}
 }
 
-// refusal returns a tool error. SPEC 4.1: the text names the error code and the next action.
+// refusal converts p to an MCP tool error. SPEC 4.1: the text names the error code and the next action.
 func refusal(p *problem.Error) *mcp.CallToolResult {
 	answer.Count(p)
 	meta := map[string]any{"code": p.Code, "status": p.Status()}
@@ -60,7 +60,7 @@ func refusal(p *problem.Error) *mcp.CallToolResult {
 	}
 }
 
-// words returns the name of a call in error texts: a tool, or the argument idempotency_key.
+// words returns the MCP tool for an operation, or the argument idempotency_key, for use in error texts.
 func words(c problem.Call) string {
 	return [...]string{
 		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal",
@@ -89,6 +89,6 @@ func (n next) call() string {
 	if err != nil {
 		arguments = []byte("{}")
 	}
-	// yourInput stands for a JSON object, so the text shows yourInput without quotes.
+	// The agent replaces the placeholder yourInput with a JSON object, so it must have no quotes.
 	return n.Why + "\nCall " + n.Tool + " with " + strings.Replace(string(arguments), `"`+yourInput+`"`, yourInput, 1)
 }

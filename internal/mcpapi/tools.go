@@ -43,8 +43,8 @@ var tools = []tool{
 //go:embed tools/*.json
 var descriptions embed.FS
 
-// describe returns the tool that tools/<name>.json describes. It fills in the members of
-// shared.json, and the ids and examples of the algorithms.
+// describe returns the tool that tools/<name>.json describes. It fills the file's placeholders
+// from tools/shared.json and with the ids and examples of the algorithms.
 func describe(name string) (*mcp.Tool, error) {
 	text, err := descriptions.ReadFile("tools/" + name + ".json")
 	if err != nil {
@@ -79,8 +79,6 @@ func describe(name string) (*mcp.Tool, error) {
 	return &mcp.Tool{Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema}, nil
 }
 
-// argumentNames returns the names of a tool's arguments, sorted. It fails if the input
-// schema is not JSON.
 func argumentNames(described *mcp.Tool) ([]string, error) {
 	var schema struct{ Properties map[string]json.RawMessage }
 	raw, ok := described.InputSchema.(json.RawMessage)
@@ -104,8 +102,6 @@ type result struct {
 	shownOnce bool // the body holds tokens that no other call returns
 }
 
-// encoded converts the value v of a use case to a tool's result. If the use case failed with err,
-// encoded returns err. The function advise returns the next step for v.
 func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 	if err != nil {
 		return result{}, err
@@ -171,8 +167,6 @@ type createdBody struct {
 // invitation has about 1 KiB, so this number bounds the size of the answer.
 const maxInvited = 64
 
-// invitations returns the invitation of every party except party 0. It returns nil if the
-// deal has more than maxInvited parties.
 func (s *server) invitations(c createdBody, d *escrow.Deal) (all []string) {
 	if len(c.Invites) > maxInvited {
 		return nil
@@ -217,8 +211,8 @@ func (s *server) commitInput(ctx context.Context, args arguments) (result, error
 	return r, err
 }
 
-// deadline returns the deadline of d in the given state. It returns 0 if the deal has ended. It
-// also returns 0 for a random.v1 deal in REVEALING, which may wait for its beacon round.
+// deadline returns 0 if the deal has ended. It also returns 0 for a random.v1 deal in REVEALING,
+// which may wait for its beacon round.
 func deadline(d *escrow.Deal, state deal.State) int64 {
 	switch {
 	case state == deal.Committing:
@@ -273,8 +267,7 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	return r, err
 }
 
-// getCertificate returns the certificate. If the argument bundle is true, it also returns the
-// bundle. It first makes the draw of a random.v1 deal if the draw is due, because no other
+// getCertificate first makes the draw of a random.v1 deal if the draw is due, because no other
 // tool draws.
 func (s *server) getCertificate(ctx context.Context, args arguments) (result, error) {
 	_, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
@@ -319,8 +312,8 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 }
 
 // draw makes the draw of a random.v1 deal. It returns nil if reveals are missing or the deal
-// has ended, because the read that follows returns the certificate or the reason why there is
-// none. draw converts BEACON_NOT_READY to CERT_NOT_READY.
+// has ended, because the caller then reads the certificate and gets it or the reason why there
+// is none. draw converts BEACON_NOT_READY to CERT_NOT_READY.
 func (s *server) draw(ctx context.Context, access escrow.Access) error {
 	_, err := s.Escrow.Entropy(ctx, access)
 	switch {

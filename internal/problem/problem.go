@@ -33,8 +33,8 @@ type Error struct {
 	cause  error // only for the log
 }
 
-// New returns an error with a code of [Table]. format and args are those of fmt.Sprintf;
-// an argument may be a Call.
+// New returns an error with a code of [Table]. format and args are those of fmt.Sprintf.
+// In and Fix render an argument that is a Call for REST or MCP.
 func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, format: format, args: args}
 }
@@ -79,13 +79,13 @@ func (e *Error) Fix(words func(Call) string) string {
 	return fmt.Sprintf(e.format, args...)
 }
 
-// Error returns the text for logs. It names each Call as Call.String does.
+// Error returns the text for logs, with each Call rendered by Call.String.
 func (e *Error) Error() string { return e.In(Call.String) }
 
 // Unwrap returns the inner cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Status returns the HTTP status of the code, or 500 if the table lacks it.
+// Status returns the HTTP status of the code, or 500 if [Table] lacks the code.
 func (e *Error) Status() int {
 	row, _ := Lookup(e.Code)
 	return cmp.Or(row.Status, 500)
@@ -119,8 +119,8 @@ func Lookup(code Code) (Entry, bool) {
 // Op is an operation of the service that an error text may name.
 type Op int
 
-// The operations, and IdempotencyKey. IdempotencyKey stands for the name of the idempotency
-// key: Idempotency-Key in REST, idempotency_key in MCP.
+// The operations. IdempotencyKey is not an operation: in an error text it becomes the name of
+// the header Idempotency-Key (REST) or of the argument idempotency_key (MCP).
 const (
 	CreateKey Op = iota
 	ListAlgorithms
@@ -145,8 +145,8 @@ type Call struct {
 	DealID string
 }
 
-// KeyHeader is rendered as the name of the idempotency key.
+// KeyHeader is the idempotency key in an error text: Idempotency-Key in REST, idempotency_key in MCP.
 var KeyHeader = Call{Op: IdempotencyKey}
 
-// String returns the name of the call from Ops, and its DealID.
+// String returns the operation's name for logs (see Ops), followed by DealID if it is set.
 func (c Call) String() string { return strings.TrimSpace(Ops[c.Op] + " " + c.DealID) }

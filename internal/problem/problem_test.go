@@ -15,8 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// path matches REST methods, paths and headers. tool matches the names of MCP tools and
-// arguments.
 var (
 	path = regexp.MustCompile(`/v1/|\b(GET|POST) |Idempotency-Key`)
 	tool = regexp.MustCompile(`\b(create_key|list_algorithms|create_deal|compute_commitment_tool|commit_input|reveal_input|get_deal|get_certificate|verify_certificate|idempotency_key)\b`)

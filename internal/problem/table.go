@@ -54,7 +54,7 @@ const (
 	LogInconsistent   Code = "LOG_INCONSISTENT"
 )
 
-// Table lists every code with its status and its condition.
+// Table lists every error code, its HTTP status, and when the service returns it.
 var Table = []Entry{
 	{InvalidJSON, 400, "the body is not strict I-JSON: bad syntax, a duplicate member, a number that is not an integer within ±(2^53−1), a lone surrogate, more than 32 levels of nesting, or more than 131,072 values"},
 	{InvalidRequest, 400, "a member is missing, null, of the wrong type or out of range, or the request is not well-formed HTTP"},

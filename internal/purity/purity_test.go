@@ -17,8 +17,8 @@ const module = "github.com/fairpact/fairpact/"
 
 var pure = []string{"internal/canon", "internal/algorithm", "internal/deal", "internal/certificate", "internal/verification", "internal/checkpoint", "internal/attestation"}
 
-// forbidden lists paths that a pure package must not import, such as clocks, I/O, randomness
-// and databases. A path also forbids all packages below it.
+// forbidden lists paths that a pure package must not import. A path also forbids all packages
+// below it.
 var forbidden = []string{
 	"time", "os", "io/fs", "io/ioutil", "net", "syscall", "plugin", "unsafe",
 	"math/rand", "crypto/rand", "hash/maphash",
@@ -31,9 +31,8 @@ func isForbidden(path string) bool {
 	return slices.ContainsFunc(forbidden, func(f string) bool { return path == f || strings.HasPrefix(path, f+"/") })
 }
 
-// violations returns the forbidden imports as "folder: import". It looks at the packages in
-// dirs, and at the packages of this module that they import directly or indirectly. root is
-// the folder of the module.
+// violations returns the forbidden imports of the packages in dirs, and of the packages of this
+// module that they import directly or indirectly.
 func violations(t *testing.T, root string, dirs []string) (bad []string) {
 	t.Helper()
 	var visited []string

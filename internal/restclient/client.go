@@ -20,7 +20,7 @@ import (
 
 const (
 	maxAnswer = 16 << 20               // bytes; the view of a deal with 10,000 parties has 2 MiB
-	firstWait = 200 * time.Millisecond // pause after the first attempt; each further pause is twice the previous one
+	firstWait = 200 * time.Millisecond // pause after the first attempt; doubles after each further attempt
 	longWait  = 10 * time.Second       // longest pause between two attempts, even if Retry-After is longer
 	attempts  = 6                      // maximum number for one call
 	oneCall   = 60 * time.Second       // timeout of one attempt; longer than the service lets a call wait
@@ -134,7 +134,6 @@ type answer struct {
 	retryAfter time.Duration
 }
 
-// call sends a request and retries it after transient faults.
 func (c *Client) call(ctx context.Context, method, path, token string, body []byte) (answer, error) {
 	key := rand.Text() // 128 random bits, the same for all attempts of this call
 	pause := firstWait

@@ -148,7 +148,6 @@ func TestBaseURLs(t *testing.T) {
 	}
 }
 
-// Follow must send the given tag with each attempt and return the ETag of the new answer.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	c, seen, _ := script(t, says(200, `{"a":1}`, "ETag", `"one"`), says(503, `{"error":"UNAVAILABLE: again"}`), says(200, `{"a":2}`, "ETag", `"two"`))

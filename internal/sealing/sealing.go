@@ -29,7 +29,7 @@ type Secret struct {
 	root        []byte
 	fingerprint []byte
 	mark        []byte // identifies the secret; a sealed input may begin with this mark
-	marks       bool   // whether SealInput writes the mark
+	marks       bool   // whether SealInput begins a sealed input with `mark`
 }
 
 // Format hides the secret from every verb of package fmt.
@@ -102,11 +102,11 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 func (s *Secret) Marked(sealed []byte) bool { return bytes.HasPrefix(sealed, s.mark) }
 
 // OpenInput decrypts an input that SealInput sealed under this secret for this deal and
-// party. The input may have a mark or not. OpenInput returns an error for any other bytes.
+// party. The input may begin with the secret's mark (see markPrefix). Other bytes are an error.
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
 	body, _ := bytes.CutPrefix(sealed, s.mark)
 	plain, err := s.inputs.Open(nil, nil, body, place(dealID, party))
-	if err != nil && len(body) < len(sealed) { // an input without a mark may happen to begin with the mark's bytes
+	if err != nil && len(body) < len(sealed) { // perhaps the input has no mark, and begins with the same bytes by chance
 		plain, err = s.inputs.Open(nil, nil, sealed, place(dealID, party))
 	}
 	if err != nil {
@@ -120,8 +120,7 @@ func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, erro
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }
 
-// cut reads a length from the first 4 bytes of b. It returns that many of the following bytes
-// as head, and the bytes after them as rest. ok is false if b is too short.
+// cut splits off a head that has a 4-byte big-endian length prefix. ok is false if b is too short.
 func cut(b []byte) (head, rest []byte, ok bool) {
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
 		return nil, nil, false

@@ -50,8 +50,8 @@ func Load(path string) (*Secrets, error) {
 	return NewSecrets(all...)
 }
 
-// NewSecrets returns a set of secrets, which are given newest first. Until Use is called,
-// Writer returns the first secret. NewSecrets returns an error if a secret occurs twice.
+// NewSecrets returns a set of secrets, which are given newest first. The first secret encrypts new
+// data until Use selects another. NewSecrets returns an error if a secret occurs twice.
 func NewSecrets(all ...*Secret) (*Secrets, error) {
 	for i, one := range all {
 		if slices.ContainsFunc(all[:i], func(other *Secret) bool { return bytes.Equal(one.fingerprint, other.fingerprint) }) {
@@ -82,9 +82,9 @@ func (s *Secrets) Find(fingerprint []byte) *Secret {
 	return nil
 }
 
-// Use makes Writer return the given secret. If marked is true, new sealed inputs begin with
-// the mark of that secret. Callers set marked to false until the first rotation of the server
-// secret, because the previous release cannot open an input with a mark.
+// Use makes Writer return the given secret. If marked is true, new sealed inputs begin with a
+// mark, which identifies that secret. Callers set marked to false until the first rotation of
+// the server secret, because the previous release cannot open an input with a mark.
 func (s *Secrets) Use(secret *Secret, marked bool) {
 	if now := s.writer.Load(); bytes.Equal(now.fingerprint, secret.fingerprint) && now.marks == marked {
 		return
@@ -95,7 +95,7 @@ func (s *Secrets) Use(secret *Secret, marked bool) {
 }
 
 // OpenInput decrypts an input that was sealed for this deal and party. It tries all secrets.
-// If no secret decrypts an input with a mark, the error shows the ID in the mark.
+// If all fail and the input names its secret (see markPrefix), the error shows the ID of that secret.
 func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, err error) {
 	for _, one := range s.all {
 		if in, err = one.OpenInput(dealID, party, sealed); err == nil {
@@ -132,8 +132,6 @@ func ShortID(fingerprint []byte) string {
 	return hex.EncodeToString(fingerprint[:min(idSize, len(fingerprint))])
 }
 
-// markedBy returns the ID in the mark of a sealed input. ok is false if the input has no
-// mark.
 func markedBy(sealed []byte) (id string, ok bool) {
 	rest, ok := bytes.CutPrefix(sealed, []byte(markPrefix))
 	return ShortID(rest), ok && len(rest) > idSize

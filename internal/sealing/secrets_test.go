@@ -43,7 +43,7 @@ func TestSecretsOpenInputsOfEachSecret(t *testing.T) {
 	}
 }
 
-// The previous release can open an input without a mark.
+// A mark at the beginning of a sealed input names its secret. The previous release can open an input without a mark.
 func TestWithoutAMarkTheFormIsUnchanged(t *testing.T) {
 	old := secretOf(t, 1)
 	s := secretsOf(t, old)
@@ -53,7 +53,6 @@ func TestWithoutAMarkTheFormIsUnchanged(t *testing.T) {
 	}
 }
 
-// An input without a mark opens even if it happens to begin with the mark's bytes.
 func TestAnInputThatBeginsLikeAMark(t *testing.T) {
 	s := secretOf(t, 1)
 	sealed := s.SealInput("d_1", 1, anInput)

@@ -17,10 +17,10 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Check makes the secret in force the Writer of `own`, the secrets of the process. It returns
-// an error if the process lacks the secret in force, or a former secret that stored data still
-// needs. If the database names no secret yet, Check first records one of the process's secrets
-// as the secret in force.
+// Check makes `own`, the secrets of the process, encrypt with the secret in force, which the
+// database names. Check returns an error if `own` lacks the secret in force, or a former secret
+// that stored data still needs. If the database names no secret yet, Check first records one of
+// the process's secrets as the secret in force.
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
@@ -87,7 +87,6 @@ func ids(own *sealing.Secrets) (all []string) {
 	return all
 }
 
-// lacking returns the error of a process that lacks a needed secret.
 func lacking(why string, values ...any) error {
 	return fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE lacks a server secret: %s; add the missing secret to the file, on a line of its own. "+
 		"If that secret is lost, stop all processes and run `fairpactctl secret adopt`", fmt.Sprintf(why, values...))

@@ -28,7 +28,7 @@ func TestReadinessWithoutTheDatabase(t *testing.T) {
 		status int
 		says   string
 	}{
-		{gone, 503, "does not answer"}, // at the start
+		{gone, 503, "does not answer"}, // no check has passed yet
 		{nil, 200, "ok"},
 		{gone, 200, "does not answer"},
 		{secret, 503, "another server secret"},

@@ -12,9 +12,8 @@ import (
 // large heaps grow too much.
 const smallHeap = 96 << 20
 
-// A collection is an object that nothing refers to. So the next garbage collection runs its
-// finalizer, `pace`. Each run of `pace` sets the finalizer again, so `pace` runs after each
-// garbage collection.
+// A collection is the object whose finalizer, `pace`, runs after each garbage collection: nothing
+// refers to the object, and each run of `pace` sets the finalizer again.
 type collection struct{ _ [64]byte }
 
 // paceCollections sets GOGC by the size of the live heap, now and after each collection.

@@ -77,8 +77,6 @@ func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func
 	return group.Wait()
 }
 
-// closing wraps the handler `next`. While the process drains, each answer of the wrapped
-// handler closes the connection.
 func (h *Health) closing(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h.draining.Load() {
@@ -88,8 +86,6 @@ func (h *Health) closing(next http.Handler) http.Handler {
 	})
 }
 
-// linger waits for h.Delay, and then until the work of ServeBeside has ended. If a port
-// fails, linger returns the port's error at once.
 func (h *Health) linger(failed <-chan error) error {
 	select {
 	case <-time.After(h.Delay):
@@ -107,8 +103,6 @@ func (h *Health) linger(failed <-chan error) error {
 	}
 }
 
-// shut closes the ports to new requests and waits until the requests in flight are finished.
-// If ctx ends first, shut closes the connections of these requests.
 func shut(ctx context.Context, ports []Port) error {
 	errs := make([]error, len(ports))
 	var all sync.WaitGroup

@@ -22,8 +22,6 @@ type running struct {
 	ended <-chan error
 }
 
-// start serves an admin port, and a port for each handler. The keys of handlers are the names
-// of the ports. If work is not nil, it runs beside the ports.
 func start(t *testing.T, health *service.Health, work func(context.Context) error, handlers map[string]http.Handler) *running {
 	t.Helper()
 	lines, logs := io.Pipe()
@@ -53,8 +51,6 @@ func start(t *testing.T, health *service.Health, work func(context.Context) erro
 	return s
 }
 
-// get returns the status and body of a GET on a new connection, or 0 and the error's text.
-// The third result reports whether the answer closes the connection.
 func (s *running) get(port, path string) (status int, body string, closes bool) {
 	resp, err := (&http.Client{Transport: &http.Transport{}}).Get(s.at[port] + path)
 	if err != nil {
@@ -68,7 +64,6 @@ func (s *running) get(port, path string) (status int, body string, closes bool) 
 	return resp.StatusCode, string(text), resp.Close
 }
 
-// becomes waits until a GET returns the wanted status. After a minute it fails the test.
 func (s *running) becomes(want int, port, path string) {
 	s.t.Helper()
 	for until := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -93,8 +88,6 @@ func ready(context.Context) error { return nil }
 
 var quick = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "quick") })
 
-// slow returns a handler that sends on `began` when a request begins. It finishes the
-// request when it receives from `release`.
 func slow() (handler http.Handler, began, release chan bool) {
 	began, release = make(chan bool), make(chan bool)
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -104,9 +97,6 @@ func slow() (handler http.Handler, began, release chan bool) {
 	}), began, release
 }
 
-// During the delay a stopping service is not ready. It still answers requests, and each
-// answer closes its connection. After the delay the port refuses new connections and finishes
-// the requests in flight.
 func TestServesDuringTheDelayAndThenDrains(t *testing.T) {
 	t.Parallel()
 	handler, began, release := slow()
@@ -171,7 +161,6 @@ func TestAllPortsCloseAtOnce(t *testing.T) {
 	}
 }
 
-// A stop ends the context of `work` immediately. The admin port serves until `work` has returned.
 func TestThePortsOutliveTheWork(t *testing.T) {
 	t.Parallel()
 	told, release := make(chan bool), make(chan bool)

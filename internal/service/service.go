@@ -73,8 +73,7 @@ var readOnly = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "fairpact_read_only", Help: "1 if this process refuses all changes (FAIRPACT_READ_ONLY).",
 })
 
-// ReadOnly sets the metric of read-only mode to 1 and logs a warning. If `on` is false, ReadOnly
-// does nothing.
+// ReadOnly sets the metric of read-only mode to 1 and logs a warning if `on` is true.
 func ReadOnly(on bool, logger *slog.Logger) {
 	if on {
 		readOnly.Set(1)
@@ -124,10 +123,10 @@ type Health struct {
 	Secrets string        // digest of this process's server secrets; empty: the process has none
 
 	ready    func(context.Context) error
-	passed   atomic.Bool // result of the last check during which the database answered
+	passed   atomic.Bool // whether the last check in which the database answered was successful
 	metrics  prometheus.Gatherer
 	draining atomic.Bool
-	work     <-chan struct{} // closed when the function that ServeBeside runs has returned; nil: ServeBeside was not called
+	work     <-chan struct{} // closed when ServeBeside's `work` has returned; nil: ServeBeside was not called
 }
 
 // NewHealth returns a Health that checks readiness with `ready`. If the database does not
@@ -176,9 +175,8 @@ func (h *Health) AdminServer() *http.Server {
 	return &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
 }
 
-// ReadSecrets reads a file that has a secret of at least 16 bytes on each line. It returns an
-// error if the file is empty or a line is shorter. Errors show `name`, the setting that holds the
-// path.
+// ReadSecrets reads a file of one or more lines, each with a secret of at least 16 bytes. Errors
+// show `name`, the setting that holds the path.
 func ReadSecrets(name, path string) ([]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

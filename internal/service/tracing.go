@@ -26,18 +26,16 @@ import (
 const flushTimeout = 2 * time.Second
 
 // startTracing exports spans to the OTLP/HTTP collector that the standard environment
-// variables name. If no variable names a collector, or if OTEL_SDK_DISABLED is true,
-// startTracing does nothing. The environment also sets sampler, batches, headers and resource
+// variables name. The environment also sets sampler, batches, headers and resource
 // (OTEL_TRACES_SAMPLER, OTEL_BSP_…, OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES). Spans
 // wait in a bounded queue. If the queue is full, spans are dropped, so a collector that is down
-// or hangs delays no call. Errors are only logged. The returned function exports
-// the remaining spans.
+// or hangs delays no call. flush exports the remaining spans.
 func startTracing(name string, logger *slog.Logger) (flush func()) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return func() {}
 	}
 	otel.SetLogger(logr.Discard())                              // the default logger would log a malformed header, and headers hold keys
-	complain := rate.Sometimes{First: 1, Interval: time.Minute} // at most one line a minute, because many batches can fail
+	complain := rate.Sometimes{First: 1, Interval: time.Minute} // many batches can fail
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		complain.Do(func() { logger.Warn("traces are lost", "err", err) })
 	}))

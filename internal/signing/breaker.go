@@ -12,8 +12,8 @@ import (
 
 // breaker is a circuit breaker: while a provider is down, calls fail without reaching the
 // provider. Transient failures and invalid signatures count as failures. A refusal (no
-// permission, a disabled key) does not count, because the provider is up. A failure that is
-// marked as uncounted does not count either.
+// permission, a disabled key) does not count, because the provider is up. An error of type
+// uncounted does not count either.
 type breaker struct {
 	circuit *gobreaker.CircuitBreaker[string]
 	cause   atomic.Value // string: the text of the newest failure that counted
@@ -55,11 +55,8 @@ func excluded(err error) bool {
 	return is || errors.Is(err, errClosed)
 }
 
-// closed reports whether the breaker lets all calls through to the provider.
 func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
-// call runs the function f if the breaker permits it. Otherwise f does not run, and the error
-// wraps ErrUnavailable.
 func (b *breaker) call(f func() (string, error)) (string, error) {
 	signature, err := b.circuit.Execute(func() (string, error) {
 		signature, err := f()

@@ -85,8 +85,6 @@ func TestBreakerOpensOnAHang(t *testing.T) {
 		if d := sign(); d != 0 {
 			t.Errorf("Sign took %v with the breaker open, want no time", d)
 		}
-		// After defaultLimits.open has passed, one call probes the provider. The probe fails after
-		// one attempt, and the breaker opens again.
 		time.Sleep(defaultLimits.open + time.Millisecond)
 		if d := sign(); d > defaultLimits.attempt+lastCeiling {
 			t.Errorf("the probe took %v, want at most %v", d, defaultLimits.attempt+lastCeiling)

@@ -15,8 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
-// Every provider must pass these tests. conformance_pkcs11_test.go runs them for PKCS#11,
-// because PKCS#11 needs a build tag.
+// conformance_pkcs11_test.go runs these tests for PKCS#11, because PKCS#11 needs a build tag.
 
 func TestProvidersConform(t *testing.T) {
 	g, a := startGCP(t), kmstest.NewAWS(t)
@@ -127,7 +126,6 @@ func logKeyConforms(t *testing.T, uri string) *LogKey {
 	return key
 }
 
-// remote is a KMS server of package kmstest. Tests can make the server fail.
 type remote interface {
 	NewKey() string // returns the new key's name (Google Cloud) or ARN (AWS)
 	NewLogKey() string
@@ -140,12 +138,11 @@ type remote interface {
 
 type remoteCase struct {
 	start func() (remote, error)
-	sign  string          // name of the KMS's signing method, an argument of remote.Calls
+	sign  string          // the KMS's signing method, for remote.Calls
 	has   []kmstest.Fault // faults that only this KMS has; `faults` lists those that every KMS has
 }
 
-// patient has timeouts that are long enough for a slow machine. `trip`, the number of failures
-// that open the breaker, is so high that the breaker never opens.
+// patient has timeouts for a slow machine, and a `trip` so high that the breaker never opens.
 var patient = limits{deadline: time.Minute, attempt: 10 * time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}
 
 var quick = limits{deadline: 15 * time.Second, attempt: time.Second, concurrency: 32, tries: 4, trip: 1000, open: time.Second}

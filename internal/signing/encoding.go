@@ -17,7 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// The schemes of labels and signatures (SPEC 5.6).
+// The signature schemes, which prefix the texts of public keys (labels) and of signatures (SPEC 5.6).
 const (
 	schemeES256   = "es256"
 	schemeEd25519 = "ed25519"
@@ -110,8 +110,7 @@ func DER(signature string) ([]byte, error) {
 	return asn1.Marshal(struct{ R, S *big.Int }{r, s})
 }
 
-// es256Label returns `es256:` and the compressed SEC1 form of a P-256 key in hex (SPEC
-// 2.8). It returns an error for nil and for a key on another curve.
+// es256Label returns `es256:` and the compressed SEC1 form of a P-256 key in hex (SPEC 2.8).
 func es256Label(public *ecdsa.PublicKey) (string, error) {
 	if public == nil || public.Curve != elliptic.P256() {
 		return "", errors.New("not a P-256 key: es256 signs with P-256 keys only")
@@ -124,8 +123,7 @@ func es256Label(public *ecdsa.PublicKey) (string, error) {
 	return schemeES256 + ":" + hex.EncodeToString(compressed), nil
 }
 
-// parseLabel reads a labelled public key. On success, exactly one of the returned keys is
-// not nil.
+// parseLabel returns exactly one of the two keys, or an error.
 func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
 	scheme, digits, _ := strings.Cut(label, ":")
 	switch scheme {

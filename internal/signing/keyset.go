@@ -27,8 +27,8 @@ var (
 // The published states of a key, in the order in which a key passes through them.
 const (
 	StateNext    = "next"    // will sign; signatures by it do not verify yet
-	StateCurrent = "current" // the key that signs one margin from now (see Margin); exactly one key has this state
-	StateRetired = "retired" // has been replaced, or will be within one margin; signatures by it still verify
+	StateCurrent = "current" // the key that signs at the time now + Margin(); exactly one key has this state
+	StateRetired = "retired" // replaced, or to be replaced within one margin (see Margin); signatures by it still verify
 )
 
 // Key is one key of a KeySet. State is the published state at the time of the call that
@@ -40,7 +40,7 @@ type Key struct {
 	// SignsFrom is the unix time at which the key begins to sign. For a key that the key
 	// set document lists as retired, SignsFrom is nil and URI is empty.
 	SignsFrom *int64 `json:"signs_from,omitempty"`
-	URI       string `json:"uri,omitempty"` // names the private key; see Open
+	URI       string `json:"uri,omitempty"` // of the private key, in a form that the function Open accepts
 
 	// RetiredAt is the unix time at which a retired key stops signing. nil means that the
 	// time is unknown or that the key is not retired.
@@ -51,7 +51,7 @@ type Key struct {
 	// still get certificates that the key signed.
 	TreeSize *int64 `json:"tree_size,omitempty"`
 
-	// Disowned permits a TreeSize that makes certificates that the key signed invalid. The
+	// Disowned allows TreeSize to invalidate certificates that the key already signed. The
 	// operator sets Disowned if the key was stolen.
 	Disowned bool `json:"disowned,omitempty"`
 }
@@ -59,7 +59,7 @@ type Key struct {
 // MayHold reports whether TreeSize allows a signature by the key for the leaf with this index.
 func (k Key) MayHold(leafIndex int64) bool { return k.TreeSize == nil || leafIndex < *k.TreeSize }
 
-// Closed reports whether TreeSize closes the key.
+// Closed reports whether the key is closed (see TreeSize).
 func (k Key) Closed() bool { return k.TreeSize != nil }
 
 // KeySet holds the keys of a deployment and the time from which each key signs. The keys come
@@ -68,13 +68,13 @@ func (k Key) Closed() bool { return k.TreeSize != nil }
 // which key signs when.
 type KeySet struct {
 	keys    []Key
-	signs   []int               // the keys with a SignsFrom, as indexes in keys; earliest first, never empty
+	signs   []int               // indexes in `keys` of the keys that have a SignsFrom, earliest first; never empty
 	es256   []*ecdsa.PublicKey  // same indexes as keys; nil for an ed25519 key
 	ed25519 []ed25519.PublicKey // same indexes as keys; nil for an es256 key
 	margin  int64               // in seconds
 	now     func() time.Time
 
-	verified *[256]atomic.Pointer[verified] // a cache, indexed by the first byte of the digest
+	verified *[256]atomic.Pointer[verified] // a cache of verified signatures, indexed by the first byte of the digest
 }
 
 // NewKeySet returns a set with one key that signs and legacy keys that only verify. The
@@ -198,9 +198,8 @@ func (k *KeySet) signerES256(digest [32]byte, raw []byte) (Key, error) {
 	return Key{}, ErrNotVerified
 }
 
-// verified is an es256 signature and the key under which the signature verified. A KeySet
-// caches up to 256 of these values, because a process soon verifies the signatures that it
-// has just made.
+// verified is an es256 signature that was verified. A KeySet caches up to 256 of them,
+// because a process soon verifies the signatures that it has just made.
 type verified struct {
 	digest [32]byte
 	raw    string
@@ -217,8 +216,6 @@ func (k *KeySet) remember(digest [32]byte, signature, label string) {
 	}
 }
 
-// accepted returns the key at index i, or an error that wraps ErrNotVerified if the key is
-// not accepted yet.
 func (k *KeySet) accepted(i int) (Key, error) {
 	key := k.at(i, k.now().Unix())
 	if key.State == StateNext {
@@ -227,5 +224,4 @@ func (k *KeySet) accepted(i int) (Key, error) {
 	return key, nil
 }
 
-// clock formats unix seconds for error texts.
 func clock(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }

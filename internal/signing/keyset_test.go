@@ -183,7 +183,7 @@ func TestCheckEd25519(t *testing.T) {
 	if points == 0 {
 		t.Error("no y below 19 has a point: the test shows nothing")
 	}
-	// The y coordinates of the points whose order divides 8. The inner loop tries both signs of x.
+	// The y coordinates of the points whose order divides 8.
 	for _, y := range []string{
 		"0000000000000000000000000000000000000000000000000000000000000000",
 		"0100000000000000000000000000000000000000000000000000000000000000",

@@ -18,10 +18,9 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// store is one kind of key store. The scheme of a key's URI selects the store.
 type store struct {
 	scheme    string
-	form      string // form of the URI, shown in errors
+	form      string
 	open      func(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error)
 	ephemeral bool // true for development keys, which the service itself makes
 }
@@ -108,8 +107,8 @@ func openProvider(ctx context.Context, uri string, kind provider.Kind) (provider
 	return p, stores[i], err
 }
 
-// trial is the digest that a trial signature signs. No certificate and no tree head has this
-// digest, so the signature cannot be misused.
+// trial is the digest that Open and OpenLogKey sign to test a key. No certificate and no tree
+// head has this digest, so the signature cannot be misused.
 var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate nor a tree head"))
 
 func readP256(ctx context.Context, p provider.Provider, l limits) (public *ecdsa.PublicKey, label, custody string, err error) {

@@ -41,8 +41,6 @@ func refuses(t *testing.T, uri string, want ...string) error {
 	return err
 }
 
-// endpoints returns two addresses. At `closed`, nothing listens. At `silent`, the kernel accepts
-// connections, but nothing answers.
 func endpoints(t *testing.T) (closed, silent string) {
 	t.Helper()
 	listen := func() net.Listener {
@@ -183,8 +181,8 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := refuses(t, c.uri, c.want...)
-			// If the SDK does not know the error's name, kmstest is wrong, because AWS
-			// never sends that error.
+			// A GenericAPIError has a name that the SDK's model lacks. KMS sends only modelled
+			// names, so kmstest is wrong.
 			_, unknown := errors.AsType[*smithy.GenericAPIError](err)
 			if _, sent := errors.AsType[smithy.APIError](err); sent && unknown && !unmodelled[name] {
 				t.Errorf("the error's name is not in the service's model: %v", err)
@@ -204,8 +202,7 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 	})
 }
 
-// An operator may put a credential into a key's URI. The error says what is wrong but does
-// not show the credential, because errors are logged.
+// An operator may put a credential into a key's URI by mistake, and errors are logged.
 func TestCredentialsInURIsAreNotShown(t *testing.T) {
 	t.Parallel()
 	const gcp = "gcpkms://projects/p/locations/l/keyRings/r/cryptoKeys/k/cryptoKeyVersions/1"

@@ -10,7 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// ask calls p.Sign once. If ctx ends before the provider answers, the error wraps ctx.Err().
 func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) {
 	signature, err := p.Sign(ctx, data)
 	if err != nil && ctx.Err() != nil {
@@ -19,8 +18,6 @@ func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) 
 	return signature, err
 }
 
-// retry runs call() until it succeeds, at most maxTries times. It stops early if
-// retryable(err) is false or ctx ends. It returns the result of the last call.
 func retry[T any](ctx context.Context, maxTries uint, retryable func(error) bool, call func() (T, error)) (T, error) {
 	var last error // the error of the last call; backoff.Retry may return ctx's error instead
 	result, err := backoff.Retry(ctx, func() (T, error) {

@@ -78,8 +78,8 @@ type Ring struct {
 	loop   sync.WaitGroup
 
 	mu     sync.Mutex
-	open   map[string]*Signer // by label
-	failed map[string]error   // by label: why the key could not be opened
+	open   map[string]*Signer // by label of the public key
+	failed map[string]error   // by label
 }
 
 const (
@@ -88,7 +88,7 @@ const (
 )
 
 // OpenRing opens the key that signs now, and returns an error if that key does not open. A
-// background loop opens the keys that sign later. If one of these keys does not open, the loop
+// background loop opens the keys with a later signs_from. If such a key does not open, the loop
 // logs the error, counts the key in fairpact_signing_keys_unusable, and retries.
 func OpenRing(ctx context.Context, keys *KeySet, logger *slog.Logger) (*Ring, error) {
 	r := newRing(keys, logger)
@@ -178,7 +178,7 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 }
 
 // Custody describes where the key that is published as current is kept (SPEC 2.8, key_custody).
-// During a rotation this key is published one margin before it begins to sign.
+// During a rotation, a new key is published as current one Margin before it begins to sign.
 func (r *Ring) Custody() string {
 	if signer := r.signer(r.keys.Current()); signer != nil {
 		return signer.Custody()

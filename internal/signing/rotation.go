@@ -14,11 +14,12 @@ import (
 //
 // One margin (see Margin) before its signs_from, a key becomes accepted: from then on,
 // signatures by the key verify. At the same time the key is published as current, and the
-// previous key as retired. A retired key stays accepted for ever. So two processes accept
-// each other's signatures if their clocks differ by at most the margin.
+// previous key as retired. A retired key stays accepted, unless Key.TreeSize closes the key
+// for newer leaves. So two processes accept each other's signatures if their clocks differ by
+// at most the margin.
 
 // Margin returns how far the clocks of processes and clients may differ: 5 minutes, or less
-// in tests of the rotation.
+// in tests of key rotation.
 func Margin() time.Duration {
 	if d, err := time.ParseDuration(crash.Setting("FAIRPACT_TEST_KEY_MARGIN")); err == nil {
 		return d
@@ -95,7 +96,7 @@ func (k *KeySet) Legacy() []string {
 	return labels
 }
 
-// Due returns the labels of the keys whose time to sign has come. The last one
+// Due returns the labels of the keys that have begun to sign, earliest first. The last one
 // signs now.
 func (k *KeySet) Due() []string {
 	var labels []string
@@ -122,11 +123,11 @@ func (k *KeySet) CheckClock(database int64) error {
 }
 
 // Rotate returns a copy of the set in which the labelled key begins to sign at the unix time
-// signsFrom. It adds the key, or replaces signs_from and the URI of a key that waits to sign. It
-// also retires the keys that no process signs with any more (see settled).
+// signsFrom. Rotate adds the key, or replaces the signs_from and URI of a key whose signs_from is
+// in the future. It also retires the keys that no process signs with any more (see settled).
 //
-// Rotate returns an error if signsFrom is too soon, if the key signs or has signed before, if the
-// key is already accepted, or if another key waits to sign.
+// Rotate returns an error if signsFrom is too soon, if the key signs or has signed before, or if
+// the key is already accepted. It also returns an error if another key's signs_from is in the future.
 func (k *KeySet) Rotate(label, uri string, signsFrom, now int64) (*KeySet, error) {
 	soonest := now + 2*k.margin
 	if signsFrom < soonest {
@@ -181,9 +182,9 @@ func (k *KeySet) settled(now int64) []Key {
 	return keys
 }
 
-// Close returns a copy of the set in which the labelled retired key is closed at treeSize
-// (see Key.TreeSize). disown sets Key.Disowned: treeSize may then exclude certificates that
-// the key signed, and verifiers reject these certificates.
+// Close returns a copy of the set in which the retired key with this label is closed at treeSize
+// (see Key.TreeSize). `disown`, for a stolen key, sets Key.Disowned: certificates that the key
+// signed may then have leaf indexes of treeSize or more, and verifiers reject them.
 func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*KeySet, error) {
 	i := k.find(label)
 	if i < 0 {

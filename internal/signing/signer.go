@@ -37,11 +37,10 @@ var (
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/signing")
 
-// limits bounds how long and how often a provider is called.
 type limits struct {
 	deadline    time.Duration // of one Sign, including all retries and waits
-	attempt     time.Duration // timeout of one call to the provider, including the wait for a slot
-	concurrency int64         // maximum number of concurrent calls to the provider
+	attempt     time.Duration // timeout of one call to the provider, including the wait while `concurrency` calls run
+	concurrency int64
 	tries       uint          // maximum number of calls to the provider for one Sign
 	trip        uint32        // consecutive failures that open the breaker
 	open        time.Duration // how long the breaker refuses all calls before one call probes the provider

@@ -86,8 +86,8 @@ func honest(_ context.Context, key *ecdsa.PrivateKey, digest []byte) ([]byte, er
 	return ecdsa.SignASN1(rand.Reader, key, digest)
 }
 
-// A lax DER parser would accept many of these answers. The conformance tests cover
-// signatures of another digest or by another key.
+// A lax DER parser would accept many of these provider answers as signatures. The conformance tests
+// cover valid DER with a signature of another digest or by another key.
 func TestInvalidAnswers(t *testing.T) {
 	type integers struct{ R, S *big.Int }
 	reshaped := func(change func(integers) any) answer {
@@ -202,7 +202,9 @@ func TestConcurrencyIsBounded(t *testing.T) {
 		l.concurrency = 3
 		signer := mustSigner(t, &fake{key, func(ctx context.Context, k *ecdsa.PrivateKey, d []byte) ([]byte, error) {
 			enter(1)
-			time.Sleep(time.Millisecond) // synctest advances the clock only when all goroutines wait, so every slot is in use before a call ends
+			// synctest advances the clock only when all goroutines are blocked. So no call ends before
+			// as many calls as possible are running.
+			time.Sleep(time.Millisecond)
 			enter(-1)
 			return honest(ctx, k, d)
 		}}, l)
@@ -239,7 +241,7 @@ func TestEveryOutcomeStartsAtZero(t *testing.T) {
 		requests.Collect(found)
 		return len(found)
 	}
-	before, fresh := series(), "fresh-"+rand.Text() // a new scheme for each run: with go test -count, the metric series of earlier runs remain
+	before, fresh := series(), "fresh-"+rand.Text() // a new scheme, because with go test -count the metric series of earlier runs remain
 	if _, err := newSigner(t.Context(), &fake{newP256(t), honest}, store{scheme: fresh}, patient); err != nil {
 		t.Fatal(err)
 	}

@@ -17,10 +17,9 @@ var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
-// readable returns the handler of a path that serves a Markdown text. `text` must begin with
-// "# " and the title. A browser gets `text` as an HTML page, made from the HTML template
-// `frame`. The handler `plain` answers all other clients, and browsers that ask for
-// ?format=markdown.
+// readable returns a handler that serves a Markdown text to browsers as an HTML page, made from
+// the HTML template `frame`. `text` must begin with "# " and the title. The handler `plain`
+// answers all other clients.
 func readable(frame, path, text string, plain http.Handler) http.Handler {
 	var body bytes.Buffer
 	if err := markdown.Convert([]byte(text), &body); err != nil {

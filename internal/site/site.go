@@ -94,7 +94,6 @@ func page(body []byte) http.Handler {
 	}))
 }
 
-// algorithms returns the catalogue as HTML, with a <dt> and a <dd> for each algorithm.
 func algorithms() string {
 	var rows strings.Builder
 	for _, a := range algorithm.All() {
@@ -104,8 +103,7 @@ func algorithms() string {
 	return rows.String()
 }
 
-// facts returns JSON that describes the deployment and the algorithms. The pages /new and
-// /d/{deal_id} embed it.
+// facts returns the JSON that the pages /new and /d/{deal_id} embed.
 func facts(chain beacon.Chain, publicURL string) string {
 	type known struct {
 		ID          string          `json:"id"`

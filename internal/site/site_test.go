@@ -76,7 +76,6 @@ func TestPagesAndAllThatTheyName(t *testing.T) {
 	}
 }
 
-// Browsers get the published texts as HTML pages, and other clients get Markdown.
 func TestTextsAreReadableInABrowser(t *testing.T) {
 	m := mux()
 	for path, title := range map[string]string{"/trust": "The trust model of Fairpact", "/protocol": "Fairpact protocol"} {

@@ -33,16 +33,17 @@ type Act struct {
 	Replay *Replay
 }
 
-// Acted is the outcome of an act.
+// Acted is the outcome of storing an Act: one party's commitment or reveal.
 type Acted struct {
-	Done    bool // the act was stored; false if the party has acted already or the deal does not accept this act
-	All     bool // every party has acted; always false if the deal does not accept this act
-	Missing int  // the first party, from Act.First on, that has yet to act; also 0 if no such party exists or the deal does not accept this act
-	// Inputs is a snapshot as WithInputs reads it. From Inputs the caller computes the
-	// result. Inputs is set only for the last reveal of a deal without a beacon round, and
-	// only if the inputs are not large (see maxGroupSize). One statement may store the last
-	// few reveals of a deal, each for a different caller. Then only one of these callers gets
-	// Inputs.
+	Done bool // the act was stored; false if the party has acted already or the deal does not accept this act
+	All  bool // every party has acted; always false if the deal does not accept this act
+	// Missing is the index of the first party, from Act.First on, that has not acted. It is also 0
+	// if no such party exists, or if the deal does not accept this act.
+	Missing int
+	// Inputs is a snapshot as WithInputs reads it, from which the caller computes the result.
+	// Inputs is set only for the last reveal of a deal without a beacon round, and only if the
+	// inputs are not large (see maxGroupSize). If one statement stores the last few reveals of
+	// a deal for different callers, only one of these callers gets Inputs.
 	Inputs *Snapshot
 
 	locked, secretReplaced bool
@@ -52,9 +53,9 @@ type Acted struct {
 // the same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
 
-// Reveal stores a reveal only if a.Commitment is the party's stored commitment. Otherwise Done
-// is false. Reveal returns ErrSecretReplaced if the call used a server secret that is not in
-// force.
+// Reveal stores a reveal only if a.Commitment is the party's stored commitment. Otherwise
+// Acted.Done is false. Reveal returns ErrSecretReplaced if a.Secret or a.Replay.Secret names a
+// server secret that is not the current one.
 func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.secretReplaced {
@@ -94,8 +95,8 @@ func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*
 	return c.start(s.budget)
 }
 
-// scan reads a row of commit.sql or reveal.sql. The first three columns, which both statements
-// return, set fields of the receiver. The parameter `more` receives the other columns.
+// scan reads a row of commit.sql or reveal.sql. Both statements return the same first three
+// columns. `more` receives the other columns.
 func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool

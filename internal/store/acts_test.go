@@ -57,7 +57,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 				first := 0
 				for _, step := range steps {
 					a := act(d, step.party)
-					a.First = first // the party that the last answer named as missing
+					a.First = first
 					a.Sealed = bytes.Repeat([]byte{byte(step.party)}, test.size*(step.party+1))
 					var err error
 					if got, err = do(a); err != nil || got.Done != step.want.Done || got.All != step.want.All || got.Missing != step.want.Missing || got.Inputs != nil && !got.All {
@@ -99,7 +99,6 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 	}
 }
 
-// Act.First is only a hint: a value that is too high does not advance the deal too early.
 func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -132,8 +131,8 @@ func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 	}
 }
 
-// Of two acts of one party that are queued together, only the first is stored. Each call
-// gets its own answer.
+// Commits or reveals that run in one statement each get their own answer. Of two commits of
+// one party, only the first is stored.
 func TestActsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	d, e, unknown := f.create(t, parties(3)), f.create(t, nil), &store.Declaration{DealID: "d_unknown"}
@@ -177,7 +176,8 @@ func TestActsOfOneGroup(t *testing.T) {
 	}
 }
 
-// The statement that stores an act checks the deadline by the database's clock.
+// The statement that stores a commitment, reveal, rejection or cancellation checks the deadline by
+// the database's clock.
 func TestLateActsAreNotStored(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -200,8 +200,8 @@ func TestLateActsAreNotStored(t *testing.T) {
 	}
 }
 
-// A process of the previous release may store the last act and die before it changes the
-// phase. CatchUp then advances the deal, with the time of the last act.
+// A process of the previous release may store the last commitment or reveal and die before it
+// changes the phase. CatchUp then advances the deal, with the time of the last commitment or reveal.
 func TestCatchUpAdvancesADealOfThePreviousRelease(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, random)

@@ -21,7 +21,7 @@ type Certificate struct {
 	CertID    string
 	DealID    string
 	Payload   []byte // the bytes that are signed
-	MAC       []byte // of CertID and Payload, with the server secret
+	MAC       []byte // HMAC of CertID and Payload under the server secret
 	Signature *string
 	LeafIndex *int64
 }
@@ -32,19 +32,16 @@ func (s *Store) Certificate(ctx context.Context, certID string) (*Certificate, e
 	return s.certificate(ctx, certificateBy{cert: certID})
 }
 
-// CertificateOf returns the certificate of a deal, pending or published, or
-// ErrNotFound.
+// CertificateOf returns the certificate of a deal, pending or published, or ErrNotFound.
 func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate, error) {
 	return s.certificate(ctx, certificateBy{deal: dealID})
 }
 
-// certificateBy identifies a certificate by the certificate's id or by the deal's id. Only
-// one of the two fields is set.
+// certificateBy has the id of a certificate or of its deal. Only one field is set.
 type certificateBy struct{ cert, deal string }
 
-// certificateSize is the size in bytes that the coalescer assumes for each certificate that it
-// reads. A certificate of a few parties is smaller. A certificate of 10,000 parties is about
-// 50 times certificateSize.
+// certificateSize is the size in bytes that the coalescer assumes for each certificate. With a
+// few parties a certificate is smaller, and with 10,000 parties it is about 50 times as large.
 const certificateSize = 32 << 10
 
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
@@ -120,8 +117,7 @@ func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
 func (s *Store) newPublications() *coalescer[Publication, bool] {
 	c := &coalescer[Publication, bool]{row: func(p Publication) string { return p.CertID }}
 	c.run = func(ctx context.Context, all []Publication, _ bool) ([]bool, error) {
-		// Sort by id. Two processes could deadlock if they updated the same certificates in
-		// different orders.
+		// Sort by id: two processes that update the same certificates in different orders could deadlock.
 		sorted := slices.SortedFunc(slices.Values(all), func(a, b Publication) int { return strings.Compare(a.CertID, b.CertID) })
 		certs, signatures, leaves := make([]string, len(all)), make([]string, len(all)), make([]int64, len(all))
 		for i, p := range sorted {

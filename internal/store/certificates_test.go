@@ -41,8 +41,8 @@ func shownAll[T any](all []*T) (texts []string) {
 	return texts
 }
 
-// SetSignature replaces a signature only if the caller names the stored one, and never
-// after the leaf is stored.
+// SetSignature replaces a signature only if the caller passes the stored one as the old signature,
+// and never after the leaf index is stored.
 func TestTheFirstSignatureStands(t *testing.T) {
 	f := newFixture(t)
 	e := f.pending(t)
@@ -60,8 +60,8 @@ func TestTheFirstSignatureStands(t *testing.T) {
 	set("third", ptr("second"), "second", ptr(int64(7)))
 }
 
-// A second publication changes nothing. The first publication may replace the stored
-// signature, because callers get a signature only after publication.
+// The first publication may replace the stored signature, because callers get a signature only
+// after publication.
 func TestTheFirstPublicationStands(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -20,11 +20,11 @@ import (
 const (
 	maxGroup     = 512     // maximum number of calls in one statement
 	maxGroupSize = 1 << 20 // maximum bytes of arguments or of answers in one statement; a larger call runs alone
-	largeRead    = 1 << 18 // the next group does not wait for a group that is a single read of at least this many bytes
-	statements   = 2       // maximum number of groups under way at once, not counting groups that wait for a locked deal
+	largeRead    = 1 << 18 // if a group is one read of at least this many bytes, the next group does not wait for it
+	statements   = 2       // maximum number of statements under way at once, not counting those that wait for a locked deal
 	slowDeals    = 4       // maximum number of locked deals to wait for at once, each on its own connection
 	groupTimeout = 20 * time.Second
-	// fillTime is the longest time that a group of reads waits for the group before it.
+	// fillTime is the longest time that a group of reads waits for the previous group to end.
 	// Meanwhile more calls join the waiting group.
 	fillTime = 250 * time.Millisecond
 )
@@ -55,14 +55,14 @@ type coalescer[Q, A any] struct {
 	// answer for each call. If wait is true, all calls are of one deal, and run waits for
 	// the deal's lock instead of skipping the deal.
 	run  func(ctx context.Context, calls []Q, wait bool) ([]A, error)
-	size func(Q) int // estimated bytes that a call sends or receives; nil: too few to count
-	// row names the row that a call writes. A group has at most one call for each row. Groups
-	// run one after the other, except those that wait for a locked deal. If row is nil, groups
-	// may run concurrently.
+	size func(Q) int // estimated bytes of a query or of its answer; nil: too few to count
+	// row returns a name of the table row that a call writes. A group has at most one call for
+	// each row. Groups run one at a time, except those that wait for a locked deal. If row is
+	// nil, groups may run concurrently.
 	row     func(Q) string
-	fills   bool           // whether a group waits up to fillTime for the group before it
-	deal    func(Q) string // the deal whose lock a call needs; nil: no lock
-	skipped func(A) bool   // whether an answer says that another transaction held the lock; nil if deal is nil
+	fills   bool           // whether to wait up to fillTime for the previous group to end, so that more calls join
+	deal    func(Q) string // the deal whose row lock a query needs; nil: no lock
+	skipped func(A) bool   // whether an answer says that another transaction held the lock; nil if the field deal is nil
 
 	queue  chan *call[Q, A]
 	budget budget
@@ -70,8 +70,8 @@ type coalescer[Q, A any] struct {
 	loops  sync.WaitGroup
 
 	mu sync.Mutex
-	// aside holds the calls that were put aside, by deal. It has a key for each deal that
-	// a goroutine (waitFor) serves. Guarded by mu.
+	// aside holds, by deal, the calls that found the deal's row locked. A goroutine (waitFor)
+	// runs for each key. Guarded by mu.
 	aside map[string][]*call[Q, A]
 }
 
@@ -139,7 +139,7 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 		}
 		group := c.newGroup(next)
 		next = c.drain(group)
-		if c.row != nil { // one group at a time: a concurrent group could block on the locks of this group
+		if c.row != nil { // one group at a time: a second group could block on the row locks of this group
 			c.execute(ctx, group.calls, false)
 			<-c.budget.statements
 			continue
@@ -170,8 +170,7 @@ func (c *coalescer[Q, A]) newGroup(first *call[Q, A]) *group[Q, A] {
 	return g
 }
 
-// add adds a call to a group. It returns false if the call must go into the next
-// group.
+// add returns false if the call must go into the next group.
 func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 	size := g.size
 	if c.size != nil {
@@ -191,16 +190,15 @@ func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
 	return true
 }
 
-// reads returns the run function of a statement that only reads. The run function sends
+// reads returns the field `run` of a coalescer whose statement only reads. The statement gets
 // each distinct query once. The parameter `scan` reads a row and sets *n to the position of
-// the row's query in the slice `unique`, counted from 1. If a call's query has no row, the
-// answer is nil.
+// the row's query in the slice `unique`, counted from 1. The answer to a query without a row is nil.
 func reads[Q comparable, A any](s *Store, statement string, columns func(unique []Q) []any,
 	scan func(row pgx.CollectableRow, n *int, unique []Q) (*A, error)) func(context.Context, []Q, bool) ([]*A, error) {
 	return func(ctx context.Context, calls []Q, _ bool) ([]*A, error) {
 		unique, at := distinct(calls)
 		found := make([]*A, len(unique))
-		rows, _ := s.pool.Query(ctx, statement, columns(unique)...) // the function `each` returns the error
+		rows, _ := s.pool.Query(ctx, statement, columns(unique)...) // `each` below returns the error of Query
 		err := each(func(row pgx.CollectableRow) error {
 			var n int
 			one, err := scan(row, &n, unique)
@@ -217,8 +215,6 @@ func reads[Q comparable, A any](s *Store, statement string, columns func(unique 
 	}
 }
 
-// distinct returns each query once, in `unique`. For each call, `at` holds the index of the
-// call's query in `unique`.
 func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	seen := make(map[Q]int, len(calls))
 	at = make([]int, len(calls))
@@ -234,8 +230,7 @@ func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	return unique, at
 }
 
-// drain adds queued calls to the group until a call does not fit or the queue is empty. It
-// returns the call that does not fit, or nil.
+// drain moves queued calls into the group. It returns the first call that does not fit, or nil.
 func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
 	for {
 		select {
@@ -249,17 +244,18 @@ func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
 	}
 }
 
-// execute runs a group, and answers its calls or puts them aside. If a call or a conflict
-// makes the transaction roll back (a replayed Idempotency-Key, a deadlock), execute runs
-// each call separately. After a timeout or a broken connection, execute does not try again,
-// because the outcome is unknown. A second try could mistake the insert of the first try for
-// an insert of another caller.
+// execute runs a group and answers its calls. Unless wait is true, a call whose deal is locked
+// goes to putAside instead. If a call or a conflict makes the transaction roll back (a
+// replayed Idempotency-Key, a deadlock), execute runs each call separately. After a timeout or
+// a broken connection, execute does not try again, because the outcome is unknown. A second
+// try could mistake the insert of the first try for an insert of another caller.
 func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait bool) {
 	queries := make([]Q, len(group))
 	for i, one := range group {
 		queries[i] = one.query
 	}
-	answers, err := c.attempt(trace.ContextWithSpan(ctx, group[0].span), queries, wait) // only the trace of the first call shows the statement
+	// Only the trace of the first caller shows the statement.
+	answers, err := c.attempt(trace.ContextWithSpan(ctx, group[0].span), queries, wait)
 	switch {
 	case err != nil && len(group) > 1 && retriable(err):
 		for _, one := range group {
@@ -281,8 +277,8 @@ func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait
 	}
 }
 
-// attempt runs the statement once, within groupTimeout. It turns a panic into an error,
-// because a panic on a goroutine of the coalescer would end the process.
+// attempt runs the statement once. It turns a panic into an error, because a panic on a
+// goroutine of the coalescer would end the process.
 func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (answers []A, err error) {
 	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
 	defer cancel()
@@ -294,8 +290,7 @@ func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (
 // an outage.
 var errPanicked = errors.New(`store: panic during a statement: see the log message "panic" for the stack`)
 
-// recovered is for use with defer. If the surrounding function panics, recovered logs the
-// panic and sets *err to errPanicked.
+// recovered must be deferred directly. It logs a panic and sets *err to errPanicked.
 func recovered(err *error) {
 	if fault := recover(); fault != nil {
 		slog.Error("panic", "fault", fault, "stack", string(debug.Stack()))
@@ -303,16 +298,16 @@ func recovered(err *error) {
 	}
 }
 
-// retriable reports whether one call or a conflict made the transaction roll back. The
-// SQLSTATE classes are 22 data exception, 23 constraint violation, and 40 serialization
+// retriable reports whether the calls of a failed group may succeed when each runs separately.
+// The SQLSTATE classes are 22 data exception, 23 constraint violation, and 40 serialization
 // failure or deadlock.
 func retriable(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") || strings.HasPrefix(pg.Code, "40"))
 }
 
-// putAside makes a call wait for its deal's lock, together with the deal's other
-// calls.
+// putAside queues a call whose deal's row another transaction has locked. waitFor runs the
+// queued calls of a deal.
 func (c *coalescer[Q, A]) putAside(ctx context.Context, one *call[Q, A]) {
 	deal := c.deal(one.query)
 	c.mu.Lock()
@@ -324,9 +319,8 @@ func (c *coalescer[Q, A]) putAside(ctx context.Context, one *call[Q, A]) {
 	}
 }
 
-// waitFor runs the calls in c.aside of a deal whose row another transaction has locked. Unlike
-// other groups, these groups wait for the row lock. waitFor returns when c.aside has no more calls
-// of the deal.
+// waitFor runs the calls in c.aside[deal] until there are no more. Its statements wait for the lock
+// of the deal's row. All other statements skip a locked deal.
 func (c *coalescer[Q, A]) waitFor(ctx context.Context, deal string) {
 	c.budget.slowDeals <- struct{}{}
 	defer func() { <-c.budget.slowDeals }()

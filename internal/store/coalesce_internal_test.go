@@ -26,16 +26,15 @@ type answered struct {
 	skip bool
 }
 
-// statement is a coalescer under test. Its answer to each call is the number n of the call.
 type statement struct {
 	*coalescer[ask, answered]
-	hold chan struct{} // a run with wait == false blocks until hold is closed
+	hold chan struct{} // each call of the function run with wait == false blocks until hold is closed
 	fail func(group []ask) error
-	free map[string]chan struct{} // by deal; until the channel is closed, another transaction holds the deal's row
+	free map[string]chan struct{} // by deal; until the channel is closed, another transaction has the deal's row locked
 
 	mu     sync.Mutex
-	groups [][]ask // groups that were run with wait == false
-	aside  [][]ask // groups that were run with wait == true
+	groups [][]ask // the group of each call of run with wait == false
+	aside  [][]ask
 }
 
 func newStatement(t *testing.T) *statement {
@@ -105,8 +104,6 @@ func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, [
 
 func (s *statement) queued() int { return len(s.queue) }
 
-// await calls `condition`, with mu locked, until `condition` returns true. If this takes more
-// than a minute, await fails the test.
 func (s *statement) await(t *testing.T, condition func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
@@ -174,8 +171,6 @@ func TestGroupsAreBoundedAndAnsweredInFull(t *testing.T) {
 	}
 }
 
-// If one call causes a rollback of its group, each call runs again separately. A group with
-// an unknown outcome does not run again.
 func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 	const n, failing = 10, 4
 	for _, row := range []struct {
@@ -185,7 +180,7 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 		{&pgconn.PgError{Code: "23505", ConstraintName: "idempotency_pkey"}, true},
 		{&pgconn.PgError{Code: "40P01"}, true},
 		{&pgconn.PgError{Code: "40001"}, true},
-		{&pgconn.PgError{Code: "55P03"}, false}, // lock timeout: each separate call would wait for the lock again
+		{&pgconn.PgError{Code: "55P03"}, false}, // lock timeout: run separately, each call would wait for the lock again
 		{&pgconn.PgError{Code: "57014"}, false},
 		{errors.New("connection reset"), false},
 	} {
@@ -214,8 +209,8 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 	}
 }
 
-// Calls on deals whose row another transaction holds are put aside and wait. Calls of one
-// deal wait together. At most slowDeals deals wait at once. All other calls proceed.
+// Calls wait together if another transaction has locked the row of their deal. The store
+// waits for the locks of at most slowDeals deals at once. Calls of other deals proceed.
 func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	const each, slow = 5, slowDeals + 3
 	s := newStatement(t)
@@ -265,7 +260,7 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 			t.Errorf("a waiting group has calls of several deals, want one deal: %v", g)
 		}
 	}
-	if got := len(s.aside); got > 2*slow { // at most two groups for each deal: one with the first call, one with the rest
+	if got := len(s.aside); got > 2*slow { // at most two statements for each deal: one with the first call, one with the rest
 		t.Errorf("%d groups waited for %d deals with %d calls each, want at most %d groups", got, slow, each, 2*slow)
 	}
 	s.await(t, func() bool {
@@ -275,8 +270,8 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	})
 }
 
-// A caller whose context ends gets UNAVAILABLE at once, whether its call waits before a full
-// queue, is under way or is put aside.
+// A caller whose context ends gets UNAVAILABLE at once, whether its call waits for a place in a
+// full queue, is in a running statement, or waits for a locked deal (aside).
 func TestACallEndsWithItsContext(t *testing.T) {
 	s := newStatement(t)
 	s.free["slow"] = make(chan struct{})
@@ -297,7 +292,7 @@ func TestACallEndsWithItsContext(t *testing.T) {
 		}
 	}
 	cancelled("under way", s.coalescer, ask{deal: "quick"}, func() bool { return len(s.groups) == 1 })
-	full := &coalescer[ask, answered]{queue: make(chan *call[ask, answered])} // nothing takes a call from this queue
+	full := &coalescer[ask, answered]{queue: make(chan *call[ask, answered])}
 	cancelled("before a full queue", full, ask{}, func() bool { return true })
 	close(s.hold)
 	cancelled("aside", s.coalescer, ask{deal: "slow"}, func() bool { return len(s.aside) == 1 })
@@ -327,8 +322,7 @@ func TestCloseInterruptsStatementsThatWait(t *testing.T) {
 	group.Wait()
 }
 
-// A panic in a statement fails only the calls of its group. The group's place in the budget
-// becomes free again.
+// A panic also frees the slots that the group took from the budget of concurrent statements.
 func TestAPanicFailsItsGroupOnly(t *testing.T) {
 	for what, aside := range map[string]bool{"in a group": false, "aside": true} {
 		t.Run(what, func(t *testing.T) {
@@ -343,7 +337,7 @@ func TestAPanicFailsItsGroupOnly(t *testing.T) {
 				}
 				return nil
 			}
-			for n := range 2*statements + 2*slowDeals { // more calls than the budget has places
+			for n := range 2*statements + 2*slowDeals { // more than the budget has places: a leaked place would block a call
 				failed := make(chan error, 1)
 				go func() { _, err := s.do(t.Context(), ask{"sick", n, 0}); failed <- err }()
 				if aside && n == 0 {
@@ -362,9 +356,7 @@ func TestAPanicFailsItsGroupOnly(t *testing.T) {
 	}
 }
 
-// translate turns the error of an outage or of a read-only database into a 503 with
-// Retry-After. It returns the other errors of this test unchanged. Appendix A of the Postgres
-// documentation lists the SQLSTATEs.
+// Appendix A of the Postgres documentation lists the SQLSTATEs.
 func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 	pg := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for _, row := range []struct {

@@ -11,8 +11,7 @@ var (
 	declarationSQL = query("declaration")
 )
 
-// Declaration is the part of a deal that never changes after its creation. Times
-// are unix seconds.
+// Declaration is the part of a deal that never changes after its creation. Times are unix seconds.
 type Declaration struct {
 	DealID         string
 	OwnerHash      []byte // SHA-256 of the API key that created the deal
@@ -25,14 +24,14 @@ type Declaration struct {
 	CommitDeadline int64
 	RevealDeadline int64
 	CreatedAt      int64
-	ChainHash      *string // random.v1 only, like the next two fields
+	ChainHash      *string // nil unless the algorithm is random.v1, as are BeaconRound and RoundTime
 	BeaconRound    *int64
 	RoundTime      *int64
 }
 
 // NewDeal is a deal to create.
 type NewDeal struct {
-	*Declaration          // CreatedAt is not set
+	*Declaration          // CreatedAt is ignored: the database's clock sets created_at
 	TokenHashes  [][]byte // SHA-256 of each party's invite token
 	Replay       *Replay
 }

@@ -37,8 +37,8 @@ type Ending struct {
 	At              int64   // time of the end in unix seconds
 }
 
-// End writes an ending. If the deal has changed since the ending was computed, End
-// returns false and does nothing. The caller must then read the deal again.
+// End stores the end of a deal. If the deal has changed since e was computed, End returns
+// false and stores nothing. The caller must then read the deal again.
 func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
 	done, err := s.endings.do(ctx, e)
 	return done.ended, err
@@ -143,8 +143,8 @@ func (s *Store) Adopt(ctx context.Context, e *Ending, commitsClosedAt *int64, p 
 		e.To, commitsClosedAt, e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers)
 }
 
-// decide locks a deal and runs a statement that returns one boolean, or null for
-// ErrSecretReplaced.
+// decide locks a deal and runs a statement that returns one boolean. If the statement returns
+// null, decide returns ErrSecretReplaced.
 func (s *Store) decide(ctx context.Context, dealID, statement string, args ...any) (bool, error) {
 	var done *bool
 	err := s.locked(ctx, []string{dealID}, true, statement, args, func(row pgx.CollectableRow) error { return row.Scan(&done) })

@@ -15,7 +15,7 @@ func TestAStaleEndingDoesNothing(t *testing.T) {
 	stale := f.ending(t, d, deal.Void)
 	f.commit(t, d, 1)
 	did(t, "an end from before a commit", false)(f.End(ctx, stale))
-	stale.From = deal.Revealing // only the count of commitments shows the change
+	stale.From = deal.Revealing // the phase is now right, and only the count of commitments is stale
 	did(t, "an end from before a commit, in the right phase", false)(f.End(ctx, stale))
 	stale = f.ending(t, d, deal.Void)
 	f.reveal(t, d, 0)
@@ -64,8 +64,7 @@ func TestEndingsOfOneGroup(t *testing.T) {
 	}
 }
 
-// A deal ends once even if two of its endings are queued together. At the end of the entropy
-// window a draw and an expiry can be queued together.
+// At the end of the entropy window, a draw and an expiry of one deal can be queued together.
 func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 	f := newFixture(t)
 	for what, to := range map[string][2]deal.State{

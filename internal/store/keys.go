@@ -9,8 +9,8 @@ var (
 	partyByTokenSQL = query("party_by_token")
 )
 
-// InsertKey stores the SHA-256 of an API key (SPEC 2.1: only its hash is stored),
-// or returns ErrSecretReplaced.
+// InsertKey stores the SHA-256 of an API key (SPEC 2.1: only its hash is stored). It returns
+// ErrSecretReplaced if r was made with a server secret that is not in force.
 func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error {
 	scope, body, response, lifetime := r.columns()
 	var done bool
@@ -23,8 +23,7 @@ func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error 
 
 // UseKey reports whether the API key is known. It also deletes the idempotency record of the
 // key's creation, so that the service never returns the key again after the first use. The
-// result `open` is the cost of the key's open deals in units (see escrow/account.go). UseKey
-// counts at most maxDeals of these deals.
+// result `open` is the cost in units (see escrow/account.go) of at most maxDeals open deals.
 func (s *Store) UseKey(ctx context.Context, keyHash []byte, maxDeals int) (known bool, open int, err error) {
 	err = s.pool.QueryRow(ctx, useKeySQL, keyHash, maxDeals).Scan(&known, &open)
 	return known, open, translate(err)

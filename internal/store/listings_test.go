@@ -41,8 +41,6 @@ func (f *fixture) deadlines(t *testing.T, d *store.Declaration, commit, reveal i
 	f.exec(t, "UPDATE deals SET commit_deadline = $2, reveal_deadline = $3 WHERE deal_id = $1", d.DealID, now+commit, now+reveal)
 }
 
-// acted moves the times of all commitments and reveals into the past, by the given
-// number of seconds.
 func (f *fixture) acted(t *testing.T, seconds int64) {
 	t.Helper()
 	f.exec(t, "UPDATE commitments SET committed_at = committed_at - $1::bigint", seconds)
@@ -100,12 +98,12 @@ func TestListingsOfDeadlines(t *testing.T) {
 	f.lists(t, "published", d, false, false)
 }
 
-// Due MUST NOT list a random.v1 deal that waits for its draw time: the worker could do
-// nothing for it.
+// Store.Due MUST NOT list a random.v1 deal in which all have revealed before its draw is due:
+// the worker cannot draw earlier.
 func TestListingsOfADraw(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, random)
-	at := func(round, reveals int64) { // seconds from now
+	at := func(round, reveals int64) { // both in seconds from now
 		now := f.now(t)
 		f.exec(t, "UPDATE deals SET round_time = $2 WHERE deal_id = $1", d.DealID, now+round)
 		f.exec(t, "UPDATE reveals SET revealed_at = $2 WHERE deal_id = $1", d.DealID, now+reveals)

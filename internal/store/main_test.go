@@ -18,7 +18,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// fixture is a migrated database with two stores, as two processes have them.
 type fixture struct {
 	*store.Store
 	replica *store.Store
@@ -96,8 +95,6 @@ func ptr[T any](v T) *T { return &v }
 func second[A any](_ A, err error) error        { return err }
 func third[A, B any](_ A, _ B, err error) error { return err }
 
-// declare returns a split.v1 deal of two parties with an hour for each phase. The function
-// `change`, if not nil, modifies the deal. declare stores the owner's API key, but not the deal.
 func (f *fixture) declare(t *testing.T, change func(*store.Declaration)) store.NewDeal {
 	t.Helper()
 	d := newDeal(f.now(t), change)
@@ -141,12 +138,10 @@ func random(d *store.Declaration) {
 	d.Algorithm, d.ChainHash, d.BeaconRound, d.RoundTime = "random.v1", ptr("00"), ptr(int64(1)), ptr(d.RevealDeadline+60)
 }
 
-// act returns an Act that serves as a party's commitment and as its reveal.
 func act(d *store.Declaration, party int) store.Act {
 	return store.Act{DealID: d.DealID, Party: party, Commitment: sha256.Sum256(fmt.Appendf(nil, "%s %d", d.DealID, party)), Sealed: []byte{byte(party)}}
 }
 
-// wrong returns the reveal with a commitment that differs from the stored one.
 func wrong(a store.Act) store.Act {
 	a.Commitment[0]++
 	return a

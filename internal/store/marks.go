@@ -23,8 +23,8 @@ type Mark struct {
 // State returns the state that a view shows, but COMPUTED if the view shows CERTIFIED.
 func (m Mark) State() deal.State { return deal.Deal{Phase: m.Phase, Commits: m.Acted}.State() }
 
-// Same reports whether two marks are equal. With stateOnly, it compares State() instead of
-// Phase and Acted.
+// Same reports whether two marks are equal. With stateOnly, it ignores a difference in Phase or
+// Acted if State() is the same.
 func (m Mark) Same(other Mark, stateOnly bool) bool {
 	if stateOnly {
 		return m.State() == other.State() && m.Drawing == other.Drawing && m.Published == other.Published
@@ -32,7 +32,7 @@ func (m Mark) Same(other Mark, stateOnly bool) bool {
 	return m == other
 }
 
-// Mark returns the mark of the deal at the time of the snapshot.
+// Mark returns the Mark of the deal at the time of the snapshot.
 func (s *Snapshot) Mark() Mark {
 	m := Mark{Phase: s.Phase, Published: s.Published}
 	switch s.Phase {
@@ -44,14 +44,14 @@ func (s *Snapshot) Mark() Mark {
 	return m
 }
 
-// Marked is a deal with its mark.
+// Marked is the id of a deal with its Mark, the summary that shows whether the deal has changed.
 type Marked struct {
 	DealID string
 	Mark
 	Due bool // a deadline has passed, and the step that follows it has not been taken
 }
 
-// Marks returns the marks of deals. It leaves out unknown deals.
+// Marks returns the Mark of each deal. It leaves out unknown deals.
 func (s *Store) Marks(ctx context.Context, dealIDs []string) ([]Marked, error) {
 	return rows(ctx, s.pool, func(row pgx.CollectableRow) (m Marked, err error) {
 		return m, row.Scan(&m.DealID, &m.Phase, &m.Acted, &m.Drawing, &m.Published, &m.Due)

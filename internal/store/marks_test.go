@@ -7,8 +7,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Marks and Snapshot return equal marks of a deal. The mark changes with every change that
-// a view shows.
+// Marks and Snapshot.Mark return equal marks of a deal. Each commitment, reveal, phase change and
+// publication of the certificate changes the mark.
 func TestMarksChangeWithTheView(t *testing.T) {
 	f := newFixture(t)
 	d, other := f.create(t, parties(3)), f.create(t, nil)
@@ -40,7 +40,7 @@ func TestMarksChangeWithTheView(t *testing.T) {
 		what  string
 		take  func()
 		state deal.State
-		same  bool // whether Same with stateOnly returns true for the marks before and after the step
+		same  bool // expected result of now.Same(before, true)
 	}{
 		{"the first commit", func() { f.commit(t, d, 0) }, deal.Committing, false},
 		{"a second commit", func() { f.commit(t, d, 2) }, deal.Committing, true},

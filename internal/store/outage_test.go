@@ -15,8 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// calls returns a map from the names of store methods to functions that call them. All these
-// methods use the tables.
 func calls(s *store.Store, dealID string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"InsertKey":    func(ctx context.Context) error { return s.InsertKey(ctx, random32(), nil) },
@@ -74,8 +72,6 @@ func allUnavailable(t *testing.T, s *store.Store, dealID string, timeout time.Du
 	}
 }
 
-// recovers repeats the commit of party 1 until the database answers, and checks that this
-// last commitment advanced the deal.
 func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -176,8 +172,6 @@ func TestAPanicInAScanFreesItsConnection(t *testing.T) {
 	check(t, second(s.Now(t.Context())))
 }
 
-// If the tables are missing or older than a process needs, Open and Ready return an error that
-// names the command to run.
 func TestReadyNeedsTheSchema(t *testing.T) {
 	_, empty := store.Open(t.Context(), servertest.Postgres(t), 1)
 	f := newFixture(t)

@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/deal"
 )
 
-// planner is a session with the store's settings. Tests prepare the statements in it.
 type planner struct{ *pgxpool.Conn }
 
 func (f *fixture) planner(t *testing.T) planner {
@@ -26,7 +25,7 @@ func (f *fixture) planner(t *testing.T) planner {
 	conn, err := pool.Acquire(t.Context())
 	check(t, err)
 	t.Cleanup(conn.Release)
-	_, err = conn.Exec(t.Context(), "SELECT set_config('fairpact.locked', '', false)") // in production lock.sql sets it
+	_, err = conn.Exec(t.Context(), "SELECT set_config('fairpact.locked', '', false)") // as lock.sql does in production
 	check(t, err)
 	return planner{conn}
 }
@@ -59,8 +58,6 @@ func (p planner) prepare(t *testing.T, names ...string) {
 	}
 }
 
-// explain returns the plan of a prepared statement, and whether JIT compiles it. args is the
-// SQL text of the arguments.
 func (p planner) explain(t *testing.T, options, name, args string) (plan step, jit bool) {
 	t.Helper()
 	var text []byte
@@ -92,7 +89,6 @@ type step struct {
 	Plans    []step
 }
 
-// touched executes a prepared statement and returns how many rows it read.
 func (p planner) touched(t *testing.T, name, args string) float64 {
 	t.Helper()
 	plan, _ := p.explain(t, "ANALYZE, ", name, args)
@@ -107,10 +103,8 @@ func (s step) touched() float64 {
 	return n
 }
 
-// scans describes each node of the plan that reads a whole table, or a whole index without an
-// index condition. Partial indexes are allowed.
 func (s step) scans() (bad []string) {
-	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"} // small, so they may be read in full: they hold only active deals and pending certificates
+	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"} // small: only active deals and pending certificates
 	switch {
 	case s.Node == "Seq Scan":
 		bad = append(bad, "scans "+s.Table)
@@ -184,8 +178,7 @@ func TestPlansReadByIndex(t *testing.T) {
 	fewRows("after a burst, analysed")
 }
 
-// burst stores n ended deals and their certificates, as copies of the deal with the id
-// `like`.
+// burst stores n ended copies of the deal with the id `like`, and rows in the other tables.
 func (f *fixture) burst(t *testing.T, like string, n int) {
 	t.Helper()
 	for _, statement := range []string{
@@ -202,9 +195,9 @@ func (f *fixture) burst(t *testing.T, like string, n int) {
 	}
 }
 
-// In a deal of n parties, an act with a good hint (Act.First) must not read n rows, and the
-// last act must not read n² rows. Both bounds hold even without statistics and with a plan
-// made while the tables were empty.
+// In a deal of n parties, a commit or reveal with a good hint (Act.First) must not read n rows,
+// and the last one must not read n² rows. Both bounds hold even without statistics and with a
+// plan made while the tables were empty.
 func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	const size, acted = 4000, 2000
 	f := newFixture(t)
@@ -221,8 +214,7 @@ func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	}
 	f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series(0, $2::int - 1) i", revealing.DealID, size)
 	act(0, acted)
-	act(acted+10, size) // ten parties are missing, from index `acted` on
-	// touched runs lock.sql and then a statement, in a transaction that it rolls back.
+	act(acted+10, size) // the parties acted to acted+9 are missing
 	touched := func(name, dealID, args string) float64 {
 		t.Helper()
 		for _, statement := range []string{"BEGIN", "EXECUTE lock (ARRAY['" + dealID + "'])"} {

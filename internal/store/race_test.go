@@ -15,8 +15,8 @@ import (
 
 func isDone(a store.Acted, err error) (bool, error) { return a.Done, err }
 
-// Concurrent last acts of a deal are all stored. One transaction advances the deal. The field
-// Acted.All is true for the acts in this transaction and false for the other acts.
+// Concurrent commitments, or reveals, of all parties are all stored. One transaction advances the
+// deal. Acted.All is true only for the commitments or reveals that this transaction stored.
 func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 	f := newFixture(t)
 	for _, n := range []int{2, 3, 8} {
@@ -163,8 +163,6 @@ func TestDecidesAfterTheLock(t *testing.T) {
 	})
 }
 
-// The clock is read after the lock is taken, so a call that waits for the lock past the
-// deadline is late.
 func TestTheClockIsReadAfterTheLock(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, nil)
@@ -205,7 +203,7 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 	}
 	call(func() (bool, error) { return f.End(ctx, e) })
 	f.awaitWaiting(t, 3)
-	for range 3 { // these calls must not wait for the rows of the slow deals
+	for range 3 {
 		other := f.create(t, nil)
 		f.commit(t, other, 0, 1)
 		f.reveal(t, other, 0, 1)
@@ -226,10 +224,10 @@ func TestASlowDealDelaysNoOther(t *testing.T) {
 	}
 }
 
-// A deal's row may become free after the lock statement skipped it and before end.sql runs.
-// Then end.sql must report the deal as not free, so that the coalescer waits for the row.
-// The answer "free and not ended" would mean that the deal has changed. The caller would then
-// read the deal again for nothing.
+// lock.sql skips a deal whose row another transaction locks. If that transaction ends before
+// end.sql runs, end.sql must still report the deal as not free, so that the coalescer waits for
+// the row. "Free and not ended" would mean that the deal has changed, and the caller would read
+// the deal again for nothing.
 func TestADealThatTheLockSkippedIsNotDecidedOn(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -27,8 +27,8 @@ func (s *Store) SetResponse(ctx context.Context, scope, response []byte) (stored
 	return stored, translate(err)
 }
 
-// ExpireReplay deletes the record if it has expired, so that its Idempotency-Key can be
-// used again before the next sweep.
+// ExpireReplay deletes the idempotency record with this scope if it has expired, so that its
+// Idempotency-Key can be used again before the next Sweep.
 func (s *Store) ExpireReplay(ctx context.Context, scope []byte) error {
 	_, err := s.pool.Exec(ctx, expireReplaySQL, scope)
 	return translate(err)

@@ -26,8 +26,8 @@ type Rotation struct {
 }
 
 // Rotation returns the progress of a rotation, or ErrNotFound if no secret is
-// recorded. replayTime is the longest lifetime of a replay, in seconds. The counts
-// Replays and Inputs stop at `limit`, even if there are more.
+// recorded. replayTime is the longest lifetime of an idempotency record, in seconds. The
+// counts Replays and Inputs stop at `limit`, even if there are more.
 func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Rotation, err error) {
 	var deal *string
 	var party int

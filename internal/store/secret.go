@@ -22,9 +22,9 @@ var (
 // call changed nothing.
 var ErrSecretReplaced = errors.New("store: another server secret is in force")
 
-// SecretState names the server secrets of a database.
+// SecretState holds the fingerprints of the server secrets that a database uses.
 type SecretState struct {
-	Fingerprint []byte   // of the secret in force, which encrypts new data
+	Fingerprint []byte   // fingerprint of the secret in force, which encrypts new data
 	Former      [][]byte // fingerprints of former secrets that stored data still needs; nil: never rotated
 	Since       int64    // when ClaimSecret or RotateSecret set Fingerprint, in unix seconds
 }

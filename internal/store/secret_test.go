@@ -77,8 +77,8 @@ func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	}
 }
 
-// Several goroutines call InsertKey with the old secret while the secret is rotated. Calls
-// before the rotation succeed. Calls after the rotation are refused and add no record.
+// Several goroutines call InsertKey with the old secret while the secret is rotated. Calls after
+// the rotation are refused and add no idempotency record.
 func TestARotationFencesTheFormerSecret(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -115,8 +115,8 @@ func TestARotationFencesTheFormerSecret(t *testing.T) {
 	}
 }
 
-// Processes of the previous release write without the fingerprint of a secret. The store
-// accepts such writes.
+// The previous release writes without the fingerprint of the server secret that it uses. The
+// store accepts these writes.
 func TestRecordsWithoutASecret(t *testing.T) {
 	f := newFixture(t)
 	check(t, f.ClaimSecret(t.Context(), random32(), false))
@@ -126,8 +126,8 @@ func TestRecordsWithoutASecret(t *testing.T) {
 	f.reveal(t, d, 0)
 }
 
-// InputsAfter returns the inputs in bounded batches, in the order of deal and party, and each
-// input once. Reseal does not replace an input that has changed since the read.
+// InputsAfter returns each input once, in batches of bounded size. Reseal does not replace an input
+// that has changed since InputsAfter returned it.
 func TestResealInBatches(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -170,7 +170,7 @@ func TestResealInBatches(t *testing.T) {
 			}
 			read, fresh = append(read, in), append(fresh, []byte("fresh"))
 		}
-		// Purge one input after the read. Reseal must leave the row of this input unchanged.
+		// Purge an input that InputsAfter has returned. Reseal must leave its row unchanged.
 		if seen == 0 && len(read) > 0 {
 			f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", read[0].DealID)
 		}

@@ -24,16 +24,16 @@ type Snapshot struct {
 	VoidFlakers     []int
 	CertID          *string
 	Published       bool // the certificate has a leaf in the log
-	// LeafIndex is the index of the certificate's leaf; nil: no leaf. It stays nil if the
-	// caller publishes the certificate after the read and sets Published itself.
+	// LeafIndex is the index of the certificate's leaf; nil: no leaf when the row was read. A
+	// caller that publishes the certificate later sets Published, but leaves LeafIndex nil.
 	LeafIndex  *int64
 	Commits    int
 	Reveals    int
 	LastReveal int64 // time of the last reveal; 0: none yet
 	Now        int64 // time of the read
-	NowMilli   int64 // the same time in unix milliseconds
+	NowMilli   int64 // Now, in unix milliseconds
 
-	Parts []Part // of the parties in Want, in party order
+	Parts []Part // of the parties from Want.first to Want.last
 	First int    // party index of Parts[0]
 	// Sealed is set if Want asks for the inputs. It holds one encrypted input for each stored
 	// reveal, in party order. An element is nil if the input is purged.
@@ -52,28 +52,28 @@ type Part struct {
 
 // Want says what a snapshot reads in addition to the deal's row and counts.
 type Want struct {
-	first, last int  // first and last party whose Part is wanted
+	first, last int  // party indexes of the first and the last Part to read
 	inputs      bool // whether Snapshot.Sealed is wanted
-	attested    bool // whether Snapshot.AttestedBy is wanted
-	bytes       int  // rough size of the answer; 0: too small to count
+	attested    bool
+	bytes       int // rough size of the answer; 0: too small to count
 }
 
 var (
-	// Nobody is the Want of a snapshot without Parts.
+	// Nobody is the Want of a snapshot with no party: Snapshot.Parts is empty.
 	Nobody = Want{last: -1}
 	// WithInputs is the Want of a snapshot with all Parts, Sealed and AttestedBy. The size
-	// of the inputs is unknown before the read. So `bytes` is the maximum for one statement,
-	// and two calls with inputs never run in the same statement.
+	// of the inputs is unknown before the read. So `bytes` is the maximum for one SQL statement,
+	// and a statement that serves several calls serves at most one with inputs.
 	WithInputs = Want{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
-// Everyone returns the Want for all Parts of a deal with this number of parties.
+// Everyone returns the Want of a snapshot with the Part of every party; `parties` is their number.
 func Everyone(parties int) Want { return Want{last: parties - 1, bytes: 128 * parties} }
 
-// Attested returns the Want for all Parts and for AttestedBy.
+// Attested returns the Want for Snapshot.AttestedBy and for the Snapshot.Parts of all parties.
 func Attested(parties int) Want { return Want{last: parties - 1, attested: true, bytes: 512 * parties} }
 
-// Only returns the Want for the Part of one party.
+// Only returns the Want of a snapshot with the Part of one party.
 func Only(party int) Want { return Want{first: party, last: party} }
 
 // More reports whether Sealed or AttestedBy is wanted.

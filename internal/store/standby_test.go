@@ -59,7 +59,7 @@ func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 }
 
 // interrupted starts a write and interrupts its wait for the standby with the SQL
-// function `by`, for example pg_cancel_backend. It returns the write's error.
+// function `by`, for example pg_cancel_backend.
 func interrupted(t *testing.T, admin *pgx.Conn, by string, write func(context.Context) error) error {
 	t.Helper()
 	ended := make(chan error, 1)

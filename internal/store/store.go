@@ -8,8 +8,9 @@
 // commitment or reveal that got the lock before it, and sees the inserted row. A commitment
 // or reveal that gets the lock later sees the new phase. So a certificate never blames a
 // party whose commitment was acknowledged. If the last two reveals run at the same time, the
-// second one sees the first. If all parties have revealed, the end of the deal needs no lock
-// statement (see allRevealed). Postgres never waits for this process while a deal is locked.
+// one that gets the lock second sees the other's row. If all parties have revealed, the end of
+// the deal needs no lock statement (see allRevealed). Postgres never waits for this process
+// while a deal is locked.
 //
 // Plans: a session plans each statement once, with sequential scans off (see
 // internal/database/sql/session_settings.sql). So every statement finds its rows by key. The
@@ -103,7 +104,6 @@ func (s *Store) Close() {
 // Server returns a text that identifies the database server (see database.Server).
 func (s *Store) Server() string { return database.Server() }
 
-// serverAge is how long Confirm relies on the last answer before it sends a query.
 const serverAge = time.Second
 
 // Confirm sends a query if the last answer of the database is at least a second old. Without
@@ -116,7 +116,7 @@ func (s *Store) Confirm(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, serverAge)
 	defer cancel()
-	_, _ = s.Now(ctx) // the pool replaces a failed connection, and the new connection identifies its server
+	_, _ = s.Now(ctx) // after a failover the pool opens a new connection, and Server then identifies the new server
 }
 
 // Ready returns an error if the database does not answer or its schema is older
@@ -141,7 +141,7 @@ func rows[T any](ctx context.Context, pool *pgxpool.Pool, scan pgx.RowToFunc[T],
 }
 
 // Replay is the idempotency record that a transaction writes together with its
-// effect. If the *Replay is nil, the transaction writes no record.
+// effect. For a nil *Replay the transaction writes no record.
 type Replay struct {
 	Scope    []byte // 32-byte HMAC
 	Body     []byte // 32-byte HMAC

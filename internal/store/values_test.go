@@ -12,8 +12,6 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// The store returns values byte for byte. It does not normalise or trim them, and it accepts
-// U+0000.
 func TestValuesAreReadBackUnchanged(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
@@ -72,7 +70,6 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 	f.holds(t, e, nil, nil)
 }
 
-// A stored beacon round never changes.
 func TestTheFirstRoundStands(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()

@@ -12,7 +12,7 @@ var (
 	loadSQL     = query("load")
 )
 
-// Due is a deal with a step for the worker.
+// Due is a deal that the worker must process now or soon (see Store.Due).
 type Due struct {
 	DealID string
 	In     int64 // milliseconds until the step is due; 0 or less: due now
@@ -42,13 +42,13 @@ func (s *Store) Complete(ctx context.Context, limit int) ([]string, error) {
 type Load struct {
 	Committing, Revealing       int64 // deals by phase; COMMITTING includes deals shown as OPEN
 	CommittingAge, RevealingAge float64
-	Pending                     int64 // certificates
+	Pending                     int64 // certificates that are not in the log yet
 	PendingAge                  float64
-	Overdue                     float64 // seconds since the earliest past deadline whose step is not taken yet; 0: none
+	Overdue                     float64 // seconds since the earliest passed deadline that is not processed yet; 0: none
 	DrawOverdue                 float64 // seconds since the earliest pending draw became due; 0: none is due
 }
 
-// Load returns the current load. drawDelay has the same meaning as in Due.
+// Load counts the active deals and pending certificates. drawDelay has the same meaning as in Due.
 func (s *Store) Load(ctx context.Context, drawDelay int64) (l Load, err error) {
 	err = s.pool.QueryRow(ctx, loadSQL, drawDelay).Scan(&l.Committing, &l.CommittingAge, &l.Revealing, &l.RevealingAge, &l.Pending, &l.PendingAge, &l.Overdue, &l.DrawOverdue)
 	return l, translate(err)

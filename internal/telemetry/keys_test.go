@@ -14,8 +14,7 @@ var logCall = regexp.MustCompile(`(?:\b(?:logger|slog)|\.[Ll]ogger)\.(?:(?:Debug
 
 var constant = regexp.MustCompile(`^("[^"]*"|\w+)[,)]`)
 
-// Operators search log lines by message and by the key err. So messages are constants, and
-// errors have the key err in all packages.
+// Operators search log lines by message and by the key err.
 func TestLogLinesHaveConstantMessagesAndOneKeyForErrors(t *testing.T) {
 	seen := 0
 	for _, root := range []string{"../../internal", "../../services"} {

@@ -16,7 +16,7 @@ const logInterval = time.Minute
 
 const (
 	maxCauses = 64
-	maxDeals  = 1 << 14 // maximum number of distinct deals counted between two lines
+	maxDeals  = 1 << 14 // maximum number of distinct deals counted between two log lines of a cause
 )
 
 // Repeats logs recurring events. It logs the first event of a cause immediately. After that it
@@ -29,7 +29,6 @@ type Repeats struct {
 	causes map[string]*repeated // by message and cause
 }
 
-// repeated counts the events of one cause since the last log line about this cause.
 type repeated struct {
 	logged time.Time
 	times  int
@@ -59,8 +58,8 @@ func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string,
 }
 
 // Log logs an event, or only counts it if a line with the same message and cause is less than
-// a minute old. Once 64 pairs of message and cause exist, Log replaces every new cause by
-// "others".
+// a minute old. Once Log has seen 64 pairs of message and cause (maxCauses), it replaces every
+// new cause by "others".
 func (r *Repeats) Log(ctx context.Context, level slog.Level, message, cause, deal string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

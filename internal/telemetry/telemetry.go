@@ -46,7 +46,7 @@ var (
 	})
 )
 
-// Binary sets the build metric of this process.
+// Binary sets the metric fairpact_build_info for the binary with this name.
 func Binary(name string) {
 	build.WithLabelValues(name, version.Version, version.Commit()).Set(1)
 }
@@ -71,8 +71,8 @@ type Call struct {
 // Begin counts a call as in flight and sets the request id of its answer. The returned
 // request has the id and a span in its context. The caller MUST call End after the answer.
 //
-// If outside is true, the span links to the client's trace and does not join it. So a
-// stranger cannot decide what is sampled.
+// If outside is true, the client is not trusted: the span only links to the client's trace, so
+// that a stranger cannot decide what is sampled. Otherwise the span joins the client's trace.
 func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request, Call) {
 	inFlight.Inc()
 	id := requestID(r.Header)
@@ -98,8 +98,8 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 // Other stands for an unknown route or method.
 const Other = "other"
 
-// End counts the call and ends its span. The parameter `route` is a route pattern. If it is
-// empty, End uses Other.
+// End counts the call and ends its span. The parameter `route` is a route pattern; End counts
+// an empty route as Other.
 func (c Call) End(route, method string, status int) {
 	route, method = cmp.Or(route, Other), known(method)
 	inFlight.Dec()

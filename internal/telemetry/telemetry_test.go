@@ -36,7 +36,6 @@ func TestRequestIDsOfCallersAreChecked(t *testing.T) {
 	}
 }
 
-// A log line outside a request has no request_id and no deal_id.
 func TestLinesHaveTheAttributesOfTheirRequest(t *testing.T) {
 	var text bytes.Buffer
 	logger := slog.New(LogHandler(slog.NewJSONHandler(&text, nil)))

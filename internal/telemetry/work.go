@@ -24,8 +24,8 @@ const RequestIDHeader = "X-Request-Id"
 // salt of up to 36 hex digits that a caller sends as its request id, and it is logged.
 const longestID = 36
 
-// work is one request, or one run of the worker on a deal. It holds the attributes that
-// LogHandler adds to the log lines of this request or run.
+// work is one request, or one run of deadline-worker on a deal. LogHandler adds
+// request_id and deal_id to its log lines.
 type work struct {
 	id     string
 	deal   atomic.Pointer[string]
@@ -42,8 +42,6 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 // NewRequestID returns a random id of 16 letters and digits.
 func NewRequestID() string { return rand.Text()[:16] }
 
-// requestID returns the caller's id if it consists of 1 to 36 letters, digits and dashes.
-// Otherwise it returns a new id.
 func requestID(h http.Header) string {
 	id := h.Get(RequestIDHeader)
 	if id == "" || len(id) > longestID {
@@ -69,8 +67,8 @@ func NoteDeal(ctx context.Context, dealID string) {
 	}
 }
 
-// NoteWait records `d`, a time that the call waited because the caller asked to wait for a
-// change. Took does not count this time.
+// NoteWait records that a call waited for the duration `d` because its caller asked to wait for
+// a change. Took subtracts `d`.
 func NoteWait(ctx context.Context, d time.Duration) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.waited.Add(int64(d))

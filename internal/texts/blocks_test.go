@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// blocks returns the contents of the fenced blocks of a document by name. The name is the
-// second word after the opening fence: "```json certificate" opens the block with the name
-// "certificate".
+// blocks returns the contents of the fenced blocks of a document by name. The line
+// "```json certificate" opens the block with the name "certificate".
 func blocks(t *testing.T, document string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -36,8 +35,6 @@ func blocks(t *testing.T, document string) map[string]string {
 	return found
 }
 
-// rows returns the values of a block by name. Each line of the block is a name, two or more
-// blanks, and a value.
 func rows(t *testing.T, block string) map[string]string {
 	t.Helper()
 	values := map[string]string{}

@@ -63,7 +63,6 @@ func TestProtocolCanonicalForm(t *testing.T) {
 	equal(t, "canonical form", string(canon.Encode(parsed(t, b["canonical-from"]))), b["canonical-to"])
 }
 
-// opening is a row of the table of commitments in protocol.md.
 type opening struct{ party, input, salt, reading, commitment string }
 
 var openingRow = regexp.MustCompile("(?m)^\\| ([0-9–]) \\| `([^`]+)` \\| (?:`([^`]*)`|\\(empty\\)) \\| ([12]) \\| `([^`]+)` \\|$")
@@ -123,8 +122,7 @@ func TestProtocolSeat(t *testing.T) {
 	}
 }
 
-// The package verification and the program verify.py accept the example certificate of
-// protocol.md. They recompute its result from the inputs of section 3.
+// Package verification and verify.py accept the example certificate and recompute its result.
 func TestProtocolCertificate(t *testing.T) {
 	b := blocks(t, Protocol)
 	cert := parsed(t, b["certificate"]).(map[string]any)
@@ -179,8 +177,7 @@ func TestProtocolCertificate(t *testing.T) {
 	}
 }
 
-// Section 8 of protocol.md lists the hash after each step from the example certificate to the
-// root of the tree head. The test computes each hash again.
+// Section 8 of protocol.md lists the hashes from the example certificate to the root of the tree head.
 func TestProtocolInclusion(t *testing.T) {
 	b := blocks(t, Protocol)
 	var cert certificate.Certificate
@@ -293,8 +290,8 @@ func TestProtocolChain(t *testing.T) {
 	}
 }
 
-// Every long hex value of the document is in a named block or in the table of commitments,
-// which the tests above check.
+// Every hex value of at least 16 digits in protocol.md is in a named block or in the table of
+// commitments, which other tests check.
 func TestProtocolHexIsChecked(t *testing.T) {
 	checked := map[string]bool{}
 	long := regexp.MustCompile(`[0-9a-fA-F]{16,}`)
@@ -321,8 +318,6 @@ func TestProtocolHexIsChecked(t *testing.T) {
 	}
 }
 
-// protocol.md describes every property, check and algorithm that the code defines.
-// llms-full.txt lists every error code.
 func TestProtocolNames(t *testing.T) {
 	flags := certificate.Properties(certificate.Facts{Algorithm: algorithm.Random, Retention: "purge", Revealed: true, Declaration: "HEX"})
 	for _, flag := range append(flags, certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected) {

@@ -26,7 +26,7 @@ var trust string
 //go:embed llms.txt
 var llms string
 
-// Deployment holds what the texts say about a deployment.
+// Deployment holds the facts of a deployment that appear in the texts, such as llms.txt.
 type Deployment struct {
 	Chain       beacon.Chain
 	PublicURL   string // "": not known
@@ -88,7 +88,6 @@ func Pages(d Deployment) map[string]http.Handler {
 	}
 }
 
-// page returns a handler that serves fixed bytes with an entity tag.
 func page(contentType string, body []byte) http.Handler {
 	return httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")

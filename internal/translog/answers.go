@@ -99,7 +99,6 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// toProblem converts an error of the log to a problem.Error.
 func toProblem(err error) *problem.Error {
 	if p, ok := errors.AsType[*problem.Error](err); ok {
 		return p
@@ -125,7 +124,6 @@ func toProblem(err error) *problem.Error {
 	return problem.From(err)
 }
 
-// detail returns the text of err without the sentinel's text at its start.
 func detail(err, sentinel error) string {
 	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
 }

@@ -77,8 +77,6 @@ func committedSize(t *testing.T, d *deployment) (size int64) {
 	return size
 }
 
-// Appends that arrive while a batch runs share the next batch. Appends that wait while a
-// head is signed share the next head.
 func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -106,8 +104,6 @@ func newGate(d *deployment) *gatedSigner {
 	return &gatedSigner{Signer: d.signer, entered: make(chan struct{}, 1000), pass: make(chan struct{})}
 }
 
-// gatedSigner delays signatures. Each call of Sign sends to the channel `entered`, and signs
-// only after it has received from the channel `pass`.
 type gatedSigner struct {
 	Signer
 	entered chan struct{}
@@ -158,8 +154,8 @@ func TestAppendRefusesBadSignaturesAndOwnHeads(t *testing.T) {
 	}
 }
 
-// The log refuses the digest of the committed head as an entry. That head may be signed
-// already, although it is not stored yet.
+// The log refuses an entry that is the digest of its committed head, even if that head is not stored
+// yet, because the head may be signed already.
 func TestUnstoredHeadIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

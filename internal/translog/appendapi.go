@@ -33,8 +33,7 @@ type appendRequest struct {
 	Tag string `json:"tag,omitempty"`
 }
 
-// AppendHandler serves the private append port. A caller must send one of the secrets,
-// which are the append secrets of the deployment.
+// AppendHandler serves the private append port. A caller must send one of the append secrets.
 func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	want := make([][32]byte, len(secrets))
 	for i, secret := range secrets {
@@ -120,8 +119,8 @@ type provedLeaf struct {
 	Entry     string `json:"entry"` // 64 lower-case hex digits
 }
 
-// proved is the answer for one leaf: its proof, or the error text that the read port would
-// send for this leaf.
+// proved is the answer for one leaf: its inclusion proof, or the error text that the public
+// read port would send for this leaf.
 type proved struct {
 	*Inclusion
 	Error string `json:"error,omitempty"`

@@ -13,14 +13,12 @@ import (
 
 const (
 	certifiedEvery   = time.Second            // interval between requests for the certified size
-	certifiedRarely  = 10 * time.Second       // the same interval for a log that demands no cosignatures or runs an earlier release
-	certifiedTimeout = 250 * time.Millisecond // the longest delay of a deal's view if the log hangs
+	certifiedRarely  = 10 * time.Second       // the interval if the log demands no cosignatures or runs an earlier release
+	certifiedTimeout = 250 * time.Millisecond // timeout of a request for the certified size, which may delay a deal's view
 )
 
-// certified is what a client knows about the largest tree size that a quorum of witnesses
-// has cosigned.
 type certified struct {
-	size   atomic.Int64 // never falls
+	size   atomic.Int64
 	next   atomic.Int64 // when to ask again, in unix nanoseconds
 	asking singleflight.Group
 }
@@ -33,12 +31,12 @@ func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 // quorum of witnesses, or 0. The size never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
 
-// LearnCertified asks the log for the certified size, which Certified then returns. All
-// callers together ask at most once a second. A call waits at most certifiedTimeout.
+// LearnCertified asks the log for the tree size that a quorum of witnesses has cosigned.
+// Certified then returns this size. All callers together ask at most once a second. A call
+// waits at most certifiedTimeout.
 //
-// The client has no witness policy, so it cannot verify the quorum and trusts the log's
-// answer. It only checks that the newest head covers the size and is signed by a trusted
-// key.
+// The client has no witness policy, so it trusts the log about the quorum. The client checks
+// only that the newest head covers the size and is signed by a trusted key.
 func (c *Client) LearnCertified(ctx context.Context) {
 	due := func() bool { return time.Now().UnixNano() >= c.certified.next.Load() }
 	if !due() {
@@ -64,8 +62,8 @@ func (c *Client) LearnCertified(ctx context.Context) {
 	})
 }
 
-// covered reports whether the given size is larger than the size that Certified returns, and
-// the newest head covers the given size. The head must be signed by a trusted key.
+// covered reports whether size is larger than Certified(), and the newest head is signed by a
+// trusted key and has at least `size` leaves.
 func (c *Client) covered(ctx context.Context, size int64) bool {
 	if size <= c.Certified() || c.heads == nil {
 		return false

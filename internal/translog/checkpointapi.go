@@ -87,7 +87,7 @@ func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 		return nil, q.err
 	}
 	if size == nil {
-		if _, err := c.newest(r.Context()); err != nil { // updates c.certified
+		if _, err := c.newest(r.Context()); err != nil { // newest raises c.certified
 			return nil, err
 		}
 		certified := c.certified.Load()
@@ -111,8 +111,6 @@ func (l *Log) servePolicy(*http.Request) (any, error) {
 	return plain{textPlain, httpcache.Public, l.checkpoints.PolicyText}, nil
 }
 
-// checkpointing returns l.checkpoints, or errNoCheckpoint if the log publishes no
-// checkpoints.
 func (l *Log) checkpointing() (*checkpoints, error) {
 	if l.checkpoints == nil {
 		return nil, fmt.Errorf("%w is published: this log has no origin and no log key", errNoCheckpoint)

@@ -17,10 +17,10 @@ import (
 )
 
 // A checkpoint is a published head in the form of a signed note (c2sp.org/tlog-checkpoint).
-// The log's Ed25519 key and the deployment key sign the note. Once a second, each replica
-// looks for a published head that is newer than the newest checkpoint, and signs a
-// checkpoint of that head. Appends do not wait for checkpoints. Only the first stored
-// checkpoint of a size counts, so the replicas need not agree on who signs.
+// The log's Ed25519 key and the deployment key, which signs certificates, sign the note.
+// Once a second, each replica looks for a published head that is newer than the newest
+// checkpoint, and signs a checkpoint of that head. Appends do not wait for checkpoints. Only
+// the first stored checkpoint of a size counts, so the replicas need not agree on who signs.
 
 // Checkpoints configures the checkpoints of a log and the witnesses that cosign them.
 type Checkpoints struct {
@@ -102,7 +102,6 @@ type signedCheckpoint struct {
 	witnessed int64
 }
 
-// text returns the note with the witnesses' lines, as it is served.
 func (s *signedCheckpoint) text() []byte { return []byte(s.note + strings.Join(s.lines, "")) }
 
 func (c *checkpoints) run(ctx context.Context) {
@@ -117,12 +116,12 @@ func (c *checkpoints) run(ctx context.Context) {
 			checkpointFailures.Inc()
 			c.log.checks.logger.WarnContext(ctx, "publishing a checkpoint failed, retrying", "err", c.log.checks.note(ctx, err))
 		}
-		if (first || demands) && ctx.Err() == nil { // the first pass reads the checkpoint that an earlier process stored
+		if (first || demands) && ctx.Err() == nil { // at start, reads the checkpoint that an earlier process stored
 			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) && ctx.Err() == nil {
 				c.log.checks.logger.WarnContext(ctx, "reading the newest checkpoint failed, retrying", "err", err)
 			}
 		}
-		if demands { // also after an error: the checkpoint still waits for its witnesses
+		if demands { // even after an error, because the checkpoint still waits for its witnesses
 			quorumBehind.Set(waiting.follow(c.latestSize(), c.certified.Load(), time.Now()).Seconds())
 		}
 		if !pause(ctx, checkpointEvery) {
@@ -131,8 +130,6 @@ func (c *checkpoints) run(ctx context.Context) {
 	}
 }
 
-// signDue signs and stores a checkpoint of the newest published head, if that head needs a
-// checkpoint now (sqlDueCheckpoint).
 func (c *checkpoints) signDue(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkpointTimeout)
 	defer cancel()
@@ -186,7 +183,7 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 	return text + "\n" + c.own.Line(first) + by.Line(der), nil
 }
 
-// newest reads the newest checkpoint. Concurrent calls share a statement.
+// newest reads the newest checkpoint. Concurrent calls share one database query.
 func (c *checkpoints) newest(ctx context.Context) (*signedCheckpoint, error) {
 	newest, err := c.reads.do(ctx, struct{}{})
 	return newest, c.log.checks.note(ctx, err)
@@ -207,8 +204,6 @@ func (c *checkpoints) readNewest(ctx context.Context, calls []struct{}) ([]*sign
 	return slices.Repeat([]*signedCheckpoint{newest}, len(calls)), nil
 }
 
-// latestSize returns the size of the newest checkpoint at the last read, or -1 if none was
-// read yet.
 func (c *checkpoints) latestSize() int64 {
 	if latest := c.latest.Load(); latest != nil {
 		return latest.Size
@@ -269,7 +264,7 @@ func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) err
 	return nil
 }
 
-// met reports whether the valid cosignatures of a checkpoint meet the quorum.
+// met reports whether the valid cosignatures of a checkpoint meet the quorum. It returns false for "quorum none".
 func (c *checkpoints) met(of *signedCheckpoint) bool {
 	cosigned, text := map[string]bool{}, of.Text()
 	for _, w := range c.Policy.Witnesses {
@@ -286,12 +281,12 @@ func (c *checkpoints) met(of *signedCheckpoint) bool {
 // measures this time, because the replica that asks the witnesses may be dead or cut off.
 type quorumWait struct {
 	since     time.Time
-	certified int64 // the largest size with a quorum at the last call of follow
+	certified int64 // argument of the last call of follow: the largest checkpoint size with a quorum
 }
 
-// follow returns the wait, or 0 if no checkpoint waits. newest is the size of the newest
-// checkpoint. certified is the largest size with a quorum. The wait starts again whenever
-// certified grows.
+// follow returns how long checkpoints have waited for a quorum, or 0 if none waits. newest is the
+// tree size of the newest checkpoint. certified is the largest tree size with a quorum; whenever
+// certified grows, the wait starts again.
 func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duration {
 	if newest <= certified || q.since.IsZero() || certified > q.certified {
 		q.since = now
@@ -300,7 +295,6 @@ func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duratio
 	return now.Sub(q.since)
 }
 
-// raise sets number to the given value if the value is larger than number.
 func raise(number *atomic.Int64, to int64) {
 	for {
 		at := number.Load()

@@ -148,7 +148,7 @@ func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	if err != nil || key.PublicKey != d.signer.PublicKey() {
 		t.Fatalf("the deployment key did not sign the digest: %v", err)
 	}
-	d.mustAppend(t, l, 1) // now replica l has the committed head in memory and tries one statement first
+	d.mustAppend(t, l, 1) // now l has the committed head in memory, so its next append is one statement without the lock
 	for name, by := range map[string]*Log{"in one statement": l, "under the lock": d.open(t, openPool(t, d.url), nil)} {
 		if _, err := by.Append(t.Context(), newest.Digest(), signature, Tag{}); err == nil || !strings.Contains(err.Error(), "head or checkpoint") {
 			t.Errorf("append the digest of a checkpoint %s: %v, want a refusal that says why", name, err)
@@ -254,8 +254,8 @@ func newWitnesses(t *testing.T, key *signing.LogKey, quorum string, count int) *
 	return ws
 }
 
-// witnessed returns a log with count running witnesses. quorum is the last part of the
-// witness policy: its group lines, if any, and its quorum line.
+// witnessed takes as quorum the last lines of the witness policy: the group lines, if any, and
+// the quorum line.
 func witnessed(t *testing.T, quorum string, count int) (*deployment, *witnesses, *Log) {
 	t.Helper()
 	d, ws := newDeployment(t), newWitnesses(t, newLogKey(t), quorum, count)
@@ -297,7 +297,7 @@ func TestQuorumCertifies(t *testing.T) {
 		t.Errorf("GET /v1/log/status: %s, want size %d with its quorum and two keys", body, size)
 	}
 
-	// A faulty witness delays the quorum, but not the checkpoint.
+	// While one of the two witnesses is faulty, checkpoints are published but not certified.
 	stranger := of(devwitness.Open(t.TempDir(), "witness.example/1", l.checkpoints.own)).ok(t)
 	hang := make(chan struct{})
 	t.Cleanup(func() { close(hang) })
@@ -342,8 +342,6 @@ func oldOf(r *http.Request) string {
 	return strings.TrimPrefix(line, "old ")
 }
 
-// If the witness policy says "quorum none", the log collects cosignatures but certifies no
-// size.
 func TestQuorumNoneCertifiesNothing(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -358,8 +356,6 @@ func TestQuorumNoneCertifiesNothing(t *testing.T) {
 	}
 }
 
-// After a restart, the log gets cosignatures from a witness even if the database has lost
-// the last cosignature of that witness.
 func TestWitnessesAreAskedAfterARestart(t *testing.T) {
 	t.Parallel()
 	d, ws, l := witnessed(t, "quorum w0", 1)

@@ -21,12 +21,11 @@ type checks struct {
 	failures atomic.Int64
 }
 
-// errRetired marks a head that is larger than the tree size at which its signing key was
-// closed. The key may have been closed after it signed the head. Verifiers refuse the head,
-// although the head's root may be right.
+// errRetired is returned for a tree head larger than the TreeSize of the retired key that signed
+// it. Verifiers refuse such a head, although its root may be right: TreeSize may have been set
+// after the key signed the head.
 var errRetired = errors.New("no verifier accepts the head")
 
-// head verifies the head's signature, and that the signing key may sign heads of this size.
 func (c *checks) head(h TreeHead) error {
 	key, err := c.keys.SignerOf(h.Message(), h.Signature)
 	if err != nil {
@@ -38,9 +37,8 @@ func (c *checks) head(h TreeHead) error {
 	return nil
 }
 
-// note logs and counts a contradiction, and returns err unchanged. A refusal by the fork
-// guard is logged but not counted here, because publishFailures counts the failed round of
-// the publisher.
+// note logs and counts a contradiction in the log, and returns err unchanged. A refusal by the
+// fork guard is only logged, because publishFailures counts the failed attempt to publish a head.
 func (c *checks) note(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):

@@ -29,7 +29,7 @@ type Client struct {
 	http                       *http.Client
 	proofs                     *group[provedLeaf, proved] // asks the append port for many proofs in one request
 	certified                  certified
-	heads                      *checks // verifies heads; nil until Trust sets it
+	heads                      *checks // nil until Trust sets it
 
 	// Check, if set, checks each answer before its body is read. If Check returns an
 	// error, the call returns ErrUnavailable. Set Check before the first call.

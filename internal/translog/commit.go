@@ -16,14 +16,14 @@ import (
 
 type store struct{ pool *pgxpool.Pool }
 
-// Values of place.index for entries that the log refuses.
+// Values of place.index for an entry that the log refuses: the entry gets no leaf index.
 const (
 	refused = -1 // the entry is the digest of a head or checkpoint of this log
 	late    = -2 // the entry is new, but its signing key is closed at a tree size that the log has reached
 )
 
-// appendTo appends the growth to the log in one statement. appended is false if the
-// statement changed nothing; sqlAppendBatch says when.
+// appendTo appends the entries and tags of a batch to the log in one statement. appended is false
+// if the statement changed nothing; sqlAppendBatch says when.
 func appendTo(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, g *growth) (appended bool, err error) {
@@ -35,9 +35,9 @@ func appendTo(ctx context.Context, db interface {
 }
 
 // commit appends the new entries and tags under the lock of the committed head. A new tag
-// may belong to an old leaf. commit returns the place of each entry and the growth of the
-// tree. After an error, the transaction may be committed or not. The call may be repeated,
-// because it looks up the entries that are in the log already.
+// may belong to a leaf that is already in the log. commit returns one place for each entry,
+// and what it appended. After an error, the transaction may or may not have committed. It is
+// safe to call commit again, because commit looks up the entries that are already in the log.
 //
 // commit needs three round trips. The first begins the transaction, locks the head and
 // looks the entries up. The second appends. The third commits.
@@ -83,9 +83,8 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []place
 	return places, g, fromDatabase(tx.Commit(ctx))
 }
 
-// leafIndexes returns a function that reads rows into the map. Each row has an entry or a
-// tag, and a leaf index. An entry that one row refuses (sqlLookUp) stays refused, even if
-// another row has a leaf index for the entry.
+// leafIndexes returns a function that reads rows of (entry or tag, leaf index) into the map.
+// If sqlLookUp returns two rows for an entry, `refused` takes precedence over a leaf index.
 func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var key []byte

@@ -36,15 +36,12 @@ var (
 	errNoHead = errors.New("no head of that size was published")
 )
 
-// unavailable marks a failure of the database or the network.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
 
 // errNotServed is returned when a log-server does not serve a path to this client,
 // because the server runs an earlier release or has another append secret.
 var errNotServed = errors.New("the log-server does not serve this path to this client")
 
-// misshapen marks an answer that no log-server sends: another program listens at the
-// address.
 func misshapen(err error) error {
 	return fmt.Errorf("%w: the answer is not from a log-server: %w; check the address", ErrUnavailable, err)
 }
@@ -64,7 +61,6 @@ func fromAnswer(status int, body []byte) error {
 	return fromError(answer.Error)
 }
 
-// fromError returns the error for an error text, which begins with an error code.
 func fromError(text string) error {
 	code, _, _ := strings.Cut(text, ":")
 	kind := ErrUnavailable

@@ -16,7 +16,7 @@ import (
 )
 
 // The connection ends during a commit, so the sequencer does not know whether the commit took
-// effect. Whether or not it did, the entry must have exactly one leaf after the retry.
+// effect.
 func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*testing.T, *deployment, net.Conn, []byte){
@@ -39,8 +39,8 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 		},
 	}
 	// A process's first append runs under the lock, and its later appends run in one statement.
-	// Each way commits entry 1 with another message, which the map value identifies. After entry 0
-	// is appended, the test calls cut with the first message that contains the map value.
+	// Once entry 0 is appended, the first message to Postgres that contains the map value commits
+	// entry 1. `cut` gets this message.
 	second := entryOf(1)
 	for way, commits := range map[string][]byte{"under the lock": []byte("commit\x00"), "in one statement": second[:]} {
 		for name, cut := range cases {
@@ -74,8 +74,6 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 	}
 }
 
-// wiredPool returns a pool that calls cut before it sends a message to the server. If cut
-// returns true, the pool does not send the message.
 func wiredPool(t *testing.T, url string, cut func(net.Conn, []byte) bool) *pgxpool.Pool {
 	t.Helper()
 	config := of(database.Config(url)).ok(t)

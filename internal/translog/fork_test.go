@@ -26,8 +26,7 @@ func (r *refusals) Write(line []byte) (int, error) {
 	return r.text.Write(line)
 }
 
-// has reports whether witness w0 refused the checkpoint of this size with an error that
-// contains the string in the parameter what.
+// has reports whether witness w0 refused the checkpoint of this size with an error that contains `what`.
 func (r *refusals) has(t *testing.T, size int64, what string) bool {
 	t.Helper()
 	r.mu.Lock()
@@ -78,7 +77,7 @@ func TestWitnessRefusesAFork(t *testing.T) {
 	}
 	refused([]int{0, 1}, "status 409: the witness has cosigned size 3, but the newest checkpoint of this log is of size 2: the log forked")
 	last.Close()
-	refused([]int{102}, "status 422: ") // size 3, which the witness has cosigned with another root
+	refused([]int{102}, "status 422: ") // a checkpoint of size 3: the witness has cosigned another root of this size
 	last.Close()
 	refused([]int{103, 104}, "status 422: ")
 	client := NewClient("", readPort(t, last), "")

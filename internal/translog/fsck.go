@@ -18,8 +18,8 @@ type Finding struct {
 	Problem string `json:"problem"`
 }
 
-// FsckOptions says how Fsck verifies signatures. If Heads is nil, Fsck does not verify the
-// signatures of heads. If Checkpoints is nil, Fsck does not verify the signatures of checkpoints.
+// FsckOptions says how Fsck verifies the signatures of heads and checkpoints. Fsck skips the
+// signatures of heads if Heads is nil, and those of checkpoints if Checkpoints is nil.
 type FsckOptions struct {
 	Heads       func(TreeHead) error
 	Checkpoints []checkpoint.Key
@@ -56,8 +56,7 @@ func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, e
 	return f.report, fromDatabase(err)
 }
 
-// readSnapshot calls read in a transaction that sees one snapshot of the tables. The
-// transaction has no statement timeout, because reading a large log takes a long time.
+// readSnapshot sets no statement timeout, because reading a large log takes a long time.
 func readSnapshot(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
@@ -162,8 +161,8 @@ func (f *fsck) page(above, end int64) error {
 	return nil
 }
 
-// grow appends entries to the computed tree, and checks the nodes that the entries complete.
-// It returns the root of the tree at each of the sizes.
+// grow appends entries to the computed tree, and compares the nodes that the entries complete
+// with the stored nodes. It returns the root of the tree at each of the sizes.
 func (f *fsck) grow(entries [][]byte, sizes []int64) (roots map[int64][]byte, err error) {
 	slices.Sort(sizes)
 	roots = map[int64][]byte{}
@@ -249,7 +248,7 @@ func (f *fsck) checkpoint(c storedCheckpoint, want []byte) {
 // tags reports each leaf that has two tags, and the first leaf index that a tag names but the
 // tree lacks.
 func (f *fsck) tags() error {
-	tagged := make([]byte, f.at.size/8+1) // one bit for each leaf
+	tagged := make([]byte, f.at.size/8+1)
 	last, first := []byte{}, int64(-1)
 	for {
 		rows, _ := f.tx.Query(f.ctx, sqlFsckTags, last, fsckPage)

@@ -12,10 +12,10 @@ import (
 type group[Q, A any] struct {
 	run  func(ctx context.Context, queries []Q) ([]A, error) // returns one answer for each query
 	runs int                                                 // maximum number of concurrent runs
-	most int                                                 // once a run has this many queries, it takes no further calls
+	most int                                                 // a run takes no further call once it has this many queries
 	room int                                                 // maximum number of waiting calls
 
-	ctx   context.Context // ends when close is called, which cancels the runs
+	ctx   context.Context // the method close cancels ctx, and with it the context of every run
 	stop  context.CancelFunc
 	loops sync.WaitGroup
 
@@ -27,11 +27,11 @@ type group[Q, A any] struct {
 	closed  bool
 }
 
-// call holds the queries of one caller. One run answers all of them.
+// call holds the queries of one caller. One call of group.run answers all of them.
 type call[Q, A any] struct {
 	queries []Q
-	ctx     context.Context   // the caller's
-	done    chan outcome[[]A] // buffered, so that the run does not block
+	ctx     context.Context   // the caller's context
+	done    chan outcome[[]A] // buffered: a run does not block on a caller that gave up
 }
 
 type outcome[A any] struct {
@@ -53,9 +53,9 @@ func (g *group[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
 	return answers[0], nil
 }
 
-// all adds a call to the next run and returns an answer for each query. It returns
-// ErrUnavailable if too many calls wait, the group is closed, or ctx ends before the answer.
-// After ctx has ended, the call may still run.
+// all adds the queries to the next call of g.run, which concurrent callers share. It returns an
+// answer for each query. It returns ErrUnavailable if too many calls wait, the group is closed,
+// or ctx ends before the answer. After ctx has ended, the queries may still run.
 func (g *group[Q, A]) all(ctx context.Context, queries []Q) ([]A, error) {
 	one := &call[Q, A]{queries, ctx, make(chan outcome[[]A], 1)}
 	if err := g.add(one); err != nil {
@@ -88,15 +88,14 @@ func (g *group[Q, A]) add(one *call[Q, A]) error {
 	return nil
 }
 
-// serve runs waiting calls until none is left.
 func (g *group[Q, A]) serve() {
 	for calls := g.take(); len(calls) > 0; calls = g.take() {
 		queries := make([]Q, 0, len(calls))
 		for _, one := range calls {
 			queries = append(queries, one.queries...)
 		}
-		// The run has the trace and request id of its first call, but does not end when the
-		// ctx of that call ends.
+		// g.run gets the trace and request id of the first call, but continues if that call's
+		// ctx ends.
 		ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
 		release := context.AfterFunc(g.ctx, cancel)
 		answers, err := g.run(ctx, queries)
@@ -114,7 +113,6 @@ func (g *group[Q, A]) serve() {
 	}
 }
 
-// take returns the calls of the next run. It drops calls whose ctx has ended.
 func (g *group[Q, A]) take() (calls []*call[Q, A]) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -20,7 +20,7 @@ type state struct {
 
 var emptyState = state{root: emptyRoot}
 
-// growth is what a batch adds to a tree: entries, and tags of new or old leaves.
+// growth is what a batch adds to the log: entries, and tags (see Tag) of new or existing leaves.
 type growth struct {
 	from, to state
 	entries  [][]byte
@@ -34,7 +34,6 @@ type node struct {
 	hash []byte
 }
 
-// check returns ErrInconsistent if the compact range does not lead to the root.
 func (s state) check() error {
 	tree, err := ranges.NewRange(0, uint64(s.size), s.hashes)
 	if err != nil {
@@ -77,8 +76,8 @@ func rootOf(tree *compact.Range) ([]byte, error) {
 	return hash, nil
 }
 
-// rows returns the nodes at levels 8, 16, …, one slice for each column of translog.nodes.
-// Other nodes are not stored.
+// rows returns the new rows of translog.nodes, one slice for each column. Only the nodes at
+// levels 8, 16, … are stored.
 func (g *growth) rows() (levels []int16, indexes []int64, hashes [][]byte) {
 	for _, n := range g.nodes {
 		if n.id.Level > 0 && n.id.Level%tileHeight == 0 {

@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// guardAttempts is the maximum number of times that one round tries to replace the guard's
-// record. An attempt fails if another process replaces the record between Load and Store.
+// guardAttempts is how often advanceGuard tries to replace the fork guard's record. An attempt
+// fails if another process replaces the record between Load and Store.
 const guardAttempts = 5
 
 // errBehind is returned in two cases: another replica has signed a larger head, or all attempts
@@ -18,8 +18,8 @@ const guardAttempts = 5
 // database again.
 var errBehind = fmt.Errorf("%w: another process changed the fork guard's record first", ErrUnavailable)
 
-// advanceGuard replaces the guard's record with r, so that r may be signed. It returns an
-// error if r must not be signed.
+// advanceGuard stores the tree head r in the fork guard's record, so that the log may sign r. It
+// returns an error if the log must not sign r.
 //
 // The record is the largest head that is signed or about to be signed. If there is no record,
 // mayAdopt decides. Otherwise there are three cases:
@@ -52,8 +52,8 @@ func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error 
 	return fmt.Errorf("%w: another program wrote the guard's record before each of %d attempts to replace it: let only log-servers of this log write the record (runbooks/fork-guard.md)", errBehind, guardAttempts)
 }
 
-// compare reports whether the guard's record is r already. If compare returns an error, r must
-// not replace the record.
+// compare reports whether the loaded record of the fork guard is r already. If compare returns
+// an error, r must not replace the record.
 func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root, tree *tree) (there bool, err error) {
 	if loaded.Empty() {
 		return false, p.mayAdopt(ctx, r)
@@ -69,8 +69,8 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	case r.size == recorded.size:
 		return false, refuse("two roots of size %d: %s was signed, %s is in the database", r.size, loaded.Root, r.head("").RootHash)
 	case r.size < recorded.size:
-		// A head becomes the record only after the leaves of the head are committed. So if the
-		// database has fewer leaves than the size of the record, it has lost leaves.
+		// A head is stored in the guard's record only after the head's leaves are committed. So a
+		// database with fewer leaves than recorded.size has lost leaves.
 		committed, _, err := p.store.heads(ctx)
 		if err != nil {
 			return false, err
@@ -94,10 +94,10 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	return false, nil
 }
 
-// mayAdopt returns nil if a guard without a record may accept this database. There are two such
-// cases: the log has published no leaf, or Options.Adopt is the size of the newest published
-// head. Otherwise the record may have been lost, and only the operator knows whether the
-// database is complete.
+// mayAdopt returns nil if the fork guard, which has no record, may accept this database. It may
+// if the log has published no leaf, or if Options.Adopt is the size of the newest published head.
+// Otherwise the record may have been lost, and only the operator knows whether the database is
+// complete.
 func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 	_, newest, err := p.store.heads(ctx)
 	if err != nil {

@@ -15,9 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/forkguard"
 )
 
-// memoryGuard is a guard in memory. Its hooks are optional: Load calls g.load; Store calls
-// g.before, replaces the record, then calls g.after. If a hook returns an error, Load or Store
-// returns that error.
+// memoryGuard is a fork guard in memory. Its hooks are optional: Load calls g.load; Store calls
+// g.before, replaces g.held, then calls g.after. Load and Store return the error of a hook.
 type memoryGuard struct {
 	forkguard.Guard     // nil; embedded only for the method Close, which the log never calls
 	mu                  sync.Mutex
@@ -96,8 +95,6 @@ func (d *deployment) logging(t *testing.T, logged *strings.Builder, g forkguard.
 	return d.openWith(t, openPool(t, d.url), nil, slog.New(slog.NewTextHandler(logged, nil)), Options{Guard: g})
 }
 
-// If Store fails, the replica retries and publishes the head later, whether or not the failed
-// Store has replaced the record.
 func TestFailedStoreOfTheGuardIsRetried(t *testing.T) {
 	t.Parallel()
 	fault := func() func() error { return once(func() error { return errors.New("connection reset") }) }
@@ -148,8 +145,8 @@ func TestNothingIsSignedWithoutTheGuard(t *testing.T) {
 	requireNoContradiction(t, l)
 }
 
-// If another program replaces the guard's record before each Store, the round fails, and the
-// publisher retries with backoff. The error of the append names the reason.
+// If another program replaces the fork guard's record before each try to store a new one, no head
+// is published. The publisher retries with backoff, and the error of Append names the reason.
 func TestGuardThatIsAlwaysMovedIsAFailure(t *testing.T) {
 	d := newDeployment(t)
 	var logged strings.Builder
@@ -215,8 +212,8 @@ func TestLostRaceIsNoFailure(t *testing.T) {
 	}
 }
 
-// A process died after it had committed leaves, either before or after it moved the guard. The
-// next process publishes the leaves.
+// A process died after it had committed leaves, before or after it recorded the new tree head in the
+// fork guard. The next process publishes the leaves.
 func TestCommittedLeavesArePublishedAtStart(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -267,7 +264,7 @@ func TestOlderCopyIsRefused(t *testing.T) {
 	refusedBy("swapped under a replica", l, gate, signed)
 	for _, c := range []struct {
 		name string
-		end  int // the copy gets the entries 100 to end-1
+		end  int
 	}{{"smaller", 101}, {"of the same size", 102}, {"bigger", 104}} {
 		check(t, third((&store{d.pool}).commit(t.Context(), candidatesOf(100, c.end))))
 		l, gate := d.guarded(t, g, nil)
@@ -295,8 +292,8 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	}
 	r.Close()
 
-	// Options.Adopt must be the size of the newest published head. An old value has no effect
-	// when the record is lost again, because a larger head is published by then.
+	// Options.Adopt must be the size of the newest published head. If the guard loses its record
+	// again, the log refuses the old Adopt, because a larger head is published by then.
 	adopt := int64(4)
 	r, gate = d.guarded(t, g, &adopt)
 	if _, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {

@@ -17,8 +17,6 @@ var hasher = rfc6962.DefaultHasher
 // TreeHead is a published head, in the form that verifiers of certificates use.
 type TreeHead = certificate.TreeHead
 
-// checkShape returns an error if a field of the head is malformed. It verifies no
-// signature.
 func checkShape(h TreeHead) error {
 	if h.TreeSize < 0 || h.TreeSize > canon.MaxInt {
 		return fmt.Errorf("tree_size %d is outside [0, 2^53-1]", h.TreeSize)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// If the signer fails, the append that waits for a head fails at once. Later appends also fail
-// at once, even while the signer hangs. An append of an entry succeeds if a published head
-// covers the entry. Once the signer works again, a round publishes the new leaves.
+// If the signer fails, appends that wait for a signed head fail at once. Later appends fail at
+// once even while the signer hangs. An append of an entry that a published head covers succeeds.
+// Once the signer works again, the new leaves are published.
 func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 	t.Parallel()
 	why := errors.New("the key is disabled")
@@ -38,7 +38,7 @@ func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 		t.Errorf("a leaf that the old head covers: %+v, want leaf 0 under size 1", again)
 	}
 	signer.down.Store(false)
-	<-gate.entered // the next round has begun, and the signer hangs
+	<-gate.entered // the next attempt to publish a head has begun, and the signer hangs
 	client, _, _ := ports(t, l)
 	_, err = client.Append(within(t, time.Minute), entryOf(2), d.sign(t, entryOf(2)), Tag{})
 	refused(2, err)

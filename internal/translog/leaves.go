@@ -29,7 +29,7 @@ func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
 	return indexes, fromDatabase(err)
 }
 
-// TagLeaves stores the tags of the leaves. It returns the indexes of the leaves that did not get
+// TagLeaves stores the Tag of each leaf. It returns the indexes of the leaves that did not get
 // their tag: the log does not have the given entry at that index, or another leaf has the tag.
 // TagLeaves may run while replicas append, because the primary key of translog.tags allows
 // each tag only once.
@@ -77,8 +77,8 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 	return returned, nil
 }
 
-// growTo returns the growth that appends the leaves that the tree lacks. It returns ErrRefused
-// if these leaves have a gap, or the grown tree is not the tree of head.
+// growTo returns what a statement must add to the tree s to reach the tree of head. It ignores the
+// given leaves that s has. It returns ErrRefused if the others have a gap or do not lead to head.
 func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
 	leaves = slices.DeleteFunc(slices.Clone(leaves), func(l TaggedLeaf) bool { return l.Index < s.size })
 	slices.SortFunc(leaves, func(a, b TaggedLeaf) int { return cmp.Compare(a.Index, b.Index) })

@@ -55,7 +55,6 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// result is what a call returned. Its method `ok` fails the test if the call failed.
 type result[T any] struct {
 	value T
 	err   error
@@ -141,8 +140,6 @@ func (d *deployment) sign(t testing.TB, entry [32]byte) string {
 	return signature
 }
 
-// mustAppend appends the entries with these numbers, one after the other. It returns the place
-// of the last entry.
 func (d *deployment) mustAppend(t testing.TB, l *Log, numbers ...int) (last Appended) {
 	t.Helper()
 	for _, n := range numbers {
@@ -161,7 +158,6 @@ func (d *deployment) failAppend(t testing.TB, l *Log, n int, want error) {
 	}
 }
 
-// fill commits entries [first, end) in one batch and waits for a head that covers them.
 func fill(t testing.TB, l *Log, first, end int) {
 	t.Helper()
 	ctx := within(t, time.Minute)

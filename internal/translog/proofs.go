@@ -31,14 +31,13 @@ type LeafQuery struct {
 }
 
 // TreeHead returns the newest published head. Each call reads the database, so the head
-// is at least as new as every head that was answered before the call. Exception: a head that was
-// read while Postgres crashed may be missing after a failover, until the log signs it again.
+// is at least as new as every head that was returned before the call. Exception: after a failover of
+// Postgres, a head that was returned during the crash may be missing until the log signs it again.
 func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
 	return l.headAt(ctx, nil)
 }
 
-// TreeHeadAt returns the published head of a size. It returns an error if no head of
-// this size was published.
+// TreeHeadAt returns the published head of a size, or an error if there is none.
 func (l *Log) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
 	return l.headAt(ctx, &size)
 }
@@ -68,7 +67,7 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	return l.prove(ctx, q, read)
 }
 
-// prove returns the proof that q asks for. The parameter `read` must be the reading that answers q.
+// prove returns the proof that q asks for. `read` must hold what the database returned for q.
 func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion, error) {
 	head, err := l.published(read, q.TreeSize)
 	if err != nil {
@@ -96,9 +95,8 @@ func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion,
 	return Inclusion{TreeHead: head, LeafIndex: leaf.index, Entry: hex.EncodeToString(leaf.entry), Path: toHex(path)}, nil
 }
 
-// Consistency proves that one published head extends another. The parameter `first` is the size
-// of the older head. The parameter `second` is the size of the newer head, or nil for the newest
-// published head. The two sizes may be equal.
+// Consistency proves that the published head of size `second` extends the published head of size
+// `first`. A nil `second` means the newest published head. The two sizes may be equal.
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
 	_, heads, err := l.ask(ctx, LeafQuery{}, &first, second)
 	if err != nil {

@@ -56,9 +56,9 @@ func (t *tree) consistency(ctx context.Context, first, second root) (path [][]by
 	return path, err
 }
 
-// prove calls verify with the hashes of the nodes. If the hashes in memory contradict the root,
-// the database may have been replaced after they were read, so prove reads the tables. If the
-// tables agree with the root, the tiles from the tables replace those in memory.
+// prove calls verify with the hashes of the nodes. If hashes from memory contradict the root,
+// the database may have been replaced since t read them, so prove reads the tables again. If
+// the tables agree with the root, the tiles read from them replace all tiles in memory.
 func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, verify func([][]byte) error) error {
 	if len(ids) == 0 {
 		return verify(nil)

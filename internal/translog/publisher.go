@@ -15,16 +15,15 @@ import (
 const (
 	publishBackoff = 100 * time.Millisecond
 	maxBackoff     = 2 * time.Second
-	// The publisher repeats a round without a backoff if the round lost the race for the fork
-	// guard (errBehind). lostRaces is the maximum number of such repeats between two successful
-	// rounds. A further lost race counts as a failure, because another program may be writing
-	// the guard's record.
+	// If another process changed the fork guard's record first (errBehind), the publisher repeats
+	// its attempt without a backoff. lostRaces is the maximum number of such repeats until an attempt
+	// succeeds. One more errBehind is a failure, because another program may be writing the record.
 	lostRaces = 10
 )
 
-// publisher signs and stores the committed head whenever an append waits. Each attempt is a
-// round (round.go). The head of a round covers all leaves whose appends waited when the
-// round began.
+// publisher signs and stores the committed tree head whenever an append waits for a signed head.
+// Each attempt is a round (round.go). The head of a round covers all leaves whose appends waited
+// when the round began.
 type publisher struct {
 	store  *store
 	checks *checks
@@ -44,8 +43,8 @@ type publisher struct {
 	size    int64 // the largest size of a published head that this replica has seen
 	wanted  int64 // the smallest tree size that covers every leaf that an append has waited for
 	waiting map[*waiter]struct{}
-	lastErr error   // the error of the last round
-	handed  *growth // the sequencer's last growth, or nil if the next round must read the tables
+	lastErr error   // the error of the last attempt to publish a head
+	handed  *growth // the batch that the sequencer committed last; nil: the next round reads the tables
 
 	kick chan struct{} // has capacity 1; a token wakes the goroutine of run
 }
@@ -60,18 +59,18 @@ func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
 }
 
-// hand stores the growth that the sequencer committed last. If g is nil, the next round
-// reads the tables.
+// hand stores the tree growth that the sequencer committed last, for the next round of the
+// publisher. If g is nil, that round reads the tables.
 func (p *publisher) hand(g *growth) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.handed = g
 }
 
-// wait returns the size of a published head that covers the leaf. It waits for a round even
-// if p.size is larger than index, because the database may have been replaced by an older
-// copy. Then the sequencer assigns indexes below p.size again, and no published head covers
-// the new leaves.
+// wait returns the size of a published head that covers the leaf. It waits for an attempt to
+// publish (a round) even if p.size is larger than index, because the database may have been
+// replaced by an older copy. Then the sequencer assigns indexes below p.size again, and no
+// published head covers the new leaves.
 //
 // If the last round got no signature and p.size does not cover the leaf, wait returns an
 // error at once.
@@ -109,8 +108,8 @@ func (p *publisher) leave(w *waiter, why error) error {
 	return uncovered(w.index, why)
 }
 
-// errUnsigned marks a round in which the signer returned no signature. The signer has
-// already retried, so waiting longer does not help.
+// errUnsigned is returned by a round in which the signer returned no signature. The signer
+// has already retried, so the callers do not wait for the next round.
 var errUnsigned = errors.New("the signer returned no signature")
 
 func unsigned(err error) bool { return errors.Is(err, errUnsigned) }
@@ -159,7 +158,7 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// traced returns ctx with the span of one waiter, so that the round joins the trace of that waiter.
+// traced returns ctx with the span of one waiting append, so that the spans of publishing join its trace.
 func (p *publisher) traced(ctx context.Context) context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -181,10 +180,10 @@ func (p *publisher) awaited() bool {
 	return len(p.waiting) > 0 || p.wanted > p.size
 }
 
-// answer answers waiters after a round. If the published head covers a waiter's leaf, the
-// waiter gets the size of that head. ErrInconsistent fails all waiters. errUnsigned fails the
-// waiters whose leaf no head covers, although a later round will publish their leaves. After
-// any other error all waiters wait for the next round.
+// answer answers the waiting appends after a round, which is one attempt to publish a head. If the
+// head covers an append's leaf, the append gets the head's size. ErrInconsistent fails all appends.
+// errUnsigned fails the appends whose leaf no head covers, although a later round will publish
+// the leaf. All other appends wait for the next round.
 func (p *publisher) answer(size int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,8 +204,7 @@ func (p *publisher) answer(size int64, err error) {
 	}
 }
 
-// signal puts a token into a channel of capacity one, unless the channel already has a
-// token.
+// signal never blocks. The channel must have capacity one, so that no signal is lost.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -214,7 +212,6 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// pause waits for d, and reports false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -105,8 +105,6 @@ func (q *query) one(name string) (text string, given bool) {
 	return values[0], true
 }
 
-// integer returns the value of a parameter, or nil if the parameter is absent. A value that
-// is not a decimal integer of 0 to 2^53-1 is an error.
 func (q *query) integer(name string) *int64 {
 	text, given := q.one(name)
 	if !given {
@@ -119,8 +117,6 @@ func (q *query) integer(name string) *int64 {
 	return &n
 }
 
-// leaf returns the leaf that the request names by its parameters leaf_index and entry. At least
-// one of them is required.
 func (q *query) leaf() (leaf LeafQuery) {
 	leaf.LeafIndex = q.integer("leaf_index")
 	if text, given := q.one("entry"); given {

@@ -12,7 +12,7 @@ import (
 
 const (
 	maxReads    = 2    // maximum number of concurrent statements
-	maxAsked    = 1024 // concurrent calls share a statement; one that already has this many questions (see the type question) takes no further call
+	maxAsked    = 1024 // a statement that already has this many questions (see the type question) takes no further call
 	readsBudget = 10 * time.Second
 )
 
@@ -22,8 +22,8 @@ type question struct {
 	sizes []*int64 // the sizes of the heads; a nil element means the newest head
 }
 
-// reading is the result of one statement: the newest head, and the heads and leaves that
-// were asked for.
+// reading is the result of one SQL statement: the newest head, and the heads and leaves of
+// all questions that share the statement.
 type reading struct {
 	heads  map[int64]TreeHead // by size
 	newest int64              // the size of the newest head, or -1 if no head is published
@@ -35,8 +35,6 @@ type leafRow struct {
 	entry []byte
 }
 
-// leaf returns the row with index q.LeafIndex. If q.LeafIndex is nil, it returns the row
-// with entry q.Entry. found is false if there is no such row.
 func (r *reading) leaf(q LeafQuery) (row leafRow, found bool) {
 	at := slices.IndexFunc(r.leaves, func(row leafRow) bool {
 		if q.LeafIndex != nil {
@@ -50,7 +48,7 @@ func (r *reading) leaf(q LeafQuery) (row leafRow, found bool) {
 	return r.leaves[at], true
 }
 
-// readTables answers all questions with one reading.
+// readTables answers all questions with one SQL statement. Each question gets the same reading.
 func (l *Log) readTables(ctx context.Context, questions []question) ([]*reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, readsBudget)
 	defer cancel()
@@ -103,8 +101,8 @@ func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*readin
 	return read, heads, nil
 }
 
-// published returns the head of the given size from read, or the newest head if size is nil.
-// It returns an error if that head is not published or does not verify.
+// published returns the head of this size, or the newest head if size is nil, from the result
+// of a database read. It returns an error if the result lacks the head or the head does not verify.
 func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
 	at := read.newest
 	if size != nil {

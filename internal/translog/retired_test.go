@@ -33,7 +33,8 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 	}
 	now := time.Now().Unix()
 	add("current", fmt.Sprintf(`,"uri":"dev://key","signs_from":%d`, now-1000))
-	add("next", fmt.Sprintf(`,"uri":"dev://next","signs_from":%d`, now+100)) // the log accepts this key before its signs_from
+	// The log accepts signatures by this key before its signs_from.
+	add("next", fmt.Sprintf(`,"uri":"dev://next","signs_from":%d`, now+100))
 	add("open", "")
 	for _, size := range closedAt {
 		add(fmt.Sprint("closed at ", size), fmt.Sprintf(`,"tree_size":%d`, size))
@@ -48,15 +49,15 @@ func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error)
 	return l.Append(within(t, time.Minute), entryOf(n), of(r.by[key].Sign(t.Context(), entryOf(n))).ok(t), Tag{})
 }
 
-// A closed key may sign new entries only for leaf indexes below its tree size. A logged entry
-// keeps its index even if another key signs it again. A refused entry takes no index.
+// A key that is closed at a tree size may sign new entries only for leaf indexes below that size. A
+// logged entry keeps its index even if another key signs it again. A refused entry takes no index.
 func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	t.Parallel()
 	r := newRing(t, 0, 2, 5)
 	l := r.open(t, r.pool, nil)
 	for n, step := range []struct {
 		key   string
-		index int64 // the leaf index of the new entry, or the constant `refused`
+		index int64
 	}{
 		{"closed at 0", refused},
 		{"closed at 2", 0},
@@ -99,8 +100,8 @@ func TestClosedKeyGetsNoLaterLeaf(t *testing.T) {
 	}
 }
 
-// A new entry gets a leaf only if the leaf index is below the ceiling of the entry's key. If
-// an entry occurs twice in a batch, the higher ceiling counts.
+// A new entry gets a leaf only if the leaf index is below the ceiling (the tree size at which the
+// entry's key is closed). If an entry occurs twice in a batch, the higher ceiling counts.
 func TestBatchOfMixedKeys(t *testing.T) {
 	t.Parallel()
 	_, l := newLog(t)
@@ -111,7 +112,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		ceiling, index int64
 	}{
 		{0, math.MaxInt64, 0}, {1, 2, 1}, {2, 2, late}, {3, math.MaxInt64, 2},
-		{4, 2, 3}, {4, math.MaxInt64, 3}, // the higher ceiling counts
+		{4, 2, 3}, {4, math.MaxInt64, 3}, // an entry that occurs twice: the higher ceiling counts
 		{5, 2, late}, {6, math.MaxInt64, 4}, {1, 2, 1}, {6, 2, 4},
 	} {
 		batch = append(batch, candidate{entryOf(c.entry), c.ceiling, Tag{}})
@@ -129,8 +130,8 @@ func lockWaiters(t *testing.T, d *deployment) (n int) {
 	return n
 }
 
-// Another replica grows the tree while an entry by a closed key waits for the lock. The
-// committed size after the wait decides whether the entry gets a leaf.
+// A closed key may sign only leaves below a tree size. An entry by such a key waits for the lock
+// while another replica adds a leaf. The tree size after the wait decides whether the entry gets a leaf.
 func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	for way, leaves := range map[string]int{"the head is looked up": 0, "the head in memory": 2} {

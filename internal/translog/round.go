@@ -41,7 +41,7 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 		if !errors.Is(err, ErrInconsistent) {
 			return size, err
 		}
-		// The memory may be wrong, so read the tables.
+		// The tree in memory may be wrong, so read the log's tables.
 	}
 	committed, size, err := p.roundFromTables(ctx)
 	if err == nil {
@@ -78,7 +78,7 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 		return root{}, 0, err
 	}
 	if committed.size == newest.TreeSize {
-		if !p.guardAccepted { // detect a restored database at the start, before any append
+		if !p.guardAccepted { // before the first append, detect a database restored from an old backup
 			if err := p.advanceGuard(ctx, committed, tree); err != nil {
 				return root{}, newest.TreeSize, err
 			}

@@ -82,9 +82,8 @@ SELECT digest, -1 FROM translog.checkpoints WHERE digest = ANY ($1::bytea[])`
 
 const sqlLookUpTags = `SELECT tag, leaf_index FROM translog.tags WHERE tag = ANY ($1::bytea[])`
 
-// sqlHeadsAndLeaves returns heads and leaves. Rows with a signature are the newest head and
-// the heads of the sizes $1. The other rows are the leaves with an index in $2 or an entry
-// in $3.
+// sqlHeadsAndLeaves selects the newest head, the heads of the sizes $1, the leaves with an index
+// in $2, and the leaves with an entry in $3. Only heads have a signature.
 const sqlHeadsAndLeaves = `
 (SELECT tree_size AS at, root AS value, signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1)
 UNION ALL
@@ -161,8 +160,8 @@ JOIN translog.leaves l ON l.leaf_index = w.leaf_index AND l.entry = w.entry
 ORDER BY w.leaf_index
 ON CONFLICT DO NOTHING`
 
-// sqlNotTagged has the same parameters as sqlTagLeaves. It returns the indexes of those leaves
-// that are missing, do not have the given entry, or lack the given tag.
+// sqlNotTagged returns the indexes of the given leaves that are missing, have another entry, or
+// lack the given tag. The parameters are those of sqlTagLeaves.
 const sqlNotTagged = `
 SELECT w.leaf_index FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS w (leaf_index, entry, tag)
 WHERE NOT EXISTS (SELECT FROM translog.leaves l WHERE l.leaf_index = w.leaf_index AND l.entry = w.entry)
@@ -171,7 +170,7 @@ WHERE NOT EXISTS (SELECT FROM translog.leaves l WHERE l.leaf_index = w.leaf_inde
 const (
 	sqlFsckHeads       = `SELECT tree_size, root, digest, signature FROM translog.tree_heads WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
 	sqlFsckCheckpoints = `SELECT tree_size, digest, note FROM translog.checkpoints WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
-	sqlFsckTags        = `SELECT tag, leaf_index FROM translog.tags WHERE tag > $1 ORDER BY tag LIMIT $2` // one page: at most $2 tags after the tag $1
+	sqlFsckTags        = `SELECT tag, leaf_index FROM translog.tags WHERE tag > $1 ORDER BY tag LIMIT $2`
 
 	// sqlFsckNodes returns the nodes whose stored hash differs from the given one. The
 	// stored hash of a missing row is NULL.

@@ -26,13 +26,13 @@ type sequencer struct {
 	store   *store
 	checks  *checks
 	tree    *tree
-	// hand passes a committed growth to the publisher. After hand(nil) the publisher's next
-	// round reads the tables.
+	// hand passes to the publisher what a committed batch added to the tree. After hand(nil), the
+	// publisher's next round reads the database instead.
 	hand func(*growth)
 
-	// known is the committed head after the last batch of this process. It is nil before the
-	// first batch and after a batch with an unknown outcome. alone is false if another replica
-	// appended between the last two batches. Only the running batch uses these two fields.
+	// known is the tree that this process's last transaction (batch) of appends committed; nil
+	// before the first batch and after a batch with an unknown outcome. alone is false if another
+	// replica appended between the last two batches. Only the running batch uses known and alone.
 	known *state
 	alone bool
 }
@@ -41,22 +41,22 @@ type sequencer struct {
 // means no tag.
 type Tag [32]byte
 
-// candidate is an entry to append. A new entry gets a leaf only if the leaf index is below
-// ceiling (see the function ceiling).
+// candidate is an entry that a caller wants to append. If the log does not have the entry yet,
+// the entry gets a leaf only at an index below `ceiling` (see the function ceiling).
 type candidate struct {
 	entry   [32]byte
 	ceiling int64
 	tag     Tag
 }
 
-// place is the result for a candidate.
+// place is the outcome of appending one candidate.
 type place struct {
 	index int64 // the leaf index, or the constant `refused` or `late`
-	taken bool  // the log already has another entry with the candidate's tag; index is the leaf index of that entry
+	taken bool  // the log has another entry with the same Tag; index is the leaf index of that entry
 }
 
-// ceiling returns the tree size at which the key is closed, or MaxInt64 if the key is not
-// closed. A leaf that the key signed must have a smaller index.
+// ceiling returns a limit for the leaf indexes of entries that the key signed: every index must
+// be smaller. It is Key.TreeSize for a closed key, and MaxInt64 for any other key.
 func ceiling(key signing.Key) int64 {
 	if key.TreeSize == nil {
 		return math.MaxInt64
@@ -73,7 +73,8 @@ func newSequencer(s *store, c *checks, t *tree, hand func(*growth)) *sequencer {
 // sequence commits the batch and returns the place of each candidate. A failed attempt may
 // have committed the batch. The next attempt then finds the entries in the log.
 func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, error) {
-	// An entry may occur several times, signed by different keys. The highest ceiling counts.
+	// The batch may have an entry several times, signed by keys with different ceilings. The highest
+	// ceiling counts.
 	ceilings := make(map[[32]byte]int64, len(batch))
 	for _, c := range batch {
 		ceilings[c.entry] = max(ceilings[c.entry], c.ceiling)
@@ -118,8 +119,8 @@ func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) [
 		return nil
 	}
 	places, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
-	// An entry that seems refused or late may already be in the log. Only the tables show whether
-	// it is.
+	// admit got empty maps, so an entry that seems refused or late may already be in the log.
+	// appendLocked looks up the entry in the database.
 	if err != nil || slices.ContainsFunc(places, func(p place) bool { return p.index < 0 }) {
 		return nil
 	}
@@ -150,10 +151,10 @@ func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]pl
 	return places, nil
 }
 
-// committed updates the memory after a commit. The parameter `continues` is true if g is known
-// to extend the head that the previous batch of this process committed. If tiles are missing in
-// memory and s.alone is true, committed reads them now. If s.alone is false, they are read when
-// a proof needs them.
+// committed updates s.known and s.tree after the commit of g, and informs the publisher (s.hand).
+// `continues` is true if g is known to extend the head that the previous batch of this process
+// committed. If s.tree lacks tiles and s.alone is true, committed reads the tiles now. If s.alone is
+// false, they are read when a proof needs them.
 func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
 	s.known = &g.to
 	sizeCommitted.Set(float64(g.to.size))

@@ -11,8 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// heads reads the committed head and the newest published one in one round trip. The result
-// `newest` is nil if no head is published.
+// heads reads the committed head and the newest published one (nil if there is none) in one round trip.
 func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
 	batch := &pgx.Batch{}
 	// sqlReplicated makes the batch wait until the synchronous standby has the leaves under
@@ -90,7 +89,7 @@ func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*ti
 }
 
 func (s *store) readEntries(ctx context.Context, first, end uint64) ([][]byte, error) {
-	rows, _ := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end)) // collect gets this error from rows
+	rows, _ := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end)) // collect returns the error
 	entries, err := collect(rows, 0, first, end)
 	return entries, fromDatabase(err)
 }
@@ -120,9 +119,9 @@ func missing(level uint, index uint64) error {
 	return fmt.Errorf("%w: the row of node %d at level %d is missing", ErrInconsistent, index, level)
 }
 
-// CheckClosed returns an error if a closed key signed a head larger than the key's
-// TreeSize, because certificates under that head would no longer verify. It skips disowned
-// keys. For each key it checks only the `limit` smallest heads above TreeSize.
+// CheckClosed returns an error if a key signed a head larger than the key's TreeSize (see
+// signing.Key), because certificates under that head would no longer verify. It skips disowned
+// (stolen) keys. For each key it checks only the `limit` smallest heads above TreeSize.
 func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, limit int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err

@@ -31,10 +31,10 @@ func flip(table, column, where string) string {
 	return fmt.Sprintf("UPDATE translog.%s SET %[2]s = set_byte(%[2]s, 5, 255 - get_byte(%[2]s, 5)) WHERE %s", table, column, where)
 }
 
-// Each case changes rows that the proof of leaf 10 depends on. Every call for the proof reads
-// the rows of the leaf and of the head. Any other row is verified only when a process reads
-// the tile of that row. In the cases with `cached`, the old process has that tile in memory
-// and still proves the leaf, and a new process refuses.
+// Each case changes rows that the proof of leaf 10 depends on. Each proof reads the rows of the
+// leaf and of the head again. A process verifies the other rows when it reads a tile, and keeps
+// the tile in memory. So in the cases with `cached`, the old process still proves the leaf, and
+// a new process refuses.
 func TestTamperedTables(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -168,7 +168,7 @@ func TestTamperedCommittedHead(t *testing.T) {
 			gate := newGate(d)
 			close(gate.pass)
 			l := d.open(t, d.pool, gate)
-			if inMemory { // fill bypasses the sequencer; mustAppend leaves the head in the sequencer's memory
+			if inMemory { // fill commits without the sequencer; after mustAppend, the sequencer has the head in memory
 				fill(t, l, 0, 298)
 				d.mustAppend(t, l, 298)
 				d.mustAppend(t, l, 299)
@@ -197,7 +197,6 @@ func TestTamperedCommittedHead(t *testing.T) {
 	}
 }
 
-// setCommitted replaces the committed head with the head of a tree of these leaves.
 func setCommitted(t *testing.T, d *deployment, leaves [][]byte) {
 	t.Helper()
 	now := of(emptyState.grow(leaves)).ok(t)

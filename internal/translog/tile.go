@@ -5,7 +5,7 @@ import "github.com/transparency-dev/merkle/compact"
 const (
 	tileHeight = 8
 	tileWidth  = 1 << tileHeight
-	tileNodes  = 2*tileWidth - 2 // without the tile's root, which belongs to the tile above
+	tileNodes  = 2*tileWidth - 2 // number of nodes in a tile, without the root, which belongs to the tile above
 	tileBytes  = tileNodes*32 + 256
 )
 
@@ -29,10 +29,9 @@ func (t tileID) span(size uint64) (first, end uint64) {
 	return first, min(first+tileWidth, size>>t.level)
 }
 
-// complete reports whether all nodes of the tile are complete in a tree of the given size.
 func (t tileID) complete(size uint64) bool { return t.index+1 <= size>>(t.level+tileHeight) }
 
-// root returns the node above the whole tile.
+// root returns the id of the tile's root node, which belongs to the tile above.
 func (t tileID) root() compact.NodeID { return compact.NewNodeID(t.level+tileHeight, t.index) }
 
 // tile is a tile in memory. Nodes that are not complete yet are zero. Each node is written
@@ -50,7 +49,6 @@ func slot(id compact.NodeID) uint64 {
 
 func (t *tile) node(id compact.NodeID) []byte { return t.nodes[slot(id)][:] }
 
-// newTile returns a tile with the given stored nodes. It computes the other nodes from them.
 func newTile(id tileID, stored [][]byte) *tile {
 	t := &tile{tileID: id}
 	for i, hash := range stored {

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/httpcache"
 )
 
-// maxBundles is the maximum number of entry bundles that are read from the database
-// at the same time.
+// maxBundles is the maximum number of entry bundles (c2sp.org/tlog-tiles) that are read from
+// the database at the same time.
 const maxBundles = 4
 
 var errNoTile = errors.New("no such tile")
@@ -42,7 +42,7 @@ func (l *Log) serveTile(r *http.Request) (any, error) {
 
 func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	under := c.latest.Load()
-	if under == nil || !covered(t, under.Size) { // another replica may have signed a newer checkpoint
+	if under == nil || !covered(t, under.Size) { // read again: another replica may have signed a newer checkpoint
 		var err error
 		if under, err = c.newest(ctx); err != nil {
 			return nil, err

@@ -26,7 +26,7 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 		return nil, err
 	}
 	if certified := c.certified.Load(); certified > 0 {
-		better, err := c.at(ctx, certified) // read it even if `of` has this size, because `of` may lack the last cosignatures
+		better, err := c.at(ctx, certified) // read again even if `of`, the newest checkpoint, has this size: `of` may lack the last cosignatures
 		if err != nil {
 			return nil, l.checks.note(ctx, err)
 		}
@@ -60,7 +60,7 @@ func (l *Log) serveTLogProof(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", proof}, err
 }
 
-// TLogProof returns the .tlog-proof of a leaf. It verifies the path but not the
+// TLogProof returns the .tlog-proof of a leaf. It verifies the inclusion proof but not the
 // signatures. It returns nil if no checkpoint covers the leaf: the log has no checkpoints,
 // or has not signed the next one yet.
 func (c *Client) TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error) {

@@ -13,10 +13,10 @@ import (
 const (
 	// cacheBytes is the memory for complete tiles. 64 MiB hold the tiles of a million leaves.
 	cacheBytes = 64 << 20
-	// At most maxLoads callers read tiles at the same time. The others wait.
+	// maxLoads is how many callers may read tiles at the same time.
 	maxLoads = 4
-	// If the edge (see type tree) lacks more than maxCatchUp leaves, the whole edge is read
-	// again. Otherwise only the missing leaves are read.
+	// If memory lacks more than maxCatchUp new leaves, the last tile of each level (the edge) is
+	// read again. Otherwise only the missing leaves are read.
 	maxCatchUp = 1024
 )
 
@@ -28,13 +28,13 @@ const (
 // the tree, and the hashes of a complete tile to the node above the tile.
 type tree struct {
 	store *store
-	fresh bool // set by freshTree: no tile was read before the tree was made
+	fresh bool // set by freshTree: the tree has no older tiles, so prove does not retry with a fresh tree
 	loads chan struct{}
 
 	mu sync.Mutex
-	// mu guards the fields below. A complete node that was found under mu may then be read
-	// without mu, because the node never changes.
-	at       state          // the tree that the edge leads to
+	// mu guards the fields below. The hash of a full subtree in a tile that was found under mu may
+	// be read without mu, because such a hash never changes.
+	at       state          // size, root and compact range of the tree whose last tiles are `edge`
 	edge     map[uint]*tile // by level
 	complete *simplelru.LRU[tileID, *tile]
 }
@@ -47,15 +47,15 @@ func newTree(s *store, bytes int) *tree {
 	return &tree{store: s, loads: make(chan struct{}, maxLoads), at: emptyState, edge: map[uint]*tile{}, complete: complete}
 }
 
-// freshTree returns an empty tree. Its proofs use only rows that are read after this call.
+// freshTree returns a tree without cached tiles, so its proofs use only rows read after this call.
 func freshTree(s *store) *tree {
 	t := newTree(s, cacheBytes)
 	t.fresh = true
 	return t
 }
 
-// grow adds a committed batch to the edge. If the batch does not extend the tree in memory,
-// grow adds nothing and reports false.
+// grow adds the nodes of a committed batch. It adds nothing and returns false if the batch does
+// not extend t.at, the tree in memory.
 func (t *tree) grow(g *growth) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -113,7 +113,6 @@ func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][
 	return hashes, nil
 }
 
-// inMemory returns the hashes of the nodes, or nil if one of them is not in memory.
 func (t *tree) inMemory(under root, ids []compact.NodeID) [][]byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +130,7 @@ func (t *tree) inMemory(under root, ids []compact.NodeID) [][]byte {
 	return hashes
 }
 
-// tile returns the tile, or nil if it is not in memory. The caller holds mu.
+// tile returns nil if the tile is not in memory. The caller holds mu.
 func (t *tree) tile(id tileID) *tile {
 	if last := t.edge[id.level]; last != nil && last.tileID == id {
 		return last
@@ -140,7 +139,6 @@ func (t *tree) tile(id tileID) *tile {
 	return in
 }
 
-// load returns a tile from memory, or reads it and verifies it against the tile above it.
 func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
 	t.mu.Lock()
 	in, size := t.tile(id), uint64(t.at.size)
@@ -169,9 +167,9 @@ func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
 	return in, nil
 }
 
-// follow extends the edge at least to the size of `to`. It reads up to maxCatchUp missing
-// leaves. If more are missing, if the edge is empty, or if the leaves do not lead to `to`,
-// follow reads the whole edge.
+// follow extends the edge (the last tile of each level) at least to the size of `to`. It reads
+// up to maxCatchUp missing leaves. If more are missing, if the edge is empty, or if the leaves
+// do not hash to the root `to`, follow reads the whole edge.
 func (t *tree) follow(ctx context.Context, to root) error {
 	t.mu.Lock()
 	from := t.at
@@ -186,15 +184,15 @@ func (t *tree) follow(ctx context.Context, to root) error {
 		}
 		g, err := from.grow(entries)
 		if err == nil && bytes.Equal(g.to.hash, to.hash) {
-			t.grow(g) // no effect if another caller was faster
+			t.grow(g) // adds nothing if another caller has changed t meanwhile
 			return nil
 		}
 	}
 	return t.readEdge(ctx, to)
 }
 
-// readEdge reads the edge of the tree with the root `to`, and verifies that the edge leads
-// to that root.
+// readEdge reads the edge (the last tile of each level) of the tree with the root `to`. It
+// verifies that the hashes in the edge lead to that root.
 func (t *tree) readEdge(ctx context.Context, to root) error {
 	size := uint64(to.size)
 	perfect := compact.RangeNodes(0, size, nil)

@@ -53,8 +53,8 @@ type asking struct {
 	mu sync.Mutex
 	// mu guards the fields below.
 	target *signedCheckpoint // nil until there is a checkpoint with leaves
-	since  time.Time         // when target was set
-	moved  chan struct{}     // closed when target changes
+	since  time.Time
+	moved  chan struct{} // closed when target changes
 }
 
 // submission is one URL to ask, with the policy's witnesses that have this URL. Each of them
@@ -63,14 +63,14 @@ type submission struct {
 	url       string
 	witnesses []checkpoint.Witness
 	size      int64     // the last size that the witness is known to have cosigned; 0: none or unknown
-	done      int64     // the largest target size that needs no request any more; -1: none
-	conflict  int64     // size of the target that the last answer with status 409 refused; 0: none
+	done      int64     // the largest checkpoint size for which no further request is needed; -1: none
+	conflict  int64     // size of the target that the witness last refused with status 409; 0: none
 	owes      time.Time // since when a cosignature is due; zero: none is due
 }
 
 func (s *submission) name() string { return s.witnesses[0].Name }
 
-// askWitnesses runs until ctx ends. It asks the witnesses while this replica holds the lock.
+// askWitnesses asks the witnesses until ctx ends. A Postgres lock lets only one replica ask at a time.
 func (c *checkpoints) askWitnesses(ctx context.Context) {
 	places := c.submissions()
 	if len(places) == 0 {
@@ -83,7 +83,7 @@ func (c *checkpoints) askWitnesses(ctx context.Context) {
 	}
 }
 
-// submissions returns the URLs to ask. A witness without a URL is not asked.
+// submissions groups the policy's witnesses by URL. A witness without a URL is not asked.
 func (c *checkpoints) submissions() (all []*submission) {
 	if c.Policy == nil {
 		return nil
@@ -102,8 +102,8 @@ func (c *checkpoints) submissions() (all []*submission) {
 	return all
 }
 
-// lock takes the lock on a separate connection. It returns nil if another replica
-// holds the lock.
+// lock takes the lock of askWitnesses on a connection outside the pool. It returns nil if
+// another replica holds the lock.
 func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -124,8 +124,8 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// askLocked asks the witnesses until ctx ends or the lock's connection fails. It does
-// nothing if another replica holds the lock.
+// askLocked takes the lock and asks the witnesses for cosignatures, until ctx ends or the lock's
+// connection fails. It does nothing if another replica holds the lock.
 func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error {
 	conn, err := c.lock(ctx)
 	if err != nil || conn == nil {
@@ -164,15 +164,15 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error
 	}
 }
 
-// ping keeps the session alive, and returns an error if the connection is dead.
+// ping keeps the session alive.
 func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	return conn.Ping(ctx)
 }
 
-// recall reads, for each URL, the largest size that a witness with that URL has cosigned
-// according to the tables.
+// recall reads from the database, for each URL, the largest tree size that a witness with that
+// URL has cosigned.
 func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*submission) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -205,7 +205,8 @@ func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
 	a.moved = make(chan struct{})
 }
 
-// serve asks one URL to cosign each target, and retries after a failure.
+// serve asks the witnesses at one URL to cosign each target checkpoint until ctx ends. After a
+// failure it backs off and retries.
 func (a *asking) serve(ctx context.Context, place *submission) {
 	behind := witnessBehind.WithLabelValues(place.name())
 	defer behind.Set(0)
@@ -312,9 +313,9 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 	return outcomeCosigned, nil
 }
 
-// proof returns the proof that the target extends the tree of size `old`. The proof is empty
-// if `old` is 0 or the target's size. For any other value of `old`, the log has published a
-// head of that size, because a witness cosigns only checkpoints.
+// proof returns the consistency proof (RFC 6962 2.1.2) from the tree of size `old` to the target.
+// The proof is empty if `old` is 0 or the target's size. Any other `old` is the size of a published
+// tree head, because a witness cosigns only checkpoints, and every checkpoint is of such a head.
 func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil
@@ -349,8 +350,8 @@ func (a *asking) post(ctx context.Context, address string, body []byte) (status 
 	return response.StatusCode, string(text), err
 }
 
-// keep stores verified cosignatures of the target. If the target now has its quorum, keep
-// records the target's size as certified.
+// keep stores verified cosignatures of the checkpoint `target`. If a quorum of witnesses has now
+// cosigned it, keep records the checkpoint's size as certified.
 func (a *asking) keep(ctx context.Context, target *signedCheckpoint, lines map[string]string) error {
 	var ids, texts []string
 	for id, line := range lines {

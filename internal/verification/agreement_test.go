@@ -13,8 +13,6 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// keysOf returns the keys of a case. `given` is an array of labels, or an answer of
-// GET /v1/pubkeys or GET /v1/status. `problem` says why the answer cannot be read.
 func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
 	var named []verification.Trusted
 	if labels, ok := given.([]any); ok {
@@ -27,7 +25,6 @@ func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
 	return trustedKeys(named), ""
 }
 
-// sharedCase is a case of the Python verifier's tests, with the checks that failed there.
 type sharedCase struct {
 	Certificate, Inputs, Params json.RawMessage
 	TreeHead                    json.RawMessage `json:"tree_head"`
@@ -35,7 +32,6 @@ type sharedCase struct {
 	Failed                      []string
 }
 
-// theirs runs the Python tests once and returns their cases.
 var theirs = sync.OnceValues(func() (cases []sharedCase, err error) {
 	cmd := exec.Command("python3", "../../e2e/verifier/cases.py")
 	var stderr bytes.Buffer
@@ -56,8 +52,6 @@ func sharedCases(t *testing.T) []sharedCase {
 	return cases
 }
 
-// The Python verifier shares no code with this one. On every case of the Python tests, both
-// verifiers have the same verdict and the same failed checks.
 func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 	t.Parallel()
 	cases := sharedCases(t)

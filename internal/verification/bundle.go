@@ -21,7 +21,7 @@ import (
 const (
 	BundleShape         = "bundle"               // exactly the members of a bundle; if this check fails, no other check is made
 	LogProof            = "log_proof"            // the path in log_proof leads from the certificate's entry to the checkpoint's root
-	CheckpointSignature = "checkpoint_signature" // a log of the policy or, without a policy, a key of the deployment signed the checkpoint
+	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy; without a policy, by a deployment key
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; checked only with a policy
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
@@ -44,8 +44,8 @@ var bundleShape = record(map[string]rule{
 type Trust struct {
 	Keys    []Key                 // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
 	Policy  *checkpoint.Policy    // the trusted logs and witnesses; if nil, witnesses are not checked
-	Parties map[int]string        // as in Evidence
-	Open    func([]Trusted) []Key // as in Evidence; MUST be set if Keys is nil
+	Parties map[int]string        // seat keys that the verifier knows, by party index; as in Evidence
+	Open    func([]Trusted) []Key // see Evidence.Open; MUST be set if Keys is nil
 }
 
 // VerifyBundle makes every check that the bundle allows. It does not panic on any bundle.
@@ -134,15 +134,14 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 
 // checkpointSigner checks who signed the checkpoint. With a policy, a log of the policy
 // must have signed it. Without a policy, a key of the deployment must have signed it, and
-// that key must have been allowed to sign at this tree size. If the check passes, `good`
-// names the signer. Otherwise `problem` says what is wrong.
+// that key must have been allowed to sign at this tree size.
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {
 		logs = append(logs, policy.Logs...)
 	}
 	ofPolicy := len(logs)
-	deployment := map[string]Trusted{} // the deployment's keys, by checkpoint.Key.String()
+	deployment := map[string]Trusted{}
 	for _, k := range keys {
 		if key, err := noteKey(c.Origin, k.Label); err == nil && !slices.ContainsFunc(logs, func(l checkpoint.Key) bool { return l.String() == key.String() }) {
 			deployment[key.String()] = k.Trusted
@@ -168,8 +167,7 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, po
 	return "a retired key signed the checkpoint, whose size is above the tree_size of that key", ""
 }
 
-// noteKey converts the label of a deployment key to a checkpoint.Key with the given origin.
-// It returns an error if the label is not that of an es256 key.
+// noteKey converts the label of an es256 key to a checkpoint.Key with the given origin.
 func noteKey(origin, label string) (checkpoint.Key, error) {
 	digits, _ := strings.CutPrefix(label, "es256:")
 	point, err := hex.DecodeString(digits)

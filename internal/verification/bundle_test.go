@@ -21,17 +21,16 @@ import (
 // forged bundles, so they are stored (see e2e/verifier/README.md).
 const bundleCases = "../../e2e/testdata/bundles"
 
-// bundleCase is a bundle, what the verifier trusts, and the checks that must fail. The field
-// Says is a text that must occur in the detail of a failed check.
+// bundleCase is a bundle, what the verifier trusts, and the checks that must fail.
 type bundleCase struct {
 	Bundle  any      `json:"bundle"`
 	Policy  string   `json:"policy,omitempty"`
 	Pubkeys []string `json:"pubkeys,omitempty"`
 	Failed  []string `json:"failed"`
-	Says    string   `json:"says,omitempty"`
+	Says    string   `json:"says,omitempty"` // must occur in the detail of a failed check
 
 	Parties  map[int]string `json:"parties,omitempty"`  // seat keys that the verifier knows
-	Unproven string         `json:"unproven,omitempty"` // must occur in a note if the report is valid
+	Unproven string         `json:"unproven,omitempty"` // if the report is valid, its notes must contain this text
 }
 
 func trustedKeys(named []verification.Trusted) []verification.Key {

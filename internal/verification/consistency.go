@@ -10,8 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// contradictions returns which members of a well-formed certificate contradict each other,
-// or "".
+// contradictions returns which members of a well-formed certificate contradict each other.
 func contradictions(p certificate.Payload) string {
 	var found []string
 	claim := func(holds bool, format string, args ...any) {

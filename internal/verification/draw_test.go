@@ -45,8 +45,8 @@ func drawn(t rapid.TB, v algorithm.Vector) map[string]any {
 	return tree
 }
 
-// inputsOf returns the inputs of a vector, each with the salt "pepper", as in the function drawn.
-// The inputs are copies, because tests modify inputs and share the vectors.
+// inputsOf returns the inputs of a vector with the salt that the function drawn commits to. The
+// inputs are copies, because tests modify inputs and share the vectors.
 func inputsOf(t rapid.TB, v algorithm.Vector) []any {
 	t.Helper()
 	var rows []any
@@ -60,8 +60,7 @@ func inputsOf(t rapid.TB, v algorithm.Vector) []any {
 	return rows
 }
 
-// failing returns the failed checks. It leaves out the checks that need keys or a tree head,
-// because its callers give no keys and no tree head.
+// failing leaves out the checks that need keys or a tree head, because its callers give neither.
 func failing(e verification.Evidence) []string {
 	var names []string
 	for _, check := range verification.Verify(e).Checks {

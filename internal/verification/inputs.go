@@ -118,7 +118,6 @@ func resultProblem(p certificate.Payload, inputs []map[string]any, params map[st
 	return ""
 }
 
-// rejectors returns the parties that answered accept:false, in ascending order.
 func rejectors(id string, inputs []map[string]any) []int {
 	a, _ := algorithm.Lookup(id)
 	var parties []int
@@ -130,8 +129,6 @@ func rejectors(id string, inputs []map[string]any) []int {
 	return parties
 }
 
-// drawProblem recomputes a draw from the certificate's beacon value and nonce_digest.
-// It returns what is wrong, or "".
 func drawProblem(a *algorithm.Algorithm, p certificate.Payload) string {
 	again, err := a.Redraw(labelsOf(p), p.Result)
 	if err != nil {
@@ -151,7 +148,6 @@ func labelsOf(p certificate.Payload) []string {
 	return labels
 }
 
-// canonicalResult returns p.Result in RFC 8785 form, or null if p.Result is empty.
 func canonicalResult(p certificate.Payload) []byte {
 	tree, err := canon.Parse(p.Result)
 	if err != nil {

@@ -6,14 +6,14 @@ import "fmt"
 const (
 	Current = "current" // signs now, or begins to sign within 5 minutes
 	Next    = "next"    // published in advance; will sign later
-	Retired = "retired" // replaced; its earlier signatures stay valid
+	Retired = "retired" // replaced, or will be within 5 minutes; signatures stay valid, but see Trusted.TreeSize
 )
 
 // mostKeys is the most keys that a deployment may publish. The limit bounds the time of a
 // verification.
 const mostKeys = 1000
 
-// Trusted is a public key, with what GET /v1/pubkeys or GET /v1/status says about it.
+// Trusted is a public key, with the facts that GET /v1/pubkeys or GET /v1/status publishes about it.
 type Trusted struct {
 	Label     string
 	State     string // Current, Next or Retired; "" if unknown
@@ -23,7 +23,6 @@ type Trusted struct {
 	Development bool // whether GET /v1/status declares this key a development key; GET /v1/pubkeys does not say
 }
 
-// developmentKey is the note on a certificate that a development key signed.
 const developmentKey = "who issued the certificate: the deployment declares the signing key a development key, and certificates by such a key prove nothing"
 
 // mayHold reports whether the key was allowed to sign a leaf at this index.

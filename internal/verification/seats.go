@@ -16,9 +16,11 @@ import (
 
 // Checks of who committed, in report order.
 const (
-	PartySignatures = "party_signatures" // every attested_by is well-formed, and every seat signature is valid; checked only if at least one attested_by has a seat key or is malformed
-	PartyKeys       = "party_keys"       // each party with a key in Evidence.Parties signed with this key
-	Declaration     = "declaration"      // the declaration in a bundle is the one that the certificate names, and agrees with the certificate
+	// PartySignatures: every attested_by is well-formed, and every signature with a seat key (a
+	// party's own key) is valid. Checked only if an attested_by has a seat key or is malformed.
+	PartySignatures = "party_signatures"
+	PartyKeys       = "party_keys"  // each party in Evidence.Parties signed with the key given there
+	Declaration     = "declaration" // the declaration in a bundle is the one that the certificate names, and agrees with the certificate
 )
 
 // seats checks the signatures of seat keys. If the verifier knows a party's key, seats also
@@ -158,14 +160,12 @@ func (r *Report) declared(given any, p certificate.Payload) {
 	r.add(Declaration, problem, digest)
 }
 
-// undeclared adds a note if the certificate names a declaration that was not given.
 func (r *Report) undeclared(p certificate.Payload, why string) {
 	if digest, _ := attestation.DigestIn(p.Properties); digest != "" {
 		r.Notes = append(r.Notes, "the params and deadlines were not checked: "+why)
 	}
 }
 
-// otherDraw returns how the result's beacon differs from the declared beacon, or "".
 func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	drawn := shownBeacon(result)
 	round := declaration["algorithm_params"].(map[string]any)["beacon_round"]
@@ -181,7 +181,7 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 }
 
 // late returns which phase closed at or after its declared deadline, or "". A closing time
-// MUST be before the deadline. A closing time is nil if a party missed the deadline.
+// is nil if a party missed the deadline.
 func late(declaration map[string]any, t certificate.Timing) string {
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
 		return fmt.Sprintf("commits must close before the declared commit_deadline %d, but they closed at %d", by, *t.CommitsClosedAt)
@@ -192,7 +192,6 @@ func late(declaration map[string]any, t certificate.Timing) string {
 	return ""
 }
 
-// shownBeacon returns the beacon of a result. ChainHash is empty if the result has no beacon.
 func shownBeacon(result json.RawMessage) algorithm.Beacon {
 	var shown struct{ Beacon algorithm.Beacon }
 	if len(result) > 0 {

@@ -12,7 +12,6 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// rule returns what is wrong with a value, or "".
 type rule func(v any) string
 
 func integer(v any) string {

@@ -68,11 +68,11 @@ type Evidence struct {
 	TreeHead    any
 	Keys        []Key
 
-	Inputs any            // array with one element for each party, in order: {input, salt}, or null if unknown. Inputs is nil if all are unknown
+	Inputs any            // array of {input, salt}, or null if unknown, for each party in order; nil if all are unknown
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
 	Parties map[int]string        // seat keys that the verifier knows, by party index: es256:HEX or ed25519:HEX
-	Open    func([]Trusted) []Key // for each Trusted, returns a Key with Verify or Problem set; if Open is nil, every seat signature fails
+	Open    func([]Trusted) []Key // a Key for each Trusted, with Verify or Problem set; nil: every seat signature fails
 }
 
 // Verify makes every check that the evidence allows. It does not panic on any input.
@@ -84,8 +84,8 @@ func Verify(e Evidence) Report {
 	return r
 }
 
-// verify makes the checks of Verify, without the note on the declaration. It returns a nil
-// certificate if the shape is wrong.
+// verify makes the checks of Verify, but does not note that params and deadlines were not
+// checked. It returns a nil certificate if the shape is wrong.
 func verify(e Evidence) (Report, *certificate.Certificate) {
 	r := &Report{Valid: true}
 	members, _ := e.Certificate.(map[string]any)
@@ -158,8 +158,7 @@ func (r *Report) Add(c Check) {
 	r.Valid = r.Valid && c.OK
 }
 
-// add appends a check. `problem` says what is wrong, and is empty if the check passed. `good` is
-// the Detail of a passed check.
+// add appends a check, which passed if `problem` is empty. `good` is the Detail of a passed check.
 func (r *Report) add(name, problem, good string) {
 	r.hold(name, problem == "", problem, good)
 }

@@ -35,8 +35,8 @@ const Longest = 45 * time.Second
 
 const (
 	lookEvery   = time.Second
-	lookSlowly  = 5                     // while Connected, the hub looks at all deals only every lookSlowly × lookEvery
-	betweenTwo  = 10 * time.Millisecond // pause after a look, so that one look serves more deals under load
+	lookSlowly  = 5                     // while Connected is true, Run reads all deals every lookSlowly × lookEvery
+	betweenTwo  = 10 * time.Millisecond // pause after a read of the deals, so that one read serves more deals under load
 	lookTimeout = 5 * time.Second
 
 	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Waiting calls can use three
@@ -59,15 +59,15 @@ type Hub struct {
 	deals    map[string]map[*Call]struct{}
 	networks map[string]int
 	calls    int
-	touched  map[string]struct{} // deals to look at
+	touched  map[string]struct{} // ids of deals that may have changed
 	look     chan struct{}       // tells Run that touched is not empty
 	ended    chan struct{}
 	end      func()
 }
 
-// New returns a hub with the default bounds (see Bound). read is store.Marks. announce tells
-// the other replicas about a change and MUST NOT block; announce is nil if there are no other
-// replicas.
+// New returns a hub with the default bounds (see Bound). read is the method Marks of store.Store.
+// announce tells the other replicas that a deal has changed, and MUST NOT block; nil if there are
+// no other replicas.
 func New(read func(context.Context, []string) ([]store.Marked, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
 	h := &Hub{
@@ -133,7 +133,8 @@ func (h *Hub) Connected(now bool) {
 // End ends all current and later waits. The process calls End when it drains.
 func (h *Hub) End() { h.end() }
 
-// Run looks at the deals of waiting calls, as the package comment describes, until ctx ends.
+// Run reads the deals of waiting calls when the package comment says so, and wakes the calls whose
+// deal has changed or has a due step. It returns when ctx ends.
 func (h *Hub) Run(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -172,8 +173,8 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// lookAt reads the marks of deals. It wakes each call whose deal has a due step or differs from
-// what the call knows.
+// lookAt reads a summary of each deal (store.Mark). It wakes each call whose deal has a due step or
+// whose deal differs from the summary that the call passed to Wait.
 func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -195,10 +196,9 @@ func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 type Call struct {
 	hub             *Hub
 	dealID, network string
-	changed         chan struct{} // has an element if the deal may have changed
+	changed         chan struct{} // capacity 1; has an element if the deal may have changed since the last Wait
 
-	// known and stateOnly are the arguments of the latest Wait. Before the first Wait, known
-	// is nil. hub.mu guards both fields.
+	// The arguments of the latest Wait; known is nil before the first Wait. hub.mu guards both.
 	known     *store.Mark
 	stateOnly bool
 }
@@ -226,7 +226,7 @@ func (h *Hub) Join(dealID, network string) (*Call, error) {
 	return c, nil
 }
 
-// Leave stops watching the deal. Call Leave exactly once.
+// Leave removes the waiting call from the hub. The caller MUST call Leave exactly once.
 func (c *Call) Leave() {
 	h := c.hub
 	h.mu.Lock()

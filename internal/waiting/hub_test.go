@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// deals stands in for the database and counts the reads.
 type deals struct {
 	mu    sync.Mutex
 	marks map[string]store.Marked
@@ -35,8 +34,6 @@ func (d *deals) read(_ context.Context, ids []string) (found []store.Marked, err
 	return found, d.err
 }
 
-// set stores a deal. acted is the number of parties that have committed or, in REVEALING,
-// revealed.
 func (d *deals) set(id string, phase deal.State, acted int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -64,7 +61,6 @@ func (d *deals) fails(err error) {
 	d.err = err
 }
 
-// bubble runs a test with a fake clock and a running hub.
 func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &deals{}
@@ -78,8 +74,8 @@ func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 	})
 }
 
-// waiter starts a call that waits for a change of the deal with this id. The call
-// waits at most `long`. The channel receives the result of Wait.
+// waiter starts a call that waits for a change of the deal, for at most `long`. The channel
+// receives the result of Wait.
 func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time.Duration) <-chan bool {
 	t.Helper()
 	c, err := h.Join(id, "")
@@ -116,7 +112,6 @@ func TestWaitEndsWithAChange(t *testing.T) {
 	})
 }
 
-// A commitment does not wake a call that waits for another state (stateOnly).
 func TestWaitForAnotherState(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		d.set("d_1", deal.Committing, 1)
@@ -158,9 +153,6 @@ func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
 	})
 }
 
-// While the hub is not Connected, one statement a second reads the deals of all waiting calls.
-// While the hub is Connected, there is one statement every five seconds. If no call waits, there
-// is no statement.
 func TestOneStatementReadsForAll(t *testing.T) {
 	const calls = 5000
 	for _, c := range []struct {
@@ -170,7 +162,9 @@ func TestOneStatementReadsForAll(t *testing.T) {
 		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *Hub, d *deals) {
 				h.Connected(c.connected)
-				time.Sleep(time.Minute + lookEvery/2) // start the calls below between two looks, because a look between Join and Wait wakes the call
+				// The calls below start between two reads of the database (looks), because a look
+				// between Join and Wait wakes the call.
+				time.Sleep(time.Minute + lookEvery/2)
 				if n := d.asked(); n != 0 {
 					t.Errorf("%d statements without waiting calls, want 0", n)
 				}

@@ -24,8 +24,8 @@ type CommittedBody struct {
 	Next string `json:"next"`
 }
 
-// Committed returns c with the next step. `words` returns the names of the calls of that step.
-// `wait` is appended to the name of the call that reads the deal, so that the call waits for the
+// Committed returns c with a text that names the next call. `words` names a call as REST or MCP
+// does. `wait` follows the name of the call that reads the deal, so that this call waits for the
 // end of COMMITTING. For REST, `wait` is "?wait=45&since=COMMITTING".
 func Committed(d *escrow.Deal, c escrow.Committed, words Words, wait string) CommittedBody {
 	read, reveal := words(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), words(problem.Call{Op: problem.Reveal, DealID: c.DealID})
@@ -97,7 +97,7 @@ func Certificate(c escrow.Issued) ([]byte, error) {
 	return append(body, end[1:]...), nil
 }
 
-// Bundle writes a certificate with everything that its offline verification needs.
+// Bundle returns the JSON of a certificate with everything that its offline verification needs.
 func Bundle(b escrow.Bundle) ([]byte, error) {
 	type chain struct {
 		Hash      string `json:"chain_hash"`
@@ -143,8 +143,8 @@ const flow = "1. Anyone gets an API key (%s). " +
 	"6. Parties fetch the certificate (%s); anyone verifies it (%s) against the public transparency log. " +
 	"A missed deadline or a rejection ({{with reject}}) makes the deal VOID, and the certificate names the parties that caused the VOID."
 
-// Catalogue writes the algorithm catalogue (SPEC 2.10). `words` returns the names of the
-// calls in the catalogue's texts. If `vectors` is false, test_vectors of each algorithm is empty.
+// Catalogue returns the JSON of the algorithm catalogue (SPEC 2.10). `words` returns the name of
+// a call in REST or MCP. If `vectors` is false, test_vectors of each algorithm is empty.
 func Catalogue(words Words, vectors bool) ([]byte, error) {
 	var calls []any
 	for _, op := range []problem.Op{problem.CreateKey, problem.CreateDeal, problem.Commit, problem.Reveal, problem.Draw, problem.ReadCertificate, problem.Verify} {

@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A body is a JSON tree, as canon.Parse returns it. If a required member is missing or null, the
-// request fails with status 400. An optional member that is null counts as left out.
+// Except for Object, the parsers in this file take the members that Object returns. They refuse a
+// required member that is missing or null with status 400, and ignore an optional member that is null.
 
 const maxSalt = 1024 // bytes
 
@@ -94,8 +94,8 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	return c, nil
 }
 
-// Handed parses `{certificate, cert_id}`: a certificate that somebody handed to the
-// caller and, optionally, the id that the caller expects it to have.
+// Handed parses `{certificate, cert_id}`: a certificate that the caller received from somebody
+// and, optionally, the certificate id that the caller expects.
 func Handed(body map[string]any) (document map[string]any, certID string, err error) {
 	o := object{body, &err}
 	document = o.object("certificate", "the certificate as you received it, a JSON object")
@@ -125,7 +125,6 @@ func Opening(body map[string]any) (r escrow.Opening, err error) {
 	return r, err
 }
 
-// object reads the members of a body and keeps the first error in err.
 type object struct {
 	members map[string]any
 	err     *error
@@ -137,7 +136,6 @@ func (o object) fail(format string, args ...any) {
 	}
 }
 
-// member reads a required member of type T. want is the part of the error after `it must be`.
 func member[T any](o object, name, want string) T {
 	v, ok := o.members[name].(T)
 	if !ok {
@@ -167,8 +165,6 @@ func (o object) optionalList(name string) []any {
 	return o.list(name, "an array")
 }
 
-// choice reads an optional member. Its value must be `first` or `second`. If the member is missing
-// or null, choice returns `first`.
 func (o object) choice(name, first, second string) string {
 	switch v := o.members[name]; v {
 	case nil, first:

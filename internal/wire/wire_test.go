@@ -21,7 +21,6 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// parsed parses body as strictly as the service does. err is the error from writing body.
 func parsed(t *testing.T, body []byte, err error) map[string]any {
 	t.Helper()
 	if err != nil {
@@ -34,7 +33,6 @@ func parsed(t *testing.T, body []byte, err error) map[string]any {
 	return tree
 }
 
-// members checks that an object has exactly the members that `want` names, separated by spaces.
 func members(t *testing.T, object any, want string) {
 	t.Helper()
 	got := slices.Sorted(maps.Keys(object.(map[string]any)))
@@ -134,7 +132,6 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
-// In each row, want is the parsed declaration or part of the error.
 func TestDeclared(t *testing.T) {
 	const good = `"algorithm":"split.v1","party_labels":["a","b"],"commit_deadline":10,"reveal_deadline":20`
 	for _, row := range []struct{ more, want string }{

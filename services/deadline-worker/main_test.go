@@ -11,8 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// In the worst case the deployment has no leader for at most nine tenths of the failover time.
-// client-go accepts the three periods that config.election sets.
 func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 	t.Parallel()
 	for failover := 5 * time.Second; failover <= time.Hour; failover += 250 * time.Millisecond {

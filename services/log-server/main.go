@@ -130,8 +130,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		service.Port{Name: "append", Address: c.AppendListen, Server: server(keywatch.Tell(keys, l.AppendHandler(secrets...)), logger)})
 }
 
-// checkpoints opens the log key and reads the witness policy. It returns nil if the log
-// publishes no checkpoints.
+// checkpoints returns nil without an error if the log publishes no checkpoints.
 func (c *config) checkpoints(ctx context.Context, logger *slog.Logger) (*translog.Checkpoints, error) {
 	if c.LogKey == "" && c.LogOrigin == "" {
 		if c.WitnessPolicy != "" {
@@ -187,8 +186,7 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 // because a key that signed a later head signed the first ones too.
 const closedHeads = 1000
 
-// server returns a server with timeouts against slow clients. The write timeout is longer than
-// the time that an append waits for a signed head.
+// server sets timeouts against slow clients. An append waits for a signed head for less than WriteTimeout.
 func server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

@@ -26,7 +26,6 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// If this environment variable is set, the test binary runs as log-server.
 const asServer = "FAIRPACT_TEST_RUN_LOG_SERVER"
 
 func TestMain(m *testing.M) {
@@ -46,7 +45,6 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// settings returns the settings of a log-server whose database has no schema.
 func settings(t *testing.T) config {
 	t.Helper()
 	dir := t.TempDir()

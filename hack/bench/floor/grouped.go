@@ -18,7 +18,7 @@ const (
 
 const (
 	maxGroup   = 256
-	committers = 2 // number of workers for deals, and the same number for actions
+	committers = 2 // workers that insert deals; as many other workers insert actions
 )
 
 // grouped stores deals and actions (commits and reveals). Concurrent calls share one INSERT.

@@ -20,7 +20,6 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// signer makes and signs the certificate of a deal, and appends it to the log.
 type signer struct {
 	appendURL string
 	key       *ecdsa.PrivateKey
@@ -68,7 +67,6 @@ func (s *signer) certify(ctx context.Context, c call) error {
 	return nil
 }
 
-// merkleLog stores new entries, their tree nodes and a signed head in one statement.
 type merkleLog struct {
 	pool *pgxpool.Pool
 	key  *ecdsa.PrivateKey

@@ -21,7 +21,6 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// module is one version of a Go module. sum is the hash of the module's contents, as in go.sum.
 type module struct{ path, version, sum string }
 
 var (
@@ -57,8 +56,6 @@ func main() {
 	}
 }
 
-// writeDefinitions empties the folder and writes the CustomResourceDefinition of each custom
-// kind into it.
 func writeDefinitions(folder string) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
@@ -78,7 +75,6 @@ func writeDefinitions(folder string) error {
 	return nil
 }
 
-// write empties the folder and writes the schemas of all built-in and custom kinds into it.
 func write(folder string) error {
 	if err := os.RemoveAll(folder); err != nil {
 		return err
@@ -98,7 +94,6 @@ func write(folder string) error {
 	return nil
 }
 
-// read downloads a module, checks its hash and returns one of its files.
 func read(m module, file string) ([]byte, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", m.path+"@"+m.version)
 	cmd.Env = append(os.Environ(), "GO111MODULE=on", "GOWORK=off")
@@ -181,8 +176,8 @@ func custom(folder string, m module, file string, definitions schema) error {
 	return nil
 }
 
-// seal forbids unknown fields in a schema and in the schemas inside it, except where the API
-// server keeps unknown fields.
+// seal makes a schema and the schemas inside it reject unknown fields, except schemas with
+// additionalProperties or x-kubernetes-preserve-unknown-fields.
 func seal(node any) {
 	switch node := node.(type) {
 	case schema:
@@ -202,7 +197,6 @@ func seal(node any) {
 	}
 }
 
-// save writes the schema of one kind, with all definitions to which the schema refers.
 func save(folder, group, version, kind string, whole, definitions schema) error {
 	apiVersion := version
 	if group != "" {
@@ -229,7 +223,6 @@ func save(folder, group, version, kind string, whole, definitions schema) error 
 	return os.WriteFile(filepath.Join(folder, name), text, 0o644)
 }
 
-// collect adds all definitions to which a schema refers, directly or indirectly, to `needed`.
 func collect(node any, definitions, needed schema) {
 	switch node := node.(type) {
 	case schema:

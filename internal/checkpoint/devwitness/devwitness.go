@@ -35,7 +35,7 @@ type Witness struct {
 	path   string
 
 	mu     sync.Mutex
-	newest checkpoint.Checkpoint // the newest cosigned checkpoint, guarded by mu
+	newest checkpoint.Checkpoint // guarded by mu
 }
 
 var empty = sha256.Sum256(nil) // the root of the empty tree
@@ -75,7 +75,6 @@ func Open(dir, name string, log checkpoint.Key) (*Witness, error) {
 	return w, err
 }
 
-// keyOf returns the verifier key of skey, a private key in the text form of sumdb/note.
 func keyOf(skey string) (checkpoint.Key, error) {
 	fields := strings.SplitN(skey, "+", 5) // PRIVATE+KEY+name+id+base64(type ‖ seed)
 	seed, err := base64.StdEncoding.DecodeString(fields[len(fields)-1])

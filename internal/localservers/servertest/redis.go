@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	slots        = 16384 // number of hash slots of a Redis Cluster
+	slots        = 16384 // hash slots of a Redis Cluster
 	testPassword = "of-all-its-nodes"
 )
 

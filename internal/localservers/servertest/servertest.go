@@ -38,8 +38,7 @@ var shared struct {
 	postgres *localservers.Postgres
 }
 
-// Main runs the tests of a package and then stops the Postgres that they share. It returns
-// the exit code.
+// Main runs the tests of a package and then stops the Postgres that they share. It returns the exit code.
 func Main(m *testing.M) int {
 	code := m.Run()
 	shared.Lock()

@@ -9,7 +9,7 @@ import (
 )
 
 type address struct {
-	key      string // an ARN, or an id
+	key      string
 	isARN    bool
 	region   string // from the ARN or the query; empty if neither names a region
 	endpoint string // a URL; empty for the SDK's default
@@ -65,7 +65,6 @@ func parse(text string) (address, error) {
 	return a, nil
 }
 
-// isEndpoint reports whether text is an http or https URL without user, path, query or fragment.
 func isEndpoint(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" &&

@@ -114,8 +114,7 @@ func (k key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 // Close implements provider.Provider.
 func (k key) Close() error { return nil }
 
-// maxKeyFile is the maximum size of a key file in bytes. The file of a P-256 key has about 250.
-const maxKeyFile = 64 << 10
+const maxKeyFile = 64 << 10 // bytes; the file of a P-256 key has about 250
 
 // load reads a private key in PEM. Its errors MUST NOT contain any part of the file's
 // contents.

@@ -131,9 +131,8 @@ func TestKeyFilesRefused(t *testing.T) {
 	}
 }
 
-// leak returns eight consecutive bytes of a secret if the message contains them, and otherwise "".
-// The secrets are the contents of the file's PEM blocks: raw, as base64 and as hex. Without a PEM
-// block, the whole file is the secret.
+// leak returns eight consecutive bytes of a secret that the message contains, or "". The secrets
+// are the contents of the file's PEM blocks, or the whole file if it has none.
 func leak(message string, file []byte) string {
 	var secrets []string
 	for rest := file; ; {
@@ -182,7 +181,6 @@ func TestMadeKeyFiles(t *testing.T) {
 	}
 }
 
-// Processes that start at the same time get the same development key.
 func TestDevKeyRace(t *testing.T) {
 	path := t.TempDir() + "/new/dev.pem"
 	keys := make([]crypto.PublicKey, 20)

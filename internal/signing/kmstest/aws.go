@@ -35,7 +35,7 @@ type awsKey struct {
 	private                 crypto.Signer
 }
 
-// StartAWS starts the server on a free port.
+// StartAWS starts the fake AWS KMS on a free port.
 func StartAWS() (*AWS, error) {
 	a := &AWS{keys: map[string]*awsKey{}}
 	return a, a.start(func(l net.Listener) func() {
@@ -93,7 +93,7 @@ func (k awsKey) signs() (algorithm, messageType string) {
 // spec and usage for the key. The private key is on P-256 unless the spec is Ed25519.
 func (a *AWS) NewKeyOf(spec, usage string, multiRegion bool) string {
 	var random [16]byte
-	_, _ = rand.Read(random[:]) // Read never returns an error
+	_, _ = rand.Read(random[:])
 	text := hex.EncodeToString(random[:])
 	id := fmt.Sprintf("%s-%s-%s-%s-%s", text[:8], text[8:12], text[12:16], text[16:20], text[20:])
 	if multiRegion {
@@ -197,7 +197,7 @@ func (a *AWS) operate(w http.ResponseWriter, r *http.Request) (map[string]any, a
 		}
 		panic(http.ErrAbortHandler)
 	case CutConnection:
-		panic(http.ErrAbortHandler) // closes the connection without an answer
+		panic(http.ErrAbortHandler)
 	case TruncatedBody:
 		_, _ = w.Write([]byte(`{"KeyId":`))
 		_ = http.NewResponseController(w).Flush()
@@ -210,8 +210,6 @@ func (a *AWS) operate(w http.ResponseWriter, r *http.Request) (map[string]any, a
 	return answer, awsRefusals[fault]
 }
 
-// find counts the call and returns the key. It returns a refusal instead if the key is unknown
-// or not enabled, or if the test denied the operation.
 func (a *AWS) find(operation, id string) (awsKey, awsRefusal) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -42,7 +42,7 @@ const (
 	CutConnection    Fault = "cut connection"
 	Down             Fault = "connection refused" // affects every method; lasts until a test sets another fault
 
-	// Only AWS, the HTTP server, has these faults:
+	// Only the server that stands in for AWS KMS has these faults:
 	OtherAlgorithm Fault = "another signing algorithm in the answer"
 	TruncatedBody  Fault = "truncated body"
 	KeyUnavailable Fault = "key unavailable"
@@ -53,7 +53,7 @@ type server struct {
 	serve func(net.Listener) (stop func())
 
 	mu      sync.Mutex
-	address string // stays the same when the server comes back after the fault Down
+	address string
 	stop    func()
 	fault   Fault
 	left    int           // calls that still get the fault; negative: all calls until a test sets another fault

@@ -85,8 +85,6 @@ func (g *GCP) URI(name string) string {
 	return "gcpkms://" + name + "?endpoint=" + url.QueryEscape(g.Addr()) + "&plaintext=true"
 }
 
-// version counts the call and returns the key version. It returns an error instead if the
-// version is unknown or not enabled, or if the test denied the method.
 func (g *GCP) version(method, permission, name string) (gcpKey, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 type form struct {
 	keyType   uint   // CKA_KEY_TYPE
 	mechanism uint   // the CKM_ constant of the signature scheme
-	need      string // the required type of key, shown in errors
+	need      string // text for errors: the required type of key, and how to generate one
 	parse     func(params, point []byte) (publicKey, error)
 	signature func(raw []byte) ([]byte, error) // converts the token's signature to the encoding that Provider.Sign returns
 }

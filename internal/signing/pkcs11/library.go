@@ -32,22 +32,20 @@ type library struct {
 	users         int // number of keys that use the library
 	epoch         int // number of starts; handles from an earlier epoch are invalid
 
-	// refused contains the PINs that a token refused. offerPIN sends none of them to this token
-	// again, for any key, because a few wrong PINs lock a token. A signing.Ring tries to open a
-	// key every 30 s until the key opens.
+	// refused has the PINs that a token refused. offerPIN never sends such a PIN to the same
+	// token again, for any key. A few wrong PINs lock a token, and a signing.Ring tries to
+	// open a key every 30 s until the key opens.
 	refused map[refusal]bool
 }
 
-// refusal is a PIN that a token refused.
 type refusal struct {
 	manufacturer, model, serial, label string
-	pin                                [sha256.Size]byte // the SHA-256 of the PIN
+	pin                                [sha256.Size]byte
 }
 
-var libraries sync.Map // maps the path of a file to its *library
+var libraries sync.Map
 
-// libraryAt returns the library of a file. It returns the same library for a symbolic link
-// to that file.
+// libraryAt returns the library of a file, and the same library for a symbolic link to that file.
 func libraryAt(path string) *library {
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		path = file
@@ -70,7 +68,7 @@ func (l *library) call(ctx context.Context, token string, f func() error) error 
 			defer func() { <-l.lock }()
 			done <- f()
 		}()
-	case <-ctx.Done(): // done stays empty, because f was never called
+	case <-ctx.Done(): // f is never called, so nothing is sent to done
 	}
 	select {
 	case err := <-done:
@@ -80,8 +78,6 @@ func (l *library) call(ctx context.Context, token string, f func() error) error 
 	}
 }
 
-// use counts one more user of the library. For the first user, it loads and starts the
-// library.
 func (l *library) use() error {
 	if l.Ctx == nil {
 		if _, err := os.Stat(l.path); err != nil {

@@ -22,8 +22,8 @@ type key struct {
 	uses    bool // true if library.users counts this key
 	closed  bool
 
-	// logIn sets epoch, session and object. session and object are valid while epoch
-	// equals library.epoch. Without a login, epoch is 0.
+	// logIn sets epoch, session and object. epoch is library.epoch (the number of starts of the
+	// library) at the last login, or 0. While epoch equals library.epoch, session and object are valid.
 	epoch   int
 	session cryptoki.SessionHandle
 	object  cryptoki.ObjectHandle // the private key

@@ -59,7 +59,6 @@ func inToken(t *testing.T, s *kmstest.SoftHSM, do func(*library, cryptoki.Sessio
 	}
 }
 
-// loseSessions ends all sessions that this process has with the token.
 func loseSessions(t *testing.T, s *kmstest.SoftHSM) {
 	t.Helper()
 	inToken(t, s, func(l *library, session cryptoki.SessionHandle) error {
@@ -122,8 +121,7 @@ func TestPKCS11Custody(t *testing.T) {
 	}
 }
 
-// Key returns an error if the URI, the PIN, the token or the key is unusable. The error says what
-// is wrong or what to do, and shows no PIN.
+// Each error says what is wrong or what to do, and shows no PIN.
 func TestPKCS11RefusedAtStart(t *testing.T) {
 	s := kmstest.StartSoftHSM(t)
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -297,7 +295,7 @@ func TestPKCS11HangsAtStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := opened.(*key)
-	p.library.lock <- struct{}{} // as if another call hung
+	p.library.lock <- struct{}{} // hold the lock, as a hanging call of the PKCS#11 library does
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, _, read := p.Key(ctx)
@@ -344,7 +342,7 @@ func TestPKCS11HangsAlone(t *testing.T) {
 	if linked := mustRead(t, strings.Replace(uri, kmstest.SoftHSMLibrary, link, 1)); linked.library != first.library {
 		t.Error("two paths to one library are two libraries, want one")
 	}
-	second.library.lock <- struct{}{} // as if a call hung
+	second.library.lock <- struct{}{} // hold the lock, as a call of the library that hangs does
 	patience, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, _, err := first.Key(patience); err != nil {

@@ -114,8 +114,7 @@ func readPIN(path string) (string, error) {
 }
 
 // findKey finds the private key that the URI names, and the public key with the same
-// CKA_ID. It sets the fields object, public and custody. It returns an error if the key has the
-// wrong type, may not sign, needs the PIN for each signature, or is not the key of the first login.
+// CKA_ID. It sets the fields object, public and custody.
 func (k *key) findKey(token cryptoki.TokenInfo) error {
 	var named []*cryptoki.Attribute
 	if k.at.object != "" {
@@ -128,7 +127,6 @@ func (k *key) findKey(token cryptoki.TokenInfo) error {
 	if k.object, err = k.findOne("private", append(named, cryptoki.NewAttribute(cryptoki.CKA_CLASS, cryptoki.CKO_PRIVATE_KEY))); err != nil {
 		return err
 	}
-	// attribute returns nil if the token lacks the attribute or does not show it.
 	attribute := func(object cryptoki.ObjectHandle, kind uint) []byte {
 		got, err := k.library.GetAttributeValue(k.session, object, []*cryptoki.Attribute{cryptoki.NewAttribute(kind, nil)})
 		if err != nil || len(got) != 1 {
