@@ -22,7 +22,7 @@ func Timed(b Body, commitDeadline, revealDeadline int64) Body {
 func (c *Client) CreateInTime(key string, b Body) *Dealt {
 	c.T.Helper()
 	a := c.Do("POST", "/v1/deals", key, b)
-	if a.Status == 400 && strings.Contains(a.ErrorText(), "is not after now") {
+	if a.Status == 400 && strings.Contains(a.ErrorText(), "is in the past") {
 		return nil
 	}
 	if a.Status != 201 {

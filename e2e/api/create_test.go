@@ -204,3 +204,13 @@ func TestWarnings(t *testing.T) {
 		}
 	}
 }
+
+// Tests on slow machines rely on the nil of e2e.Near: the deadline may pass before the call.
+func TestPassedDeadlineIsRefused(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	now := time.Now().Unix()
+	if x := e2e.Near(c, now-3600, now+3600); x != nil {
+		t.Errorf("created a deal whose commit_deadline passed an hour ago: %s", x.Deal.ID)
+	}
+}

@@ -21,8 +21,13 @@ import (
 // SPEC 4.1: initialize returns the onboarding instructions, and nine tools cover the protocol.
 func TestMCPNineTools(t *testing.T) {
 	t.Parallel()
-	a := newAgent(t, e2e.NewClient(t, e2e.BaseURL(t)))
+	c := e2e.NewClient(t, e2e.BaseURL(t))
+	a := newAgent(t, c)
 	hello := a.session.InitializeResult()
+	development := strings.Contains(string(c.Want(200, "GET", "/v1/status", "", nil).Body), `"dev_ephemeral_key":true`)
+	if strings.Contains(hello.Instructions, "its certificates prove nothing") != development || strings.Contains(hello.Instructions, "{development}") {
+		t.Errorf("dev_ephemeral_key is %t, but the instructions begin with %.400q", development, hello.Instructions)
+	}
 	if hello.ServerInfo.Name != "fairpact" || hello.ServerInfo.Version == "" || len(hello.Instructions) < 2000 {
 		t.Errorf("initialize: %+v, want name fairpact, a version and instructions of at least 2000 bytes", hello)
 	}

@@ -25,8 +25,9 @@ func matches(pattern, text string) (all []string) {
 	return all
 }
 
-// Every alert has the severity "page" or "ticket", and a heading in runbooks/alerts.md. In
-// alerts_test.yaml, one test shows that the alert fires, and another that the alert stays quiet.
+// Every alert has the severity "page" or "ticket", and a section in runbooks/alerts.md that names
+// the severity. In alerts_test.yaml, one test shows that the alert fires, and another that it
+// stays quiet.
 func TestEveryAlertHasItsRunbook(t *testing.T) {
 	rules, tests, page := e2e.Read(t, "files/alerts.yaml"), e2e.Read(t, "files/alerts_test.yaml"), e2e.Read(t, "runbooks/alerts.md")
 	headings := matches(`(?m)^## (\S+)$`, page)
@@ -37,8 +38,13 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 		if !strings.Contains(rule, "runbook_url: RUNBOOKS/alerts.md#"+strings.ToLower(name)+"\n") {
 			t.Errorf("the runbook_url of %s is not its heading in runbooks/alerts.md", name)
 		}
-		if severity := matches(`severity: (\w+)`, rule); len(severity) != 1 || severity[0] != "page" && severity[0] != "ticket" {
-			t.Errorf("%s: severity %v, want page or ticket", name, severity)
+		severity := strings.Join(matches(`severity: (\w+)`, rule), " ")
+		if severity != "page" && severity != "ticket" {
+			t.Errorf("%s: severity %q, want page or ticket", name, severity)
+		}
+		_, section, _ := strings.Cut(page, "## "+name+"\n")
+		if impact, _, _ := strings.Cut(section, ".**"); !strings.Contains(impact, "Impact (") || !strings.Contains(impact, severity) {
+			t.Errorf("runbooks/alerts.md: the section of %s does not begin with its severity, %s", name, severity)
 		}
 		for _, outcome := range []string{" fires", " stays quiet"} {
 			if !strings.Contains(tests, "name: "+name+outcome) {

@@ -236,19 +236,19 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	defer s.Close()
-	deals, certificates, err := s.Live(ctx)
-	if err != nil {
-		return err
-	}
-	if deals+certificates > 0 && !a.LoseDeals {
-		return refusal{fmt.Errorf("%d unfinished deals and %d pending certificates need the former secret: put that secret back into the file until these deals and certificates are finished, or give --lose-deals to lose them", deals, certificates)}
-	}
 	state, err := s.ServerSecret(ctx)
 	if err == nil && own.Find(state.Fingerprint) != nil {
 		return refusal{fmt.Errorf("the secret in force, %s, is in the file: there is nothing to adopt", sealing.ShortID(state.Fingerprint))}
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
+	}
+	deals, certificates, err := s.Live(ctx)
+	if err != nil {
+		return err
+	}
+	if deals+certificates > 0 && !a.LoseDeals {
+		return refusal{fmt.Errorf("%d unfinished deals and %d pending certificates need the former secret: put that secret back into the file until these deals and certificates are finished, or give --lose-deals to lose them", deals, certificates)}
 	}
 	if err := s.LoseDeals(ctx); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -42,6 +43,7 @@ type Config struct {
 	Version     string
 	PublicHosts []string // host names, in addition to loopback, under which clients may reach /mcp
 	PublicURL   string   // address of the service in invitations; if "", invitations have paths instead of links
+	Development bool     // the service signs with a development key
 	Logger      *slog.Logger
 }
 
@@ -71,9 +73,13 @@ func New(c Config) (http.Handler, error) {
 	if s.vectors, err = wire.Catalogue(words, true); err != nil {
 		return nil, err
 	}
+	development := ""
+	if c.Development {
+		development = " This server signs with a development key: its certificates prove nothing."
+	}
 	// The SDK gets no logger, because the SDK would log messages, which hold secrets.
 	m := mcp.NewServer(&mcp.Implementation{Name: "fairpact", Title: "Fairpact", Version: c.Version}, &mcp.ServerOptions{
-		Instructions: c.Chain.Fill(algorithm.Fill(instructions)),
+		Instructions: c.Chain.Fill(algorithm.Fill(strings.Replace(instructions, "{development}", development, 1))),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
 	for _, t := range tools {

@@ -27,8 +27,8 @@ const (
 )
 
 // Refused is returned for an answer with a status of 300 or above. Message is the service's
-// error text, `CODE: what to do next` (SPEC 7.1). If the answer has no such text, for example
-// because a proxy sent it, Message begins with a colon, so that Code returns "".
+// error text, `CODE: what to do next` (SPEC 7.1), or says that the answer has none, for
+// example because a proxy sent the answer.
 type Refused struct {
 	Status  int
 	Message string
@@ -38,7 +38,10 @@ func (r *Refused) Error() string { return fmt.Sprintf("%s (HTTP %d)", r.Message,
 
 // Code returns the code of Message, or "" if the answer is not from the service.
 func (r *Refused) Code() string {
-	code, _, _ := strings.Cut(r.Message, ":")
+	code, _, found := strings.Cut(r.Message, ": ")
+	if !found || strings.Contains(code, " ") {
+		return ""
+	}
 	return code
 }
 
@@ -197,7 +200,7 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))
 	var said struct{ Error string }
 	if json.Unmarshal(text, &said) != nil || said.Error == "" {
-		said.Error = fmt.Sprintf(": the answer to %s %s has no error text of Fairpact: check the base URL and the proxies in front of the service", method, path)
+		said.Error = fmt.Sprintf("the answer to %s %s has no error text of Fairpact: check the base URL and the proxies in front of the service", method, path)
 	}
 	return answer{retryAfter: time.Duration(seconds) * time.Second}, &Refused{resp.StatusCode, said.Error}
 }

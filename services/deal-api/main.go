@@ -72,7 +72,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		Callers: &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}}
 	pages := site.Pages(texts.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()})
 	tools, err := mcpapi.New(mcpapi.Config{
-		Calls: shared, Chain: parts.Escrow.Chain(), Version: version.Version, PublicHosts: c.PublicHosts, PublicURL: c.PublicURL, Logger: logger,
+		Calls: shared, Chain: parts.Escrow.Chain(), Version: version.Version, PublicHosts: c.PublicHosts, PublicURL: c.PublicURL,
+		Development: parts.Signer.Ephemeral(), Logger: logger,
 	})
 	if err != nil {
 		return err
