@@ -168,8 +168,8 @@ func (c *Client) Key() string {
 	return k.APIKey
 }
 
-// Dealt is a created deal with all its credentials.
-type Dealt struct {
+// CreatedDeal is a created deal with all its credentials.
+type CreatedDeal struct {
 	C       *Client
 	ID      string
 	Key     string
@@ -209,18 +209,18 @@ func ShapleyBody(commitIn, revealIn time.Duration) Body {
 }
 
 // Create creates a deal with a new API key. CreateWith uses the given key.
-func (c *Client) Create(b Body) *Dealt {
+func (c *Client) Create(b Body) *CreatedDeal {
 	c.T.Helper()
 	return c.CreateWith(c.Key(), b)
 }
 
-func (c *Client) CreateWith(key string, b Body) *Dealt {
+func (c *Client) CreateWith(key string, b Body) *CreatedDeal {
 	c.T.Helper()
 	return c.Created(key, c.Want(201, "POST", "/v1/deals", key, b))
 }
 
 // Created returns the deal in `a`, the response to a creation with the given API key.
-func (c *Client) Created(key string, a Answer) *Dealt {
+func (c *Client) Created(key string, a Answer) *CreatedDeal {
 	c.T.Helper()
 	var r struct {
 		DealID  string `json:"deal_id"`
@@ -228,7 +228,7 @@ func (c *Client) Created(key string, a Answer) *Dealt {
 		Invites []struct{ Token string } `json:"invite_tokens"`
 	}
 	a.Into(c.T, &r)
-	d := &Dealt{C: c, ID: r.DealID, Key: key, Warning: r.Warning}
+	d := &CreatedDeal{C: c, ID: r.DealID, Key: key, Warning: r.Warning}
 	for _, i := range r.Invites {
 		d.Tokens = append(d.Tokens, i.Token)
 	}
@@ -270,21 +270,21 @@ func (s Sealed) Act(action string) Body {
 }
 
 // Path returns the REST path of the deal, with the suffix appended.
-func (d *Dealt) Path(suffix string) string { return "/v1/deals/" + d.ID + suffix }
+func (d *CreatedDeal) Path(suffix string) string { return "/v1/deals/" + d.ID + suffix }
 
 // Commit and Reveal act for a party, and require success.
-func (d *Dealt) Commit(party int, s Sealed) Answer {
+func (d *CreatedDeal) Commit(party int, s Sealed) Answer {
 	d.C.T.Helper()
 	return d.C.Want(200, "POST", d.Path("/commit"), d.Tokens[party], s.Act("commit"))
 }
 
-func (d *Dealt) Reveal(party int, s Sealed) Answer {
+func (d *CreatedDeal) Reveal(party int, s Sealed) Answer {
 	d.C.T.Helper()
 	return d.C.Want(200, "POST", d.Path("/reveal"), d.Tokens[party], s.Act("reveal"))
 }
 
 // Play commits all inputs and then reveals them, in party order.
-func (d *Dealt) Play(inputs ...Body) []Sealed {
+func (d *CreatedDeal) Play(inputs ...Body) []Sealed {
 	d.C.T.Helper()
 	all := make([]Sealed, len(inputs))
 	for i, in := range inputs {
@@ -317,14 +317,14 @@ type View struct {
 }
 
 // View reads the view as party 0.
-func (d *Dealt) View() (v View) {
+func (d *CreatedDeal) View() (v View) {
 	d.C.T.Helper()
 	d.C.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Into(d.C.T, &v)
 	return v
 }
 
 // Certified waits until the certificate is published and returns its text.
-func (d *Dealt) Certified(within time.Duration) []byte {
+func (d *CreatedDeal) Certified(within time.Duration) []byte {
 	d.C.T.Helper()
 	var a Answer
 	Eventually(d.C.T, "certificate of "+d.ID, within, func() bool {
@@ -356,25 +356,25 @@ func (c *Client) Verify(certID string) (r Report) {
 // Seen is a set. Its keys are the codes of all errors that this process has received.
 var Seen sync.Map
 
-type once struct {
+type idempotentPost struct {
 	C                *Client
 	Path, Token, Key string
 	Sent             any
 }
 
-// Once prepares a POST with a new Idempotency-Key and does not send it.
-func (c *Client) Once(path, token string, sent any) once {
-	return once{c, path, token, rand.Text(), sent}
+// NewIdempotentPost prepares a POST with a new Idempotency-Key and does not send it.
+func (c *Client) NewIdempotentPost(path, token string, sent any) idempotentPost {
+	return idempotentPost{c, path, token, rand.Text(), sent}
 }
 
 // Want sends the request and requires the given response status.
-func (o once) Want(status int) Answer {
+func (o idempotentPost) Want(status int) Answer {
 	o.C.T.Helper()
 	return o.C.Want(status, "POST", o.Path, o.Token, o.Sent, "Idempotency-Key", o.Key)
 }
 
 // Replays sends the request again with the same Idempotency-Key, and requires the same response.
-func (o once) Replays(first Answer) {
+func (o idempotentPost) Replays(first Answer) {
 	o.C.T.Helper()
 	if a := o.Want(first.Status); !bytes.Equal(a.Body, first.Body) {
 		o.C.T.Errorf("POST %s: the replay is %s, the first response was %s", o.Path, a.Body, first.Body)
@@ -383,7 +383,7 @@ func (o once) Replays(first Answer) {
 
 // Committed creates a two-party deal and makes both commits, so that the deal is REVEALING.
 // Party 0 sends the given commitment. Party 1 sends other.Commitment.
-func (c *Client) Committed(b Body, commitment string, other Sealed) *Dealt {
+func (c *Client) Committed(b Body, commitment string, other Sealed) *CreatedDeal {
 	c.T.Helper()
 	d := c.Create(b)
 	c.Want(200, "POST", d.Path("/commit"), d.Tokens[0], Body{"commitment": commitment})

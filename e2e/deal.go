@@ -19,7 +19,7 @@ func Timed(b Body, commitDeadline, revealDeadline int64) Body {
 
 // CreateInTime creates a deal. It returns nil if the service refuses because a deadline
 // has already passed.
-func (c *Client) CreateInTime(key string, b Body) *Dealt {
+func (c *Client) CreateInTime(key string, b Body) *CreatedDeal {
 	c.T.Helper()
 	a := c.Do("POST", "/v1/deals", key, b)
 	if a.Status == 400 && strings.Contains(a.ErrorText(), "is in the past") {
@@ -33,7 +33,7 @@ func (c *Client) CreateInTime(key string, b Body) *Dealt {
 
 // Attempt sends a commit or reveal that may be late, and reports whether it was
 // accepted. The only allowed refusal is DEADLINE_PASSED (SPEC 3).
-func (d *Dealt) Attempt(action string, party int, b Body) bool {
+func (d *CreatedDeal) Attempt(action string, party int, b Body) bool {
 	d.C.T.Helper()
 	a := d.C.Do("POST", d.Path("/"+action), d.Tokens[party], b)
 	if a.Status != 200 && (a.Status != 409 || a.Code() != "DEADLINE_PASSED") {
@@ -44,28 +44,28 @@ func (d *Dealt) Attempt(action string, party int, b Body) bool {
 
 // Scenario makes all calls of a deal except the last. lead is the minimum time to the
 // first deadline. Scenario returns nil if a deadline passes before these calls are done.
-type Scenario func(c *Client, lead time.Duration) *Cut
+type Scenario func(c *Client, lead time.Duration) *UnfinishedDeal
 
-// Cut is a deal that lacks only its last call. Crash tests kill a process during that call.
-type Cut struct {
-	Deal   *Dealt // Deal.C calls a deal-api that the crash tests never kill
+// UnfinishedDeal is a deal that lacks only its last call. Crash tests kill a process during that call.
+type UnfinishedDeal struct {
+	Deal   *CreatedDeal // Deal.C calls a deal-api that the crash tests never kill
 	Params Body
 	Inputs []Sealed
 
 	// Last is the last call: a POST, or GET /v1/deals/{id} if Action is empty.
 	Last struct{ Action, Token, Body string }
-	// Clock is true if a deadline ends the deal. From is then that deadline in unix seconds, and
-	// the last call only reads the deal. If Clock is false, From is the unix time that must pass
+	// EndsByDeadline is true if a deadline ends the deal. From is then that deadline in unix seconds, and
+	// the last call only reads the deal. If EndsByDeadline is false, From is the unix time that must pass
 	// between the crash and the recovery, or 0.
-	Clock bool
-	From  int64
+	EndsByDeadline bool
+	From           int64
 
 	Outcome string // the final state: COMPUTED or VOID
 	Flakers []int
 }
 
 // Call makes the last call through the given client. Repeated calls send the same Idempotency-Key.
-func (x *Cut) Call(via *Client) (Answer, error) {
+func (x *UnfinishedDeal) Call(via *Client) (Answer, error) {
 	method := http.MethodPost
 	if x.Last.Action == "" {
 		method = http.MethodGet
@@ -73,8 +73,8 @@ func (x *Cut) Call(via *Client) (Answer, error) {
 	return via.Try(via.T.Context(), method, x.Deal.Path(x.Last.Action), x.Last.Token, x.Last.Body, "Idempotency-Key", "last-"+x.Deal.ID)
 }
 
-// Ends sets x.Last, the deal's last call, to a POST by a party.
-func (x *Cut) Ends(action string, party int, b Body) *Cut {
+// SetLastCall sets x.Last, the deal's last call, to a POST by a party.
+func (x *UnfinishedDeal) SetLastCall(action string, party int, b Body) *UnfinishedDeal {
 	text, err := json.Marshal(b)
 	if err != nil {
 		x.Deal.C.T.Fatal(err)
@@ -84,15 +84,15 @@ func (x *Cut) Ends(action string, party int, b Body) *Cut {
 }
 
 // Revealing sets x.Last, the deal's last call, to the reveal of a party.
-func (x *Cut) Revealing(party int) *Cut {
-	return x.Ends("/reveal", party, x.Inputs[party].Act("reveal"))
+func (x *UnfinishedDeal) Revealing(party int) *UnfinishedDeal {
+	return x.SetLastCall("/reveal", party, x.Inputs[party].Act("reveal"))
 }
 
 // Open creates a deal and seals the given inputs, one for each party in order. Parties
 // 0 to commits-1 then commit, and parties 0 to reveals-1 reveal.
-func Open(c *Client, b Body, commits, reveals int, inputs ...Body) *Cut {
+func Open(c *Client, b Body, commits, reveals int, inputs ...Body) *UnfinishedDeal {
 	c.T.Helper()
-	x := &Cut{Deal: c.Create(b), Params: b["algorithm_params"].(Body), Outcome: "COMPUTED"}
+	x := &UnfinishedDeal{Deal: c.Create(b), Params: b["algorithm_params"].(Body), Outcome: "COMPUTED"}
 	for _, in := range inputs {
 		x.Inputs = append(x.Inputs, Seal(c.T, in))
 	}
@@ -110,63 +110,63 @@ var (
 	BobsValues = Body{"valuations": Body{"car": 40, "boat": 60}}
 )
 
-func LastReveal(c *Client, _ time.Duration) *Cut {
+func LastReveal(c *Client, _ time.Duration) *UnfinishedDeal {
 	return Open(c, SplitBody(time.Hour, 2*time.Hour), 2, 1, AnnsValues, BobsValues).Revealing(1)
 }
 
-func Rejection(c *Client, _ time.Duration) *Cut {
+func Rejection(c *Client, _ time.Duration) *UnfinishedDeal {
 	x := Open(c, ShapleyBody(time.Hour, 2*time.Hour), 2, 1, Body{"accept": true}, Body{"accept": false}).Revealing(1)
 	x.Outcome, x.Flakers = "VOID", []int{1}
 	return x
 }
 
 func Draw(round int64) Scenario {
-	return func(c *Client, _ time.Duration) *Cut {
+	return func(c *Client, _ time.Duration) *UnfinishedDeal {
 		x := Open(c, RandomBody(3, round, time.Hour, 2*time.Hour), 3, 3, Body{"nonce": "aa"}, Body{"nonce": "0b"}, Body{"nonce": ""})
-		return x.Ends("/entropy", 2, nil)
+		return x.SetLastCall("/entropy", 2, nil)
 	}
 }
 
-func MissedCommit(c *Client, lead time.Duration) *Cut {
+func MissedCommit(c *Client, lead time.Duration) *UnfinishedDeal {
 	at := After(lead)
 	x := Near(c, at, at+3600)
 	if x == nil || !x.Commits(1) {
 		return nil
 	}
-	x.Clock, x.From, x.Outcome, x.Flakers = true, at, "VOID", []int{1}
+	x.EndsByDeadline, x.From, x.Outcome, x.Flakers = true, at, "VOID", []int{1}
 	x.Last.Token = x.Deal.Tokens[0]
 	return x
 }
 
-func MissedReveal(c *Client, lead time.Duration) *Cut {
+func MissedReveal(c *Client, lead time.Duration) *UnfinishedDeal {
 	at := After(lead)
 	x := Near(c, at, at+1)
 	if x == nil || !x.Commits(2) || !x.Reveals(1) {
 		return nil
 	}
-	x.Clock, x.From, x.Outcome, x.Flakers = true, at+1, "VOID", []int{1}
+	x.EndsByDeadline, x.From, x.Outcome, x.Flakers = true, at+1, "VOID", []int{1}
 	x.Last.Token = x.Deal.Tokens[0]
 	return x
 }
 
 // Near creates a split.v1 deal of Ann and Bob with the given deadlines. It returns nil if one has passed.
-func Near(c *Client, commitDeadline, revealDeadline int64) *Cut {
+func Near(c *Client, commitDeadline, revealDeadline int64) *UnfinishedDeal {
 	c.T.Helper()
 	b := Timed(SplitBody(0, 0), commitDeadline, revealDeadline)
 	d := c.CreateInTime(c.Key(), b)
 	if d == nil {
 		return nil
 	}
-	return &Cut{Deal: d, Params: b["algorithm_params"].(Body), Outcome: "COMPUTED",
+	return &UnfinishedDeal{Deal: d, Params: b["algorithm_params"].(Body), Outcome: "COMPUTED",
 		Inputs: []Sealed{Seal(c.T, AnnsValues), Seal(c.T, BobsValues)}}
 }
 
 // Commits and Reveals send the commit or reveal of each party from 0 to `parties`-1. They stop at
 // the first that is too late, and report whether all were in time.
-func (x *Cut) Commits(parties int) bool { return x.act("commit", parties) }
-func (x *Cut) Reveals(parties int) bool { return x.act("reveal", parties) }
+func (x *UnfinishedDeal) Commits(parties int) bool { return x.act("commit", parties) }
+func (x *UnfinishedDeal) Reveals(parties int) bool { return x.act("reveal", parties) }
 
-func (x *Cut) act(action string, parties int) bool {
+func (x *UnfinishedDeal) act(action string, parties int) bool {
 	for i := range parties {
 		if !x.Deal.Attempt(action, i, x.Inputs[i].Act(action)) {
 			return false
@@ -178,25 +178,25 @@ func (x *Cut) act(action string, parties int) bool {
 // WaitUntil waits until this machine's clock has reached a unix time.
 func WaitUntil(t testing.TB, at int64) {
 	t.Helper()
-	Eventually(t, "the clock", Patience, func() bool { return time.Now().Unix() >= at })
+	Eventually(t, "the clock", DefaultTimeout, func() bool { return time.Now().Unix() >= at })
 }
 
 // Played repeats a scenario until its calls are done before the deadline. Each attempt doubles the
 // time to the deadline.
-func Played(t testing.TB, c *Client, play Scenario) *Cut {
+func Played(t testing.TB, c *Client, play Scenario) *UnfinishedDeal {
 	t.Helper()
-	for lead := time.Second; lead < Patience; lead *= 2 {
+	for lead := time.Second; lead < DefaultTimeout; lead *= 2 {
 		if x := play(c, lead); x != nil {
 			return x
 		}
 	}
-	t.Fatalf("no deal was ready before its deadline, with deadlines up to %s away", Patience)
+	t.Fatalf("no deal was ready before its deadline, with deadlines up to %s away", DefaultTimeout)
 	return nil
 }
 
-// Nonces creates a random.v1 deal of two parties, whose beacon round is already published. It
+// RevealedRandomDeal creates a random.v1 deal of two parties, whose beacon round is already published. It
 // commits and reveals for both parties. inTime is false if a deadline passed meanwhile.
-func (c *Client) Nonces(chain interface{ RoundAt(int64) int64 }, commitDeadline, revealDeadline int64) (d *Dealt, inTime bool) {
+func (c *Client) RevealedRandomDeal(chain interface{ RoundAt(int64) int64 }, commitDeadline, revealDeadline int64) (d *CreatedDeal, inTime bool) {
 	c.T.Helper()
 	d = c.Create(Timed(RandomBody(2, chain.RoundAt(time.Now().Unix())-60, 0, 0), commitDeadline, revealDeadline))
 	s := Seal(c.T, Body{"nonce": "c0ffee"})
@@ -210,8 +210,8 @@ func (c *Client) Nonces(chain interface{ RoundAt(int64) int64 }, commitDeadline,
 	return d, true
 }
 
-// Settled creates a split.v1 deal of Ann and Bob and brings it to COMPUTED.
-func (c *Client) Settled() *Dealt {
+// ComputedDeal creates a split.v1 deal of Ann and Bob and brings it to COMPUTED.
+func (c *Client) ComputedDeal() *CreatedDeal {
 	c.T.Helper()
 	d := c.Create(SplitBody(time.Hour, 2*time.Hour))
 	d.Play(AnnsValues, BobsValues)

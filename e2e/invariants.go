@@ -67,7 +67,7 @@ func Invariants(t testing.TB, stack *localstack.Stack) {
 // InvariantsUnder is Invariants for a stack in which only the given keys may have signed.
 func InvariantsUnder(t testing.TB, stack *localstack.Stack, keys *signing.KeySet) {
 	t.Helper()
-	w := Database(t, stack)
+	w := OpenDB(t, stack)
 	for _, n := range never {
 		if found := w.Column(n.query); len(found) > 0 {
 			t.Errorf("the database holds %s: %.300q", n.what, found)
@@ -89,7 +89,7 @@ func Trusted(t testing.TB, stack *localstack.Stack) *signing.KeySet {
 	return keys
 }
 
-func (w Witness) certificatesHold(keys *signing.KeySet) {
+func (w DB) certificatesHold(keys *signing.KeySet) {
 	w.T.Helper()
 	w.each(`SELECT c.cert_id, deal_id, phase, result, void_flakers, payload, coalesce(signature, '') FROM certificates c JOIN deals USING (deal_id)`, nil, func(rows pgx.Rows) error {
 		var certID, dealID, phase, signature string
@@ -126,7 +126,7 @@ func (w Witness) certificatesHold(keys *signing.KeySet) {
 
 // headsHold recomputes every published root from the leaves (RFC 6962 2.1) and
 // checks every head's signature.
-func (w Witness) headsHold(keys *signing.KeySet) {
+func (w DB) headsHold(keys *signing.KeySet) {
 	w.T.Helper()
 	var leaves [][]byte
 	w.each(`SELECT entry FROM translog.leaves ORDER BY leaf_index`, nil, func(rows pgx.Rows) error {

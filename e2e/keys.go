@@ -32,7 +32,7 @@ const IssueBound = 3 * time.Second
 
 // PlayedWithoutKey calls PlayedAndTimed and requires that the certificate is not ready. The
 // caller must first make the key service fail.
-func PlayedWithoutKey(c *Client) (*Cut, time.Duration) {
+func PlayedWithoutKey(c *Client) (*UnfinishedDeal, time.Duration) {
 	x, took := PlayedAndTimed(c)
 	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)
 	return x, took
@@ -40,7 +40,7 @@ func PlayedWithoutKey(c *Client) (*Cut, time.Duration) {
 
 // PlayedAndTimed makes all calls of a two-party deal and returns the duration of its last
 // reveal.
-func PlayedAndTimed(c *Client) (*Cut, time.Duration) {
+func PlayedAndTimed(c *Client) (*UnfinishedDeal, time.Duration) {
 	x := LastReveal(c, 0)
 	began := time.Now()
 	a := x.Deal.Reveal(1, x.Inputs[1])
@@ -156,7 +156,7 @@ func (k *Keyholder) RollOut(names ...string) {
 	for _, name := range names {
 		env := k.Settings()
 		if slices.Contains(k.Stack.Names(), SecondLog) && (name == SecondAPI || name == SecondWorker) {
-			env = append(env, SecondLogOf(k.Stack)...)
+			env = append(env, SecondLogEnv(k.Stack)...)
 		}
 		if err := k.Stack.Restart(k.T.Context(), name, env...); err != nil {
 			k.T.Fatal(err)
@@ -190,7 +190,7 @@ func (k *Keyholder) Switched() { time.Sleep(time.Until(k.SignsFrom())) }
 // still sign with the key, or because certificates that the key signed are not yet in the log.
 func (k *Keyholder) Close(label string, more ...string) {
 	k.T.Helper()
-	Eventually(k.T, "fairpactctl closes the key", 2*Patience, func() bool {
+	Eventually(k.T, "fairpactctl closes the key", 2*DefaultTimeout, func() bool {
 		code, out, errs := k.Ctl.try(k.Ctl.command(append([]string{"keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)...))
 		if said := out + errs; code != 0 && !strings.Contains(said, "cannot be closed") && !strings.Contains(said, "wait for the log") {
 			k.T.Fatalf("fairpactctl keys close %s: exit code %d: %s", label, code, said)

@@ -17,24 +17,24 @@ import (
 	"github.com/fairpact/fairpact/internal/canon"
 )
 
-// Stubborn is a client that repeats each request until the service answers it. A failed call, a
+// RetryingClient is a client that repeats each request until the service answers it. A failed call, a
 // status of 500 or more, and the code IDEMPOTENCY_IN_PROGRESS do not count as answers. Each attempt
 // of a request goes to the next client in Doors, with the same Idempotency-Key.
-type Stubborn struct {
-	Doors    []*Client    // one for each process to call, such as a deal-api
-	Attempts atomic.Int64 // number of attempts of all requests so far
-	Worst    atomic.Int64 // the largest number of failed attempts of one request
+type RetryingClient struct {
+	Clients     []*Client    // one for each process to call, such as a deal-api
+	Attempts    atomic.Int64 // number of attempts of all requests so far
+	MaxFailures atomic.Int64 // the largest number of failed attempts of one request
 }
 
-// Promise is a request and its successful response. A repetition must get the same response.
-type Promise struct {
+// RecordedCall is a request and its successful response. A repetition must get the same response.
+type RecordedCall struct {
 	Method, Path, token, key string
 	sent                     any
 	Answer                   Answer
 }
 
-func (s *Stubborn) send(ctx context.Context, method, path, token string, sent any) (Promise, error) {
-	p := Promise{Method: method, Path: path, token: token, key: rand.Text(), sent: sent}
+func (s *RetryingClient) send(ctx context.Context, method, path, token string, sent any) (RecordedCall, error) {
+	p := RecordedCall{Method: method, Path: path, token: token, key: rand.Text(), sent: sent}
 	a, err := s.Again(ctx, p)
 	if err == nil && a.Status >= 300 {
 		err = &refusedError{p, a}
@@ -44,16 +44,16 @@ func (s *Stubborn) send(ctx context.Context, method, path, token string, sent an
 }
 
 // Again sends the request until the service answers it. The request may have been sent before.
-func (s *Stubborn) Again(ctx context.Context, p Promise) (Answer, error) {
+func (s *RetryingClient) Again(ctx context.Context, p RecordedCall) (Answer, error) {
 	var failures int64
 	for door := int(s.Attempts.Add(1)); ; door++ {
-		a, err := s.Doors[door%len(s.Doors)].Try(ctx, p.Method, p.Path, p.token, p.sent, "Idempotency-Key", p.key)
+		a, err := s.Clients[door%len(s.Clients)].Try(ctx, p.Method, p.Path, p.token, p.sent, "Idempotency-Key", p.key)
 		if err == nil && a.Status < 500 && a.Code() != "IDEMPOTENCY_IN_PROGRESS" {
 			return a, nil
 		}
 		if err != nil || a.Status >= 500 {
 			failures++
-			Raise(&s.Worst, failures)
+			Raise(&s.MaxFailures, failures)
 		}
 		select {
 		case <-ctx.Done():
@@ -72,7 +72,7 @@ func Raise(n *atomic.Int64, to int64) {
 
 // refusedError is returned for a response with status 300 to 499.
 type refusedError struct {
-	p Promise
+	p RecordedCall
 	a Answer
 }
 
@@ -80,9 +80,9 @@ func (e *refusedError) Error() string {
 	return fmt.Sprintf("%s %s was refused: %d %s", e.p.Method, e.p.Path, e.a.Status, e.a.Body)
 }
 
-// stays sends the request of p again. It returns an error if the response differs from p.Answer,
+// checkReplay sends the request of p again. It returns an error if the response differs from p.Answer,
 // except in the log_proof of a certificate.
-func (p Promise) stays(ctx context.Context, s *Stubborn) error {
+func (p RecordedCall) checkReplay(ctx context.Context, s *RetryingClient) error {
 	a, err := s.Again(ctx, p)
 	if err != nil {
 		return err
@@ -113,10 +113,10 @@ func WithoutProof(certificate []byte) ([]byte, error) {
 	return canon.Encode(members), nil
 }
 
-// Soaked is a deal of a load test, with its requests and their responses.
-type Soaked struct {
+// LoadDeal is a deal of a load test, with its requests and their responses.
+type LoadDeal struct {
 	T    testing.TB
-	S    *Stubborn
+	S    *RetryingClient
 	Ctx  context.Context
 	Past int64 // number of a beacon round that is already published
 
@@ -124,15 +124,15 @@ type Soaked struct {
 	Tokens  []string
 	Inputs  []Sealed
 	States  []string // the states in which the deal may end
-	// Promises are the requests that must have the same response when repeated.
-	Promises []Promise
+	// Calls are the requests that must have the same response when repeated.
+	Calls []RecordedCall
 	// drawn is the request POST /entropy. It is not in Promises, because the first response may lack
 	// the certificate_id that the response to a repeated request has.
-	drawn *Promise
+	drawn *RecordedCall
 }
 
 // Play runs one deal. The last digit of n selects one of ten kinds.
-func (d *Soaked) Play(n int) error {
+func (d *LoadDeal) Play(n int) error {
 	far, near := []time.Duration{time.Hour, 2 * time.Hour}, []time.Duration{2 * time.Second, 4 * time.Second}
 	split := func(by []time.Duration) Body { return SplitBody(by[0], by[1]) }
 	accept, reject := Body{"accept": true}, Body{"accept": false}
@@ -146,13 +146,13 @@ func (d *Soaked) Play(n int) error {
 	case 3:
 		return d.Whole(ShapleyBody(far[0], far[1]), false, accept, accept)
 	case 4:
-		return d.part(ShapleyBody(far[0], far[1]), []string{"VOID"}, 2, 2, accept, reject)
+		return d.playIncomplete(ShapleyBody(far[0], far[1]), []string{"VOID"}, 2, 2, accept, reject)
 	case 5:
-		return d.part(split(near), []string{"VOID"}, 1, 0, AnnsValues, BobsValues)
+		return d.playIncomplete(split(near), []string{"VOID"}, 1, 0, AnnsValues, BobsValues)
 	case 6:
-		return d.part(split(near), []string{"VOID"}, 2, 1, AnnsValues, BobsValues)
+		return d.playIncomplete(split(near), []string{"VOID"}, 2, 1, AnnsValues, BobsValues)
 	case 7: // all parties act, but a deadline may pass first
-		return d.part(split(near), []string{"VOID", "COMPUTED"}, 2, 2, AnnsValues, BobsValues)
+		return d.playIncomplete(split(near), []string{"VOID", "COMPUTED"}, 2, 2, AnnsValues, BobsValues)
 	case 8:
 		return d.cancelled(split(far))
 	default:
@@ -168,7 +168,7 @@ func Retained(b Body, mode, retention string) Body {
 }
 
 // Create creates a deal with a new API key and seals the parties' inputs. It stores all in d.
-func (d *Soaked) Create(b Body, inputs ...Body) error {
+func (d *LoadDeal) Create(b Body, inputs ...Body) error {
 	p, err := d.S.send(d.Ctx, "POST", "/v1/keys", "", nil)
 	if err != nil {
 		return err
@@ -184,8 +184,8 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 	if p, err = d.S.send(d.Ctx, "POST", "/v1/deals", d.key, b); err != nil {
 		return err
 	}
-	d.Promises = append(d.Promises, p)
-	made := d.S.Doors[0].Created(d.key, p.Answer)
+	d.Calls = append(d.Calls, p)
+	made := d.S.Clients[0].Created(d.key, p.Answer)
 	d.Id, d.Tokens = made.ID, made.Tokens
 	for _, in := range inputs {
 		d.Inputs = append(d.Inputs, Seal(d.T, in))
@@ -194,8 +194,8 @@ func (d *Soaked) Create(b Body, inputs ...Body) error {
 }
 
 // Acts sends the commits or the reveals of the first `parties` parties of the deal, concurrently.
-func (d *Soaked) Acts(action string, parties int) error {
-	errs, got := make([]error, parties), make([]Promise, parties)
+func (d *LoadDeal) Acts(action string, parties int) error {
+	errs, got := make([]error, parties), make([]RecordedCall, parties)
 	var wg sync.WaitGroup
 	for i := range parties {
 		wg.Go(func() {
@@ -205,13 +205,13 @@ func (d *Soaked) Acts(action string, parties int) error {
 	wg.Wait()
 	for i, p := range got {
 		if errs[i] == nil {
-			d.Promises = append(d.Promises, p)
+			d.Calls = append(d.Calls, p)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (d *Soaked) played(b Body, commits, reveals int, inputs ...Body) error {
+func (d *LoadDeal) played(b Body, commits, reveals int, inputs ...Body) error {
 	err := d.Create(b, inputs...)
 	if err == nil {
 		err = d.Acts("commit", commits)
@@ -224,11 +224,11 @@ func (d *Soaked) played(b Body, commits, reveals int, inputs ...Body) error {
 
 // Whole runs a deal in which all parties act in time, and waits for the certificate. It returns an
 // error if a request is refused. If `draws` is true, party 0 also requests the entropy.
-func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
+func (d *LoadDeal) Whole(b Body, draws bool, inputs ...Body) error {
 	d.States = []string{"COMPUTED"}
 	err := d.played(b, len(inputs), len(inputs), inputs...)
 	if err == nil && draws {
-		var p Promise
+		var p RecordedCall
 		p, err = d.S.send(d.Ctx, "POST", "/v1/deals/"+d.Id+"/entropy", d.Tokens[0], nil)
 		d.drawn = &p
 	}
@@ -238,9 +238,9 @@ func (d *Soaked) Whole(b Body, draws bool, inputs ...Body) error {
 	return d.Certified()
 }
 
-// part runs a deal in which a party is missing, may be late, or rejects. The refusal of a late
+// playIncomplete runs a deal in which a party is missing, may be late, or rejects. The refusal of a late
 // request is not an error. Invariants later checks void_flakers, the list of the parties at fault.
-func (d *Soaked) part(b Body, states []string, commits, reveals int, inputs ...Body) error {
+func (d *LoadDeal) playIncomplete(b Body, states []string, commits, reveals int, inputs ...Body) error {
 	d.States = states
 	err := d.played(b, commits, reveals, inputs...)
 	if r, refused := errors.AsType[*refusedError](err); refused &&
@@ -250,7 +250,7 @@ func (d *Soaked) part(b Body, states []string, commits, reveals int, inputs ...B
 	return err
 }
 
-func (d *Soaked) cancelled(b Body) error {
+func (d *LoadDeal) cancelled(b Body) error {
 	d.States = []string{"CANCELLED"}
 	err := d.played(b, 1, 0, AnnsValues, BobsValues)
 	if err != nil {
@@ -258,14 +258,14 @@ func (d *Soaked) cancelled(b Body) error {
 	}
 	p, err := d.S.send(d.Ctx, "POST", "/v1/deals/"+d.Id+"/cancel", d.key, nil)
 	if err == nil {
-		d.Promises = append(d.Promises, p)
+		d.Calls = append(d.Calls, p)
 	}
 	return err
 }
 
 // Certified waits for the certificate and adds the GET request to Promises. Later reads of the
 // certificate may differ only in log_proof.
-func (d *Soaked) Certified() error {
+func (d *LoadDeal) Certified() error {
 	for {
 		p, err := d.S.send(d.Ctx, "GET", "/v1/deals/"+d.Id+"/certificate", d.Tokens[0], nil)
 		if r, refused := errors.AsType[*refusedError](err); refused && r.a.Code() == "CERT_NOT_READY" {
@@ -277,7 +277,7 @@ func (d *Soaked) Certified() error {
 			}
 		}
 		if err == nil {
-			d.Promises = append(d.Promises, p)
+			d.Calls = append(d.Calls, p)
 		}
 		return err
 	}
@@ -285,7 +285,7 @@ func (d *Soaked) Certified() error {
 
 // Ended compares the responses in Promises with the view of the ended deal, and repeats these
 // requests. Unless the deal is CANCELLED, each deal-api must then verify the certificate.
-func (d *Soaked) Ended() error {
+func (d *LoadDeal) Ended() error {
 	if d.Id == "" {
 		return nil // the creation was refused because a deadline had passed
 	}
@@ -300,7 +300,7 @@ func (d *Soaked) Ended() error {
 	if !slices.Contains(d.States, v.State) {
 		return fmt.Errorf("the state of deal %s is %s, want one of %v", d.Id, v.State, d.States)
 	}
-	answered := d.Promises
+	answered := d.Calls
 	if d.drawn != nil {
 		answered = append(slices.Clone(answered), *d.drawn)
 	}
@@ -309,8 +309,8 @@ func (d *Soaked) Ended() error {
 			return err
 		}
 	}
-	for _, p := range d.Promises {
-		if err := p.stays(d.Ctx, d.S); err != nil {
+	for _, p := range d.Calls {
+		if err := p.checkReplay(d.Ctx, d.S); err != nil {
 			return err
 		}
 	}
@@ -320,7 +320,7 @@ func (d *Soaked) Ended() error {
 	return d.verified(v)
 }
 
-func (d *Soaked) true(p Promise, v View) error {
+func (d *LoadDeal) true(p RecordedCall, v View) error {
 	var was struct {
 		State     string
 		Party     int
@@ -344,8 +344,8 @@ func (d *Soaked) true(p Promise, v View) error {
 	return nil
 }
 
-func (d *Soaked) verified(v View) error {
-	for _, door := range d.S.Doors {
+func (d *LoadDeal) verified(v View) error {
+	for _, door := range d.S.Clients {
 		a, err := door.Try(d.Ctx, "GET", "/v1/verify/"+*v.CertificateID, "", nil)
 		if err != nil {
 			return err
@@ -359,7 +359,7 @@ func (d *Soaked) verified(v View) error {
 }
 
 // Passes waits until s has sent the given number of further requests, repetitions included.
-func (s *Stubborn) Passes(ctx context.Context, requests int64) error {
+func (s *RetryingClient) Passes(ctx context.Context, requests int64) error {
 	for until := s.Attempts.Load() + requests; s.Attempts.Load() < until; {
 		select {
 		case <-ctx.Done():

@@ -79,7 +79,7 @@ func Shown(markers []Marker, places map[string][]byte) map[int][]string {
 // of Redis.
 func Dumped(t testing.TB, stack *localstack.Stack) map[string][]byte {
 	t.Helper()
-	w := Database(t, stack)
+	w := OpenDB(t, stack)
 	places := map[string][]byte{}
 	conn, err := w.Pool.Acquire(t.Context())
 	if err != nil {

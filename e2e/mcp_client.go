@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Called is the result of a tool call.
-type Called struct {
+// ToolResult is the result of a tool call.
+type ToolResult struct {
 	Structured json.RawMessage `json:"structuredContent"`
 	Content    []struct{ Type, Text string }
 	IsError    bool `json:"isError"`
@@ -39,12 +39,12 @@ func (c *Client) Post(message string, header ...string) Answer {
 }
 
 // Raw calls a tool with the given arguments, which are the JSON text of an object.
-func (c *Client) Raw(tool, arguments string) Called {
+func (c *Client) Raw(tool, arguments string) ToolResult {
 	c.T.Helper()
 	a := c.Post(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"` + tool + `","arguments":` + arguments + `}}`)
 	var r struct {
 		ID     int
-		Result *Called
+		Result *ToolResult
 	}
 	a.Into(c.T, &r)
 	if a.Status != 200 || r.ID != 7 || r.Result == nil {
@@ -57,7 +57,7 @@ func (c *Client) Raw(tool, arguments string) Called {
 // first text block have the same data. _meta and the second text block have the same next step.
 // For up to 64 parties, the result of create_deal also has a text block for each counterparty's
 // invitation.
-func (c *Client) Tool(name string, arguments Body) Called {
+func (c *Client) Tool(name string, arguments Body) ToolResult {
 	c.T.Helper()
 	text, err := json.Marshal(arguments)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Client) Tool(name string, arguments Body) Called {
 
 // Fails makes a tool call that must be refused with an error code. The error text must not name a
 // REST call.
-func (c *Client) Fails(code, name, arguments string) Called {
+func (c *Client) Fails(code, name, arguments string) ToolResult {
 	c.T.Helper()
 	r := c.Raw(name, arguments)
 	if !r.IsError || len(r.Content) != 1 || r.Structured != nil || !strings.HasPrefix(r.Content[0].Text, code+": ") || r.Meta.Error.Code != code {
@@ -106,7 +106,7 @@ func (c *Client) Fails(code, name, arguments string) Called {
 var inREST = regexp.MustCompile(`/v1/(keys|deals|algorithms|verify)|Idempotency-Key|Bearer`)
 
 // Into decodes structuredContent into v.
-func (r Called) Into(t testing.TB, v any) {
+func (r ToolResult) Into(t testing.TB, v any) {
 	t.Helper()
 	if err := json.Unmarshal(r.Structured, v); err != nil {
 		t.Fatalf("decode structuredContent %.300s: %v", r.Structured, err)

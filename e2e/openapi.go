@@ -20,29 +20,29 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// surface is the published OpenAPI document. Client.Do checks requests and responses against it.
-type surface struct {
+// apiDocument is the published OpenAPI document. Client.Do checks requests and responses against it.
+type apiDocument struct {
 	doc    *openapi3.T
 	router routers.Router
 	codes  map[string][]string // the error codes in the description of each operation, by operationId
 	status map[string]int      // the HTTP status of each error code, from x-error-codes
 }
 
-var theSurface struct {
+var theAPIDocument struct {
 	mu sync.Mutex
-	s  *surface
+	s  *apiDocument
 }
 
 // Published returns the OpenAPI document that the service publishes. The first call reads the document
 // with the client c. All later calls return this document, because nearly all stacks run the
 // binaries of this release. A test that also runs another release must first call Published with a
 // client of this release.
-func Published(t testing.TB, c *Client) *surface {
+func Published(t testing.TB, c *Client) *apiDocument {
 	t.Helper()
-	theSurface.mu.Lock()
-	defer theSurface.mu.Unlock()
-	if theSurface.s != nil {
-		return theSurface.s
+	theAPIDocument.mu.Lock()
+	defer theAPIDocument.mu.Unlock()
+	if theAPIDocument.s != nil {
+		return theAPIDocument.s
 	}
 	a, err := c.Try(t.Context(), http.MethodGet, "/openapi.json", "", nil)
 	if err != nil || a.Status != http.StatusOK {
@@ -52,13 +52,13 @@ func Published(t testing.TB, c *Client) *surface {
 	if err != nil {
 		t.Fatal(err)
 	}
-	theSurface.s = s
+	theAPIDocument.s = s
 	return s
 }
 
 var namedCodes = regexp.MustCompile(`Error codes: ([A-Z_, ]+)\.`)
 
-func readSurface(ctx context.Context, text []byte) (*surface, error) {
+func readSurface(ctx context.Context, text []byte) (*apiDocument, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(text)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func readSurface(ctx context.Context, text []byte) (*surface, error) {
 	if err := doc.Validate(ctx, openapi3.EnableExamplesValidation()); err != nil {
 		return nil, err
 	}
-	s := &surface{doc: doc, codes: map[string][]string{}, status: map[string]int{}}
+	s := &apiDocument{doc: doc, codes: map[string][]string{}, status: map[string]int{}}
 	rows, _ := doc.Components.Schemas["ErrorCode"].Value.Extensions["x-error-codes"].([]any)
 	for _, row := range rows {
 		row := row.(map[string]any)
@@ -85,7 +85,7 @@ func readSurface(ctx context.Context, text []byte) (*surface, error) {
 
 // Describes returns an error if the document does not allow the response to this request. It also
 // returns an error if the service accepted a request that the document does not allow.
-func (s *surface) Describes(r *http.Request, a Answer) error {
+func (s *apiDocument) Describes(r *http.Request, a Answer) error {
 	route, params, err := s.find(r)
 	switch {
 	case errors.Is(err, routers.ErrPathNotFound) && !strings.HasPrefix(r.URL.Path, "/v1"):
@@ -147,7 +147,7 @@ type Path struct {
 }
 
 // Paths returns all paths of the document.
-func (s *surface) Paths() (all []Path) {
+func (s *apiDocument) Paths() (all []Path) {
 	for path, item := range s.doc.Paths.Map() {
 		p := Path{Path: path, Public: true}
 		for method, op := range item.Operations() {
@@ -159,7 +159,7 @@ func (s *surface) Paths() (all []Path) {
 	return all
 }
 
-func (s *surface) find(r *http.Request) (*routers.Route, map[string]string, error) {
+func (s *apiDocument) find(r *http.Request) (*routers.Route, map[string]string, error) {
 	if r.URL.Path != path.Clean(r.URL.Path) {
 		return nil, nil, routers.ErrPathNotFound
 	}

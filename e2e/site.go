@@ -28,7 +28,7 @@ func (c *Client) Played(request Body, inputs ...Body) func() Finished {
 		c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	}
 	return func() Finished {
-		out := Finished{Text: string(d.Certified(Patience)), InputsText: JsonText(c.T, all), ParamsText: JsonText(c.T, request["algorithm_params"])}
+		out := Finished{Text: string(d.Certified(DefaultTimeout)), InputsText: JsonText(c.T, all), ParamsText: JsonText(c.T, request["algorithm_params"])}
 		var status struct{ Pubkey string }
 		c.Want(200, "GET", "/v1/status", "", nil).Into(c.T, &status)
 		out.Key = status.Pubkey

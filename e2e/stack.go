@@ -234,8 +234,8 @@ func BeaconChain(t testing.TB) beacon.Chain {
 	return Shared(t).Chain()
 }
 
-// SecondLogOf returns environment variables that make a process call the stack's second log-server.
-func SecondLogOf(stack *localstack.Stack) []string {
+// SecondLogEnv returns environment variables that make a process call the stack's second log-server.
+func SecondLogEnv(stack *localstack.Stack) []string {
 	return []string{"FAIRPACT_LOG_READ_URL=" + stack.LogReadURL(SecondLog), "FAIRPACT_LOG_APPEND_URL=" + stack.LogAppendURL(SecondLog)}
 }
 

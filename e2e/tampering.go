@@ -10,14 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Vault tampers with rows of the database, with triggers off.
-type Vault struct{ W Witness }
+// RowEditor tampers with rows of the database, with triggers off.
+type RowEditor struct{ W DB }
 
 var vaultTables = []string{"certificates", "translog.leaves", "translog.nodes", "translog.tree_heads"}
 
-// Change runs SQL statements, each of which must change exactly one row. The returned function
+// Update runs SQL statements, each of which must change exactly one row. The returned function
 // restores all rows of the tables in vaultTables.
-func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
+func (v *RowEditor) Update(t *testing.T, statements []string) (undo func()) {
 	t.Helper()
 	var keep, restore []string
 	for i, table := range vaultTables {
@@ -25,16 +25,16 @@ func (v *Vault) Change(t *testing.T, statements []string) (undo func()) {
 		keep = append(keep, `DROP TABLE IF EXISTS `+copied, `CREATE TABLE `+copied+` AS TABLE `+table)
 		restore = append(restore, `DELETE FROM `+table, `INSERT INTO `+table+` TABLE `+copied)
 	}
-	v.At(t, keep, false)
-	v.At(t, statements, true)
-	return func() { v.At(t, restore, false) }
+	v.Exec(t, keep, false)
+	v.Exec(t, statements, true)
+	return func() { v.Exec(t, restore, false) }
 }
 
-// SetBack deletes the certificate of a two-party deal, and rewrites the deal as if party 1 had missed
+// RewriteAsMissedReveal deletes the certificate of a two-party deal, and rewrites the deal as if party 1 had missed
 // the reveal deadline.
-func (v *Vault) SetBack(t *testing.T, d *Dealt) {
+func (v *RowEditor) RewriteAsMissedReveal(t *testing.T, d *CreatedDeal) {
 	t.Helper()
-	v.At(t, []string{
+	v.Exec(t, []string{
 		`DELETE FROM certificates WHERE deal_id = '` + d.ID + `'`,
 		`DELETE FROM reveals WHERE party = 1 AND deal_id = '` + d.ID + `'`,
 		`UPDATE deals SET phase = 'REVEALING', cert_id = NULL, result = NULL, computed_at = NULL, reveals_closed_at = NULL,
@@ -42,9 +42,9 @@ func (v *Vault) SetBack(t *testing.T, d *Dealt) {
 	}, true)
 }
 
-// At runs statements in one transaction with triggers off. If `must` is true, each statement has to
+// Exec runs statements in one transaction with triggers off. If `must` is true, each statement has to
 // change exactly one row.
-func (v *Vault) At(t *testing.T, statements []string, must bool) {
+func (v *RowEditor) Exec(t *testing.T, statements []string, must bool) {
 	t.Helper()
 	err := pgx.BeginFunc(t.Context(), v.W.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `SET LOCAL session_replication_role = replica`); err != nil {

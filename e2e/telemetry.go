@@ -125,8 +125,8 @@ func (c *Collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// Place returns all received bytes.
-func (c *Collector) Place() []byte {
+// Raw returns all received bytes.
+func (c *Collector) Raw() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return bytes.Clone(c.raw.Bytes())
@@ -149,7 +149,7 @@ func (c *Collector) Find(fits func(Span) bool) (found []Span) {
 func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (root Span) {
 	c.t.Helper()
 	var shown []string
-	Eventually(c.t, what, Patience, func() bool {
+	Eventually(c.t, what, DefaultTimeout, func() bool {
 		for _, one := range c.Find(fits) {
 			shown = shown[:0]
 			ids := map[string]bool{}
@@ -181,7 +181,7 @@ func (c *Collector) Whole(what string, fits func(Span) bool, want ...string) (ro
 func (c *Collector) IssuedWithin(deal, caller string) bool {
 	c.t.Helper()
 	var reveal []Span
-	Eventually(c.t, "the span of the last reveal arrives", Patience, func() bool {
+	Eventually(c.t, "the span of the last reveal arrives", DefaultTimeout, func() bool {
 		reveal = c.Find(func(s Span) bool {
 			return s.Attr["fairpact.deal_id"] == deal && s.Service == localstack.DealAPI && len(s.Links) == 1 && hex.EncodeToString(s.Links[0].TraceId) == caller
 		})

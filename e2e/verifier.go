@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// strangers is a Python program that runs the independent verifier for all calls of AskStranger in
+// strangers is a Python program that runs the independent verifier for all calls of RunVerifier in
 // one process, because starting Python takes longer than a verification.
 const strangers = `
 import contextlib, io, json, sys
@@ -28,23 +28,23 @@ for line in sys.stdin:
 
 var strangerAt struct {
 	sync.Mutex
-	questions io.Writer // stdin of the Python process; nil until AskStranger starts the process
+	questions io.Writer // stdin of the Python process; nil until RunVerifier starts the process
 	answers   *json.Decoder
 }
 
-// Stranger runs the independent verifier (see AskStranger), and fails the test if AskStranger returns an error.
-func Stranger(t testing.TB, args ...string) (accepted bool, said string) {
+// Verifier runs the independent verifier (see RunVerifier), and fails the test if RunVerifier returns an error.
+func Verifier(t testing.TB, args ...string) (accepted bool, said string) {
 	t.Helper()
-	accepted, said, err := AskStranger(args...)
+	accepted, said, err := RunVerifier(args...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return accepted, said
 }
 
-// AskStranger runs the independent verifier with the command-line arguments args. It returns the
+// RunVerifier runs the independent verifier with the command-line arguments args. It returns the
 // verifier's verdict and output, or an error if there is no verdict.
-func AskStranger(args ...string) (accepted bool, said string, err error) {
+func RunVerifier(args ...string) (accepted bool, said string, err error) {
 	strangerAt.Lock()
 	defer strangerAt.Unlock()
 	if strangerAt.questions == nil {
@@ -91,18 +91,18 @@ func writeFile(t testing.TB, path string, content any) {
 	}
 }
 
-// Independently requires that the independent verifier accepts the certificate, or rejects it if
+// RequireIndependentVerdict requires that the independent verifier accepts the certificate, or rejects it if
 // `accepted` is false. The verifier fetches the keys and the tree head from the service.
-func Independently(t testing.TB, c *Client, certificate []byte, accepted bool) {
+func RequireIndependentVerdict(t testing.TB, c *Client, certificate []byte, accepted bool) {
 	t.Helper()
-	if good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base); good != accepted {
+	if good, said := Verifier(t, "--certificate", File(t, certificate), "--base-url", c.Base); good != accepted {
 		t.Errorf("the independent verifier returned accepted = %v, want %v\n%s", good, accepted, said)
 	}
 }
 
 // Recomputed requires that the independent verifier accepts a certificate. If all parties have
 // revealed, the verifier also opens the commitments and recomputes the result from the inputs.
-func (x *Cut) Recomputed(t testing.TB, c *Client, certificate []byte) {
+func (x *UnfinishedDeal) Recomputed(t testing.TB, c *Client, certificate []byte) {
 	t.Helper()
 	var shown struct {
 		RevealsClosedAt *int64 `json:"reveals_closed_at"`
@@ -116,7 +116,7 @@ func (x *Cut) Recomputed(t testing.TB, c *Client, certificate []byte) {
 			rows[i] = Body{"input": in.Input, "salt": in.Salt}
 		}
 	}
-	good, said := Stranger(t, "--certificate", File(t, certificate), "--base-url", c.Base, "--inputs", File(t, rows), "--params", File(t, x.Params))
+	good, said := Verifier(t, "--certificate", File(t, certificate), "--base-url", c.Base, "--inputs", File(t, rows), "--params", File(t, x.Params))
 	if !good {
 		t.Errorf("the independent verifier rejected a certificate:\n%s\n%s", said, certificate)
 	}

@@ -14,35 +14,35 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Patience is the longest wait for a condition that has no time limit of its own. The wait
+// DefaultTimeout is the longest wait for a condition that has no time limit of its own. The wait
 // ends as soon as the condition holds.
-const Patience = 3 * time.Minute
+const DefaultTimeout = 3 * time.Minute
 
-// Witness reads and changes a stack's Postgres directly. It is not a witness of the log.
-type Witness struct {
+// DB reads and changes a stack's Postgres directly. It is not a witness of the log.
+type DB struct {
 	T    testing.TB
 	Pool *pgxpool.Pool
 }
 
-// Database connects to a stack's database.
-func Database(t testing.TB, stack *localstack.Stack) Witness {
+// OpenDB connects to a stack's database.
+func OpenDB(t testing.TB, stack *localstack.Stack) DB {
 	t.Helper()
 	pool, err := pgxpool.New(context.Background(), stack.DatabaseURL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return Witness{t, pool}
+	return DB{t, pool}
 }
 
 // Number returns the single integer that a query selects.
-func (w Witness) Number(query string, args ...any) int64 {
+func (w DB) Number(query string, args ...any) int64 {
 	w.T.Helper()
 	return Value[int64](w, query, args...)
 }
 
 // Value returns the single value that a query selects.
-func Value[T any](w Witness, query string, args ...any) (v T) {
+func Value[T any](w DB, query string, args ...any) (v T) {
 	w.T.Helper()
 	if err := w.Pool.QueryRow(w.T.Context(), query, args...).Scan(&v); err != nil {
 		w.T.Fatalf("%s: %v", query, err)
@@ -51,7 +51,7 @@ func Value[T any](w Witness, query string, args ...any) (v T) {
 }
 
 // Exec runs a statement and requires that it affects the given number of rows.
-func (w Witness) Exec(rows int64, query string, args ...any) {
+func (w DB) Exec(rows int64, query string, args ...any) {
 	w.T.Helper()
 	tag, err := w.Pool.Exec(w.T.Context(), query, args...)
 	if err != nil || tag.RowsAffected() != rows {
@@ -60,7 +60,7 @@ func (w Witness) Exec(rows int64, query string, args ...any) {
 }
 
 // Column returns the first column of a query's rows, as text.
-func (w Witness) Column(query string, args ...any) (all []string) {
+func (w DB) Column(query string, args ...any) (all []string) {
 	w.T.Helper()
 	w.each(query, args, func(rows pgx.Rows) error {
 		values, err := rows.Values()
@@ -72,7 +72,7 @@ func (w Witness) Column(query string, args ...any) (all []string) {
 	return all
 }
 
-func (w Witness) each(query string, args []any, read func(pgx.Rows) error) {
+func (w DB) each(query string, args []any, read func(pgx.Rows) error) {
 	w.T.Helper()
 	rows, err := w.Pool.Query(w.T.Context(), query, args...)
 	if err == nil {

@@ -97,7 +97,7 @@ func halfSentBodies(t *testing.T, stack *localstack.Stack) {
 		defer conn.Close()
 		all.Go(func() {
 			_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4000000\r\n\r\n%s", half)
-			_ = conn.SetReadDeadline(time.Now().Add(e2e.Patience))
+			_ = conn.SetReadDeadline(time.Now().Add(e2e.DefaultTimeout))
 			_, err := io.ReadAll(conn)
 			ended <- err
 		})
@@ -169,7 +169,7 @@ func TestBudgetsOfDeals(t *testing.T) {
 	}
 	c.Create(body) // uses a new API key, so the limit of the other key does not apply
 	c.Want(200, "POST", first.Path("/cancel"), key, nil)
-	e2e.Eventually(t, "a cancelled deal frees its share", e2e.Patience, func() bool {
+	e2e.Eventually(t, "a cancelled deal frees its share", e2e.DefaultTimeout, func() bool {
 		return c.Do("POST", "/v1/deals", key, body).Status == 201
 	})
 	c.Refused(429, "RATE_LIMITED", "POST", "/v1/deals", key, body)
@@ -187,7 +187,7 @@ func largeCertificate(t *testing.T, stack *localstack.Stack) {
 	body := e2e.RandomBody(2, round, 3*time.Second, hour)
 	body["party_labels"] = labels
 	d := c.Create(body)
-	d.Certified(e2e.Patience) // the deal becomes VOID, because no party commits
+	d.Certified(e2e.DefaultTimeout) // the deal becomes VOID, because no party commits
 	for _, path := range []string{"/v1/verify/" + *d.View().CertificateID, d.Path("/certificate"), d.Path("")} {
 		var answered atomic.Int64
 		var all sync.WaitGroup

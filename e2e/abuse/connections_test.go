@@ -38,7 +38,7 @@ func manyConnections(t *testing.T, stack *localstack.Stack) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { conn.Close() })
-		_ = conn.SetReadDeadline(time.Now().Add(e2e.Patience))
+		_ = conn.SetReadDeadline(time.Now().Add(e2e.DefaultTimeout))
 		if _, err := io.WriteString(conn, request); err != nil {
 			t.Fatal(err)
 		}

@@ -39,7 +39,7 @@ func peak(t *testing.T, stack *localstack.Stack) int64 {
 
 func survived(t *testing.T, stack *localstack.Stack) {
 	t.Helper()
-	e2e.NewClient(t, stack.BaseURL()).Settled().Certified(e2e.Patience)
+	e2e.NewClient(t, stack.BaseURL()).ComputedDeal().Certified(e2e.DefaultTimeout)
 	held := peak(t, stack)
 	t.Logf("deal-api used at most %d MiB", held>>20)
 	if held > mostMemory {

@@ -28,8 +28,8 @@ const unhastened = "the worker lists no deals, and fairpact_database_up follows 
 // faults has at least one fault for each alert of the chart.
 var faults = []fault{
 	{alert: "FairpactProofFailures", what: "a leaf was changed in the database", do: func(s *site) func() {
-		v := &e2e.Vault{W: s.w}
-		put := v.Change(s.t, []string{`UPDATE translog.leaves SET entry = sha256(entry) WHERE leaf_index = 0`})
+		v := &e2e.RowEditor{W: s.w}
+		put := v.Update(s.t, []string{`UPDATE translog.leaves SET entry = sha256(entry) WHERE leaf_index = 0`})
 		if r := s.c.Verify(s.published()); r.Valid {
 			s.t.Errorf("a certificate whose leaf was changed is reported valid: %+v", r)
 		}
@@ -38,13 +38,13 @@ var faults = []fault{
 	{alert: "FairpactSecondCertificate", what: "the phase of a certified deal was set back", also: map[string]string{
 		"FairpactCertificatesPending": "the second certificate can never be published",
 	}, do: func(s *site) func() {
-		d := s.c.Settled()
-		first := e2e.File(s.t, d.Certified(e2e.Patience))
-		(&e2e.Vault{W: s.w}).SetBack(s.t, d)
+		d := s.c.ComputedDeal()
+		first := e2e.File(s.t, d.Certified(e2e.DefaultTimeout))
+		(&e2e.RowEditor{W: s.w}).RewriteAsMissedReveal(s.t, d)
 		return func() {
 			_, err := s.stack.Fairpactctl(s.t.Context(), "certificate", "adopt", first, "--base-url", s.stack.BaseURL(), "--secret-file", filepath.Join(s.stack.Dir(), "server-secret"))
 			e2e.Must(s.t, err)
-			d.Certified(e2e.Patience)
+			d.Certified(e2e.DefaultTimeout)
 			s.restart(localstack.LogServer)
 		}
 	}},
@@ -62,17 +62,17 @@ var faults = []fault{
 		d.Reveal(1, bob)
 		return func() {
 			change("substr(sealed, 1, length(sealed) - 1)")
-			d.Certified(e2e.Patience)
+			d.Certified(e2e.DefaultTimeout)
 		}
 	}},
 	{alert: "FairpactForkGuardRefused", what: "the database is an old backup", env: []string{guardBeside}, also: map[string]string{
 		"FairpactLogUnpublished": "new leaves have no tree head",
 	}, do: func(s *site) func() {
 		backup := s.backup()
-		s.c.Settled()
+		s.c.ComputedDeal()
 		newest := s.backup()
 		s.restore(backup)
-		s.c.Settled() // the log accepts the leaf, but the fork guard refuses the new tree head
+		s.c.ComputedDeal() // the log accepts the leaf, but the fork guard refuses the new tree head
 		return func() { s.restore(newest); s.restart(localstack.LogServer) }
 	}},
 	{alert: "FairpactSignatureInvalid", what: "a signature of something else, once", do: func(s *site) func() {
@@ -83,7 +83,7 @@ var faults = []fault{
 		d.Reveal(0, inputs[0])
 		e2e.Must(s.t, s.kms.FailTimes(kmstest.OtherDigest, 2)) // two faults, because the signer retries once after a wrong signature
 		d.Reveal(1, inputs[1])
-		return func() { d.Certified(e2e.Patience) }
+		return func() { d.Certified(e2e.DefaultTimeout) }
 	}},
 	{alert: "FairpactKeySetsDiffer", what: "only the worker has another retired key", do: func(s *site) func() {
 		_, other := e2e.KeyFile(s.t)
@@ -130,7 +130,7 @@ var faults = []fault{
 		"FairpactInputsUnopened": "the call fails because its input cannot be opened",
 	}, do: func(s *site) func() {
 		x := e2e.Open(s.c, e2e.Retained(e2e.SplitBody(time.Hour, 2*time.Hour), "open", "standard"), 2, 2, e2e.AnnsValues, e2e.BobsValues)
-		x.Deal.Certified(e2e.Patience)
+		x.Deal.Certified(e2e.DefaultTimeout)
 		s.w.Exec(1, `UPDATE reveals SET sealed = sealed || '\x00' WHERE deal_id = $1 AND party = 1`, x.Deal.ID)
 		return s.again(1, func(ctx context.Context) {
 			for range 100 {
@@ -168,7 +168,7 @@ var faults = []fault{
 	}},
 	{alert: "FairpactCertificatesPending", what: "no process reaches the append port", do: func(s *site) func() {
 		back := s.with([]string{localstack.DealAPI, localstack.DeadlineWorker}, "FAIRPACT_LOG_APPEND_URL="+nowhere)
-		s.c.Settled()
+		s.c.ComputedDeal()
 		return back
 	}},
 	{alert: "FairpactLogUnpublished", what: "the fork guard is out of reach", env: []string{guardBeside}, also: map[string]string{
@@ -180,7 +180,7 @@ var faults = []fault{
 		stop := s.load(3)
 		return func() {
 			// Failed appends must not fire an error-budget alert, because users' calls succeed.
-			e2e.Eventually(s.t, "appends have failed for a while", e2e.Patience, func() bool {
+			e2e.Eventually(s.t, "appends have failed for a while", e2e.DefaultTimeout, func() bool {
 				return len(s.p.query(s.t, `fairpact_http_requests_total{route="/v1/append",status=~"5..",namespace="`+s.namespace+`"} offset 5s`)) > 0
 			})
 			e2e.Must(s.t, os.Remove(path))
@@ -247,7 +247,7 @@ func unwitnessed(witnesses ...int) func(s *site) func() {
 			}
 		}
 		answer(false)
-		s.c.Settled()
+		s.c.ComputedDeal()
 		return func() { answer(true) }
 	}
 }
@@ -271,7 +271,7 @@ func gone(kind string) func(s *site) func() {
 // deadline-worker draws one minute after both, so `ago` must be at least a minute: then the draw is due.
 func undrawn(ago time.Duration) func(s *site) func() {
 	return func(s *site) func() {
-		d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
+		d, inTime := s.c.RevealedRandomDeal(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
 		if !inTime {
 			s.t.Fatal("a two-party deal was not revealed within an hour")
 		}
@@ -279,7 +279,7 @@ func undrawn(ago time.Duration) func(s *site) func() {
 		s.w.Exec(1, "UPDATE deals SET round_time = reveals_closed_at WHERE deal_id = $1", d.ID)
 		return func() {
 			s.restart(localstack.DeadlineWorker, "FAIRPACT_BEACON_RELAYS="+s.stack.BeaconURL())
-			d.Certified(e2e.Patience)
+			d.Certified(e2e.DefaultTimeout)
 		}
 	}
 }
@@ -364,7 +364,7 @@ func (s *site) backup() string {
 	for _, table := range logTables {
 		statements = append(statements, "CREATE TABLE "+name+"."+table+" AS TABLE translog."+table)
 	}
-	(&e2e.Vault{W: s.w}).At(s.t, statements, false)
+	(&e2e.RowEditor{W: s.w}).Exec(s.t, statements, false)
 	return name
 }
 
@@ -374,5 +374,5 @@ func (s *site) restore(name string) {
 	for _, table := range logTables {
 		statements = append(statements, "DELETE FROM translog."+table, "INSERT INTO translog."+table+" SELECT * FROM "+name+"."+table)
 	}
-	(&e2e.Vault{W: s.w}).At(s.t, statements, false)
+	(&e2e.RowEditor{W: s.w}).Exec(s.t, statements, false)
 }

@@ -36,7 +36,7 @@ type site struct {
 	kms       *kmstest.GCP
 	uri       string
 	c         *e2e.Client
-	w         e2e.Witness
+	w         e2e.DB
 	p         *prometheus
 	namespace string
 }
@@ -62,12 +62,12 @@ func TestAlerts(t *testing.T) {
 			s := siteOf(t, p, f)
 			undo := f.do(s)
 			began := time.Now()
-			e2e.Eventually(t, f.alert+" fires", 3*e2e.Patience, func() bool { return slices.Contains(p.firing(t, s.namespace), f.alert) })
+			e2e.Eventually(t, f.alert+" fires", 3*e2e.DefaultTimeout, func() bool { return slices.Contains(p.firing(t, s.namespace), f.alert) })
 			took := time.Since(began)
 			t.Logf("%s after %s: %s", f.alert, took.Round(time.Second/10), p.texts(t, s.namespace, f.alert))
 			undo()
 			began = time.Now()
-			e2e.Eventually(t, f.alert+" ends", 3*e2e.Patience, func() bool { return !slices.Contains(p.firing(t, s.namespace), f.alert) })
+			e2e.Eventually(t, f.alert+" ends", 3*e2e.DefaultTimeout, func() bool { return !slices.Contains(p.firing(t, s.namespace), f.alert) })
 			fired := p.fired(t, s.namespace)
 			t.Logf("ended %s after the fault; fired: %v", time.Since(began).Round(time.Second/10), fired)
 			for _, other := range fired {
@@ -91,11 +91,11 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 			o.Env[""] = append(o.Env[""], strings.ReplaceAll(setting, "{dir}", s.dir))
 		}
 	})
-	s.c, s.w = e2e.NewClient(t, s.stack.BaseURL()), e2e.Database(t, s.stack)
-	d := s.c.Settled()
-	d.Certified(e2e.Patience)
+	s.c, s.w = e2e.NewClient(t, s.stack.BaseURL()), e2e.OpenDB(t, s.stack)
+	d := s.c.ComputedDeal()
+	d.Certified(e2e.DefaultTimeout)
 	p.watch(t, s.stack, s.namespace)
-	e2e.Eventually(t, "both users of Redis report it up", e2e.Patience, func() bool {
+	e2e.Eventually(t, "both users of Redis report it up", e2e.DefaultTimeout, func() bool {
 		return len(p.query(t, `fairpact_redis_up{namespace="`+s.namespace+`"} == 1`)) == 2
 	})
 	if fired := p.fired(t, s.namespace); len(fired) > 0 {
@@ -109,15 +109,15 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	s := siteOf(t, p, fault{alert: "none", what: "all is well", env: []string{guardBeside}, witnesses: 2})
 	stop := s.load(2)
-	d, inTime := s.c.Nonces(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
+	d, inTime := s.c.RevealedRandomDeal(s.stack.Chain(), e2e.After(time.Hour), e2e.After(2*time.Hour))
 	if !inTime {
 		t.Fatal("a two-party deal was not revealed within an hour")
 	}
 	s.c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	s.c.Want(200, "POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{}}}`)
-	s.c.Create(e2e.SplitBody(2*time.Second, time.Hour)).Certified(e2e.Patience) // the deal becomes VOID, because no party commits
+	s.c.Create(e2e.SplitBody(2*time.Second, time.Hour)).Certified(e2e.DefaultTimeout) // the deal becomes VOID, because no party commits
 	for _, query := range e2e.DashboardQueries(t) {
-		e2e.Eventually(t, "data for "+query, e2e.Patience, func() bool {
+		e2e.Eventually(t, "data for "+query, e2e.DefaultTimeout, func() bool {
 			return len(p.query(t, s.here(query))) > 0 || emptyWhenHealthy(query)
 		})
 	}
@@ -133,7 +133,7 @@ func healthy(t *testing.T, p *prometheus, rules []promv1.AlertingRule) {
 	// With the chart's durations, 20 minutes are enough for every alert to fire, except FairpactReadOnly
 	// and the error-budget alerts. In this test the durations are divided by `faster`.
 	began := time.Now()
-	e2e.Eventually(t, "every alert has had the time to fire", e2e.Patience, func() bool { return time.Since(began) > 20*time.Minute/faster })
+	e2e.Eventually(t, "every alert has had the time to fire", e2e.DefaultTimeout, func() bool { return time.Since(began) > 20*time.Minute/faster })
 	stop()
 	if fired := p.fired(t, s.namespace); len(fired) > 0 {
 		t.Errorf("alerts fired without a fault: %v", fired)

@@ -94,7 +94,7 @@ func startPrometheus(t testing.TB) *prometheus {
 			t.Logf("prometheus: %v\n%s", err, tail)
 		}
 	})
-	e2e.Eventually(t, "Prometheus is ready", e2e.Patience, func() bool {
+	e2e.Eventually(t, "Prometheus is ready", e2e.DefaultTimeout, func() bool {
 		if !process.Running() {
 			t.Fatalf("prometheus has ended: %v", process.Err())
 		}
@@ -124,7 +124,7 @@ func (p *prometheus) watch(t testing.TB, stack *localstack.Stack, namespace stri
 	e2e.Must(t, os.WriteFile(path+".new", text, 0o600))
 	e2e.Must(t, os.Rename(path+".new", path))
 	t.Cleanup(func() { _ = os.Remove(path) })
-	e2e.Eventually(t, "Prometheus scrapes "+namespace, e2e.Patience, func() bool {
+	e2e.Eventually(t, "Prometheus scrapes "+namespace, e2e.DefaultTimeout, func() bool {
 		return len(p.query(t, fmt.Sprintf(`fairpact_build_info{namespace=%q}`, namespace))) == len(all)
 	})
 }

@@ -56,7 +56,7 @@ func TestOverREST(t *testing.T) {
 	}
 	d.Play(bids...)
 	e2e.Same(t, "result of the view and of the algorithm", d.View().Result, []byte(want))
-	checkCertificate(t, d.Certified(e2e.Patience))
+	checkCertificate(t, d.Certified(e2e.DefaultTimeout))
 	if r := c.Verify(*d.View().CertificateID); !r.Valid {
 		t.Errorf("the certificate is not valid: %+v", r)
 	}
@@ -85,7 +85,7 @@ func TestOverMCP(t *testing.T) {
 	for i, bid := range bids {
 		c.Tool("reveal_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[i], "input": bid, "salt": fmt.Sprintf("%032d", i)})
 	}
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	checkCertificate(t, c.Tool("get_certificate", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[1]}).Structured)
 	var r e2e.Report
 	if c.Tool("verify_certificate", e2e.Body{"cert_id": *d.View().CertificateID}).Into(t, &r); !r.Valid {

@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-func guarded(d *e2e.Dealt) map[string][2]string {
+func guarded(d *e2e.CreatedDeal) map[string][2]string {
 	return map[string][2]string{
 		"create": {"POST", "/v1/deals"}, "view": {"GET", d.Path("")}, "commit": {"POST", d.Path("/commit")}, "reveal": {"POST", d.Path("/reveal")},
 		"entropy": {"POST", d.Path("/entropy")}, "cancel": {"POST", d.Path("/cancel")}, "certificate": {"GET", d.Path("/certificate")}, "inputs": {"GET", d.Path("/inputs")},

@@ -32,7 +32,7 @@ var malformed = map[string]string{
 }
 
 func TestMalformedBodies(t *testing.T) {
-	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
+	c, w := newClient(t), e2e.OpenDB(t, e2e.Shared(t))
 	d, revealing := c.Create(split()), c.Committed(split(), e2e.Seal(t, e2e.AnnsValues).Commitment, e2e.Seal(t, e2e.BobsValues))
 	state := func() string {
 		one, other := c.Want(200, "GET", d.Path(""), d.Key, nil), c.Want(200, "GET", revealing.Path(""), revealing.Key, nil)

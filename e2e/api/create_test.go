@@ -146,7 +146,7 @@ func TestLargestCreations(t *testing.T) {
 func TestEarliestCommitDeadline(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
-	e2e.Eventually(t, "a deal created in the second before its commit_deadline", e2e.Patience, func() bool {
+	e2e.Eventually(t, "a deal created in the second before its commit_deadline", e2e.DefaultTimeout, func() bool {
 		deadline := time.Now().Unix() + 1
 		a := c.Do("POST", "/v1/deals", key, changed(e2e.SplitBody(0, time.Hour), "commit_deadline", deadline))
 		if a.Status == 400 {

@@ -12,13 +12,13 @@ import (
 // Once a deal with mode `open` and retention `standard` is COMPUTED, its parties can read all inputs. No
 // other deal discloses inputs. No view or certificate contains an input.
 func TestOpenAndPurge(t *testing.T) {
-	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
+	c, w := newClient(t), e2e.OpenDB(t, e2e.Shared(t))
 	const marker = "471147114711" // every input contains the marker, which is too long to occur in a hash by chance
 	inputs := []e2e.Body{{"valuations": e2e.Body{"car": 4711471147110, "boat": 1}}, {"valuations": e2e.Body{"car": 2, "boat": 4711471147111}, "note": "of " + marker}}
 	for _, mode := range []string{"sealed", "open"} {
 		for _, retention := range []string{"standard", "purge"} {
 			t.Run(mode+" and "+retention, func(t *testing.T) {
-				c, w := newClient(t), e2e.Witness{T: t, Pool: w.Pool}
+				c, w := newClient(t), e2e.DB{T: t, Pool: w.Pool}
 				given := mode == "open" && retention == "standard"
 				waits := map[bool]string{true: "INPUTS_NOT_READY", false: "INPUTS_SEALED"}[given]
 				d := c.Create(e2e.Retained(split(), mode, retention))
@@ -48,7 +48,7 @@ func TestOpenAndPurge(t *testing.T) {
 				if n := w.KeptInputs(d.ID); n != kept {
 					t.Errorf("%d inputs are kept, want %d", n, kept)
 				}
-				view, cert := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body, d.Certified(e2e.Patience)
+				view, cert := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body, d.Certified(e2e.DefaultTimeout)
 				for name, text := range map[string][]byte{"view": view, "certificate": cert} {
 					for _, s := range all {
 						if strings.Contains(string(text), marker) || strings.Contains(string(text), s.Salt) {
@@ -78,7 +78,7 @@ func TestOpenAndPurge(t *testing.T) {
 	}
 }
 
-func disclosed(t *testing.T, c *e2e.Client, d *e2e.Dealt, all []e2e.Sealed) {
+func disclosed(t *testing.T, c *e2e.Client, d *e2e.CreatedDeal, all []e2e.Sealed) {
 	t.Helper()
 	for _, token := range d.Tokens {
 		var r struct {

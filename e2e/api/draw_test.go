@@ -62,7 +62,7 @@ func TestRoundThatIsNotPublishedYet(t *testing.T) {
 	c := newClient(t)
 	chain := e2e.BeaconChain(t)
 	now := chain.RoundAt(time.Now().Unix())
-	played := func(round int64) *e2e.Dealt {
+	played := func(round int64) *e2e.CreatedDeal {
 		d := c.Create(random(2, round))
 		d.Play(e2e.Body{"nonce": ""}, e2e.Body{"nonce": "00"})
 		return d
@@ -77,7 +77,7 @@ func TestRoundThatIsNotPublishedYet(t *testing.T) {
 	}
 	soon := now + 2
 	d := played(soon)
-	e2e.Eventually(t, fmt.Sprintf("round %d is drawn", soon), e2e.Patience, func() bool {
+	e2e.Eventually(t, fmt.Sprintf("round %d is drawn", soon), e2e.DefaultTimeout, func() bool {
 		a := c.Do("POST", d.Path("/entropy"), d.Key, nil)
 		if a.Status != 200 && a.Code() != "BEACON_NOT_READY" {
 			t.Fatalf("POST entropy: %d %s, want 200 or BEACON_NOT_READY", a.Status, a.Body)

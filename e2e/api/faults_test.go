@@ -32,7 +32,7 @@ func TestFaultsAndSettings(t *testing.T) {
 		}
 		d.C = restart()
 		d.C.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
-		e2e.Independently(t, d.C, d.Certified(e2e.Patience), true)
+		e2e.RequireIndependentVerdict(t, d.C, d.Certified(e2e.DefaultTimeout), true)
 	})
 
 	t.Run("strict beacons", func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestFaultsAndSettings(t *testing.T) {
 // cause, such as a wrong server secret. A row with invalid JSON leads to a 500. Neither error shows
 // stored data.
 func TestUnreadableRows(t *testing.T) {
-	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
+	c, w := newClient(t), e2e.OpenDB(t, e2e.Shared(t))
 	says := func(a e2e.Answer, leaks ...string) {
 		t.Helper()
 		for _, leak := range append(leaks, "sql", "{") {
@@ -74,7 +74,7 @@ func TestUnreadableRows(t *testing.T) {
 	}
 	x := e2e.Open(c, e2e.Retained(split(), "open", "standard"), 2, 2, e2e.AnnsValues, e2e.BobsValues)
 	d := x.Deal
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	w.Exec(1, `UPDATE reveals SET sealed = sealed || '\x00' WHERE deal_id = $1 AND party = 1`, d.ID)
 	says(c.Refused(503, "UNAVAILABLE", "GET", d.Path("/inputs"), d.Tokens[0], nil), "cipher", "decrypt", "sealed", "reveals", "party 1", x.Inputs[1].Salt)
 	w.Exec(1, `UPDATE reveals SET sealed = substr(sealed, 1, length(sealed) - 1) WHERE deal_id = $1 AND party = 1`, d.ID)
@@ -90,9 +90,9 @@ func TestUnreadableRows(t *testing.T) {
 // finished, a repeat gets the same answer as the request.
 func TestRequestStillRunning(t *testing.T) {
 	t.Parallel()
-	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
+	c, w := newClient(t), e2e.OpenDB(t, e2e.Shared(t))
 	d := c.Create(split())
-	commit := c.Once(d.Path("/commit"), d.Tokens[0], e2e.Seal(t, e2e.AnnsValues).Act("commit"))
+	commit := c.NewIdempotentPost(d.Path("/commit"), d.Tokens[0], e2e.Seal(t, e2e.AnnsValues).Act("commit"))
 	held := w.HoldDeal(d.ID)
 	defer func() { _ = held.Rollback(t.Context()) }()
 	// The first call holds the lock of the Idempotency-Key. The lock expires after 4 s, and the second

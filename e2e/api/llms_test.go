@@ -40,7 +40,7 @@ func TestLLMsExamples(t *testing.T) {
 	for _, e := range examples {
 		script.WriteString(e.script + "echo '" + mark + "'\n")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), e2e.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), e2e.DefaultTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "--noprofile", "--norc", "-c", script.String())
 	cmd.Dir = t.TempDir()

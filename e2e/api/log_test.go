@@ -91,7 +91,7 @@ func TestLogReads(t *testing.T) {
 	}
 
 	var status translog.Status
-	e2e.Eventually(t, "a checkpoint covers the leaf", e2e.Patience, func() bool {
+	e2e.Eventually(t, "a checkpoint covers the leaf", e2e.DefaultTimeout, func() bool {
 		c.Want(200, "GET", "/v1/log/status", "", nil).Into(t, &status)
 		return status.CheckpointSize != nil && *status.CheckpointSize > leaf
 	})

@@ -79,9 +79,9 @@ func changed(b e2e.Body, members ...any) e2e.Body {
 	return b
 }
 
-func computed(c *e2e.Client) (d *e2e.Dealt, inputs []e2e.Sealed, certificate []byte) {
+func computed(c *e2e.Client) (d *e2e.CreatedDeal, inputs []e2e.Sealed, certificate []byte) {
 	x := e2e.Open(c, split(), 2, 2, e2e.AnnsValues, e2e.BobsValues)
-	return x.Deal, x.Inputs, x.Deal.Certified(e2e.Patience)
+	return x.Deal, x.Inputs, x.Deal.Certified(e2e.DefaultTimeout)
 }
 
 func sha(parts ...[]byte) string {

@@ -15,13 +15,13 @@ import (
 func TestReplays(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
-	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
+	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.DefaultTimeout), e2e.After(6*e2e.DefaultTimeout))
 	s, other := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 2}}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 3}})
 	d, idle := c.CreateWith(key, b), c.CreateWith(key, b)
 	d.Commit(1, s)
-	early := c.Once(d.Path("/reveal"), d.Tokens[0], s.Act("reveal"))
+	early := c.NewIdempotentPost(d.Path("/reveal"), d.Tokens[0], s.Act("reveal"))
 	early.Want(409)
-	creation := c.Once("/v1/deals", key, nil)
+	creation := c.NewIdempotentPost("/v1/deals", key, nil)
 	for _, x := range []struct {
 		status                 int
 		path, token            string
@@ -34,7 +34,7 @@ func TestReplays(t *testing.T) {
 		{200, d.Path("/reveal"), d.Tokens[1], other.Act("reveal"), s.Act("reveal"), other.Act("reveal"), ""},
 		{200, idle.Path("/cancel"), key, "[]", nil, `{"a":1}`, " { } "},
 	} {
-		o := c.Once(x.path, x.token, x.refused)
+		o := c.NewIdempotentPost(x.path, x.token, x.refused)
 		o.Want(400)
 		o.Sent = x.sent
 		first := o.Want(x.status)
@@ -74,7 +74,7 @@ func TestFormOfAnIdempotencyKey(t *testing.T) {
 // A response is replayed for 24 hours. A response with a new API key is replayed for ten minutes,
 // and only until the first use of that API key. Afterwards the Idempotency-Key can be used again.
 func TestReplayEnds(t *testing.T) {
-	c, w := newClient(t), e2e.Database(t, e2e.Shared(t))
+	c, w := newClient(t), e2e.OpenDB(t, e2e.Shared(t))
 	// expire moves expires_at of the newest idempotency record into the past. `lifetime` is that record's
 	// full lifetime in seconds. expire also empties Redis, so that only the database decides.
 	expire := func(lifetime int64) {
@@ -89,7 +89,7 @@ func TestReplayEnds(t *testing.T) {
 	if _, err := w.Pool.Exec(t.Context(), "DELETE FROM idempotency"); err != nil {
 		t.Fatal(err)
 	}
-	issue := c.Once("/v1/keys", "", nil)
+	issue := c.NewIdempotentPost("/v1/keys", "", nil)
 	first := issue.Want(201)
 	issue.Replays(first)
 	expire(600)
@@ -104,7 +104,7 @@ func TestReplayEnds(t *testing.T) {
 		t.Error("a key was replayed after its first use")
 	}
 
-	create := c.Once("/v1/deals", key, e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience)))
+	create := c.NewIdempotentPost("/v1/deals", key, e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.DefaultTimeout), e2e.After(6*e2e.DefaultTimeout)))
 	deal := create.Want(201)
 	create.Replays(deal)
 	expire(24 * 3600)

@@ -35,7 +35,7 @@ func TestReadingsOfASalt(t *testing.T) {
 		var cert struct {
 			InputRoot string `json:"input_root"`
 		}
-		e2e.Answer{Body: d.Certified(e2e.Patience)}.Into(t, &cert)
+		e2e.Answer{Body: d.Certified(e2e.DefaultTimeout)}.Into(t, &cert)
 		root := e2e.Hashed(1, e2e.Hashed(0, []byte(input+row.bytes)), e2e.Hashed(0, otherText, []byte(other.Salt)))
 		if want := "sha256:" + hex.EncodeToString(root); cert.InputRoot != want {
 			t.Errorf("salt %s: input_root %s, want %s", name, cert.InputRoot, want)
@@ -114,7 +114,7 @@ func TestRejection(t *testing.T) {
 			VoidFlakers []int   `json:"void_flakers"`
 			InputRoot   *string `json:"input_root"`
 		}
-		e2e.Answer{Body: d.Certified(e2e.Patience)}.Into(t, &cert)
+		e2e.Answer{Body: d.Certified(e2e.DefaultTimeout)}.Into(t, &cert)
 		if cert.Outcome != "VOID" || !slices.Equal(cert.VoidFlakers, []int{row.rejector}) || (cert.InputRoot != nil) != whole {
 			t.Errorf("rejection %+v: certificate %+v, want VOID with the rejector as the only flaker, and an input_root if all have revealed", row, cert)
 		}

@@ -11,7 +11,7 @@ import (
 
 // standing is a deal in one state, with the expected view, certificate and refusals.
 type standing struct {
-	deal      *e2e.Dealt
+	deal      *e2e.CreatedDeal
 	inputs    []e2e.Sealed
 	state     string
 	committed []bool
@@ -31,13 +31,13 @@ func (s standing) ended() standing {
 // witnesses.
 func inEachState(c *e2e.Client) map[string]standing {
 	c.T.Helper()
-	of := func(x *e2e.Cut, s standing) standing {
+	of := func(x *e2e.UnfinishedDeal, s standing) standing {
 		s.deal, s.inputs = x.Deal, x.Inputs
 		return s
 	}
-	late := func(miss e2e.Scenario) *e2e.Cut {
+	late := func(miss e2e.Scenario) *e2e.UnfinishedDeal {
 		x := e2e.Played(c.T, c, miss)
-		e2e.Eventually(c.T, "the deal is VOID after its deadline", e2e.Patience, func() bool { return x.Deal.View().State == "VOID" })
+		e2e.Eventually(c.T, "the deal is VOID after its deadline", e2e.DefaultTimeout, func() bool { return x.Deal.View().State == "VOID" })
 		return x
 	}
 	rejected := e2e.Open(c, shapley(), 2, 0, e2e.Body{"accept": false}, e2e.Body{"accept": true})
@@ -81,7 +81,7 @@ func TestEachState(t *testing.T) {
 			d := *s.deal
 			d.C = newClient(t)
 			if s.certificate == "" {
-				d.Certified(e2e.Patience)
+				d.Certified(e2e.DefaultTimeout)
 			}
 			before := d.C.Want(200, "GET", d.Path(""), d.Tokens[1], nil)
 			s.shown(t, before.Body)

@@ -53,10 +53,10 @@ func longestParties(b e2e.Body) {
 // a true cert_id. REST and MCP return the same report.
 func TestCertificateSentForVerification(t *testing.T) {
 	c := newClient(t)
-	play := func(labels ...string) (*e2e.Dealt, []byte) {
+	play := func(labels ...string) (*e2e.CreatedDeal, []byte) {
 		d := c.Create(changed(split(), "party_labels", labels))
 		d.Play(e2e.AnnsValues, e2e.BobsValues)
-		return d, d.Certified(e2e.Patience)
+		return d, d.Certified(e2e.DefaultTimeout)
 	}
 	d, cert := play("ann", "bob")
 	_, other := play("cat", "dan")

@@ -50,7 +50,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 		}
 	}
 	a := <-certificate
-	e2e.Independently(t, c, a.Body, true)
+	e2e.RequireIndependentVerdict(t, c, a.Body, true)
 
 	began := time.Now()
 	for _, since := range []string{"", "COMPUTED", c.Want(200, "GET", d.Path(""), d.Key, nil).Header.Get("ETag")} {
@@ -130,7 +130,7 @@ func TestTheRoundEndsWaits(t *testing.T) {
 		t.Errorf("the waits ended after %s, at %d; want less than 45 s, and not before the round at %d", now.Sub(began), now.Unix(), chain.RoundTime(round))
 	}
 	c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
-	e2e.Independently(t, c, c.Want(200, "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil).Body, true)
+	e2e.RequireIndependentVerdict(t, c, c.Want(200, "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil).Body, true)
 }
 
 // The service checks the credential, and its access to the deal, before the parameters of a wait.

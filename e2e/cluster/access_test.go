@@ -44,8 +44,8 @@ func rights(t *testing.T, _ *cluster) {
 	}
 }
 
-// probes is the manifest of a test pod. The pod is never ready, so that no Service sends it traffic.
-const probes = `
+// probePodManifest is the manifest of a test pod. The pod is never ready, so that no Service sends it traffic.
+const probePodManifest = `
 apiVersion: v1
 kind: Pod
 metadata: {name: %s, labels: {%s}}
@@ -95,7 +95,7 @@ func policies(t *testing.T, c *cluster) {
 		if probe.component != "" {
 			labels = fmt.Sprintf("app.kubernetes.io/name: fairpact, app.kubernetes.io/instance: %s, app.kubernetes.io/component: %s", release, probe.component)
 		}
-		apply(t, namespace, fmt.Sprintf(probes, "probe-"+cmp.Or(probe.component, "stranger"), labels, c.old))
+		apply(t, namespace, fmt.Sprintf(probePodManifest, "probe-"+cmp.Or(probe.component, "stranger"), labels, c.old))
 	}
 	for _, probe := range probed {
 		name := "probe-" + cmp.Or(probe.component, "stranger")

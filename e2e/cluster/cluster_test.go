@@ -52,7 +52,7 @@ func TestCluster(t *testing.T) {
 			explain(t)
 		}
 	}
-	t.Logf("the numbers:\n%s", strings.Join(c.numbers, "\n"))
+	t.Logf("the numbers:\n%s", strings.Join(c.measurements, "\n"))
 }
 
 // oldVersion and newVersion are the versions that the images with the old and the new tag report.

@@ -170,7 +170,7 @@ func uninstallAndBack(t *testing.T, c *cluster) {
 	kept, guarded := psql(t, count), guard()
 	kubectl(t, "get", "secret", "server")
 	c.upgrade(t, c.old)
-	c.find(t)
+	c.updateBase(t)
 	if got, now := psql(t, count), guard(); got != kept || now != guarded {
 		t.Errorf("after the installation: deals|certificates|leaves %s and the guard at %s, want %s and %s", got, now, kept, guarded)
 	}

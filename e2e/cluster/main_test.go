@@ -41,14 +41,14 @@ const (
 )
 
 type cluster struct {
-	old, new string // image tags
-	base     string
-	values   []string // Helm values files
-	node     string   // address of a node if base is a NodePort, otherwise empty
-	numbers  []string // measurements, logged again at the end
-	overdue  *stream
-	dir      string
-	keySet   string // JSON of the release's key set; empty before startRotation
+	old, new     string // image tags
+	base         string
+	values       []string // Helm values files
+	node         string   // address of a node if base is a NodePort, otherwise empty
+	measurements []string // measurements, logged again at the end
+	overdue      *stream
+	dir          string
+	keySet       string // JSON of the release's key set; empty before startRotation
 	// formerSet is the key set before the rotation. The function `rotated` gives formerSet to the
 	// worker, as an operator might by mistake.
 	formerSet string
@@ -58,7 +58,7 @@ type cluster struct {
 func (c *cluster) shows(t *testing.T, format string, args ...any) {
 	t.Helper()
 	line := fmt.Sprintf(format, args...)
-	c.numbers = append(c.numbers, line)
+	c.measurements = append(c.measurements, line)
 	t.Log(line)
 }
 
@@ -160,12 +160,12 @@ func install(t *testing.T) *cluster {
 	}
 	rolledOut(t, namespace, "postgres", "redis", "beacon")
 	c.upgrade(t, c.old)
-	c.find(t)
+	c.updateBase(t)
 	return c
 }
 
-// find updates c.base, because each installation gets a new NodePort.
-func (c *cluster) find(t *testing.T) {
+// updateBase updates c.base, because each installation gets a new NodePort.
+func (c *cluster) updateBase(t *testing.T) {
 	t.Helper()
 	if c.node != "" {
 		c.base = "http://" + c.node + ":" + kubectl(t, "get", "service", release+"-deal-api", "-o", "jsonpath={.spec.ports[0].nodePort}")

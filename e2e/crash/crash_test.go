@@ -11,13 +11,13 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// at is a crash point (see internal/crash), and the stage of a deal after a crash at that point
+// crashPoint is a crash point (see internal/crash), and the stage of a deal after a crash at that point
 // (see fate.stage).
-type at struct{ point, stage string }
+type crashPoint struct{ point, stage string }
 
 // ending lists the crash points of deal-api and the worker, from a deal's last input to its
 // published certificate.
-var ending = []at{
+var ending = []crashPoint{
 	{"escrow.before-end", "active"},
 	{"escrow.ended", "ended"},
 	{"escrow.signed", "ended"},
@@ -58,7 +58,7 @@ var finishers = map[string][]finisher{
 type crashes struct {
 	name  string
 	play  e2e.Scenario
-	cuts  []at
+	cuts  []crashPoint
 	turns bool
 	// If locks is true, the locks of the dead process stay in Redis. Otherwise the test empties
 	// Redis after the crash.
@@ -71,16 +71,16 @@ type crashes struct {
 
 func TestCrashDealAPI(t *testing.T) {
 	t.Parallel()
-	y := newYard(t, localstack.DealAPI)
+	y := newCrashTest(t, localstack.DealAPI)
 	past := y.stack.Chain().RoundAt(time.Now().Unix()) - 10
-	revealed, committed := at{"escrow.revealed", "active"}, at{"escrow.committed", "active"}
-	waits := []at{revealed, {"escrow.signed", "ended"}, {"escrow.appended", "headed"}}
+	revealed, committed := crashPoint{"escrow.revealed", "active"}, crashPoint{"escrow.committed", "active"}
+	waits := []crashPoint{revealed, {"escrow.signed", "ended"}, {"escrow.appended", "headed"}}
 	y.crash([]crashes{
-		{name: "last commit", play: lastCommit, cuts: []at{committed, {"idempotency.effect", "active"}}},
-		{name: "last commit, late", play: lateLastCommit, cuts: []at{committed}, turns: true},
-		{name: "last reveal", play: e2e.LastReveal, cuts: append([]at{revealed, {"idempotency.effect", "published"}}, ending...)},
+		{name: "last commit", play: lastCommit, cuts: []crashPoint{committed, {"idempotency.effect", "active"}}},
+		{name: "last commit, late", play: lateLastCommit, cuts: []crashPoint{committed}, turns: true},
+		{name: "last reveal", play: e2e.LastReveal, cuts: append([]crashPoint{revealed, {"idempotency.effect", "published"}}, ending...)},
 		{name: "last reveal, locked", play: e2e.LastReveal, cuts: waits, turns: true, locks: true},
-		{name: "last reveal, late", play: lateLastReveal, cuts: []at{revealed}, turns: true},
+		{name: "last reveal, late", play: lateLastReveal, cuts: []crashPoint{revealed}, turns: true},
 		{name: "rejection", play: e2e.Rejection, cuts: ending[1:], turns: true},
 		{name: "draw", play: e2e.Draw(past), cuts: ending, turns: true},
 		{name: "missed commit", play: e2e.MissedCommit, cuts: ending, turns: true},
@@ -91,7 +91,7 @@ func TestCrashDealAPI(t *testing.T) {
 
 func TestCrashWorker(t *testing.T) {
 	t.Parallel()
-	newYard(t, localstack.DeadlineWorker).crash([]crashes{
+	newCrashTest(t, localstack.DeadlineWorker).crash([]crashes{
 		{name: "missed commit", play: e2e.MissedCommit, cuts: ending, turns: true},
 		{name: "missed reveal", play: e2e.MissedReveal, cuts: ending, turns: true, locks: true},
 	})
@@ -99,23 +99,23 @@ func TestCrashWorker(t *testing.T) {
 
 func TestCrashLogServer(t *testing.T) {
 	t.Parallel()
-	steps := []at{
+	steps := []crashPoint{
 		{"log.before-commit", "signed"},
 		{"log.sequenced", "logged"},
 		{"log.guarded", "logged"},
 		{"log.signed", "logged"},
 		{"log.published", "headed"},
 	}
-	newYard(t, localstack.LogServer).crash([]crashes{
+	newCrashTest(t, localstack.LogServer).crash([]crashes{
 		{name: "last reveal", play: e2e.LastReveal, cuts: steps},
 		{name: "rejection", play: e2e.Rejection, cuts: steps, turns: true, locks: true},
 		{name: "missed commit", play: e2e.MissedCommit, cuts: steps, turns: true},
 	})
 }
 
-func (y *yard) crash(all []crashes) {
+func (y *crashTest) crash(all []crashes) {
 	turn := 0
-	var left []struckCase
+	var left []crashCase
 	for _, c := range all {
 		for _, cut := range c.cuts {
 			for i, f := range finishers[y.victim] {
@@ -126,41 +126,41 @@ func (y *yard) crash(all []crashes) {
 					continue // the worker draws no earlier than a minute after the last reveal
 				}
 				if y.victim == localstack.DealAPI && f.via == "" && !c.locks {
-					left = append(left, struckCase{c, cut})
+					left = append(left, crashCase{c, cut})
 					continue
 				}
-				y.t.Run(c.name+"/"+cut.point+"/"+f.name, func(t *testing.T) { y.at(t).one(c, cut, f) })
+				y.t.Run(c.name+"/"+cut.point+"/"+f.name, func(t *testing.T) { y.at(t).runCase(c, cut, f) })
 			}
 			turn++
 		}
 	}
 	if len(left) > 0 {
-		y.t.Run("worker", func(t *testing.T) { y.at(t).together(left) })
+		y.t.Run("worker", func(t *testing.T) { y.at(t).runCases(left) })
 	}
 	y.start(y.victim)
-	e2e.Database(y.t, y.stack).Converged()
+	e2e.OpenDB(y.t, y.stack).Converged()
 	e2e.Invariants(y.t, y.stack)
 }
 
-func lastCommit(c *e2e.Client, _ time.Duration) *e2e.Cut {
+func lastCommit(c *e2e.Client, _ time.Duration) *e2e.UnfinishedDeal {
 	x := e2e.Open(c, e2e.SplitBody(time.Hour, 2*time.Hour), 1, 0, e2e.AnnsValues, e2e.BobsValues)
-	return x.Ends("/commit", 1, e2e.Body{"commitment": x.Inputs[1].Commitment})
+	return x.SetLastCall("/commit", 1, e2e.Body{"commitment": x.Inputs[1].Commitment})
 }
 
 // lateLastCommit and lateLastReveal are scenarios in which all parties act in time. deal-api is
 // killed during the last commit or reveal, and the next call comes after the deadline. No party may
 // become a flaker.
-func lateLastCommit(c *e2e.Client, lead time.Duration) *e2e.Cut {
+func lateLastCommit(c *e2e.Client, lead time.Duration) *e2e.UnfinishedDeal {
 	at := e2e.After(lead)
 	x := e2e.Near(c, at, at+3600)
 	if x == nil || !x.Commits(1) {
 		return nil
 	}
 	x.From = at
-	return x.Ends("/commit", 1, e2e.Body{"commitment": x.Inputs[1].Commitment})
+	return x.SetLastCall("/commit", 1, e2e.Body{"commitment": x.Inputs[1].Commitment})
 }
 
-func lateLastReveal(c *e2e.Client, lead time.Duration) *e2e.Cut {
+func lateLastReveal(c *e2e.Client, lead time.Duration) *e2e.UnfinishedDeal {
 	at := e2e.After(lead)
 	x := e2e.Near(c, at, at+1)
 	if x == nil || !x.Commits(2) || !x.Reveals(1) {

@@ -10,7 +10,7 @@ import (
 
 // replays kills deal-api after an effect and before the answer. Retries at another replica and at the
 // restarted replica must get the same answer, and the effect must happen once.
-func (y *yard) replays() {
+func (y *crashTest) replays() {
 	y.t.Helper()
 	rows := func() string { return fmt.Sprint(y.w.APIKeys(), y.w.Number("SELECT count(*) FROM deals")) }
 	// killed sends a request to a deal-api that dies after the effect, and returns the
@@ -18,8 +18,8 @@ func (y *yard) replays() {
 	killed := func(locks bool, path, token string, sent any) e2e.Answer {
 		y.t.Helper()
 		y.start(localstack.DealAPI, "FAIRPACT_CRASH_AT=idempotency.effect")
-		o := y.struck.Once(path, token, sent)
-		if a, err := y.struck.Try(y.t.Context(), "POST", path, token, sent, "Idempotency-Key", o.Key); err == nil {
+		o := y.target.NewIdempotentPost(path, token, sent)
+		if a, err := y.target.Try(y.t.Context(), "POST", path, token, sent, "Idempotency-Key", o.Key); err == nil {
 			y.t.Fatalf("POST %s was answered %d %s before deal-api died", path, a.Status, a.Body)
 		}
 		<-y.stack.Ended(localstack.DealAPI)
@@ -30,7 +30,7 @@ func (y *yard) replays() {
 		if strings.HasSuffix(path, "/cancel") {
 			status = 200
 		}
-		retry.C = y.calm
+		retry.C = y.healthy
 		a := retry.Want(status)
 		e2e.Must(y.t, y.stack.Start(y.t.Context(), localstack.DealAPI))
 		o.Replays(a)
@@ -44,8 +44,8 @@ func (y *yard) replays() {
 		APIKey string `json:"api_key"`
 	}
 	killed(false, "/v1/keys", "", nil).Into(y.t, &made)
-	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
-	d := y.calm.Created(made.APIKey, killed(true, "/v1/deals", made.APIKey, b))
+	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.DefaultTimeout), e2e.After(6*e2e.DefaultTimeout))
+	d := y.healthy.Created(made.APIKey, killed(true, "/v1/deals", made.APIKey, b))
 	if a := killed(false, d.Path("/cancel"), made.APIKey, nil); !strings.Contains(string(a.Body), `"CANCELLED"`) {
 		y.t.Errorf("retry of the cancel: %s, want state CANCELLED", a.Body)
 	}

@@ -14,51 +14,51 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// yard is a stack with two replicas of each binary. Every case kills one process, the victim. The
+// crashTest is a stack with two replicas of each binary. Every case kills one process, the victim. The
 // test stops the workers between cases, because they would finish deals that another process must
 // finish.
-type yard struct {
-	t      *testing.T
-	stack  *localstack.Stack
-	w      e2e.Witness
-	redis  redis.Cmdable
-	victim string
-	calm   *e2e.Client // calls the second deal-api, which is never killed
-	struck *e2e.Client // calls the first deal-api, which is killed if it is the victim
+type crashTest struct {
+	t       *testing.T
+	stack   *localstack.Stack
+	w       e2e.DB
+	redis   redis.Cmdable
+	victim  string
+	healthy *e2e.Client // calls the second deal-api, which is never killed
+	target  *e2e.Client // calls the first deal-api, which is killed if it is the victim
 }
 
-func newYard(t *testing.T, victim string) *yard {
+func newCrashTest(t *testing.T, victim string) *crashTest {
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
 		o.Env[localstack.LogServer] = []string{"FAIRPACT_FORK_GUARD=file://" + t.TempDir() + "/guard.json"}
 		o.Env[e2e.SecondLog] = []string{"FAIRPACT_FORK_GUARD="} // a guard file serves only one process
 	})
-	y := (&yard{stack: stack, redis: e2e.Cache(t, stack), victim: victim}).at(t)
+	y := (&crashTest{stack: stack, redis: e2e.Cache(t, stack), victim: victim}).at(t)
 	y.rest()
-	y.start(e2e.SecondAPI, e2e.SecondLogOf(stack)...)
+	y.start(e2e.SecondAPI, e2e.SecondLogEnv(stack)...)
 	return y
 }
 
-func (y *yard) at(t *testing.T) *yard {
+func (y *crashTest) at(t *testing.T) *crashTest {
 	here := *y
-	here.t, here.w = t, e2e.Database(t, y.stack)
-	here.calm, here.struck = e2e.NewClient(t, y.stack.URL(e2e.SecondAPI)), e2e.NewClient(t, y.stack.URL(localstack.DealAPI))
+	here.t, here.w = t, e2e.OpenDB(t, y.stack)
+	here.healthy, here.target = e2e.NewClient(t, y.stack.URL(e2e.SecondAPI)), e2e.NewClient(t, y.stack.URL(localstack.DealAPI))
 	return &here
 }
 
-func (y *yard) start(name string, env ...string) {
+func (y *crashTest) start(name string, env ...string) {
 	y.t.Helper()
 	e2e.Must(y.t, y.stack.Restart(y.t.Context(), name, env...))
 }
 
-func (y *yard) rest() {
+func (y *crashTest) rest() {
 	y.t.Helper()
 	for _, worker := range []string{localstack.DeadlineWorker, e2e.SecondWorker} {
 		e2e.Must(y.t, y.stack.Stop(worker))
 	}
 }
 
-func (y *yard) one(c crashes, cut at, f finisher) {
+func (y *crashTest) runCase(c crashes, cut crashPoint, f finisher) {
 	y.t.Helper()
 	y.rest() // stops workers that a failed previous case left running
 	x, before := y.kill(c, cut)
@@ -68,17 +68,17 @@ func (y *yard) one(c crashes, cut at, f finisher) {
 	y.settled(x, before)
 }
 
-type struckCase struct {
+type crashCase struct {
 	crashes
-	cut at
+	cut crashPoint
 }
 
-// together runs all cases up to their crash points, and then starts the worker once to finish all
+// runCases runs all cases up to their crash points, and then starts the worker once to finish all
 // deals. This saves time, because the worker waits some seconds before it issues a certificate.
-func (y *yard) together(all []struckCase) {
+func (y *crashTest) runCases(all []crashCase) {
 	y.t.Helper()
 	y.rest()
-	deals, fates := make([]*e2e.Cut, len(all)), make([]fate, len(all))
+	deals, fates := make([]*e2e.UnfinishedDeal, len(all)), make([]dealRecord, len(all))
 	for i, c := range all {
 		if !y.t.Run(c.name+"/"+c.cut.point, func(t *testing.T) { deals[i], fates[i] = y.at(t).kill(c.crashes, c.cut) }) {
 			return
@@ -93,7 +93,7 @@ func (y *yard) together(all []struckCase) {
 	for i, c := range all {
 		y.t.Run(c.name+"/"+c.cut.point+" finished", func(t *testing.T) {
 			here := y.at(t)
-			deals[i].Deal.C = here.calm
+			deals[i].Deal.C = here.healthy
 			here.settled(deals[i], fates[i])
 		})
 	}
@@ -102,10 +102,10 @@ func (y *yard) together(all []struckCase) {
 // kill runs a deal until the process y.victim dies at cut.point. It returns the deal, and what the
 // database holds of the deal after the crash. If a deadline must pass before the recovery, kill
 // waits for that deadline.
-func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
+func (y *crashTest) kill(c crashes, cut crashPoint) (*e2e.UnfinishedDeal, dealRecord) {
 	y.t.Helper()
 	y.start(y.victim, "FAIRPACT_CRASH_AT="+cut.point)
-	x := y.strike(c.play)
+	x := y.runUntilCrash(c.play)
 	before := y.fate(x)
 	if stage := before.stage(); stage != cut.stage {
 		y.t.Errorf("the crash at %s left the deal in stage %s, want %s: %s", cut.point, stage, cut.stage, before)
@@ -113,34 +113,34 @@ func (y *yard) kill(c crashes, cut at) (*e2e.Cut, fate) {
 	if !c.locks {
 		e2e.Must(y.t, y.redis.FlushAll(y.t.Context()).Err())
 	}
-	if !x.Clock && x.From > 0 {
+	if !x.EndsByDeadline && x.From > 0 {
 		e2e.WaitUntil(y.t, x.From)
 	}
 	return x, before
 }
 
-func (y *yard) startAll(names []string) {
+func (y *crashTest) startAll(names []string) {
 	y.t.Helper()
 	for _, name := range names {
 		e2e.Must(y.t, y.stack.Start(y.t.Context(), name))
 	}
 }
 
-// strike runs a deal until the process y.victim dies at its crash point. If a deadline passes too
+// runUntilCrash runs a deal until the process y.victim dies at its crash point. If a deadline passes too
 // early on a slow machine, strike tries again with a new deal and later deadlines.
-func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
+func (y *crashTest) runUntilCrash(play e2e.Scenario) *e2e.UnfinishedDeal {
 	y.t.Helper()
 	dead := y.stack.Ended(y.victim)
-	for lead := time.Second; lead < e2e.Patience; lead *= 2 {
-		x := play(y.calm, lead)
+	for lead := time.Second; lead < e2e.DefaultTimeout; lead *= 2 {
+		x := play(y.healthy, lead)
 		if x == nil {
 			continue
 		}
-		if x.Clock {
+		if x.EndsByDeadline {
 			e2e.WaitUntil(y.t, x.From)
 		}
 		if y.victim != localstack.DeadlineWorker {
-			a, err := x.Call(y.struck)
+			a, err := x.Call(y.target)
 			if err == nil && a.Code() == "DEADLINE_PASSED" {
 				continue
 			}
@@ -150,28 +150,28 @@ func (y *yard) strike(play e2e.Scenario) *e2e.Cut {
 		}
 		select {
 		case <-dead:
-		case <-time.After(e2e.Patience):
-			y.t.Fatalf("%s has not reached its crash point within %s", y.victim, e2e.Patience)
+		case <-time.After(e2e.DefaultTimeout):
+			y.t.Fatalf("%s has not reached its crash point within %s", y.victim, e2e.DefaultTimeout)
 		}
 		return x
 	}
-	y.t.Fatalf("no deal was ready before its deadline, with deadlines up to %s away", e2e.Patience)
+	y.t.Fatalf("no deal was ready before its deadline, with deadlines up to %s away", e2e.DefaultTimeout)
 	return nil
 }
 
 // finish brings the deal to its published certificate, with calls to the deal-api that `via` names.
 // If `via` is empty, the worker must first finish what the crash interrupted, and the calls go to the
 // second deal-api.
-func (y *yard) finish(x *e2e.Cut, via string) {
+func (y *crashTest) finish(x *e2e.UnfinishedDeal, via string) {
 	y.t.Helper()
-	caller := y.calm
+	caller := y.healthy
 	if via != "" {
 		caller = e2e.NewClient(y.t, y.stack.URL(via))
 	}
 	d := *x.Deal
 	d.C = caller
 	if x.Last.Action == "/commit" {
-		e2e.Eventually(y.t, "all have committed", e2e.Patience, func() bool {
+		e2e.Eventually(y.t, "all have committed", e2e.DefaultTimeout, func() bool {
 			return via == "" && y.w.Phase(&d) == "REVEALING" || via != "" && d.View().State == "REVEALING"
 		})
 		for i, in := range x.Inputs {
@@ -179,7 +179,7 @@ func (y *yard) finish(x *e2e.Cut, via string) {
 		}
 	}
 	if via == "" {
-		e2e.Eventually(y.t, "certificate of "+d.ID, e2e.Patience, func() bool {
+		e2e.Eventually(y.t, "certificate of "+d.ID, e2e.DefaultTimeout, func() bool {
 			return y.w.Published(d.ID) != ""
 		})
 	}
@@ -189,14 +189,14 @@ func (y *yard) finish(x *e2e.Cut, via string) {
 		y.t.Errorf("retry of the last call: %d %s (%v), want 200", a.Status, a.Body, err)
 	}
 	if x.Last.Action == "/commit" || x.Last.Action == "/reveal" {
-		if again, err := x.Call(y.calm); err != nil || !bytes.Equal(again.Body, a.Body) {
+		if again, err := x.Call(y.healthy); err != nil || !bytes.Equal(again.Body, a.Body) {
 			y.t.Errorf("POST %s again: %s (%v), want the replay %s", x.Last.Action, again.Body, err, a.Body)
 		}
 	}
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 }
 
-type fate struct {
+type dealRecord struct {
 	phase     string
 	result    []byte
 	flakers   []int
@@ -207,7 +207,7 @@ type fate struct {
 	headed    bool   // a published head covers the leaf
 }
 
-func (y *yard) fate(x *e2e.Cut) (f fate) {
+func (y *crashTest) fate(x *e2e.UnfinishedDeal) (f dealRecord) {
 	y.t.Helper()
 	err := y.w.Pool.QueryRow(y.t.Context(), `SELECT phase, result, void_flakers, payload, signature, c.leaf_index, l.leaf_index,
 		EXISTS (SELECT FROM translog.tree_heads WHERE tree_size > l.leaf_index)
@@ -219,12 +219,12 @@ func (y *yard) fate(x *e2e.Cut) (f fate) {
 	return f
 }
 
-func (f fate) String() string {
+func (f dealRecord) String() string {
 	text := func(p any) string { b, _ := json.Marshal(p); return string(b) }
 	return fmt.Sprintf("%s %s %s, %v, payload %s, signature %s, index %s, leaf %s", f.stage(), f.phase, f.result, f.flakers, f.payload, text(f.signature), text(f.index), text(f.leaf))
 }
 
-func (f fate) stage() string {
+func (f dealRecord) stage() string {
 	switch {
 	case f.payload == nil:
 		return "active"
@@ -242,7 +242,7 @@ func (f fate) stage() string {
 
 // settled requires that the deal has its expected outcome, and that nothing stored at the crash
 // has changed. deal-api and the independent verifier must accept the certificate.
-func (y *yard) settled(x *e2e.Cut, before fate) {
+func (y *crashTest) settled(x *e2e.UnfinishedDeal, before dealRecord) {
 	y.t.Helper()
 	after := y.fate(x)
 	if after.stage() != "published" || after.phase != x.Outcome || !slices.Equal(after.flakers, x.Flakers) || *after.leaf != *after.index {
@@ -258,13 +258,13 @@ func (y *yard) settled(x *e2e.Cut, before fate) {
 	var shown struct {
 		Result json.RawMessage
 	}
-	text := x.Deal.Certified(e2e.Patience)
+	text := x.Deal.Certified(e2e.DefaultTimeout)
 	e2e.Must(y.t, json.Unmarshal(text, &shown))
 	if v.State != x.Outcome || !slices.Equal(v.VoidFlakers, x.Flakers) || !bytes.Equal(v.Result, shown.Result) || v.CertificateID == nil {
 		y.t.Fatalf("the view is %+v, want %s, flakers %v and the result of the certificate %s", v, x.Outcome, x.Flakers, text)
 	}
-	if r := y.calm.Verify(*v.CertificateID); !r.Valid || r.Outcome != x.Outcome {
+	if r := y.healthy.Verify(*v.CertificateID); !r.Valid || r.Outcome != x.Outcome {
 		y.t.Errorf("the service verifies the certificate as %+v, want valid with outcome %s", r, x.Outcome)
 	}
-	x.Recomputed(y.t, y.calm, text)
+	x.Recomputed(y.t, y.healthy, text)
 }

@@ -20,12 +20,12 @@ func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 		t.Run(action, func(t *testing.T) {
 			t.Parallel()
 			stack := e2e.Shared(t)
-			c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+			c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
 			x := e2e.Played(t, c, play)
 			d := x.Deal
 			// A client's call would end the deal before the worker does, so the test reads only the database.
 			var certID string
-			e2e.Eventually(t, "the worker publishes the certificate", e2e.Patience, func() bool {
+			e2e.Eventually(t, "the worker publishes the certificate", e2e.DefaultTimeout, func() bool {
 				certID = w.Published(d.ID)
 				return certID != ""
 			})
@@ -34,7 +34,7 @@ func TestMissedDeadlineVoidsAndNamesTheFlakers(t *testing.T) {
 				t.Errorf("GET /v1/verify/%s: %+v, want valid with outcome VOID", certID, r)
 			}
 			certificate := d.Certified(0)
-			e2e.Independently(t, c, certificate, true)
+			e2e.RequireIndependentVerdict(t, c, certificate, true)
 			if v := d.View(); v.State != "VOID" || !slices.Equal(v.VoidFlakers, x.Flakers) || string(v.Result) != "null" || v.CertificateID == nil || *v.CertificateID != certID {
 				t.Errorf("the view is %+v, want VOID with flakers %v, no result and certificate %s", v, x.Flakers, certID)
 			}
@@ -59,12 +59,12 @@ func TestExpired(t *testing.T) {
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Env[""] = append(o.Env[""], "FAIRPACT_BEACON_RELAYS=http://127.0.0.1:1", "FAIRPACT_ENTROPY_WINDOW=2s")
 	})
-	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
-	var d *e2e.Dealt
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
+	var d *e2e.CreatedDeal
 	var expiry int64
 	for lead, inTime := 2*time.Second, false; !inTime; lead *= 2 {
 		deadline := e2e.After(lead)
-		d, inTime = c.Nonces(stack.Chain(), deadline-1, deadline)
+		d, inTime = c.RevealedRandomDeal(stack.Chain(), deadline-1, deadline)
 		expiry = deadline + 2
 	}
 	if a := c.Do("POST", d.Path("/entropy"), d.Tokens[0], nil); a.Status != 502 && w.Phase(d) == "REVEALING" {
@@ -72,7 +72,7 @@ func TestExpired(t *testing.T) {
 	}
 	w.Pass(expiry)
 	w.RevealedEarlier(d, 60) // the worker acts no earlier than a minute after the last reveal
-	e2e.Eventually(t, "the worker expires the deal", e2e.Patience, func() bool { return w.Phase(d) == "EXPIRED" })
+	e2e.Eventually(t, "the worker expires the deal", e2e.DefaultTimeout, func() bool { return w.Phase(d) == "EXPIRED" })
 	c.Refused(409, "NO_CERTIFICATE", "GET", d.Path("/certificate"), d.Tokens[0], nil)
 	c.Refused(409, "DEAL_ENDED", "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	if v := d.View(); v.State != "EXPIRED" || v.CertificateID != nil || v.VoidFlakers != nil || v.ComputedAt != nil || string(v.Result) != "null" {
@@ -87,8 +87,8 @@ func TestExpired(t *testing.T) {
 // times of the reveals back.
 func TestWorkerDraws(t *testing.T) {
 	stack := e2e.Shared(t)
-	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
-	d, inTime := c.Nonces(stack.Chain(), e2e.After(time.Minute), e2e.After(2*time.Minute))
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
+	d, inTime := c.RevealedRandomDeal(stack.Chain(), e2e.After(time.Minute), e2e.After(2*time.Minute))
 	if !inTime {
 		t.Fatal("a two-party deal was not revealed within its deadlines of 1 and 2 minutes")
 	}
@@ -96,6 +96,6 @@ func TestWorkerDraws(t *testing.T) {
 		t.Fatalf("before the draw the view is %+v, want REVEALING with all reveals", v)
 	}
 	w.RevealedEarlier(d, 60)
-	e2e.Eventually(t, "the worker draws", e2e.Patience, func() bool { return w.Phase(d) == "COMPUTED" })
-	e2e.Independently(t, c, d.Certified(e2e.Patience), true)
+	e2e.Eventually(t, "the worker draws", e2e.DefaultTimeout, func() bool { return w.Phase(d) == "COMPUTED" })
+	e2e.RequireIndependentVerdict(t, c, d.Certified(e2e.DefaultTimeout), true)
 }

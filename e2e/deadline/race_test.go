@@ -12,7 +12,7 @@ import (
 )
 
 type racer struct {
-	d       *e2e.Dealt
+	d       *e2e.CreatedDeal
 	party   int
 	sealed  e2e.Sealed
 	through *e2e.Client
@@ -43,7 +43,7 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 // reports whether some calls were accepted and some refused.
 func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	t.Helper()
-	refused, statuses := map[*e2e.Dealt][]int{}, map[int]int{}
+	refused, statuses := map[*e2e.CreatedDeal][]int{}, map[int]int{}
 	for _, r := range racers {
 		statuses[r.status]++
 		switch {
@@ -82,7 +82,7 @@ func TestRaceToTheDeadline(t *testing.T) {
 	clients := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL("deal-api-2"))}
 	c := clients[0]
 	key, round := c.Key(), stack.Chain().RoundAt(time.Now().Unix())
-	w := e2e.Database(t, stack)
+	w := e2e.OpenDB(t, stack)
 	// The trigger delays each transaction after the insert has read the clock, as a slow disk does. A
 	// commit or reveal just before the deadline is accepted, although its transaction ends after the
 	// deadline.
@@ -95,7 +95,7 @@ func TestRaceToTheDeadline(t *testing.T) {
 	// Every fifth party acts long before the deadline, so that some are in time even on a slow machine.
 	// Most others act so close to the deadline that their SQL inserts still run when the deal ends.
 	field := func(early time.Duration, commitDeadline, revealDeadline int64) (racers []*racer) {
-		enter := func(d *e2e.Dealt, s e2e.Sealed) {
+		enter := func(d *e2e.CreatedDeal, s e2e.Sealed) {
 			for p := range d.Tokens {
 				spread := 30 * time.Millisecond
 				if p%5 == 1 {

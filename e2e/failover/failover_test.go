@@ -31,7 +31,7 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	for _, name := range stack.Names() {
 		pids[name] = stack.PID(name)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*e2e.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*e2e.DefaultTimeout)
 	defer cancel()
 	doors := []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
 	logs := []*e2e.Client{e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)), e2e.NewClient(t, stack.LogReadURL(e2e.SecondLog))}
@@ -65,7 +65,7 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	s.End(t, stack)
 	over()
 	watched()
-	seen.stand(e2e.Database(t, stack))
+	seen.stand(e2e.OpenDB(t, stack))
 	for name, pid := range pids {
 		if stack.PID(name) != pid {
 			t.Errorf("%s was restarted: its process is now %d, want %d", name, stack.PID(name), pid)
@@ -83,14 +83,14 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 		o.DatabaseURL = localservers.PrimaryURL("fairpact", primary, standby)
 		o.Env[localstack.LogServer] = guarded(t)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*e2e.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*e2e.DefaultTimeout)
 	defer cancel()
 	door := e2e.NewClient(t, stack.BaseURL())
 	var seen heads
 	watching, over := context.WithCancel(ctx)
 	watched := seen.watch(watching, t, door, e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)))
 
-	door.Settled().Certified(e2e.Patience)
+	door.ComputedDeal().Certified(e2e.DefaultTimeout)
 	connected := func(p *localservers.Postgres, do func(*pgx.Conn) error) {
 		t.Helper()
 		conn, err := pgx.Connect(ctx, p.URL("fairpact"))
@@ -105,12 +105,12 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 		})
 		return size
 	}
-	e2e.Eventually(t, "the standby has the first certificate", e2e.Patience, func() bool { return published(standby) == published(primary) })
+	e2e.Eventually(t, "the standby has the first certificate", e2e.DefaultTimeout, func() bool { return published(standby) == published(primary) })
 	for _, statement := range []string{"ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()"} {
 		connected(standby, func(conn *pgx.Conn) error { _, err := conn.Exec(ctx, statement); return err })
 	}
-	e2e.Eventually(t, "the standby lags", e2e.Patience, func() bool {
-		door.Settled().Certified(e2e.Patience)
+	e2e.Eventually(t, "the standby lags", e2e.DefaultTimeout, func() bool {
+		door.ComputedDeal().Certified(e2e.DefaultTimeout)
 		return published(standby) < published(primary)-2
 	})
 	signed, lagging := published(primary), published(standby)
@@ -118,8 +118,8 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 	primary.Kill()
 	e2e.Must(t, standby.Promote(ctx))
 	e2e.Must(t, answers(ctx, door))
-	lost := door.Settled() // the deal's leaf gets an index that a head of the old primary already covers
-	e2e.Eventually(t, "the fork guard refuses, and the log says so", e2e.Patience, func() bool {
+	lost := door.ComputedDeal() // the deal's leaf gets an index that a head of the old primary already covers
+	e2e.Eventually(t, "the fork guard refuses, and the log says so", e2e.DefaultTimeout, func() bool {
 		text, err := os.ReadFile(stack.Log(localstack.LogServer))
 		e2e.Must(t, err)
 		return bytes.Contains(text, []byte("the database is older than what was signed")) &&
@@ -138,11 +138,11 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 	e2e.Must(t, standby.Stop())
 	e2e.Must(t, primary.Restart(ctx))
 	e2e.Must(t, answers(ctx, door))
-	door.Settled().Certified(e2e.Patience)
+	door.ComputedDeal().Certified(e2e.DefaultTimeout)
 	over()
 	watched()
-	e2e.Database(t, stack).Converged()
-	seen.stand(e2e.Database(t, stack))
+	e2e.OpenDB(t, stack).Converged()
+	seen.stand(e2e.OpenDB(t, stack))
 	e2e.Invariants(t, stack)
 	t.Logf("heads of size %d were signed, the standby had %d", signed, lagging)
 }

@@ -76,7 +76,7 @@ func (h *heads) note(t *testing.T, text []byte) {
 	h.seen[head.Size] = head.Root
 }
 
-func (h *heads) stand(w e2e.Witness) {
+func (h *heads) stand(w e2e.DB) {
 	w.T.Helper()
 	for size, root := range h.seen {
 		if n := w.Number("SELECT count(*) FROM translog.tree_heads WHERE tree_size = $1 AND encode(root, 'hex') = $2", size, root); n != 1 {

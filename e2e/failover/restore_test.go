@@ -38,9 +38,9 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		do()
 		t.Logf("%-58s %6.1f s", what, time.Since(begun).Seconds())
 	}
-	certified := func() (d *e2e.Dealt, copied []byte) {
-		d = c.Settled()
-		return d, d.Certified(e2e.Patience)
+	certified := func() (d *e2e.CreatedDeal, copied []byte) {
+		d = c.ComputedDeal()
+		return d, d.Certified(e2e.DefaultTimeout)
 	}
 	var kept [][]byte // the parties' copies of the certificates
 	_, before := certified()
@@ -58,18 +58,18 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	for i, in := range inputs {
 		half.Commit(i, in)
 	}
-	moment := e2e.Value[string](e2e.Database(t, stack), "SELECT clock_timestamp()::text")
+	moment := e2e.Value[string](e2e.OpenDB(t, stack), "SELECT clock_timestamp()::text")
 	for i, in := range inputs {
 		half.Reveal(i, in)
 	}
-	kept = append(kept, half.Certified(e2e.Patience))
+	kept = append(kept, half.Certified(e2e.DefaultTimeout))
 	lost, copied := certified()
 	kept = append(kept, copied)
 	head := c.Want(200, "GET", "/v1/log/tree-head", "", nil).Body
 	keys := c.Want(200, "GET", "/v1/pubkeys", "", nil).Body
-	w := e2e.Database(t, stack)
+	w := e2e.OpenDB(t, stack)
 	segment := e2e.Value[string](w, "SELECT pg_walfile_name(pg_switch_wal())")
-	e2e.Eventually(t, "the write-ahead log is archived", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the write-ahead log is archived", e2e.DefaultTimeout, func() bool {
 		return e2e.Value[bool](w, "SELECT coalesce(last_archived_wal >= $1, false) FROM pg_stat_archiver", segment)
 	})
 	w.Pool.Close()
@@ -87,8 +87,8 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	// new tree head, because the leaf of a new deal takes the index of a lost leaf.
 	careless := restore(backups[0])
 	e2e.Must(t, answers(t.Context(), c))
-	unsigned := c.Settled()
-	e2e.Eventually(t, "the fork guard refuses, and the log says so", e2e.Patience, func() bool {
+	unsigned := c.ComputedDeal()
+	e2e.Eventually(t, "the fork guard refuses, and the log says so", e2e.DefaultTimeout, func() bool {
 		text, err := os.ReadFile(stack.Log(localstack.LogServer))
 		e2e.Must(t, err)
 		return bytes.Contains(text, []byte("the fork guard refuses"))
@@ -135,7 +135,7 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	})
 	step("a new deal to its certificate", func() { certified() })
 
-	half.Certified(e2e.Patience)
+	half.Certified(e2e.DefaultTimeout)
 	if v := half.View(); v.State != "COMPUTED" {
 		t.Errorf("the deal that was revealed after the moment is %s, want COMPUTED", v.State)
 	}

@@ -17,23 +17,23 @@ func TestSignaturesOfADeal(t *testing.T) {
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
 	})
-	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
 	for _, load := range []struct{ players, deals int }{{1, 20}, {32, 320}} {
-		e2e.Eventually(t, "a checkpoint of the first head", e2e.Patience, w.Checkpointed)
+		e2e.Eventually(t, "a checkpoint of the first head", e2e.DefaultTimeout, w.Checkpointed)
 		before, published, signed := kms.Calls("AsymmetricSign"), w.Heads(), w.Checkpoints()
 		began := time.Now()
 		var players sync.WaitGroup
 		for range load.players {
 			players.Go(func() {
 				for range load.deals / load.players {
-					c.Settled()
+					c.ComputedDeal()
 				}
 			})
 		}
 		players.Wait()
 		w.Converged()
 		took := time.Since(began)
-		e2e.Eventually(t, "a checkpoint of the newest head", e2e.Patience, w.Checkpointed)
+		e2e.Eventually(t, "a checkpoint of the newest head", e2e.DefaultTimeout, w.Checkpointed)
 		calls, heads, checkpoints := kms.Calls("AsymmetricSign")-before, int(w.Heads()-published), int(w.Checkpoints()-signed)
 		if calls != load.deals+heads+checkpoints || heads > load.deals {
 			t.Errorf("%d deals took %d signatures, want one for each deal, head and checkpoint; %d heads (want at most one a deal), %d checkpoints", load.deals, calls, heads, checkpoints)

@@ -74,7 +74,7 @@ func started(t *testing.T, binary string, env []string) (said string, code int) 
 	for name, text := range map[string]string{"server": strings.Repeat("ab", 32), "append": strings.Repeat("x", 32)} {
 		e2e.Must(t, os.WriteFile(filepath.Join(secrets, name), []byte(text), 0o600))
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), e2e.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), e2e.DefaultTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(e2e.Bin, binary))
 	const nowhere = "127.0.0.1:1"

@@ -27,7 +27,7 @@ type theft struct {
 	*e2e.Keyholder
 	kms   *kmstest.GCP
 	c     *e2e.Client
-	w     e2e.Witness
+	w     e2e.DB
 	tries int
 }
 
@@ -77,18 +77,18 @@ func (b *theft) checked() {
 	}
 }
 
-func (b *theft) played() *e2e.Dealt {
+func (b *theft) played() *e2e.CreatedDeal {
 	b.T.Helper()
-	d := b.c.Settled()
+	d := b.c.ComputedDeal()
 	if v := d.View(); v.State != "COMPUTED" {
 		b.T.Fatalf("after all reveals the view is %+v, want COMPUTED", v)
 	}
 	return d
 }
 
-func (b *theft) good(d *e2e.Dealt, key string) {
+func (b *theft) good(d *e2e.CreatedDeal, key string) {
 	b.T.Helper()
-	certificate := d.Certified(e2e.Patience)
+	certificate := d.Certified(e2e.DefaultTimeout)
 	b.verdicts(d, certificate, true)
 	if !e2e.SignedByKey(b.T, certificate, key) {
 		b.T.Errorf("the certificate of deal %s is not signed by %s", d.ID, key)
@@ -97,7 +97,7 @@ func (b *theft) good(d *e2e.Dealt, key string) {
 
 // verdicts requires that REST, MCP, fairpactctl and the independent verifier all find the certificate
 // valid, or all invalid, as `valid` says. verdicts returns the note in the REST answer.
-func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note string) {
+func (b *theft) verdicts(d *e2e.CreatedDeal, certificate []byte, valid bool) (note string) {
 	b.T.Helper()
 	var shown struct {
 		ID string `json:"cert_id"`
@@ -109,7 +109,7 @@ func (b *theft) verdicts(d *e2e.Dealt, certificate []byte, valid bool) (note str
 	if rest.Valid != valid || mcp != rest {
 		b.T.Errorf("certificate of deal %s: REST says %+v and MCP %+v, want the same with valid %v", d.ID, rest, mcp, valid)
 	}
-	e2e.Independently(b.T, b.c, certificate, valid)
+	e2e.RequireIndependentVerdict(b.T, b.c, certificate, valid)
 	b.Ctl.File("certificate.json", certificate)
 	b.Ctl.Run(map[bool]int{true: 0, false: 1}[valid], "verify", "certificate.json", "--base-url", b.c.Base)
 	return rest.Note
@@ -124,7 +124,7 @@ func TestStolenKeys(t *testing.T) {
 	_, newURI, newKey := b.newKey()
 	_, lastURI, lastKey := b.newKey()
 	b.Keyholder = e2e.NewKeyholder(t, oldURI, nil)
-	b.c, b.w = e2e.NewClient(t, b.Stack.BaseURL()), e2e.Database(t, b.Stack)
+	b.c, b.w = e2e.NewClient(t, b.Stack.BaseURL()), e2e.OpenDB(t, b.Stack)
 	before := b.played()
 	b.good(before, oldKey)
 	thief, err := signing.Open(t.Context(), oldURI)
@@ -142,7 +142,7 @@ func TestStolenKeys(t *testing.T) {
 	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_DISABLED)
 	b.Stack.Signal(localstack.LogServer, syscall.SIGCONT)
 	waiting := b.played()
-	for _, d := range []*e2e.Dealt{overtaken, waiting} {
+	for _, d := range []*e2e.CreatedDeal{overtaken, waiting} {
 		if a := b.c.Do("GET", d.Path("/certificate"), d.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
 			t.Errorf("GET certificate of deal %s with the key disabled: %d %s, want CERT_NOT_READY", d.ID, a.Status, a.Body)
 		}
@@ -194,7 +194,7 @@ func TestStolenKeys(t *testing.T) {
 	size := fmt.Sprint(stolen)
 	b.Close(newKey, "--tree-size", size)
 	b.RollOut()
-	for d, key := range map[*e2e.Dealt]string{before: oldKey, overtaken: newKey, waiting: newKey, genuine: lastKey} {
+	for d, key := range map[*e2e.CreatedDeal]string{before: oldKey, overtaken: newKey, waiting: newKey, genuine: lastKey} {
 		b.good(d, key)
 	}
 	b.refused(thief)
@@ -205,13 +205,13 @@ func TestStolenKeys(t *testing.T) {
 	b.good(later, lastKey)
 	forged := e2e.Decoded(t, later.Certified(0))
 	forged["signature"] = b.signed(thief, later)
-	(&e2e.Vault{W: b.w}).Change(t, []string{fmt.Sprintf(`UPDATE certificates SET signature = '%s' WHERE deal_id = '%s'`, forged["signature"], later.ID)})
+	(&e2e.RowEditor{W: b.w}).Update(t, []string{fmt.Sprintf(`UPDATE certificates SET signature = '%s' WHERE deal_id = '%s'`, forged["signature"], later.ID)})
 	if note := b.verdicts(later, e2e.Encoded(t, forged), false); !strings.Contains(note, "retired when the log had "+size+" leaves") {
 		t.Errorf("the note is %q, want the tree size %s at which the key was retired", note, size)
 	}
 }
 
-func (b *theft) signed(key *signing.Signer, d *e2e.Dealt) string {
+func (b *theft) signed(key *signing.Signer, d *e2e.CreatedDeal) string {
 	b.T.Helper()
 	payload := e2e.Value[[]byte](b.w, `SELECT payload FROM certificates WHERE deal_id = $1`, d.ID)
 	signature, err := key.Sign(b.T.Context(), sha256.Sum256(payload))

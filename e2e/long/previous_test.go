@@ -77,12 +77,12 @@ func previousRelease(t *testing.T) string {
 	return kept
 }
 
-const stepBound = 2 * e2e.Patience
+const stepBound = 2 * e2e.DefaultTimeout
 
 type upgrade struct {
 	t     *testing.T
 	stack *localstack.Stack
-	w     e2e.Witness
+	w     e2e.DB
 	doors []*e2e.Client
 	s     *e2e.Stream
 }
@@ -101,11 +101,11 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 		o.Bin = old
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
 	})
-	u := &upgrade{t: t, stack: stack, w: e2e.Database(t, stack),
+	u := &upgrade{t: t, stack: stack, w: e2e.OpenDB(t, stack),
 		doors: []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}}
 	first := []string{localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker}
 	second := []string{e2e.SecondLog, e2e.SecondAPI, e2e.SecondWorker}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*e2e.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*e2e.DefaultTimeout)
 	defer cancel()
 	// Each step has its own time limit, so that the slow step is the one that fails.
 	bounded := func() context.Context {
@@ -131,7 +131,7 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 	u.committed(bounded(), u.doors[0], there[1])
 	u.roll(ctx, e2e.Bin, second...)
 	stage("the new release")
-	u.finished(bounded(), there)
+	u.finishDeals(bounded(), there)
 
 	back := u.begun(bounded())
 	version := u.versions()
@@ -144,9 +144,9 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 	u.committed(bounded(), u.doors[0], back[1])
 	u.roll(ctx, old, second...)
 	stage("the previous release again, on the new schema")
-	u.finished(bounded(), back)
+	u.finishDeals(bounded(), back)
 	all := u.s.Stop()
-	if worst := u.s.Worst.Load(); worst > 1 {
+	if worst := u.s.MaxFailures.Load(); worst > 1 {
 		t.Errorf("a request failed %d times in a row, want at most once: a client retries once", worst)
 	}
 	u.w.Converged()
@@ -159,7 +159,7 @@ func TestPreviousReleaseForwardAndBack(t *testing.T) {
 			t.Errorf("deal %s: %v", all[i].Id, err)
 		}
 	}
-	t.Logf("%d deals, %d requests, the worst failed %d times; schema %s", len(all), u.s.Attempts.Load(), u.s.Worst.Load(), version)
+	t.Logf("%d deals, %d requests, the worst failed %d times; schema %s", len(all), u.s.Attempts.Load(), u.s.MaxFailures.Load(), version)
 }
 
 func (u *upgrade) migrate(ctx context.Context, bin string) {
@@ -185,7 +185,7 @@ func (u *upgrade) roll(ctx context.Context, bin string, names ...string) {
 	for _, name := range names {
 		var env []string
 		if name == e2e.SecondAPI || name == e2e.SecondWorker {
-			env = e2e.SecondLogOf(u.stack)
+			env = e2e.SecondLogEnv(u.stack)
 		}
 		u.stack.Exchange(name, bin)
 		e2e.Must(u.t, u.stack.Restart(ctx, name, env...))
@@ -199,7 +199,7 @@ func (u *upgrade) roll(ctx context.Context, bin string, names ...string) {
 // replay the responses of the other deal-api, first with Redis and then from the database alone.
 func (u *upgrade) exchanged(ctx context.Context) {
 	u.t.Helper()
-	var deals []*e2e.Soaked
+	var deals []*e2e.LoadDeal
 	played := u.s.Played()
 	for _, d := range played[max(0, len(played)-20):] {
 		if d.States != nil && (d.States[0] == "COMPUTED" || d.States[0] == "CANCELLED") {
@@ -208,7 +208,7 @@ func (u *upgrade) exchanged(ctx context.Context) {
 	}
 	for _, door := range u.doors {
 		for _, kind := range []int{0, 2, 3, 8} {
-			d := &e2e.Soaked{T: u.t, S: &e2e.Stubborn{Doors: []*e2e.Client{door}}, Ctx: ctx, Past: u.stack.Chain().RoundAt(time.Now().Unix()) - 10}
+			d := &e2e.LoadDeal{T: u.t, S: &e2e.RetryingClient{Clients: []*e2e.Client{door}}, Ctx: ctx, Past: u.stack.Chain().RoundAt(time.Now().Unix()) - 10}
 			if err := d.Play(kind); err != nil {
 				u.t.Fatalf("deal %s of kind %d, at %s: %v", d.Id, kind, door.Base, err)
 			}
@@ -219,7 +219,7 @@ func (u *upgrade) exchanged(ctx context.Context) {
 		for i, d := range deals {
 			for _, door := range u.doors {
 				there := *d
-				there.Ctx, there.S = ctx, &e2e.Stubborn{Doors: []*e2e.Client{door}}
+				there.Ctx, there.S = ctx, &e2e.RetryingClient{Clients: []*e2e.Client{door}}
 				if err := there.Ended(); err != nil {
 					u.t.Errorf("deal %d (%s), repeated at %s: %v", i, d.Id, door.Base, err)
 				}
@@ -230,11 +230,11 @@ func (u *upgrade) exchanged(ctx context.Context) {
 }
 
 // begun creates two deals. The parties of only the first deal commit.
-func (u *upgrade) begun(ctx context.Context) []*e2e.Soaked {
+func (u *upgrade) begun(ctx context.Context) []*e2e.LoadDeal {
 	u.t.Helper()
-	var both []*e2e.Soaked
+	var both []*e2e.LoadDeal
 	for range 2 {
-		d := &e2e.Soaked{T: u.t, S: u.s.Stubborn, Ctx: ctx, States: []string{"COMPUTED"}}
+		d := &e2e.LoadDeal{T: u.t, S: u.s.RetryingClient, Ctx: ctx, States: []string{"COMPUTED"}}
 		e2e.Must(u.t, d.Create(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.AnnsValues, e2e.BobsValues))
 		both = append(both, d)
 	}
@@ -242,15 +242,15 @@ func (u *upgrade) begun(ctx context.Context) []*e2e.Soaked {
 	return both
 }
 
-func (u *upgrade) committed(ctx context.Context, door *e2e.Client, d *e2e.Soaked) {
+func (u *upgrade) committed(ctx context.Context, door *e2e.Client, d *e2e.LoadDeal) {
 	u.t.Helper()
 	there := *d
-	there.Ctx, there.S = ctx, &e2e.Stubborn{Doors: []*e2e.Client{door}}
+	there.Ctx, there.S = ctx, &e2e.RetryingClient{Clients: []*e2e.Client{door}}
 	e2e.Must(u.t, there.Acts("commit", len(d.Inputs)))
-	d.Promises = there.Promises
+	d.Calls = there.Calls
 }
 
-func (u *upgrade) finished(ctx context.Context, all []*e2e.Soaked) {
+func (u *upgrade) finishDeals(ctx context.Context, all []*e2e.LoadDeal) {
 	u.t.Helper()
 	for _, d := range all {
 		d.Ctx = ctx

@@ -21,15 +21,15 @@ import (
 // key is replaced.
 type rotation struct {
 	*e2e.Keyholder
-	s    *e2e.Stubborn
+	s    *e2e.RetryingClient
 	logs []*e2e.Client // the read ports of both log-servers
 
-	deals, heads atomic.Int64 // numbers of checked certificates and tree heads
-	proved       atomic.Int64 // the largest tree size in a proof so far
-	mu           sync.Mutex
-	all          []*e2e.Soaked
-	newKey       string
-	newSigned    atomic.Bool
+	certificates, heads atomic.Int64 // numbers of checked certificates and tree heads
+	proved              atomic.Int64 // the largest tree size in a proof so far
+	mu                  sync.Mutex
+	all                 []*e2e.LoadDeal
+	newKey              string
+	newSigned           atomic.Bool
 }
 
 // The operator rolls a rotation out process by process, and changes the rotation time halfway. Then
@@ -45,7 +45,7 @@ func TestRotationUnderLoad(t *testing.T) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
 	})}
 	stack := r.Stack
-	r.s = &e2e.Stubborn{Doors: []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}}
+	r.s = &e2e.RetryingClient{Clients: []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}}
 	r.logs = []*e2e.Client{e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)), e2e.NewClient(t, stack.LogReadURL(e2e.SecondLog))}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -75,14 +75,14 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 	r.Switched()
 	r.passes(deals)
-	e2e.Eventually(t, "the new key signs", e2e.Patience, r.newSigned.Load)
+	e2e.Eventually(t, "the new key signs", e2e.DefaultTimeout, r.newSigned.Load)
 	r.Close(oldKey)
 	r.RollOut()
 	r.passes(deals)
 	cancel()
 	streams.Wait()
 
-	e2e.Database(t, stack).Converged()
+	e2e.OpenDB(t, stack).Converged()
 	e2e.Invariants(t, stack)
 	// The goroutines of r.streams have verified every certificate. For every tenth deal, Ended also repeats the deal's
 	// requests, which must get the same responses.
@@ -95,16 +95,16 @@ func TestRotationUnderLoad(t *testing.T) {
 	if out := r.Keys(0, "check"); !strings.Contains(out, "next: nothing: one key signs") {
 		t.Errorf("keys check does not say that one key signs: %s", out)
 	}
-	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.deals.Load(), r.heads.Load(), r.s.Attempts.Load())
+	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.certificates.Load(), r.heads.Load(), r.s.Attempts.Load())
 }
 
 // passes waits until the goroutines of streams have checked the certificates of `deals` more
 // deals. The wait for each deal has its own time limit.
 func (r *rotation) passes(deals int64) {
 	r.T.Helper()
-	until := r.deals.Load() + deals
-	for at := r.deals.Load(); at < until; at = r.deals.Load() {
-		e2e.Eventually(r.T, "another deal ends", 2*e2e.Patience, func() bool { return r.deals.Load() > at || r.T.Failed() })
+	until := r.certificates.Load() + deals
+	for at := r.certificates.Load(); at < until; at = r.certificates.Load() {
+		e2e.Eventually(r.T, "another deal ends", 2*e2e.DefaultTimeout, func() bool { return r.certificates.Load() > at || r.T.Failed() })
 		if r.T.Failed() {
 			r.T.FailNow()
 		}
@@ -131,11 +131,11 @@ func (r *rotation) streams(ctx context.Context) *sync.WaitGroup {
 }
 
 func (r *rotation) deal(ctx context.Context) error {
-	d := &e2e.Soaked{T: r.T, S: r.s, Ctx: ctx}
+	d := &e2e.LoadDeal{T: r.T, S: r.s, Ctx: ctx}
 	if err := d.Whole(e2e.SplitBody(time.Hour, 2*time.Hour), false, e2e.AnnsValues, e2e.BobsValues); err != nil {
 		return err
 	}
-	certificate := d.Promises[len(d.Promises)-1].Answer.Body
+	certificate := d.Calls[len(d.Calls)-1].Answer.Body
 	tree, err := canon.ParseObject(certificate)
 	if err != nil {
 		return err
@@ -162,13 +162,13 @@ func (r *rotation) deal(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, d)
-	r.deals.Add(1)
+	r.certificates.Add(1)
 	return nil
 }
 
 func (r *rotation) verified(ctx context.Context, certID string) error {
-	for i := range r.s.Doors {
-		a, err := insist(ctx, r.s.Doors[i], "/v1/verify/"+certID)
+	for i := range r.s.Clients {
+		a, err := insist(ctx, r.s.Clients[i], "/v1/verify/"+certID)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (r *rotation) verified(ctx context.Context, certID string) error {
 }
 
 func (r *rotation) head(ctx context.Context, i int) error {
-	for _, c := range []*e2e.Client{r.logs[i], r.s.Doors[i]} {
+	for _, c := range []*e2e.Client{r.logs[i], r.s.Clients[i]} {
 		proved := r.proved.Load()
 		a, err := insist(ctx, c, "/v1/log/tree-head")
 		if err != nil {
@@ -207,8 +207,8 @@ func (r *rotation) head(ctx context.Context, i int) error {
 }
 
 func (r *rotation) accepted(ctx context.Context, what string, message []byte, signature string) error {
-	for i := range r.s.Doors {
-		a, err := insist(ctx, r.s.Doors[i], "/v1/status")
+	for i := range r.s.Clients {
+		a, err := insist(ctx, r.s.Clients[i], "/v1/status")
 		if err != nil {
 			return err
 		}
@@ -228,6 +228,6 @@ func (r *rotation) accepted(ctx context.Context, what string, message []byte, si
 }
 
 func insist(ctx context.Context, c *e2e.Client, path string) (e2e.Answer, error) {
-	only := &e2e.Stubborn{Doors: []*e2e.Client{c}}
-	return only.Again(ctx, e2e.Promise{Method: "GET", Path: path})
+	only := &e2e.RetryingClient{Clients: []*e2e.Client{c}}
+	return only.Again(ctx, e2e.RecordedCall{Method: "GET", Path: path})
 }

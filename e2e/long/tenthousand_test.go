@@ -18,7 +18,7 @@ func TestTenThousandParties(t *testing.T) {
 	const parties = 10_000
 	stack := e2e.Own(t, nil)
 	c := e2e.NewClient(t, stack.BaseURL())
-	w := e2e.Database(t, stack)
+	w := e2e.OpenDB(t, stack)
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
 	// The deadlines are late enough for a slow machine with the race detector. The test does not
 	// wait for the deadlines.
@@ -71,7 +71,7 @@ func TestTenThousandParties(t *testing.T) {
 	for i, s := range secrets {
 		inputs[i] = e2e.Body{"input": s.Input, "salt": s.Salt}
 	}
-	accepted, said := e2e.Stranger(t, "--certificate", e2e.File(t, certificate), "--base-url", c.Base,
+	accepted, said := e2e.Verifier(t, "--certificate", e2e.File(t, certificate), "--base-url", c.Base,
 		"--inputs", e2e.File(t, inputs), "--params", e2e.File(t, b["algorithm_params"]))
 	if !accepted {
 		t.Errorf("the independent verifier rejects the certificate: %s", said)

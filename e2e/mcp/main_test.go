@@ -34,7 +34,7 @@ func newAgent(t testing.TB, c *e2e.Client) *agent {
 
 func sha256Of(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
 
-func (a *agent) do(name string, arguments e2e.Body) e2e.Called {
+func (a *agent) do(name string, arguments e2e.Body) e2e.ToolResult {
 	a.t.Helper()
 	result, err := a.session.CallTool(a.t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
@@ -47,5 +47,5 @@ func (a *agent) do(name string, arguments e2e.Body) e2e.Called {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	return e2e.Called{Structured: structured}
+	return e2e.ToolResult{Structured: structured}
 }

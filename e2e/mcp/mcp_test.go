@@ -116,7 +116,7 @@ func TestMCPPlaysEachAlgorithm(t *testing.T) {
 			if !r.Valid || r.Outcome != cert.Outcome {
 				t.Errorf("verify_certificate: %+v, want valid with outcome %s", r, cert.Outcome)
 			}
-			e2e.Independently(t, a.rest, a.rest.Raw("get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[0])).Structured, true)
+			e2e.RequireIndependentVerdict(t, a.rest, a.rest.Raw("get_certificate", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q}`, d.ID, d.Tokens[0])).Structured, true)
 		})
 	}
 }
@@ -191,7 +191,7 @@ func TestMCPIsTheRESTBody(t *testing.T) {
 	if text := string(bundle); strings.Contains(text, inputs[1].Salt) || strings.Contains(text, `"accept"`) {
 		t.Errorf("the bundle over MCP contains an input or salt: %s", text)
 	}
-	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle)); !good {
+	if good, said := e2e.Verifier(t, "--bundle", e2e.File(t, bundle)); !good {
 		t.Errorf("the independent verifier rejects the bundle over MCP: %s", said)
 	}
 	id := d.View().CertificateID
@@ -251,7 +251,7 @@ func TestMCPCreatesByDurations(t *testing.T) {
 		DealID: created.DealID, Algorithm: draw, From: "ann", Party: 1, Label: "bob",
 		Token: invited.Tokens[1].Token, CommitDeadline: v.CommitDeadline, RevealDeadline: v.RevealDeadline,
 	})
-	for what, called := range map[string]e2e.Called{"first": made, "replayed": again} {
+	for what, called := range map[string]e2e.ToolResult{"first": made, "replayed": again} {
 		if got := called.Content[2].Text; got != want {
 			t.Errorf("the %s invitation is\n%s\nwant\n%s", what, got, want)
 		}

@@ -27,8 +27,8 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	if look := fmt.Sprint(before.Meta.LookAt); look != fmt.Sprint(b["commit_deadline"]) || !strings.Contains(before.Content[1].Text, look) {
 		t.Errorf("look_at is %s, want %v, also in the text %q", look, b["commit_deadline"], before.Content[1].Text)
 	}
-	waits := func(tool string, arguments e2e.Body) <-chan e2e.Called {
-		got := make(chan e2e.Called, 1)
+	waits := func(tool string, arguments e2e.Body) <-chan e2e.ToolResult {
+		got := make(chan e2e.ToolResult, 1)
 		go func() { got <- c.Tool(tool, arguments) }()
 		return got
 	}
@@ -77,7 +77,7 @@ func TestMCPDraws(t *testing.T) {
 		if !strings.Contains(string(got), fmt.Sprintf(`"round":%d`, round)) {
 			t.Errorf("the certificate has no draw of round %d: %s", round, got)
 		}
-		e2e.Independently(t, c, got, true)
+		e2e.RequireIndependentVerdict(t, c, got, true)
 	}
 }
 

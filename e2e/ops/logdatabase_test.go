@@ -15,8 +15,8 @@ func TestLogInADatabaseOfItsOwn(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.LogDatabase = true })
 	c := e2e.NewClient(t, stack.BaseURL())
-	d := c.Settled()
-	e2e.Independently(t, c, d.Certified(e2e.Patience), true)
+	d := c.ComputedDeal()
+	e2e.RequireIndependentVerdict(t, c, d.Certified(e2e.DefaultTimeout), true)
 
 	for url, want := range map[string]struct{ has, lacks string }{
 		stack.DatabaseURL():    {"deals", "translog.leaves"},

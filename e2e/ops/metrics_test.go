@@ -54,16 +54,16 @@ func TestMetrics(t *testing.T) {
 	for lead := 2 * time.Second; ; lead *= 2 {
 		late := c.Create(e2e.SplitBody(lead, 2*lead))
 		if late.Attempt("commit", 0, e2e.Seal(t, e2e.Body{}).Act("commit")) {
-			late.Certified(e2e.Patience)
+			late.Certified(e2e.DefaultTimeout)
 			break
 		}
 	}
-	e2e.Eventually(t, "the worker counts the active deal", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the worker counts the active deal", e2e.DefaultTimeout, func() bool {
 		f := e2e.Scrape(t, stack, localstack.DeadlineWorker)
 		return e2e.Sum(f["fairpact_deals"], "state", "COMMITTING") == 1 && e2e.Sum(f["fairpact_certificates_pending"]) == 0
 	})
 
-	e2e.Eventually(t, "the metrics say that Redis is there", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the metrics say that Redis is there", e2e.DefaultTimeout, func() bool {
 		return e2e.Sum(e2e.Scrape(t, stack, localstack.DealAPI)["fairpact_redis_up"]) == 1
 	})
 
@@ -131,7 +131,7 @@ func TestMetrics(t *testing.T) {
 	for _, name := range []string{localstack.DealAPI, localstack.DeadlineWorker} {
 		e2e.Scrape(t, stack, name)
 	}
-	e2e.Eventually(t, "the metrics say that Redis is gone", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the metrics say that Redis is gone", e2e.DefaultTimeout, func() bool {
 		return e2e.Sum(e2e.Scrape(t, stack, localstack.DealAPI)["fairpact_redis_up"]) == 0
 	})
 	e2e.Must(t, stack.Redis().Restart(t.Context()))

@@ -64,11 +64,11 @@ func TestRotateSecrets(t *testing.T) {
 func (r roller) serverSecret() {
 	t := r.t
 	r.ctl.Env = append(r.ctl.Env, "DATABASE_URL="+r.stack.DatabaseURL(), "FAIRPACT_SERVER_SECRET_FILE="+r.file("server-secret"))
-	db := e2e.Database(t, r.stack)
+	db := e2e.OpenDB(t, r.stack)
 	one, two := e2e.NewClient(t, r.stack.BaseURL()), e2e.NewClient(t, r.stack.URL(e2e.SecondAPI))
-	at := func(c *e2e.Client, d *e2e.Dealt) *e2e.Dealt { there := *d; there.C = c; return &there }
+	at := func(c *e2e.Client, d *e2e.CreatedDeal) *e2e.CreatedDeal { there := *d; there.C = c; return &there }
 	ann, bob := e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)
-	begun := func(c *e2e.Client) *e2e.Dealt {
+	begun := func(c *e2e.Client) *e2e.CreatedDeal {
 		d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 		d.Commit(0, ann)
 		d.Commit(1, bob)
@@ -79,9 +79,9 @@ func (r roller) serverSecret() {
 	open["mode"] = "open"
 	ended := one.Create(open)
 	ended.Play(e2e.AnnsValues, e2e.BobsValues)
-	ended.Certified(e2e.Patience)
+	ended.Certified(e2e.DefaultTimeout)
 	before, key := begun(one), one.Key()
-	creation := one.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour))
+	creation := one.NewIdempotentPost("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour))
 	created := creation.Want(201)
 	old := r.read("server-secret")
 
@@ -101,7 +101,7 @@ func (r roller) serverSecret() {
 	r.says("correct what failed", r.secret(1, "check"))
 	between := begun(two) // a process with both secrets still encrypts with the old one
 	at(one, between).Reveal(1, bob)
-	between.Certified(e2e.Patience)
+	between.Certified(e2e.DefaultTimeout)
 	r.rollOut(localstack.DealAPI)
 	r.says("with fairpactctl secret rotate", r.secret(0, "check"))
 	during := begun(two)
@@ -109,8 +109,8 @@ func (r roller) serverSecret() {
 
 	at(two, before).Reveal(1, bob)
 	during.Reveal(1, bob)
-	for _, d := range []*e2e.Dealt{before, during} {
-		d.Certified(e2e.Patience)
+	for _, d := range []*e2e.CreatedDeal{before, during} {
+		d.Certified(e2e.DefaultTimeout)
 	}
 	for _, c := range []*e2e.Client{two, one} {
 		creation.C = c
@@ -147,14 +147,14 @@ func (r roller) serverSecret() {
 			t.Fatal(err)
 		}
 	}
-	e2e.Eventually(t, "the former secret may go", 2*e2e.Patience, func() bool {
+	e2e.Eventually(t, "the former secret may go", 2*e2e.DefaultTimeout, func() bool {
 		return db.Number("SELECT coalesce(cardinality(former), -1) FROM server_secret") == 0
 	})
 	r.says("remove all lines but the first", r.secret(0, "check"))
 	r.write("server-secret", next+"\n")
 	r.rollOut(localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker)
 	at(two, after).Reveal(1, bob)
-	after.Certified(e2e.Patience)
+	after.Certified(e2e.DefaultTimeout)
 	two.Want(200, "GET", ended.Path("/inputs"), ended.Tokens[0], nil)
 	r.says("nothing: one secret is in force", r.secret(0, "check"))
 	db.Converged()
@@ -173,8 +173,8 @@ func (r roller) serverSecret() {
 	r.secret(0, "adopt", "--secret-file", other)
 	r.write("server-secret", strings.Repeat("ab", 32))
 	e2e.Must(t, r.stack.Start(t.Context(), localstack.DealAPI))
-	again := e2e.NewClient(t, r.stack.BaseURL()).Settled()
-	again.Certified(e2e.Patience)
+	again := e2e.NewClient(t, r.stack.BaseURL()).ComputedDeal()
+	again.Certified(e2e.DefaultTimeout)
 }
 
 // appendSecret rotates the append secret. log-server accepts both secrets until all callers send
@@ -186,16 +186,16 @@ func (r roller) appendSecret() {
 		r.write("append-secret", file)
 		for _, name := range []string{localstack.DealAPI, localstack.LogServer, e2e.SecondAPI, localstack.DeadlineWorker} {
 			r.rollOut(name)
-			e2e.NewClient(t, r.stack.BaseURL()).Settled().Certified(e2e.Patience)
+			e2e.NewClient(t, r.stack.BaseURL()).ComputedDeal().Certified(e2e.DefaultTimeout)
 		}
 	}
 	r.write("append-secret", old+"\n")
 	r.rollOut(localstack.DealAPI)
-	d := e2e.NewClient(t, r.stack.BaseURL()).Settled()
+	d := e2e.NewClient(t, r.stack.BaseURL()).ComputedDeal()
 	if a := d.C.Do("GET", d.Path("/certificate"), d.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
 		t.Errorf("a certificate under the former append secret: %d %s", a.Status, a.Body)
 	}
 	r.write("append-secret", next+"\n")
 	r.rollOut(localstack.DealAPI)
-	e2e.Database(t, r.stack).Converged()
+	e2e.OpenDB(t, r.stack).Converged()
 }

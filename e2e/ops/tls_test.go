@@ -58,12 +58,12 @@ func TestTLS(t *testing.T) {
 		o.Env[""] = append(o.Env[""], "SSL_CERT_DIR="+own.dir)
 	})
 	c := e2e.NewClient(t, stack.BaseURL())
-	e2e.Independently(t, c, c.Settled().Certified(e2e.Patience), true)
-	e2e.Eventually(t, "deal-api reaches Redis", e2e.Patience, func() bool {
+	e2e.RequireIndependentVerdict(t, c, c.ComputedDeal().Certified(e2e.DefaultTimeout), true)
+	e2e.Eventually(t, "deal-api reaches Redis", e2e.DefaultTimeout, func() bool {
 		return e2e.Sum(e2e.Scrape(t, stack, localstack.DealAPI)["fairpact_redis_up"]) == 1
 	})
 	e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI, "SSL_CERT_DIR="+other.dir))
-	e2e.Eventually(t, "deal-api refuses another CA of Redis, and the log says so", e2e.Patience, func() bool {
+	e2e.Eventually(t, "deal-api refuses another CA of Redis, and the log says so", e2e.DefaultTimeout, func() bool {
 		text, err := os.ReadFile(stack.Log(localstack.DealAPI))
 		e2e.Must(t, err)
 		return bytes.Contains(text, []byte("certificate signed by unknown authority"))
@@ -106,7 +106,7 @@ func requireTLS(t *testing.T, pg *localservers.Postgres) {
 		_, err := conn.Exec(t.Context(), statement)
 		e2e.Must(t, err)
 	}
-	e2e.Eventually(t, "Postgres refuses connections without TLS", e2e.Patience, func() bool {
+	e2e.Eventually(t, "Postgres refuses connections without TLS", e2e.DefaultTimeout, func() bool {
 		conn, err := pgx.Connect(t.Context(), pg.AdminURL())
 		if err == nil {
 			conn.Close(t.Context())

@@ -27,7 +27,7 @@ func TestDrain(t *testing.T) {
 		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
 		o.Env[localstack.DealAPI] = []string{"FAIRPACT_DRAIN_DELAY=" + delay.String()}
 	})
-	c, admin, w := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.AdminURL(localstack.DealAPI)), e2e.Database(t, stack)
+	c, admin, w := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.AdminURL(localstack.DealAPI)), e2e.OpenDB(t, stack)
 	x := e2e.LastReveal(c, 0)
 	lock := w.HoldDeal(x.Deal.ID)
 	e2e.Must(t, kms.SetFault(kmstest.Hang))
@@ -47,13 +47,13 @@ func TestDrain(t *testing.T) {
 		}
 		answered <- a
 	})
-	e2e.Eventually(t, "the reveal waits for the deal's lock", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the reveal waits for the deal's lock", e2e.DefaultTimeout, func() bool {
 		return w.Number(`SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('tuple', 'transactionid')`) > 0
 	})
 
 	began := time.Now()
 	stack.Signal(localstack.DealAPI, syscall.SIGTERM)
-	e2e.Eventually(t, "new connections are refused", e2e.Patience, func() bool { return status(e2e.NewClient(t, stack.BaseURL()), "/v1/status") == 0 })
+	e2e.Eventually(t, "new connections are refused", e2e.DefaultTimeout, func() bool { return status(e2e.NewClient(t, stack.BaseURL()), "/v1/status") == 0 })
 	if healthz, readyz := status(admin, "/healthz"), status(admin, "/readyz"); healthz != 200 || readyz != 503 {
 		t.Errorf("during the reveal: /healthz %d, want 200; /readyz %d, want 503", healthz, readyz)
 	}
@@ -64,7 +64,7 @@ func TestDrain(t *testing.T) {
 	}
 	calls := kms.Calls("AsymmetricSign")
 	e2e.Must(t, lock.Rollback(t.Context()))
-	e2e.Eventually(t, "deal-api asks the key service", e2e.Patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
+	e2e.Eventually(t, "deal-api asks the key service", e2e.DefaultTimeout, func() bool { return kms.Calls("AsymmetricSign") > calls })
 	reveal.Wait()
 	a := <-answered
 	if a.Status != 200 || !strings.Contains(string(a.Body), `"state":"COMPUTED"`) || !a.Last {
@@ -73,7 +73,7 @@ func TestDrain(t *testing.T) {
 	ends(t, stack, localstack.DealAPI, began.Add(delay))
 
 	calls = kms.Calls("AsymmetricSign")
-	e2e.Eventually(t, "the worker asks the key service", e2e.Patience, func() bool { return kms.Calls("AsymmetricSign") > calls })
+	e2e.Eventually(t, "the worker asks the key service", e2e.DefaultTimeout, func() bool { return kms.Calls("AsymmetricSign") > calls })
 	info, err := os.Stat(stack.Log(localstack.DeadlineWorker))
 	e2e.Must(t, err)
 	logged := info.Size()
@@ -89,7 +89,7 @@ func TestDrain(t *testing.T) {
 		e2e.Must(t, stack.Start(t.Context(), name))
 	}
 	w.Converged()
-	x.Recomputed(t, e2e.NewClient(t, stack.BaseURL()), x.Deal.Certified(e2e.Patience))
+	x.Recomputed(t, e2e.NewClient(t, stack.BaseURL()), x.Deal.Certified(e2e.DefaultTimeout))
 	w.Exactly(1, 1)
 	e2e.Invariants(t, stack)
 	drainEndsWaits(t, stack)

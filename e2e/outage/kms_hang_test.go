@@ -76,8 +76,8 @@ func TestKeyServiceOutage(t *testing.T) {
 		o.Env[""] = append(o.Env[""], by(others))
 		o.Env[localstack.LogServer] = append(o.Env[localstack.LogServer], by(logs))
 	})
-	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
-	load := func(play func(*e2e.Client) (*e2e.Cut, time.Duration)) (took []time.Duration) {
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
+	load := func(play func(*e2e.Client) (*e2e.UnfinishedDeal, time.Duration)) (took []time.Duration) {
 		var mu sync.Mutex
 		var group sync.WaitGroup
 		for range players {

@@ -16,9 +16,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
+func lastCall(t *testing.T, c *e2e.Client, x *e2e.UnfinishedDeal) e2e.Answer {
 	t.Helper()
-	if x.Clock {
+	if x.EndsByDeadline {
 		e2e.WaitUntil(t, x.From)
 	}
 	a, err := x.Call(c)
@@ -28,7 +28,7 @@ func lastCall(t *testing.T, c *e2e.Client, x *e2e.Cut) e2e.Answer {
 	return a
 }
 
-func pending(t *testing.T, w e2e.Witness, d *e2e.Dealt, state, reason string) {
+func pending(t *testing.T, w e2e.DB, d *e2e.CreatedDeal, state, reason string) {
 	t.Helper()
 	v := d.View()
 	if v.State != state || v.CertificateID != nil || (string(v.Result) != "null") != (state == "COMPUTED") {
@@ -59,14 +59,14 @@ func TestOutages(t *testing.T) {
 			return
 		}
 	}
-	e2e.Database(t, stack).Converged()
+	e2e.OpenDB(t, stack).Converged()
 	e2e.Invariants(t, stack)
 }
 
 // While log-server is stopped, deals still end. When log-server is back, the worker publishes the
 // certificates of these deals, and no client has to call.
 func logServerStopped(t *testing.T, stack *localstack.Stack) {
-	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
 	before := e2e.LastReveal(c, 0)
 	before.Call(c)
 	published := *before.Deal.View().CertificateID
@@ -90,7 +90,7 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 	}
 
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
-	var all []*e2e.Cut
+	var all []*e2e.UnfinishedDeal
 	for _, play := range []e2e.Scenario{e2e.LastReveal, e2e.Rejection, e2e.Draw(past), e2e.MissedCommit} {
 		x := e2e.Played(t, c, play)
 		var answer struct {
@@ -121,7 +121,7 @@ func logServerStopped(t *testing.T, stack *localstack.Stack) {
 // log-server accepts connections but does not answer. Every call still gets an answer within a
 // minute, the timeout of the test's client.
 func logServerHangs(t *testing.T, stack *localstack.Stack) {
-	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
 	before := e2e.LastReveal(c, 0)
 	before.Call(c)
 	published := *before.Deal.View().CertificateID
@@ -146,7 +146,7 @@ func logServerHangs(t *testing.T, stack *localstack.Stack) {
 // call to an overdue deal makes the deal VOID, even if the call is refused.
 func workerStopped(t *testing.T, stack *localstack.Stack) {
 	e2e.Must(t, stack.Stop(localstack.DeadlineWorker))
-	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
 	late := e2e.Played(t, c, e2e.MissedCommit)
 	w.Pass(late.From)
 	if phase := w.Phase(late.Deal); phase != "COMMITTING" {
@@ -180,7 +180,7 @@ func postgresDown(t *testing.T, stack *localstack.Stack) {
 		pids[name] = stack.PID(name)
 	}
 
-	ctx, cancel := context.WithTimeout(t.Context(), 2*e2e.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*e2e.DefaultTimeout)
 	defer cancel()
 	s := e2e.StartStream(ctx, t, stack, c)
 	e2e.Must(t, s.Passes(ctx, 100))
@@ -214,28 +214,28 @@ func postgresDown(t *testing.T, stack *localstack.Stack) {
 		if a := admin.Do("GET", "/readyz", "", nil); a.Status != 200 || !strings.Contains(string(a.Body), "the database does not answer") {
 			t.Errorf("/readyz of %s without Postgres: %d %s", name, a.Status, a.Body)
 		}
-		e2e.Eventually(t, name+" measures the outage", e2e.Patience, func() bool {
+		e2e.Eventually(t, name+" measures the outage", e2e.DefaultTimeout, func() bool {
 			return strings.Contains(string(admin.Do("GET", "/metrics", "", nil).Body), "\nfairpact_database_up 0\n")
 		})
 	}
 	e2e.Must(t, stack.Postgres().Restart(t.Context()))
 
-	e2e.Eventually(t, "all answer again", e2e.Patience, func() bool {
+	e2e.Eventually(t, "all answer again", e2e.DefaultTimeout, func() bool {
 		return c.Do("GET", "/v1/log/tree-head", "", nil).Status == 200 && c.Do("GET", half.Deal.Path(""), half.Deal.Tokens[0], nil).Status == 200
 	})
 	e2e.Must(t, s.Passes(ctx, 100))
 	lastCall(t, c, half)
-	for _, x := range []*e2e.Cut{half, whole} {
-		x.Recomputed(t, c, x.Deal.Certified(e2e.Patience))
+	for _, x := range []*e2e.UnfinishedDeal{half, whole} {
+		x.Recomputed(t, c, x.Deal.Certified(e2e.DefaultTimeout))
 	}
 	c.Want(201, "POST", "/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour), "Idempotency-Key", "outage")
 	missed := e2e.Played(t, c, e2e.MissedCommit)
-	w := e2e.Database(t, stack)
-	e2e.Eventually(t, "the worker voids", e2e.Patience, func() bool { return w.Phase(missed.Deal) == "VOID" })
+	w := e2e.OpenDB(t, stack)
+	e2e.Eventually(t, "the worker voids", e2e.DefaultTimeout, func() bool { return w.Phase(missed.Deal) == "VOID" })
 	s.End(t, stack)
 	for _, name := range stack.Names() {
 		admin := e2e.NewClient(t, stack.AdminURL(name))
-		e2e.Eventually(t, name+" no longer reports the outage", e2e.Patience, func() bool {
+		e2e.Eventually(t, name+" no longer reports the outage", e2e.DefaultTimeout, func() bool {
 			return string(admin.Do("GET", "/readyz", "", nil).Body) == "ok\n" &&
 				strings.Contains(string(admin.Do("GET", "/metrics", "", nil).Body), "\nfairpact_database_up 1\n")
 		})

@@ -16,7 +16,7 @@ import (
 // readOnly checks that a read-only deployment answers reads, but refuses every change, and every read
 // that would change a deal, with 503 READ_ONLY.
 func readOnly(t *testing.T, stack *localstack.Stack) {
-	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
 	whole, half := e2e.LastReveal(c, 0), e2e.LastReveal(c, 0)
 	whole.Call(c)
 	published := *whole.Deal.View().CertificateID
@@ -84,8 +84,8 @@ func readOnly(t *testing.T, stack *localstack.Stack) {
 
 	restartAll()
 	lastCall(t, c, half)
-	half.Recomputed(t, c, half.Deal.Certified(e2e.Patience))
+	half.Recomputed(t, c, half.Deal.Certified(e2e.DefaultTimeout))
 	c.Want(201, "POST", "/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour), "Idempotency-Key", "maintenance")
-	e2e.Eventually(t, "the worker voids", e2e.Patience, func() bool { return w.Phase(late) == "VOID" })
+	e2e.Eventually(t, "the worker voids", e2e.DefaultTimeout, func() bool { return w.Phase(late) == "VOID" })
 	w.Converged()
 }

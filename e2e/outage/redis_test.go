@@ -15,15 +15,15 @@ import (
 func TestRedisIsDownFromTheStart(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.RedisURL = "redis://:secret@127.0.0.1:1/0" })
-	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.Database(t, stack)
+	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
 	missed := e2e.Played(t, c, e2e.MissedCommit)
 	past := stack.Chain().RoundAt(time.Now().Unix()) - 10
 	for _, play := range []e2e.Scenario{e2e.LastReveal, e2e.Draw(past), e2e.Rejection} {
 		x := e2e.Played(t, c, play)
 		lastCall(t, c, x)
-		x.Recomputed(t, c, x.Deal.Certified(e2e.Patience))
+		x.Recomputed(t, c, x.Deal.Certified(e2e.DefaultTimeout))
 	}
-	e2e.Eventually(t, "the worker voids the deal whose deadline passed", e2e.Patience, func() bool { return w.Phase(missed.Deal) == "VOID" })
+	e2e.Eventually(t, "the worker voids the deal whose deadline passed", e2e.DefaultTimeout, func() bool { return w.Phase(missed.Deal) == "VOID" })
 	w.Converged()
 	e2e.Invariants(t, stack)
 }
@@ -73,8 +73,8 @@ func TestRedisUnrest(t *testing.T) {
 			e2e.Must(t, redis.FlushAll(t.Context()).Err())
 			key := c.Key()
 			e2e.Must(t, redis.ConfigResetStat(t.Context()).Err())
-			e2e.Eventually(t, "a lock in Redis", e2e.Patience, func() bool {
-				c.Once("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour)).Want(201)
+			e2e.Eventually(t, "a lock in Redis", e2e.DefaultTimeout, func() bool {
+				c.NewIdempotentPost("/v1/deals", key, e2e.SplitBody(time.Hour, 2*time.Hour)).Want(201)
 				used, err := redis.Info(t.Context(), "commandstats").Result()
 				return err == nil && strings.Contains(used, "cmdstat_set:")
 			})
@@ -84,7 +84,7 @@ func TestRedisUnrest(t *testing.T) {
 
 func twinsActOnce(t *testing.T, stack *localstack.Stack) {
 	doors := []*e2e.Client{e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
-	w, c := e2e.Database(t, stack), doors[0]
+	w, c := e2e.OpenDB(t, stack), doors[0]
 	var made struct {
 		APIKey string `json:"api_key"`
 	}
@@ -92,7 +92,7 @@ func twinsActOnce(t *testing.T, stack *localstack.Stack) {
 	if n := w.APIKeys(); n != 1 {
 		t.Errorf("%d API keys were created, want 1", n)
 	}
-	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience))
+	b := e2e.Timed(e2e.SplitBody(0, 0), e2e.After(5*e2e.DefaultTimeout), e2e.After(6*e2e.DefaultTimeout))
 	cancelled := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
 	d := c.Created(made.APIKey, twins(t, doors, 201, "/v1/deals", made.APIKey, b))
 	w.Exactly(2, 0)

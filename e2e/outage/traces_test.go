@@ -42,7 +42,7 @@ func TestTraces(t *testing.T) {
 	late := e2e.Played(t, c, e2e.MissedCommit).Deal
 	const id, stranger = "3f2b9c1e-last-reveal", "0af7651916cd43dd8448eb211c80319c"
 	secrets := []e2e.Marker{{Name: "input", Text: "8237461928374651"}, {Name: "input", Text: "7237461928374651"}}
-	ended := func() *e2e.Dealt {
+	ended := func() *e2e.CreatedDeal {
 		d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 		secrets = append(secrets, e2e.Marker{Name: "API key", Text: d.Key}, e2e.Marker{Name: "token", Text: d.Tokens[0]}, e2e.Marker{Name: "token", Text: d.Tokens[1]})
 		inputs := []e2e.Sealed{e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 8237461928374651}}), e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"boat": 7237461928374651}})}
@@ -60,12 +60,12 @@ func TestTraces(t *testing.T) {
 	}
 	// A reveal tries for at most 3 s to issue its certificate. After that, the worker issues the
 	// certificate. On a busy machine, the test may need several deals.
-	var d *e2e.Dealt
-	e2e.Eventually(t, "a reveal whose certificate is issued within it", e2e.Patience, func() bool {
+	var d *e2e.CreatedDeal
+	e2e.Eventually(t, "a reveal whose certificate is issued within it", e2e.DefaultTimeout, func() bool {
 		d = ended()
 		return col.IssuedWithin(d.ID, stranger)
 	})
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	c.Want(200, "POST", "/mcp", "", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{}}}`)
 	c.Want(200, "GET", "/v1/log/tree-head", "", nil)
 
@@ -86,7 +86,7 @@ func TestTraces(t *testing.T) {
 			return s.Service == service && s.Name == "GET /v1/log/tree-head" && s.Kind == tracepb.Span_SPAN_KIND_SERVER
 		}
 	}
-	e2e.Eventually(t, "a read of the log's public port has a link to its caller's trace", e2e.Patience, func() bool {
+	e2e.Eventually(t, "a read of the log's public port has a link to its caller's trace", e2e.DefaultTimeout, func() bool {
 		return slices.ContainsFunc(col.Find(reads("log-server")), func(read e2e.Span) bool {
 			return len(read.ParentSpanId) == 0 && len(read.Links) == 1 && slices.ContainsFunc(col.Find(reads("deal-api")), func(caller e2e.Span) bool {
 				return bytes.Equal(caller.TraceId, read.Links[0].TraceId)
@@ -96,7 +96,7 @@ func TestTraces(t *testing.T) {
 	for _, s := range col.Find(func(s e2e.Span) bool { return len(s.ParentSpanId) == 0 && s.Attr["db.system.name"] != "" }) {
 		t.Errorf("a statement is the root of a trace: %v", s)
 	}
-	shown := e2e.Shown(append(secrets, e2e.Marker{Name: "deal", Text: d.ID}), map[string][]byte{"traces": col.Place()})
+	shown := e2e.Shown(append(secrets, e2e.Marker{Name: "deal", Text: d.ID}), map[string][]byte{"traces": col.Raw()})
 	for i, m := range secrets {
 		if shown[i] != nil {
 			t.Errorf("a span contains the %s", m.Name)
@@ -106,7 +106,7 @@ func TestTraces(t *testing.T) {
 		t.Error("the search for secrets does not find the deal's id: the search is broken")
 	}
 
-	e2e.Eventually(t, "log lines of the reveal in both binaries", e2e.Patience, func() bool {
+	e2e.Eventually(t, "log lines of the reveal in both binaries", e2e.DefaultTimeout, func() bool {
 		api := slices.ContainsFunc(logged(t, stack, localstack.DealAPI), func(line map[string]any) bool {
 			return line["msg"] == "deal ended" && line["request_id"] == id && line["deal_id"] == d.ID && line["trace_id"] == reveal.Trace()
 		})
@@ -140,7 +140,7 @@ func collectorHangs(t *testing.T, stack *localstack.Stack, col *e2e.Collector) {
 	e2e.Must(t, stack.Start(t.Context(), localstack.DealAPI, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+hangs.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY=1"))
 	d := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	d.Play(e2e.Body{"valuations": e2e.Body{"car": 1}}, e2e.Body{"valuations": e2e.Body{"boat": 1}})
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	began := time.Now()
 	if err := stack.Stop(localstack.DealAPI); err != nil {
 		t.Errorf("stop deal-api with a collector that hangs: %v", err)

@@ -41,7 +41,7 @@ func waitingAcrossReplicas(t *testing.T, stack *localstack.Stack) {
 		tag := there.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Header.Get("ETag")
 		began := time.Now()
 		got := answers(there, d.Path("?wait=45&since="+url.QueryEscape(tag)), d.Tokens[0])
-		e2e.Eventually(t, "the call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
+		e2e.Eventually(t, "the call waits", e2e.DefaultTimeout, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
 		step.take()
 		if a := <-got; a.Status != 200 || !strings.Contains(string(a.Body), step.says) || time.Since(began) >= longest {
 			t.Errorf("%s: answered after %s: %d %s, want the change", step.what, time.Since(began), a.Status, a.Body)
@@ -49,11 +49,11 @@ func waitingAcrossReplicas(t *testing.T, stack *localstack.Stack) {
 	}
 	d = here.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
 	certificate := answers(there, d.Path("/certificate?wait=45"), d.Tokens[0])
-	e2e.Eventually(t, "the call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
+	e2e.Eventually(t, "the call waits", e2e.DefaultTimeout, func() bool { return waitingCalls(t, stack, e2e.SecondAPI) > 0 })
 	d.Play(sealed[0].Input, sealed[1].Input)
-	e2e.Independently(t, there, (<-certificate).Body, true)
+	e2e.RequireIndependentVerdict(t, there, (<-certificate).Body, true)
 
-	missed := here.Create(e2e.Timed(e2e.SplitBody(0, 0), e2e.After(2*time.Second), e2e.After(e2e.Patience)))
+	missed := here.Create(e2e.Timed(e2e.SplitBody(0, 0), e2e.After(2*time.Second), e2e.After(e2e.DefaultTimeout)))
 	began := time.Now()
 	if a := <-answers(there, missed.Path("?wait=45&since=OPEN"), missed.Tokens[0]); !strings.Contains(string(a.Body), `"state":"VOID"`) || time.Since(began) >= longest {
 		t.Errorf("a missed deadline: answered after %s: %d %s, want VOID", time.Since(began), a.Status, a.Body)
@@ -89,10 +89,10 @@ func drainEndsWaits(t *testing.T, stack *localstack.Stack) {
 	left.Go(func() { _, _ = c.Try(gone, "GET", d.Path("?wait=45"), d.Tokens[0], nil) })
 	left.Go(func() { _, _ = c.Try(gone, "GET", d.Path("/certificate?wait=45"), d.Tokens[0], nil) })
 	left.Go(func() { _, _ = c.Try(gone, "POST", "/mcp", "", tool) })
-	e2e.Eventually(t, "three calls wait", e2e.Patience, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == 3 })
+	e2e.Eventually(t, "three calls wait", e2e.DefaultTimeout, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == 3 })
 	hangUp()
 	left.Wait()
-	e2e.Eventually(t, "no call waits", e2e.Patience, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == 0 })
+	e2e.Eventually(t, "no call waits", e2e.DefaultTimeout, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == 0 })
 
 	const calls = 20
 	var all []<-chan e2e.Answer
@@ -101,7 +101,7 @@ func drainEndsWaits(t *testing.T, stack *localstack.Stack) {
 	}
 	all = append(all, answersTo(e2e.NewClient(t, stack.BaseURL()), "POST", "/mcp", "", tool))
 	certificate := answers(e2e.NewClient(t, stack.BaseURL()), d.Path("/certificate?wait=45"), d.Tokens[0])
-	e2e.Eventually(t, "all calls wait", e2e.Patience, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == calls+2 })
+	e2e.Eventually(t, "all calls wait", e2e.DefaultTimeout, func() bool { return waitingCalls(t, stack, localstack.DealAPI) == calls+2 })
 	began := time.Now()
 	stack.Signal(localstack.DealAPI, syscall.SIGTERM)
 	for _, got := range all {

@@ -191,7 +191,7 @@ func (p *tab) download(button string) (path string) {
 		p.t.Fatal(err)
 	}
 	p.do(chromedp.Focus(button), chromedp.KeyEvent("\r"))
-	e2e.Eventually(p.t, button+" saves a file", e2e.Patience, func() bool {
+	e2e.Eventually(p.t, button+" saves a file", e2e.DefaultTimeout, func() bool {
 		saved, err := filepath.Glob(dir + "/*.json")
 		if len(saved) == 1 {
 			path = saved[0]
@@ -203,7 +203,7 @@ func (p *tab) download(button string) (path string) {
 
 func (p *tab) until(what, condition string) {
 	p.t.Helper()
-	e2e.Eventually(p.t, what, e2e.Patience, func() bool { return eval[bool](p, "Boolean("+condition+")") })
+	e2e.Eventually(p.t, what, e2e.DefaultTimeout, func() bool { return eval[bool](p, "Boolean("+condition+")") })
 }
 
 func (p *tab) tabTo(selector string) {

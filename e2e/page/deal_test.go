@@ -24,7 +24,7 @@ func (p *tab) reaches(phase string) {
 	p.until("the page shows the phase "+phase, "document.querySelector('#status-box')?.dataset.phase === '"+phase+"'")
 }
 
-func (p *tab) take(d *e2e.Dealt, party int, width int64, scheme string) {
+func (p *tab) take(d *e2e.CreatedDeal, party int, width int64, scheme string) {
 	p.t.Helper()
 	p.open("/d/"+d.ID+"#"+d.Tokens[party], width, scheme)
 }
@@ -538,9 +538,9 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	p.reaches("opened")
 	d.Reveal(0, ann)
 	p.reaches("done")
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	bundle := c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body
-	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
+	if good, said := e2e.Verifier(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
 	// About half of WebCrypto's ECDSA signatures are high-S, which the service refuses. So the
@@ -594,7 +594,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	shows("opened")
 	d.Reveal(0, ann)
 	shows("done")
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	p.until("the proof is there", "document.querySelector('#verify-bundle')")
 	p.accessible("proven done phone dark")
 	p.enter("#verify-bundle", "\r")
@@ -610,7 +610,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 		t.Errorf("the saved copy is without the private key, or the page sent it, or it sent no signature: %d bytes sent", len(sent))
 	}
 	bundle := c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body
-	if good, said := e2e.Stranger(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
+	if good, said := e2e.Verifier(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
 
@@ -710,7 +710,7 @@ func TestPageShowsEachPartysValues(t *testing.T) {
 		return e2e.Body{"valuations": e2e.Body{"car": car, "boat": boat, "the house in the country": house}}
 	}
 	d.Play(point(70, 20, 10), point(10, 80, 10), point(30, 30, 40), point(0, 0, 100))
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	for _, look := range []struct {
 		fragment string
 		width    int64

@@ -90,7 +90,7 @@ func TestPeopleAndAgentsSettleASplit(t *testing.T) {
 	agents.Go(func() {
 		sealed := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 10, "boat": 90}})
 		calls := 0
-		call := func(tool string, more e2e.Body) e2e.Called {
+		call := func(tool string, more e2e.Body) e2e.ToolResult {
 			calls++
 			text, _ := json.Marshal(with(seat, more))
 			return cat.Raw(tool, string(text))

@@ -68,7 +68,7 @@ func TestPagePlaysADeal(t *testing.T) {
 	c.Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
 	e2e.NewCtl(t, "").Run(0, "verify", p.download("#try-bundle"), "--pubkey", status.Pubkey)
 	p.do(chromedp.Focus("#try-load"), chromedp.KeyEvent("\r"))
-	e2e.Independently(t, c, []byte(eval[string](p, "document.querySelector('#verify-certificate').value")), true)
+	e2e.RequireIndependentVerdict(t, c, []byte(eval[string](p, "document.querySelector('#verify-certificate').value")), true)
 	p.do(chromedp.Focus("#verify-go"), chromedp.KeyEvent("\r"))
 	p.until("it verifies", "document.querySelector('#verify-report').dataset.valid === 'true'")
 	if said := p.text("#verify-report .unproven"); !strings.Contains(said, developmentNote) {
@@ -82,7 +82,7 @@ func TestPageShowsTheLog(t *testing.T) {
 	c := e2e.NewClient(t, stack.BaseURL())
 	c.Played(e2e.SplitBody(time.Hour, 2*time.Hour), e2e.AnnsValues, e2e.BobsValues)()
 	p := newTab(t, c.Base)
-	e2e.Eventually(t, "the page shows a checkpoint with two cosignatures", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the page shows a checkpoint with two cosignatures", e2e.DefaultTimeout, func() bool {
 		p.open("/", 1280, "light")
 		p.until("the log is read", "document.querySelector('#log-checkpoint dl, #log-checkpoint p')")
 		shown := p.text("#log-checkpoint")

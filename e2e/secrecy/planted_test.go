@@ -17,7 +17,9 @@ func TestSecretsStaySecret(t *testing.T) {
 	t.Parallel()
 	l := newLeakTest(t)
 	l.deploymentSecrets()
-	by := func(b e2e.Body) e2e.Body { return e2e.Timed(b, e2e.After(5*e2e.Patience), e2e.After(6*e2e.Patience)) }
+	by := func(b e2e.Body) e2e.Body {
+		return e2e.Timed(b, e2e.After(5*e2e.DefaultTimeout), e2e.After(6*e2e.DefaultTimeout))
+	}
 	with := func(b e2e.Body, member, value string) e2e.Body { b[member] = value; return b }
 	past := l.stack.Chain().RoundAt(time.Now().Unix()) - 10
 	split := []e2e.Body{{"valuations": e2e.Body{"car": 70, "boat": 30}}, {"valuations": e2e.Body{"car": 40, "boat": 60}}}
@@ -31,7 +33,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	public := by(e2e.SplitBody(0, 0))
 	public["party_labels"] = []string{label, "bob"}
 	known := l.play(public, split...)
-	kept := []*e2e.Dealt{known}
+	kept := []*e2e.CreatedDeal{known}
 	kept = append(kept, l.play(by(e2e.RandomBody(2, past, 0, 0)), e2e.Body{"nonce": l.markHex("nonce")}, e2e.Body{"nonce": strings.ToUpper(l.markHex("nonce"))}))
 	open := l.play(with(by(e2e.SplitBody(0, 0)), "mode", "open"), split2...)
 	kept = append(kept, open)
@@ -40,7 +42,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	}
 	l.Refused(409, "INPUTS_SEALED", "GET", known.Path("/inputs"), known.Tokens[0], nil)
 
-	purged := []*e2e.Dealt{
+	purged := []*e2e.CreatedDeal{
 		l.play(with(by(e2e.RandomBody(2, past, 0, 0)), "retention", "purge"), e2e.Body{"nonce": l.markHex("nonce")}, e2e.Body{"nonce": l.markHex("nonce")}),
 		l.play(with(by(e2e.ShapleyBody(0, 0)), "retention", "purge"), e2e.Body{"accept": true}, e2e.Body{"accept": true}),
 		l.play(with(by(e2e.ShapleyBody(0, 0)), "retention", "purge"), e2e.Body{"accept": true}, e2e.Body{"accept": false}),
@@ -54,7 +56,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	l.strangers(known)
 	l.tools(by(e2e.SplitBody(0, 0)))
 
-	w := e2e.Database(t, l.stack)
+	w := e2e.OpenDB(t, l.stack)
 	w.Converged()
 	for _, d := range purged {
 		if n := w.KeptInputs(d.ID); n != 0 {
@@ -74,7 +76,7 @@ func TestSecretsStaySecret(t *testing.T) {
 // missedReveal plays a deal that ends VOID because party 1 does not reveal. It returns the deal and
 // the input of party 1. It also plants the valuation of party 0. No response may show this number,
 // because a VOID deal has no result.
-func (l *leakTest) missedReveal(b e2e.Body) (*e2e.Dealt, e2e.Sealed) {
+func (l *leakTest) missedReveal(b e2e.Body) (*e2e.CreatedDeal, e2e.Sealed) {
 	l.T.Helper()
 	for lead := 3 * time.Second; ; lead *= 2 {
 		deadline := e2e.After(lead)
@@ -85,7 +87,7 @@ func (l *leakTest) missedReveal(b e2e.Body) (*e2e.Dealt, e2e.Sealed) {
 		}
 		l.plant("valuation", "8237461928374651", "")
 		if d.Attempt("commit", 0, both[0].Act("commit")) && d.Attempt("commit", 1, both[1].Act("commit")) && d.Attempt("reveal", 0, both[0].Act("reveal")) {
-			d.Certified(e2e.Patience)
+			d.Certified(e2e.DefaultTimeout)
 			return d, both[1]
 		}
 	}
@@ -151,7 +153,7 @@ func (l *leakTest) malformed(b e2e.Body) {
 }
 
 // strangers sends unknown credentials, and valid credentials in the wrong place, such as the URL.
-func (l *leakTest) strangers(d *e2e.Dealt) {
+func (l *leakTest) strangers(d *e2e.CreatedDeal) {
 	l.T.Helper()
 	commit := e2e.Body{"commitment": "sha256:" + strings.Repeat("0", 64)}
 	for _, call := range []struct{ method, path string }{
@@ -214,7 +216,7 @@ func (l *leakTest) tools(b e2e.Body) {
 		l.Fails("COMMITMENT_MISMATCH", "reveal_input", `{"deal_id":"`+d.ID+`","invite_token":"`+d.Tokens[p]+`","input":{},"salt":"`+l.mark("wrong salt")+`"}`)
 		l.Tool("reveal_input", e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[p], "input": s.Input, "salt": s.Salt})
 	}
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 }
 
 func (l *leakTest) faults(b e2e.Body, inputs []e2e.Body) {
@@ -241,7 +243,7 @@ func (l *leakTest) faults(b e2e.Body, inputs []e2e.Body) {
 	if err := l.stack.Postgres().Restart(l.T.Context()); err != nil {
 		l.T.Fatal(err)
 	}
-	e2e.Eventually(l.T, "the database answers", e2e.Patience, func() bool {
+	e2e.Eventually(l.T, "the database answers", e2e.DefaultTimeout, func() bool {
 		return l.Do("POST", d.Path("/commit"), d.Tokens[1], both[1].Act("commit")).Status == 200
 	})
 
@@ -255,5 +257,5 @@ func (l *leakTest) faults(b e2e.Body, inputs []e2e.Body) {
 	if err := l.stack.Start(l.T.Context(), localstack.LogServer); err != nil {
 		l.T.Fatal(err)
 	}
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 }

@@ -121,7 +121,7 @@ func (l *leakTest) key() string {
 	return l.plant("API key", made.APIKey, "POST /v1/keys ")
 }
 
-func (l *leakTest) create(b e2e.Body) *e2e.Dealt {
+func (l *leakTest) create(b e2e.Body) *e2e.CreatedDeal {
 	key := l.key()
 	d := l.Created(key, l.Want(201, "POST", "/v1/deals", key, b, "Idempotency-Key", l.mark("header of create")))
 	for _, token := range d.Tokens {
@@ -132,7 +132,7 @@ func (l *leakTest) create(b e2e.Body) *e2e.Dealt {
 
 // seal adds markers to an input, as a member's name and as values, and plants the salt. If the deal
 // has mode open and keeps its inputs, GET /inputs may show the markers and the salt.
-func (l *leakTest) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
+func (l *leakTest) seal(d *e2e.CreatedDeal, b e2e.Body, input e2e.Body) e2e.Sealed {
 	input["note"], input[l.mark("member's name")] = l.mark("member"), l.mark("member")
 	s := e2e.Seal(l.T, input)
 	l.plant("salt", s.Salt, "")
@@ -144,12 +144,12 @@ func (l *leakTest) seal(d *e2e.Dealt, b e2e.Body, input e2e.Body) e2e.Sealed {
 	return s
 }
 
-func (l *leakTest) act(status int, d *e2e.Dealt, action string, party int, s e2e.Sealed) e2e.Answer {
+func (l *leakTest) act(status int, d *e2e.CreatedDeal, action string, party int, s e2e.Sealed) e2e.Answer {
 	l.T.Helper()
 	return l.Want(status, "POST", d.Path("/"+action), d.Tokens[party], s.Act(action), "Idempotency-Key", l.mark("header of "+action))
 }
 
-func (l *leakTest) play(b e2e.Body, inputs ...e2e.Body) *e2e.Dealt {
+func (l *leakTest) play(b e2e.Body, inputs ...e2e.Body) *e2e.CreatedDeal {
 	d := l.create(b)
 	all := make([]e2e.Sealed, len(inputs))
 	for p, input := range inputs {
@@ -163,7 +163,7 @@ func (l *leakTest) play(b e2e.Body, inputs ...e2e.Body) *e2e.Dealt {
 		l.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 	}
 	d.View()
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	return d
 }
 
@@ -192,7 +192,7 @@ func (l *leakTest) deploymentSecrets() {
 // places returns the contents of every place to which a secret could have leaked, by name.
 func (l *leakTest) places() map[string][]byte {
 	places := e2e.Dumped(l.T, l.stack)
-	places["traces"] = l.traces.Place()
+	places["traces"] = l.traces.Raw()
 	for call, text := range l.answers.all {
 		places[call] = text
 	}
@@ -252,7 +252,7 @@ func (l *leakTest) search() {
 
 // checkSearch requires that the search finds public texts. Without this check, a broken search would
 // find no secret, and the test would pass.
-func (l *leakTest) checkSearch(d *e2e.Dealt, label string) {
+func (l *leakTest) checkSearch(d *e2e.CreatedDeal, label string) {
 	l.T.Helper()
 	// The Redis keys of the service expire within seconds, so the check adds a key without expiry.
 	if err := e2e.Cache(l.T, l.stack).Set(l.T.Context(), "public", label, 0).Err(); err != nil {

@@ -38,22 +38,22 @@ func TestSoak(t *testing.T) {
 		o.Env[""] = append(o.Env[""], "FAIRPACT_LOG_LEVEL=info")
 		o.Env[localstack.LogServer] = []string{"FAIRPACT_FORK_GUARD=file://" + t.TempDir() + "/guard.json"}
 	})
-	w := e2e.Database(t, stack)
+	w := e2e.OpenDB(t, stack)
 	door := e2e.NewClient(t, stack.BaseURL())
-	s := &e2e.Stubborn{Doors: []*e2e.Client{door}}
-	ctx, cancel := context.WithTimeout(t.Context(), length+10*e2e.Patience)
+	s := &e2e.RetryingClient{Clients: []*e2e.Client{door}}
+	ctx, cancel := context.WithTimeout(t.Context(), length+10*e2e.DefaultTimeout)
 	defer cancel()
 
 	rest, began := measure(t, stack), time.Now()
 	var mu sync.Mutex
 	var deals int
-	var kept []*e2e.Soaked
+	var kept []*e2e.LoadDeal
 	var all sync.WaitGroup
 	for i := range players {
 		all.Go(func() {
 			for n := i; time.Since(began) < length && ctx.Err() == nil; n += players {
 				until := time.Now().Add(pace)
-				d := &e2e.Soaked{T: t, S: s, Ctx: ctx, Past: stack.Chain().RoundAt(time.Now().Unix()) - 10}
+				d := &e2e.LoadDeal{T: t, S: s, Ctx: ctx, Past: stack.Chain().RoundAt(time.Now().Unix()) - 10}
 				if err := d.Play(n); err != nil {
 					t.Errorf("deal %d, %s: %v", n, d.Id, err)
 				}
@@ -95,7 +95,7 @@ func TestSoak(t *testing.T) {
 	}
 	e2e.Invariants(t, stack)
 	door.Http.CloseIdleConnections()
-	e2e.Eventually(t, "the processes have no more goroutines than before", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the processes have no more goroutines than before", e2e.DefaultTimeout, func() bool {
 		for name, now := range measure(t, stack) {
 			if now.goroutines > rest[name].goroutines+40 {
 				return false
@@ -168,7 +168,7 @@ func (u usages) latency(earlier usages) string {
 }
 
 // sizes returns a line for each table that has rows. Bloat shows as more bytes per row.
-func sizes(w e2e.Witness) string {
+func sizes(w e2e.DB) string {
 	w.T.Helper()
 	w.Exec(0, "ANALYZE")
 	rows := w.Column(`SELECT format('%-26s %9s rows %7s dead %8s KiB heap %8s KiB indexes %6s B a row', schemaname || '.' || relname, n_live_tup, n_dead_tup,

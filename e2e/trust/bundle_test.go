@@ -62,7 +62,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 			if x.request["algorithm"] == "random.v1" {
 				c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 			}
-			d.Certified(e2e.Patience)
+			d.Certified(e2e.DefaultTimeout)
 			c.Refused(403, "FORBIDDEN", "GET", d.Path("/bundle"), d.Key, nil)
 
 			var status struct{ Pubkey string }
@@ -97,7 +97,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 						t.Errorf("party %d: %q is not in\n%s", party, want, said)
 					}
 				}
-				if good, said := e2e.Stranger(t, "--bundle", filepath.Join(offline.Dir, file), "--pubkey", status.Pubkey); !good {
+				if good, said := e2e.Verifier(t, "--bundle", filepath.Join(offline.Dir, file), "--pubkey", status.Pubkey); !good {
 					t.Errorf("the independent verifier rejects the bundle:\n%s", said)
 				}
 				forged := offline.File("forged.json", []byte(strings.Replace(string(text), `"cert_version":"1"`, `"cert_version":"2"`, 1)))
@@ -107,7 +107,7 @@ func TestBundleVerifiesOffline(t *testing.T) {
 	}
 }
 
-func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed []e2e.Sealed) {
+func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.CreatedDeal, party int, sealed []e2e.Sealed) {
 	t.Helper()
 	overMCP := c.Raw("get_certificate", e2e.JsonText(t, e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[party], "bundle": true}))
 	if len(overMCP.Content) != 3 {
@@ -134,7 +134,7 @@ func holdsNoInput(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed [
 // fetched fetches a party's bundle with fairpactctl, which waits until a checkpoint covers the
 // certificate. noted holds the notes that fairpactctl prints. If sealed is not nil, fairpactctl gets
 // the party's input from the option --sealed.
-func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.Sealed) (text []byte, noted string) {
+func fetched(t *testing.T, c *e2e.Client, d *e2e.CreatedDeal, party int, sealed *e2e.Sealed) (text []byte, noted string) {
 	t.Helper()
 	ctl := e2e.NewCtl(t, c.Base)
 	ctl.Env = append(ctl.Env, "FAIRPACT_TOKEN="+d.Tokens[party])
@@ -158,7 +158,7 @@ func fetched(t *testing.T, c *e2e.Client, d *e2e.Dealt, party int, sealed *e2e.S
 // bundleIs verifies a deal's bundle offline under a policy, with fairpactctl and with the
 // independent verifier. `code` is the expected exit code of fairpactctl. `want` is a text that
 // both verifiers must print.
-func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int, want string) {
+func bundleIs(t *testing.T, c *e2e.Client, d *e2e.CreatedDeal, policy []byte, code int, want string) {
 	t.Helper()
 	offline := e2e.NewCtl(t, "http://127.0.0.1:1")
 	text, noted := fetched(t, c, d, 0, nil)
@@ -169,7 +169,7 @@ func bundleIs(t *testing.T, c *e2e.Client, d *e2e.Dealt, policy []byte, code int
 	if said, _ := offline.Run(code, "verify", file, "--policy", trusted); !strings.Contains(said, want) {
 		t.Errorf("%q is not in\n%s", want, said)
 	}
-	good, said := e2e.Stranger(t, "--bundle", filepath.Join(offline.Dir, file), "--policy", filepath.Join(offline.Dir, trusted))
+	good, said := e2e.Verifier(t, "--bundle", filepath.Join(offline.Dir, file), "--policy", filepath.Join(offline.Dir, trusted))
 	if good != (code == 0) || !strings.Contains(said, want) {
 		t.Errorf("the independent verifier: %v, %q\n%s", good, want, said)
 	}
@@ -185,7 +185,7 @@ func TestLogIsAuditedFromOutside(t *testing.T) {
 		Keys []struct{ VKey string }
 		Size *int64 `json:"checkpoint_size"`
 	}
-	e2e.Eventually(t, "a checkpoint of a leaf", e2e.Patience, func() bool {
+	e2e.Eventually(t, "a checkpoint of a leaf", e2e.DefaultTimeout, func() bool {
 		c.Want(200, "GET", "/v1/log/status", "", nil).Into(t, &status)
 		return status.Size != nil && *status.Size > 0
 	})

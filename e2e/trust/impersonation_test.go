@@ -22,7 +22,7 @@ func verdicts(t *testing.T, ctl *e2e.Ctl, bundle []byte, accepted bool, known ..
 		party = append(party, "--party", one)
 	}
 	said, _ := ctl.Run(code, append([]string{"verify", ctl.File("bundle.json", bundle)}, party...)...)
-	good, python := e2e.Stranger(t, append([]string{"--bundle", e2e.File(t, bundle)}, party...)...)
+	good, python := e2e.Verifier(t, append([]string{"--bundle", e2e.File(t, bundle)}, party...)...)
 	if good != accepted {
 		t.Errorf("the independent verifier accepts the bundle: %v, want %v\n%s", good, accepted, python)
 	}
@@ -54,7 +54,7 @@ func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	own := strings.TrimSpace(made)
 	ann, bob := e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)
 	sealed := ctl.File("sealed.json", e2e.Body{"input": bob.Input, "salt": bob.Salt})
-	send := func(code int, d *e2e.Dealt, keyFile string) string {
+	send := func(code int, d *e2e.CreatedDeal, keyFile string) string {
 		out, errs := ctl.Run(code, "deal", "commit", sealed, "--deal", d.ID, "--token", d.Tokens[1], "--key", keyFile)
 		return out + errs
 	}
@@ -70,7 +70,7 @@ func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	send(0, d, "bob.pem")
 	d.Reveal(0, ann)
 	d.Reveal(1, bob)
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	bundle := c.Do("GET", d.Path("/bundle"), d.Tokens[1], nil).Body
 	says(t, verdicts(t, ctl, bundle, true, "1="+bobs), "party_keys", "who committed as party 0: no seat key signed")
 	says(t, verdicts(t, ctl, bundle, true), "who owns the seat key of party 1", bobs)
@@ -85,7 +85,7 @@ func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	}
 	d.Reveal(0, ann)
 	d.Reveal(1, bob)
-	d.Certified(e2e.Patience)
+	d.Certified(e2e.DefaultTimeout)
 	bundle = c.Do("GET", d.Path("/bundle"), d.Tokens[0], nil).Body
 	says(t, verdicts(t, ctl, bundle, true), "who owns the seat key of party 1: the initiator may have named or brought its own")
 	says(t, verdicts(t, ctl, bundle, false, "1="+bobs), "party 1 signed with "+own)

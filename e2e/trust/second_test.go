@@ -15,24 +15,24 @@ import (
 func TestOneCertificateADeal(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, nil)
-	c, v := e2e.NewClient(t, stack.BaseURL()), &e2e.Vault{W: e2e.Database(t, stack)}
-	played := func() *e2e.Dealt {
+	c, v := e2e.NewClient(t, stack.BaseURL()), &e2e.RowEditor{W: e2e.OpenDB(t, stack)}
+	played := func() *e2e.CreatedDeal {
 		d := c.Create(e2e.SplitBody(3600e9, 7200e9))
 		d.Play(e2e.AnnsValues, e2e.BobsValues)
 		return d
 	}
 	t.Run("the deal's phase is set back", func(t *testing.T) {
 		d := played()
-		secondCertificate(t, stack, d, func() { v.SetBack(t, d) })
+		secondCertificate(t, stack, d, func() { v.RewriteAsMissedReveal(t, d) })
 	})
 	t.Run("of a release that sent no tags", func(t *testing.T) {
 		d := played()
 		secondCertificate(t, stack, d, func() {
-			v.At(t, []string{`DELETE FROM translog.tags`}, false)
+			v.Exec(t, []string{`DELETE FROM translog.tags`}, false)
 			if said, err := stack.Fairpactctl(t.Context(), "migrate"); err != nil || strings.Contains(said, "no tag") {
 				t.Fatalf("fairpactctl: %v\n%s", err, said)
 			}
-			v.SetBack(t, d)
+			v.RewriteAsMissedReveal(t, d)
 		})
 	})
 	t.Run("the escrow's tables are restored without the log's", func(t *testing.T) {
@@ -46,10 +46,10 @@ func TestOneCertificateADeal(t *testing.T) {
 			keep = append(keep, `CREATE TABLE backup_`+table+` AS TABLE `+table)
 			restore = append(restore, `DELETE FROM `+table, `INSERT INTO `+table+` TABLE backup_`+table)
 		}
-		v.At(t, keep, false)
+		v.Exec(t, keep, false)
 		d.Reveal(1, bob)
 		secondCertificate(t, stack, d, func() {
-			v.At(t, restore, false)
+			v.Exec(t, restore, false)
 			for _, name := range []string{localstack.DealAPI, localstack.DeadlineWorker} {
 				if err := stack.Restart(t.Context(), name); err != nil {
 					t.Fatal(err)
@@ -62,10 +62,10 @@ func TestOneCertificateADeal(t *testing.T) {
 
 // secondCertificate makes a deal end a second time. The log must keep only the first certificate.
 // After `fairpactctl certificate adopt`, the service must serve the first certificate again.
-func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.Dealt, again func()) {
+func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.CreatedDeal, again func()) {
 	t.Helper()
-	w := e2e.Database(t, stack)
-	first := d.Certified(e2e.Patience)
+	w := e2e.OpenDB(t, stack)
+	first := d.Certified(e2e.DefaultTimeout)
 	view := d.View()
 	leaves := w.Number(`SELECT count(*) FROM translog.leaves`)
 	refusals := func() float64 {
@@ -73,7 +73,7 @@ func secondCertificate(t *testing.T, stack *localstack.Stack, d *e2e.Dealt, agai
 	}
 	before := refusals()
 	again()
-	e2e.Eventually(t, "the second certificate is refused or logged", e2e.Patience, func() bool {
+	e2e.Eventually(t, "the second certificate is refused or logged", e2e.DefaultTimeout, func() bool {
 		return refusals() > before || w.Number(`SELECT count(*) FROM translog.leaves`) > leaves
 	})
 	if n := w.Number(`SELECT count(*) FROM translog.leaves`); n != leaves {

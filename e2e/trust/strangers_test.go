@@ -17,7 +17,7 @@ func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
-	var all []*e2e.Cut
+	var all []*e2e.UnfinishedDeal
 	for name, play := range map[string]e2e.Scenario{
 		"split of 2":             e2e.LastReveal,
 		"split of 3":             whole(split(3, 4), valuations(3, 4)),
@@ -38,7 +38,7 @@ func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := e2e.Played(t, c.In(t), play)
-			if x.Last.Token != "" && !x.Clock {
+			if x.Last.Token != "" && !x.EndsByDeadline {
 				if a, err := x.Call(c); err != nil || a.Status != 200 {
 					t.Fatalf("the last call: error %v, %d %s, want 200", err, a.Status, a.Body)
 				}
@@ -49,7 +49,7 @@ func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 	}
 	// The deadlines that parties miss have passed by now, or pass during this loop.
 	for _, x := range all {
-		text := x.Deal.Certified(e2e.Patience)
+		text := x.Deal.Certified(e2e.DefaultTimeout)
 		x.Recomputed(t, c, text)
 		if v := x.Deal.View(); v.State != x.Outcome || !slices.Equal(v.VoidFlakers, x.Flakers) || !c.Verify(*v.CertificateID).Valid {
 			t.Errorf("the view is %+v, want %s with flakers %v", v, x.Outcome, x.Flakers)
@@ -60,7 +60,7 @@ func TestIndependentVerifierAcceptsEachKind(t *testing.T) {
 // whole returns a scenario in which all parties commit. The parties with an input reveal it. If
 // there are fewer inputs than parties, the last input must be a rejection.
 func whole(b e2e.Body, inputs []e2e.Body) e2e.Scenario {
-	return func(c *e2e.Client, _ time.Duration) *e2e.Cut {
+	return func(c *e2e.Client, _ time.Duration) *e2e.UnfinishedDeal {
 		parties, reveals := len(b["party_labels"].([]string)), len(inputs)
 		known := slices.Clone(inputs)
 		for len(known) < parties {
@@ -71,7 +71,7 @@ func whole(b e2e.Body, inputs []e2e.Body) e2e.Scenario {
 			x.Outcome, x.Flakers = "VOID", []int{reveals - 1}
 		}
 		if b["algorithm"] == "random.v1" {
-			x.Ends("/entropy", 0, nil)
+			x.SetLastCall("/entropy", 0, nil)
 		}
 		return x
 	}

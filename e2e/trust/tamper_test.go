@@ -81,10 +81,10 @@ func TestTampering(t *testing.T) {
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 0}
 	})
-	if err := stack.Restart(t.Context(), e2e.SecondAPI, e2e.SecondLogOf(stack)...); err != nil {
+	if err := stack.Restart(t.Context(), e2e.SecondAPI, e2e.SecondLogEnv(stack)...); err != nil {
 		t.Fatal(err)
 	}
-	v := &e2e.Vault{W: e2e.Database(t, stack)}
+	v := &e2e.RowEditor{W: e2e.OpenDB(t, stack)}
 	doors := []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
 	first, second := issued(t, doors[0]), issued(t, doors[1])
 	fill(t, stack, 300)
@@ -100,7 +100,7 @@ func TestTampering(t *testing.T) {
 		tampering{"a high S of the tree head", newestHead(`signature = '` + highHead + `'`), true, true, false},
 	) {
 		t.Run(x.what, func(t *testing.T) {
-			defer v.Change(t, x.change)()
+			defer v.Update(t, x.change)()
 			if slices.Contains(verifiedOnce, x.what) {
 				for _, c := range doors {
 					if r := c.Verify(first.certID); !r.Valid {
@@ -127,7 +127,7 @@ func TestTampering(t *testing.T) {
 			}
 		}
 	}
-	e2e.Independently(t, doors[1], last.deal.Certified(0), true)
+	e2e.RequireIndependentVerdict(t, doors[1], last.deal.Certified(0), true)
 }
 
 // restartLogs restarts both log-servers, so that they read the rows of the log again.
@@ -141,7 +141,7 @@ func restartLogs(t *testing.T, stack *localstack.Stack) {
 }
 
 type vaulted struct {
-	deal   *e2e.Dealt
+	deal   *e2e.CreatedDeal
 	certID string
 }
 

@@ -19,13 +19,13 @@ func TestWitnessesCertify(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
 	c := e2e.NewClient(t, stack.BaseURL())
-	play := func() (d *e2e.Dealt, payload string) {
+	play := func() (d *e2e.CreatedDeal, payload string) {
 		t.Helper()
 		d = e2e.Open(c, e2e.SplitBody(time.Hour, 2*time.Hour), 2, 2, e2e.AnnsValues, e2e.BobsValues).Deal
 		return d, signedPart(t, d)
 	}
 	first, payload := play()
-	e2e.Eventually(t, "CERTIFIED", e2e.Patience, func() bool { return first.View().State == "CERTIFIED" })
+	e2e.Eventually(t, "CERTIFIED", e2e.DefaultTimeout, func() bool { return first.View().State == "CERTIFIED" })
 	if after := signedPart(t, first); after != payload {
 		t.Errorf("the certificate changed from\n%s\nto\n%s", payload, after)
 	}
@@ -57,8 +57,8 @@ func TestWitnessesCertify(t *testing.T) {
 	// become CERTIFIED, even after witness 1 has cosigned a checkpoint that covers the deal's leaf.
 	stack.Witness(2, false)
 	second, _ := play()
-	leaf := leafOf(t, second.Certified(e2e.Patience))
-	e2e.Eventually(t, "the other witness cosigns it", e2e.Patience, func() bool {
+	leaf := leafOf(t, second.Certified(e2e.DefaultTimeout))
+	e2e.Eventually(t, "the other witness cosigns it", e2e.DefaultTimeout, func() bool {
 		at, names, err := policy.Verify(c.Want(200, "GET", "/checkpoint", "", nil).Body)
 		return err != nil && at.Size > leaf && len(names) == 1
 	})
@@ -68,7 +68,7 @@ func TestWitnessesCertify(t *testing.T) {
 	bundleIs(t, c, second, text, 1, "FAIL witnesses")
 	bundleIs(t, c, first, text, 0, "OK   witnesses") // an older checkpoint with both cosignatures covers the first deal
 	stack.Witness(2, true)
-	e2e.Eventually(t, "CERTIFIED", 2*e2e.Patience, func() bool { return second.View().State == "CERTIFIED" })
+	e2e.Eventually(t, "CERTIFIED", 2*e2e.DefaultTimeout, func() bool { return second.View().State == "CERTIFIED" })
 	bundleIs(t, c, second, text, 0, "OK   witnesses")
 	if state := first.View().State; state != "CERTIFIED" {
 		t.Errorf("the first deal is %s again, want CERTIFIED", state)
@@ -77,9 +77,9 @@ func TestWitnessesCertify(t *testing.T) {
 	// A VOID deal also has a leaf in the log, but never becomes CERTIFIED.
 	rejected := e2e.Open(c, e2e.ShapleyBody(time.Hour, 2*time.Hour), 2, 1, e2e.Body{"accept": true}, e2e.Body{"accept": false})
 	rejected.Deal.Reveal(1, rejected.Inputs[1])
-	leaf = leafOf(t, rejected.Deal.Certified(e2e.Patience))
+	leaf = leafOf(t, rejected.Deal.Certified(e2e.DefaultTimeout))
 	var status translog.Status
-	e2e.Eventually(t, "its leaf is covered", 2*e2e.Patience, func() bool {
+	e2e.Eventually(t, "its leaf is covered", 2*e2e.DefaultTimeout, func() bool {
 		c.Want(200, "GET", "/v1/log/status", "", nil).Into(t, &status)
 		return *status.CertifiedSize > leaf
 	})
@@ -88,9 +88,9 @@ func TestWitnessesCertify(t *testing.T) {
 	}
 }
 
-func signedPart(t *testing.T, d *e2e.Dealt) string {
+func signedPart(t *testing.T, d *e2e.CreatedDeal) string {
 	t.Helper()
-	text, err := e2e.WithoutProof(d.Certified(e2e.Patience))
+	text, err := e2e.WithoutProof(d.Certified(e2e.DefaultTimeout))
 	if err != nil {
 		t.Fatal(err)
 	}

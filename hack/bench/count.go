@@ -99,7 +99,7 @@ func (c *counting) countDeals(clients int, idle time.Duration) ([]statement, err
 	if err := c.reset(); err != nil {
 		return nil, err
 	}
-	t, err := c.playDeals(clients, c.seconds)
+	t, err := c.playDeals(clients, c.measureFor)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func measurePoint(ctx context.Context, o options, r *results, s samples, n int) 
 	}
 	say("playing deals in a database with %d ended deals", n)
 	for range o.rounds {
-		t, err := b.playDeals(64, b.seconds)
+		t, err := b.playDeals(64, b.measureFor)
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func (b *bench) rounds(n int) error {
 
 func (b *bench) round() error {
 	for _, clients := range []int{1, 64} {
-		perSecond, ms, err := b.pgbench.inserts(b.ctx, clients, b.seconds)
+		perSecond, ms, err := b.pgbench.inserts(b.ctx, clients, b.measureFor)
 		if err != nil {
 			return err
 		}
@@ -44,15 +44,15 @@ func (b *bench) round() error {
 		name    string
 		measure func() (*timed, error)
 	}
-	steps := []step{{floorName, func() (*timed, error) { return b.playFloor(64, b.seconds) }}}
+	steps := []step{{floorName, func() (*timed, error) { return b.playFloor(64, b.measureFor) }}}
 	for _, clients := range clientCounts {
-		steps = append(steps, step{"deals." + strconv.Itoa(clients), func() (*timed, error) { return b.playDeals(clients, b.seconds) }})
+		steps = append(steps, step{"deals." + strconv.Itoa(clients), func() (*timed, error) { return b.playDeals(clients, b.measureFor) }})
 	}
 	steps = append(steps,
-		step{"log.head", func() (*timed, error) { return b.appendEntries(false, b.seconds) }},
-		step{"log.proof", func() (*timed, error) { return b.appendEntries(true, b.seconds) }})
+		step{"log.head", func() (*timed, error) { return b.appendEntries(false, b.measureFor) }},
+		step{"log.proof", func() (*timed, error) { return b.appendEntries(true, b.measureFor) }})
 	for _, kind := range readKinds {
-		steps = append(steps, step{"read." + kind, func() (*timed, error) { return b.read(kind, b.seconds) }})
+		steps = append(steps, step{"read." + kind, func() (*timed, error) { return b.read(kind, b.measureFor) }})
 	}
 	for _, s := range steps {
 		t, err := s.measure()

@@ -17,9 +17,9 @@ import (
 // bench is one stack under test: one process of each service, Redis, and Postgres. Postgres
 // runs with fsync, and no setting makes it faster than its defaults.
 type bench struct {
-	ctx     context.Context
-	seconds time.Duration // duration of one measurement
-	samples samples
+	ctx        context.Context
+	measureFor time.Duration // duration of one measurement
+	samples    samples
 
 	dir     string
 	stack   *localstack.Stack
@@ -39,7 +39,7 @@ func start(ctx context.Context, bin string, seconds time.Duration, s samples) (*
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{ctx: ctx, seconds: seconds, samples: s, dir: dir, heads: newHeads()}
+	b := &bench{ctx: ctx, measureFor: seconds, samples: s, dir: dir, heads: newHeads()}
 	if err := b.start(bin); err != nil {
 		return nil, errors.Join(err, b.close())
 	}

@@ -27,7 +27,7 @@ var tesseraIntervals = []time.Duration{tessera.DefaultCheckpointInterval, 100 * 
 func (b *bench) tessera() error {
 	for _, interval := range tesseraIntervals {
 		say("Tessera with a checkpoint every %s", interval)
-		t, err := b.appendTessera(interval, max(2*interval, b.seconds))
+		t, err := b.appendTessera(interval, max(2*interval, b.measureFor))
 		if err != nil {
 			return err
 		}

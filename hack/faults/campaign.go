@@ -68,7 +68,7 @@ func runCampaign(ctx context.Context, seed uint64, length, bound time.Duration, 
 }
 
 func (c *campaign) takeKey(ctx context.Context) error {
-	e := c.c.until(ctx, request{op: "key", method: http.MethodPost, path: "/v1/keys"}, nil)
+	e := c.c.sendUntilAnswered(ctx, request{op: "key", method: http.MethodPost, path: "/v1/keys"}, nil)
 	if e == nil || !e.acknowledged() {
 		return fmt.Errorf("POST /v1/keys returned no API key; the last attempt: %+v", e)
 	}
@@ -192,11 +192,11 @@ func (c *campaign) settle(ctx context.Context) {
 	for i := range c.heads().doors {
 		c.h.add(c.heads().try(ctx, get(opHead, "", "", "/v1/log/tree-head"), i))
 	}
-	c.prove(ctx)
+	c.checkConsistency(ctx)
 }
 
-// prove reads the consistency proof from each tree head in the history to the next larger one.
-func (c *campaign) prove(ctx context.Context) {
+// checkConsistency reads the consistency proof from each tree head in the history to the next larger one.
+func (c *campaign) checkConsistency(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
 	seen := map[int64]*head{}
@@ -210,7 +210,7 @@ func (c *campaign) prove(ctx context.Context) {
 	for i := 1; i < len(sizes); i++ {
 		path := fmt.Sprintf("/v1/log/consistency?first=%d&second=%d", sizes[i-1], sizes[i])
 		proving := func(e *Event) { e.First, e.Last = seen[sizes[i-1]], seen[sizes[i]] }
-		if c.c.until(ctx, get(opConsistency, "", "", path), proving) == nil {
+		if c.c.sendUntilAnswered(ctx, get(opConsistency, "", "", path), proving) == nil {
 			c.h.add(&Event{Op: opConsistency, Call: now(), Return: now(), Note: "not answered in time: " + path})
 			return
 		}

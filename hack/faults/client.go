@@ -97,7 +97,7 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	if err != nil || a.Status != http.StatusOK {
 		return a, err
 	}
-	var answer struct{ Result *e2e.Called }
+	var answer struct{ Result *e2e.ToolResult }
 	if err := json.Unmarshal(a.Body, &answer); err != nil || answer.Result == nil {
 		return a, fmt.Errorf("the tool %s returned no result: %.300s", r.tool, a.Body)
 	}
@@ -109,11 +109,11 @@ func (c *client) call(ctx context.Context, r request, door int) (e2e.Answer, err
 	return e2e.Answer{Status: failed.Status, Body: text}, err
 }
 
-// until sends r to the processes in c.doors in turn and stops after the first final answer (see
+// sendUntilAnswered sends r to the processes in c.doors in turn and stops after the first final answer (see
 // Event.answered). It returns the attempt with that answer, or nil if ctx ends first. All attempts
 // have the same Idempotency-Key. until adds every attempt to the history. If `edit` is not nil,
 // until calls `edit` before it adds an attempt that succeeded.
-func (c *client) until(ctx context.Context, r request, edit func(*Event)) *Event {
+func (c *client) sendUntilAnswered(ctx context.Context, r request, edit func(*Event)) *Event {
 	for door := rand.IntN(len(c.doors)); ctx.Err() == nil; door++ {
 		e := c.try(ctx, r, door%len(c.doors))
 		if edit != nil && e.acknowledged() {

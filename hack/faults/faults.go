@@ -64,7 +64,7 @@ func (s *stack) strike(ctx context.Context, f Fault, n int) (lift func() error, 
 		s.databases.Lock()
 		return func() error {
 			defer s.databases.Unlock()
-			return s.follow(ctx)
+			return s.startStandby(ctx)
 		}, s.failOver(ctx)
 	case cutLink:
 		return link(linkCut)

@@ -26,12 +26,12 @@ type link struct {
 
 	next atomic.Int64
 
-	mu      sync.Mutex
-	targets []string // host:port
-	moves   int      // number of calls of retarget
-	mode    linkMode
-	changed chan struct{} // closed when the mode changes
-	conns   map[net.Conn]bool
+	mu        sync.Mutex
+	targets   []string // host:port
+	retargets int      // number of calls of retarget
+	mode      linkMode
+	changed   chan struct{} // closed when the mode changes
+	conns     map[net.Conn]bool
 }
 
 func newLink(targets ...string) (*link, error) {
@@ -65,7 +65,7 @@ func (l *link) retarget(to ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.targets = to
-	l.moves++
+	l.retargets++
 	for c := range l.conns {
 		_ = c.Close()
 	}
@@ -97,7 +97,7 @@ func (l *link) join(near net.Conn) {
 	}
 	defer far.Close()
 	l.mu.Lock()
-	if l.moves != moves { // retarget ran during dial: `far` goes to an old target, and retarget did not close it
+	if l.retargets != moves { // retarget ran during dial: `far` goes to an old target, and retarget did not close it
 		l.mu.Unlock()
 		return
 	}
@@ -117,7 +117,7 @@ func (l *link) join(near net.Conn) {
 // attempt, so that the caller can detect a retarget during dial.
 func (l *link) dial() (far net.Conn, moves int, err error) {
 	l.mu.Lock()
-	targets, moves := l.targets, l.moves
+	targets, moves := l.targets, l.retargets
 	l.mu.Unlock()
 	first := int(l.next.Add(1))
 	err = errors.New("the link has no target")

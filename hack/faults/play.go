@@ -81,7 +81,7 @@ func (g *game) play(ctx context.Context, apiKey string) bool {
 	g.key = apiKey
 	create := request{op: opCreate, key: rand.Text(), method: http.MethodPost, path: "/v1/deals", token: apiKey, body: g.body}
 	create = create.overMCP("create_deal", e2e.Body{"api_key": apiKey})
-	e := g.c.until(ctx, create, func(e *Event) { e.Deal, e.Plan = e.state().DealID, &g.plan })
+	e := g.c.sendUntilAnswered(ctx, create, func(e *Event) { e.Deal, e.Plan = e.state().DealID, &g.plan })
 	if e == nil || !e.acknowledged() {
 		return false // ctx ended, or the commit deadline passed before the creation
 	}
@@ -113,7 +113,7 @@ func (g *game) acts(ctx context.Context) {
 	canceling.Wait()
 	if all && g.everybody(ctx, opReveal, g.plan.RevealDeadline) && g.plan.Random {
 		for ctx.Err() == nil {
-			e := g.c.until(ctx, request{op: opEntropy, deal: g.id, method: http.MethodPost, path: "/v1/deals/" + g.id + "/entropy", token: g.tokens[0]}, nil)
+			e := g.c.sendUntilAnswered(ctx, request{op: opEntropy, deal: g.id, method: http.MethodPost, path: "/v1/deals/" + g.id + "/entropy", token: g.tokens[0]}, nil)
 			if e == nil || e.acknowledged() || e.Code == "DEAL_ENDED" {
 				break
 			}
@@ -168,19 +168,19 @@ func (g *game) act(ctx context.Context, r request, tool string) *Event {
 	if tool != "" {
 		r = r.overMCP(tool, e2e.Body{"deal_id": g.id, "invite_token": r.token})
 	}
-	e := g.c.until(ctx, r, nil)
+	e := g.c.sendUntilAnswered(ctx, r, nil)
 	if e == nil || !e.acknowledged() {
 		return e
 	}
 	g.keep(r)
 	switch mathrand.IntN(4) {
 	case 0:
-		g.c.until(ctx, r, nil)
+		g.c.sendUntilAnswered(ctx, r, nil)
 	case 1:
 		if r.op == opCommit && r.tool == "" {
 			other := r
 			other.op, other.body = opReuse, g.plan.Inputs[(r.party+1)%len(g.tokens)].Act(opCommit)
-			g.c.until(ctx, other, nil)
+			g.c.sendUntilAnswered(ctx, other, nil)
 		}
 	}
 	return e
@@ -212,7 +212,7 @@ func (g *game) view() request {
 
 func (g *game) certificate(ctx context.Context) *Event {
 	r := get(opCertificate, g.id, g.tokens[0], "/v1/deals/"+g.id+"/certificate")
-	return g.c.until(ctx, r.overMCP("get_certificate", e2e.Body{"deal_id": g.id, "invite_token": g.tokens[0]}), nil)
+	return g.c.sendUntilAnswered(ctx, r.overMCP("get_certificate", e2e.Body{"deal_id": g.id, "invite_token": g.tokens[0]}), nil)
 }
 
 // settle is called after all faults have ended. It waits for the end of the deal. If ctx ends
@@ -221,7 +221,7 @@ func (g *game) certificate(ctx context.Context) *Event {
 func (g *game) settle(ctx context.Context, c *client, dir string) {
 	g.c = c
 	for {
-		e := g.c.until(ctx, g.view(), nil)
+		e := g.c.sendUntilAnswered(ctx, g.view(), nil)
 		if e != nil && ended(e.state().State) && (e.state().CertID != nil || e.state().State == "CANCELLED") {
 			break
 		}
@@ -233,11 +233,11 @@ func (g *game) settle(ctx context.Context, c *client, dir string) {
 	}
 	var certificate *Event
 	for range 2 {
-		g.c.until(ctx, g.view(), nil)
+		g.c.sendUntilAnswered(ctx, g.view(), nil)
 		certificate = g.certificate(ctx)
 	}
 	for _, r := range g.kept {
-		g.c.until(ctx, r, func(e *Event) { e.Deal = e.state().DealID })
+		g.c.sendUntilAnswered(ctx, r, func(e *Event) { e.Deal = e.state().DealID })
 	}
 	if certificate != nil && certificate.acknowledged() {
 		c.h.add(g.verified(certificate, dir))
@@ -272,7 +272,7 @@ func (g *game) verified(certificate *Event, dir string) *Event {
 	}
 	var accepted bool
 	if err == nil {
-		accepted, e.Note, err = e2e.AskStranger(args...)
+		accepted, e.Note, err = e2e.RunVerifier(args...)
 	}
 	if err != nil {
 		e.Note = err.Error()

@@ -51,13 +51,13 @@ type stack struct {
 	databases        sync.Mutex // held during a fault of Postgres
 	primary, standby *localservers.Postgres
 
-	clocks    *rand.Rand             // the random source of the clock offsets
+	clockRand *rand.Rand             // the random source of the clock offsets
 	starting  map[string]*sync.Mutex // by process name: held while s.run starts the process
 	onFailure func(localstack.Failure)
 }
 
 func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure func(localstack.Failure)) (_ *stack, err error) {
-	s := &stack{clocks: rand.New(rand.NewPCG(seed, 0)), links: map[string]*link{}, env: map[string][]string{}, starting: map[string]*sync.Mutex{}, onFailure: onFailure}
+	s := &stack{clockRand: rand.New(rand.NewPCG(seed, 0)), links: map[string]*link{}, env: map[string][]string{}, starting: map[string]*sync.Mutex{}, onFailure: onFailure}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -97,14 +97,14 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure fun
 	// each process with the addresses of its links.
 	for _, name := range processes {
 		s.starting[name] = &sync.Mutex{}
-		if s.env[name], err = s.linked(name); err != nil {
+		if s.env[name], err = s.envThroughLinks(name); err != nil {
 			return nil, err
 		}
 		if err = s.Restart(ctx, name, s.env[name]...); err != nil {
 			return nil, err
 		}
 	}
-	if err = s.follow(ctx); err != nil {
+	if err = s.startStandby(ctx); err != nil {
 		return nil, err
 	}
 	go s.supervise(ctx)
@@ -133,9 +133,9 @@ func (s *stack) targets(link string) []string {
 	return []string{host(s.URL(to))}
 }
 
-// linked returns environment variables with which a process connects through its links (proxies
+// envThroughLinks returns environment variables with which a process connects through its links (proxies
 // that faults can cut). They also set a clock offset.
-func (s *stack) linked(name string) (env []string, err error) {
+func (s *stack) envThroughLinks(name string) (env []string, err error) {
 	over := func(variable, text, to string) {
 		u, failed := url.Parse(text)
 		if err = errors.Join(err, failed); failed == nil {
@@ -155,11 +155,11 @@ func (s *stack) linked(name string) (env []string, err error) {
 	}
 	// Each process's clock differs from the machine's clock by at most 4 minutes, which is less
 	// than signing.Margin.
-	env = append(env, fmt.Sprintf("FAIRPACT_CLOCK_OFFSET=%ds", s.clocks.IntN(481)-240))
+	env = append(env, fmt.Sprintf("FAIRPACT_CLOCK_OFFSET=%ds", s.clockRand.IntN(481)-240))
 	return env, err
 }
 
-func (s *stack) follow(ctx context.Context) (err error) {
+func (s *stack) startStandby(ctx context.Context) (err error) {
 	s.standby, err = s.primary.StartStandby(ctx, localservers.Options{Settings: []string{"wal_retrieve_retry_interval=100ms"}})
 	if err != nil {
 		return err

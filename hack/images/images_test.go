@@ -17,7 +17,7 @@ func TestBuildsAreReproducible(t *testing.T) {
 	if err := os.WriteFile(ca, []byte("a bundle\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	small := image{name: "clustertool", binaries: []string{"hack/clustertool"}, test: true}
+	small := image{name: "clustertool", packages: []string{"hack/clustertool"}, test: true}
 	var archives, bills [2][]byte
 	for i := range archives {
 		if i > 0 {

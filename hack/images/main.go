@@ -22,15 +22,15 @@ import (
 // image is one image to build. Its first binary is the entrypoint.
 type image struct {
 	name     string
-	binaries []string
+	packages []string
 	test     bool // only for cluster tests
 }
 
 var images = []image{
-	{name: "deal-api", binaries: []string{"services/deal-api", "services/fairpactctl"}},
-	{name: "log-server", binaries: []string{"services/log-server"}},
-	{name: "deadline-worker", binaries: []string{"services/deadline-worker"}},
-	{name: "clustertool", binaries: []string{"hack/clustertool"}, test: true},
+	{name: "deal-api", packages: []string{"services/deal-api", "services/fairpactctl"}},
+	{name: "log-server", packages: []string{"services/log-server"}},
+	{name: "deadline-worker", packages: []string{"services/deadline-worker"}},
+	{name: "clustertool", packages: []string{"hack/clustertool"}, test: true},
 }
 
 type options struct {
@@ -92,7 +92,7 @@ func (o options) build(i image) error {
 	}
 	defer os.RemoveAll(dir)
 	var files []string
-	for _, source := range i.binaries {
+	for _, source := range i.packages {
 		file := filepath.Join(dir, filepath.Base(source))
 		if err := o.compile(source, file); err != nil {
 			return err

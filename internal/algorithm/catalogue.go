@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-var algorithms = described(splitV1, randomV1, shapleyV1)
+var algorithms = loadSchemas(splitV1, randomV1, shapleyV1)
 
 // All returns the algorithms in the order of the catalogue. The caller MUST NOT change
 // them.
@@ -82,7 +82,7 @@ func (s *Schema) UnmarshalJSON(text []byte) error {
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-func described(all ...*Algorithm) []*Algorithm {
+func loadSchemas(all ...*Algorithm) []*Algorithm {
 	for _, a := range all {
 		text, err := schemaFiles.ReadFile("schemas/" + a.ID + ".json")
 		if err != nil {

@@ -20,7 +20,7 @@ func TestErrorsAreWrittenInTheWordsOfREST(t *testing.T) {
 		headers string
 	}{
 		{problem.New(problem.AuthRequired, "get a key with %s", problem.Call{Op: problem.CreateKey}), 401, `{"error":"AUTH_REQUIRED: get a key with POST /v1/keys"}`, " Bearer"},
-		{fmt.Errorf("outer: %w", problem.New(problem.CertNotReady, "<wait> & see").After(2)), 409, `{"error":"CERT_NOT_READY: <wait> & see"}`, "2 "},
+		{fmt.Errorf("outer: %w", problem.New(problem.CertNotReady, "<wait> & see").WithRetryAfter(2)), 409, `{"error":"CERT_NOT_READY: <wait> & see"}`, "2 "},
 		{fmt.Errorf("a secret"), 500, `{"error":"INTERNAL: the service failed; nothing was lost: send the same request again with the same Idempotency-Key"}`, " "},
 	} {
 		w := httptest.NewRecorder()

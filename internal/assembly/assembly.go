@@ -129,7 +129,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if err := serversecret.Check(ctx, p.Store, secrets); err != nil {
 		return nil, err
 	}
-	p.Waits = waiting.New(p.Store.Marks, p.Redis.Announce, logger)
+	p.Waits = waiting.New(p.Store.Progress, p.Redis.Announce, logger)
 	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecrets[0])
 	p.watch = keywatch.New(p.Keys)
 	log.Check = p.watch.Check
@@ -160,7 +160,7 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
 	loops.Go(func() { p.Waits.Run(ctx) })
-	loops.Go(func() { p.Redis.Listen(ctx, p.Waits.Heard, p.Waits.Connected) })
+	loops.Go(func() { p.Redis.Listen(ctx, p.Waits.NotifyLocal, p.Waits.SetConnected) })
 	return func() {
 		cancel()
 		loops.Wait()

@@ -55,7 +55,7 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	if ok {
 		return nil
 	}
-	return problem.New(problem.RateLimited, "your network has reached the limit of %d new API keys a minute: wait %d s, or use a key that you have (one key serves any number of deals)", p.KeysPerMinute, wait).After(int64(wait))
+	return problem.New(problem.RateLimited, "your network has reached the limit of %d new API keys a minute: wait %d s, or use a key that you have (one key serves any number of deals)", p.KeysPerMinute, wait).WithRetryAfter(int64(wait))
 }
 
 // MayCreateDeal charges the units of a new deal (escrow.Declared.Units) to an API key. It
@@ -68,7 +68,7 @@ func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error
 		return nil
 	}
 	return problem.New(problem.RateLimited, "this API key may spend %d units a minute on new deals, and too few are left for this deal, which costs %d. A deal costs 1 unit, plus 1 for each full 100 parties and 1 for each full 10 KiB of labels, seat keys and params. Wait %d s, then send the same request again",
-		p.UnitsPerMinute, units, wait).After(int64(wait))
+		p.UnitsPerMinute, units, wait).WithRetryAfter(int64(wait))
 }
 
 func (p *Policy) allow(ctx context.Context, name string, perMinute, n int) (wait int, ok bool) {

@@ -31,7 +31,7 @@ func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call)
 		Quorum bool
 	}
 	body, err := call.client.Get(ctx, "/v1/log/status", "")
-	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
+	if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Status == http.StatusNotFound {
 		body, err = []byte("{}"), nil // an earlier release has no /v1/log/status
 	}
 	if err == nil {

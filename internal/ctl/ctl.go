@@ -106,7 +106,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	}
 	fmt.Fprintln(stderr, "fairpactctl: "+printable(redacted(err.Error())))
 	_, here := errors.AsType[refusal](err)
-	_, there := errors.AsType[*restclient.Refused](err)
+	_, there := errors.AsType[*restclient.StatusError](err)
 	if here || there {
 		return ExitFailed
 	}

@@ -42,21 +42,21 @@ type invite struct {
 	Token string `json:"token"`
 }
 
-type place struct {
+type dealFlags struct {
 	State   string `env:"FAIRPACT_STATE" placeholder:"FILE" help:"State file that fairpactctl deal create or fairpactctl deal invite wrote. It holds the deployment's URL, the deal_id and the tokens."`
 	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment, if you have no state file."`
 	Deal    string `env:"FAIRPACT_DEAL" placeholder:"ID" help:"The deal_id, if you have no state file."`
 }
 
-// party holds the flags of a command that accepts an invite token.
-type party struct {
-	place
+// partyFlags holds the flags of a command that accepts an invite token.
+type partyFlags struct {
+	dealFlags
 	Party     *int   `placeholder:"N" help:"Index of the party whose invite token in the state file is used. Party 0 is the initiator. Not needed if the file holds only one token."`
 	Token     string `env:"FAIRPACT_TOKEN" placeholder:"TOKEN" help:"Invite token. Other users of this machine can see arguments, so prefer --token-file or FAIRPACT_TOKEN."`
 	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; '-' reads standard input."`
 }
 
-type initiator struct {
+type initiatorFlags struct {
 	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key. Default: the API key in the state file."`
 	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
 }
@@ -67,7 +67,7 @@ type call struct {
 	token  string
 }
 
-func (p place) load(t *terminal) (s state, err error) {
+func (p dealFlags) load(t *terminal) (s state, err error) {
 	if p.State != "" {
 		data, err := t.read(p.State)
 		if err != nil {
@@ -84,12 +84,12 @@ func (p place) load(t *terminal) (s state, err error) {
 	return s, nil
 }
 
-func (i initiator) key(t *terminal, s state) (string, error) {
+func (i initiatorFlags) key(t *terminal, s state) (string, error) {
 	key, err := t.secretOf(i.APIKey, i.APIKeyFile)
 	return cmp.Or(key, s.APIKey), err
 }
 
-func (p party) asParty(t *terminal) (*call, error) {
+func (p partyFlags) asParty(t *terminal) (*call, error) {
 	s, err := p.load(t)
 	if err != nil {
 		return nil, err
@@ -188,7 +188,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	var made created
-	err = keepMade(c.Out, func() (text []byte, err error) {
+	err = createSecretFile(c.Out, func() (text []byte, err error) {
 		var s state
 		if s, made, err = c.create(ctx, client, key, params); err != nil {
 			return nil, err
@@ -279,7 +279,7 @@ Examples:
 }
 
 func (c inviteCommand) Run(ctx context.Context, t *terminal) error {
-	s, err := place{State: c.State}.load(t)
+	s, err := dealFlags{State: c.State}.load(t)
 	if err != nil {
 		return err
 	}
@@ -303,7 +303,7 @@ func (c inviteCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		return nil
 	}
-	if err := keepMade(c.Out, state{BaseURL: s.BaseURL, DealID: s.DealID, Invites: []invite{i}}.file); err != nil {
+	if err := createSecretFile(c.Out, state{BaseURL: s.BaseURL, DealID: s.DealID, Invites: []invite{i}}.file); err != nil {
 		return err
 	}
 	return t.show(map[string]string{"state_file": c.Out}, "%s is for party %d, %s", c.Out, i.Party, i.Label)

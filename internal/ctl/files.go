@@ -76,14 +76,14 @@ func (t *terminal) inputs(path string) ([]any, error) {
 }
 
 func keep(path string, content []byte) error {
-	return keepMade(path, func() ([]byte, error) { return content, nil })
+	return createSecretFile(path, func() ([]byte, error) { return content, nil })
 }
 
-// keepMade calls `produce` and writes the result to a new file that only the file's owner may
+// createSecretFile calls `produce` and writes the result to a new file that only the file's owner may
 // read. It creates the file before the call, because `produce` obtains a secret, which would be
-// lost if the file could not be created. If `produce` fails, keepMade removes the file. keepMade
+// lost if the file could not be created. If `produce` fails, createSecretFile removes the file. createSecretFile
 // refuses an existing file, which may hold the only copy of a secret.
-func keepMade(path string, produce func() ([]byte, error)) error {
+func createSecretFile(path string, produce func() ([]byte, error)) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("%s exists and may hold the only copy of a salt or token: name another file", path)

@@ -87,7 +87,7 @@ func TestKeysThroughARotation(t *testing.T) {
 
 // `keys init` and `keys rotate` only read the public key, so the operator needs no permission to
 // sign.
-func TestRotateToAKeyThatMayOnlyBeRead(t *testing.T) {
+func TestKeysInitOnlyReadsTheKey(t *testing.T) {
 	t.Parallel()
 	kms, err := kmstest.StartGCP()
 	if err != nil {

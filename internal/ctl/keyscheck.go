@@ -19,7 +19,7 @@ import (
 )
 
 type keysCheckCommand struct {
-	running
+	processFlags
 	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
 	File     string `placeholder:"FILE" help:"File with the key set that every process should have."`
 	Times    int    `default:"10" help:"Number of requests, each over a new connection, to reach all replicas behind the URL."`
@@ -189,7 +189,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 	middle := max(size/2, 1)
 	for at := middle; at < size && at < middle+nearby; at++ {
 		document, err := fetch(ctx, client, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", at))
-		if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == 404 {
+		if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Status == 404 {
 			continue
 		}
 		if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-type edited struct {
+type keySetOutput struct {
 	Out string `placeholder:"FILE" help:"File for the new key set, which the command replaces atomically. This may be the file that the command reads. Default: standard output."`
 }
 
-func (e edited) write(t *terminal, keys *signing.KeySet, err error) error {
+func (e keySetOutput) write(t *terminal, keys *signing.KeySet, err error) error {
 	if err != nil {
 		return refusal{err}
 	}
@@ -43,7 +43,7 @@ func labelOf(ctx context.Context, uri, label string) (string, error) {
 const pubkeyHelp = "The key's label, es256:HEX. Default: fairpactctl reads the public key from the KMS, HSM or file of the key, and needs the permission to do so."
 
 type keysInitCommand struct {
-	edited
+	keySetOutput
 	Signer  string   `required:"" placeholder:"URI" help:"URI of the key, as in FAIRPACT_SIGNING_KEY."`
 	Pubkey  string   `placeholder:"KEY" help:"${pubkey}"`
 	Retired []string `placeholder:"KEY" help:"A key that signed before the key of --signer, es256:HEX or ed25519:HEX; repeatable."`
@@ -68,7 +68,7 @@ func (c keysInitCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 type keysRotateCommand struct {
-	edited
+	keySetOutput
 	File     string        `required:"" placeholder:"FILE" help:"File with the present key set; '-' reads standard input."`
 	To       string        `required:"" placeholder:"URI" help:"URI of the new key, as in FAIRPACT_SIGNING_KEY."`
 	Pubkey   string        `placeholder:"KEY" help:"${pubkey}"`
@@ -140,8 +140,8 @@ func newestHeadOf(ctx context.Context, baseURL string, keys *signing.KeySet) (si
 }
 
 type keysCloseCommand struct {
-	edited
-	running
+	keySetOutput
+	processFlags
 	Pubkey   string `arg:"" help:"The retired key, es256:HEX or ed25519:HEX."`
 	File     string `required:"" placeholder:"FILE" help:"File with the present key set, which every process must have; '-' reads standard input."`
 	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, from which the command fetches the newest tree head."`

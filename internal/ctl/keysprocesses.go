@@ -20,16 +20,16 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// running holds the flags that say where to find the running processes of a deployment.
-type running struct {
+// processFlags holds the flags that say where to find the running processes of a deployment.
+type processFlags struct {
 	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres URL of the deployment. The command finds the running processes by their connections to this database. From its tables it reads what it checks, such as certificates and tree heads."`
 	logDatabase
 	Replica []string `placeholder:"URL" help:"URL of a process's admin port, like http://10.0.0.7:8082; repeatable. Without --database-url, name every process."`
 }
 
-func (r running) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
+func (r processFlags) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
 
-func (r running) processes(ctx context.Context) (found []keywatch.Process, err error) {
+func (r processFlags) processes(ctx context.Context) (found []keywatch.Process, err error) {
 	seen := map[string]bool{}
 	for _, url := range []string{r.DatabaseURL, r.LogDatabaseURL} {
 		if url == "" {
@@ -113,7 +113,7 @@ const mostHeads = 50_000
 
 // beyond returns an error if a key's TreeSize (see signing.Key) invalidates a tree head or a
 // certificate that the key signed. It skips disowned keys: for a stolen key this is intended.
-func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
+func (r processFlags) beyond(ctx context.Context, set *signing.KeySet) error {
 	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func (r running) beyond(ctx context.Context, set *signing.KeySet) error {
 		}
 	}
 	return signedFrom(ctx, r.DatabaseURL, set, first, func(key signing.Key, leafIndex *int64) error {
-		if leafIndex == nil || key.MayHold(*leafIndex) || key.Disowned {
+		if leafIndex == nil || key.MaySignLeaf(*leafIndex) || key.Disowned {
 			return nil
 		}
 		return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the certificate at leaf %d, which makes the certificate invalid", key.PublicKey, *key.TreeSize, *leafIndex)

@@ -73,7 +73,7 @@ func (k keyCommand) Run(ctx context.Context, t *terminal) error {
 		}
 		return t.show(map[string]string{"api_key": key}, "%s", key)
 	}
-	err = keepMade(k.Out, func() ([]byte, error) {
+	err = createSecretFile(k.Out, func() ([]byte, error) {
 		key, err := newKey(ctx, client)
 		return []byte(key + "\n"), err
 	})

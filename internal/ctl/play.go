@@ -41,7 +41,7 @@ type sendCommitCommand struct {
 	Sealed string `arg:"" help:"Sealed file that fairpactctl commit --out wrote."`
 	Key    string `placeholder:"FILE" help:"File with the seat key that signs the commitment (see fairpactctl key new)."`
 	Origin string `placeholder:"URL" help:"With --key: the public URL of the deployment, if you reach the deployment under another URL."`
-	party
+	partyFlags
 }
 
 func (sendCommitCommand) Help() string {
@@ -128,7 +128,7 @@ func fits(algorithmID string, params map[string]any, labels []string, input map[
 
 type revealCommand struct {
 	Sealed string `arg:"" help:"The sealed file that you committed with."`
-	party
+	partyFlags
 }
 
 func (revealCommand) Help() string {
@@ -151,15 +151,15 @@ func (c revealCommand) Run(ctx context.Context, t *terminal) error {
 	return call.post(ctx, t, "/reveal", sealedFile{mine.canonical, mine.salt})
 }
 
-type statusCommand struct{ reader }
+type statusCommand struct{ readFlags }
 
-// reader holds the flags of a command that both a party and the initiator may run.
-type reader struct {
-	party
-	initiator
+// readFlags holds the flags of a command that both a party and the initiator may run.
+type readFlags struct {
+	partyFlags
+	initiatorFlags
 }
 
-func (r reader) call(t *terminal) (*call, error) {
+func (r readFlags) call(t *terminal) (*call, error) {
 	s, err := r.load(t)
 	if err != nil {
 		return nil, err
@@ -171,7 +171,7 @@ func (r reader) call(t *terminal) (*call, error) {
 	return s.call(credential)
 }
 
-func (r reader) credential(t *terminal, s state) (string, error) {
+func (r readFlags) credential(t *terminal, s state) (string, error) {
 	if token, err := t.secretOf(r.Token, r.TokenFile); err != nil || token != "" {
 		return token, err
 	}
@@ -192,7 +192,7 @@ func (statusCommand) Help() string {
 }
 
 func (c statusCommand) Run(ctx context.Context, t *terminal) error {
-	call, err := c.reader.call(t)
+	call, err := c.readFlags.call(t)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (c statusCommand) Run(ctx context.Context, t *terminal) error {
 	return t.answer(body)
 }
 
-type entropyCommand struct{ reader }
+type entropyCommand struct{ readFlags }
 
 func (entropyCommand) Help() string {
 	return `The service fetches the declared beacon round and draws. Without this command, the service draws by itself a minute after all have revealed and the round is published.
@@ -214,7 +214,7 @@ Examples:
 }
 
 func (c entropyCommand) Run(ctx context.Context, t *terminal) error {
-	call, err := c.reader.call(t)
+	call, err := c.readFlags.call(t)
 	if err != nil {
 		return err
 	}
@@ -222,8 +222,8 @@ func (c entropyCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 type cancelCommand struct {
-	place
-	initiator
+	dealFlags
+	initiatorFlags
 }
 
 func (cancelCommand) Help() string {
@@ -252,7 +252,7 @@ func (c cancelCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 type certificateCommand struct {
-	party
+	partyFlags
 	Out      string `placeholder:"FILE" help:"File for the certificate. Default: standard output."`
 	Bundle   string `placeholder:"FILE" help:"File for the bundle, which proves the certificate offline."`
 	Sealed   string `placeholder:"FILE" help:"Your sealed file. The command puts its input and salt into the bundle, and does not send them."`

@@ -55,7 +55,7 @@ func (a secretAddCommand) Run(t *terminal) error {
 }
 
 type secretRotateCommand struct {
-	running
+	processFlags
 	secretFile
 }
 
@@ -96,7 +96,7 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 type secretCheckCommand struct {
-	running
+	processFlags
 	secretFile
 }
 

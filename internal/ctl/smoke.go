@@ -110,13 +110,13 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.
 		case <-ctx.Done():
 		case <-time.After(due):
 		}
-		if _, err := until(ctx, "BEACON_NOT_READY", func() ([]byte, error) {
+		if _, err := retryWhileRefused(ctx, "BEACON_NOT_READY", func() ([]byte, error) {
 			return client.Post(ctx, first.path("/entropy"), first.token, nil)
 		}); err != nil {
 			return cause(ctx, err)
 		}
 	}
-	body, err := until(ctx, "CERT_NOT_READY", func() ([]byte, error) {
+	body, err := retryWhileRefused(ctx, "CERT_NOT_READY", func() ([]byte, error) {
 		return client.Get(ctx, first.path("/certificate"), first.token)
 	})
 	if err != nil {
@@ -185,13 +185,13 @@ func commitAndReveal(ctx context.Context, client *restclient.Client, s state, in
 	return opened, nil
 }
 
-// until calls send every half second while the service refuses the request with the given code.
+// retryWhileRefused calls send every half second while the service refuses the request with the given code.
 // If ctx ends first, the error holds the cause of ctx and the last refusal.
-func until(ctx context.Context, code string, send func() ([]byte, error)) ([]byte, error) {
+func retryWhileRefused(ctx context.Context, code string, send func() ([]byte, error)) ([]byte, error) {
 	var pending error
 	for {
 		body, err := send()
-		if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Code() == code {
+		if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Code() == code {
 			pending = refused
 			select {
 			case <-ctx.Done():

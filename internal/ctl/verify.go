@@ -92,7 +92,7 @@ func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 	if v.TreeHead+v.Inputs+v.Params != "" {
 		return errors.New("--tree-head, --inputs and --params do not apply to a bundle: leave them out, or save the member certificate of the bundle to a file and verify that file")
 	}
-	trust := verification.Trust{Open: trusted}
+	trust := verification.Trust{VerifyingKeys: trusted}
 	if v.Policy != "" {
 		policy, err := logTrust{Policy: v.Policy}.read(t)
 		if err != nil {
@@ -125,7 +125,7 @@ func notProven(report verification.Report) (lines []string) {
 }
 
 func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e verification.Evidence, err error) {
-	e.Open = trusted
+	e.VerifyingKeys = trusted
 	if e.Certificate = v.parsed; e.Certificate == nil {
 		if e.Certificate, err = t.tree(v.Certificate); err != nil {
 			return e, err
@@ -220,7 +220,7 @@ func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key
 		return nil, err
 	}
 	document, err := fetch(ctx, from, "/v1/pubkeys")
-	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
+	if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Status == http.StatusNotFound {
 		return trusted(declared), nil
 	}
 	if err != nil {
@@ -260,7 +260,7 @@ func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, err
 		return newest, nil
 	}
 	older, err := fetch(ctx, from, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", size))
-	if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status < 500 && refused.Status != 429 {
+	if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Status < 500 && refused.Status != 429 {
 		return newest, nil
 	}
 	return older, err
@@ -269,7 +269,7 @@ func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, err
 // unreadable converts a restclient.Refused to a plain error, so that Main returns ExitUsage
 // instead of ExitFailed. Evidence that cannot be fetched is not a failed check.
 func unreadable(err error) error {
-	if refused, ok := errors.AsType[*restclient.Refused](err); ok {
+	if refused, ok := errors.AsType[*restclient.StatusError](err); ok {
 		return errors.New(refused.Error())
 	}
 	return err

@@ -12,7 +12,7 @@ import (
 )
 
 type watchCommand struct {
-	reader
+	readFlags
 	Every   time.Duration `default:"1s" help:"Pause between two requests if the deal has not changed. The service also delays each answer until the deal changes, for up to 45 s."`
 	Timeout time.Duration `help:"Give up after this time; 0: never."`
 }
@@ -35,7 +35,7 @@ type view struct {
 }
 
 func (c watchCommand) Run(ctx context.Context, t *terminal) error {
-	call, err := c.reader.call(t)
+	call, err := c.readFlags.call(t)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		defer cancel()
 	}
 	p := progress{t: t, live: isTerminal(t.err)}
-	var last look
+	var last viewResponse
 	for {
 		now := call.follow(ctx, last, &p)
 		if now.err != nil {
@@ -78,8 +78,8 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 // longestWait is the longest ?wait= that the service accepts.
 const longestWait = 45 * time.Second
 
-// look is one answer of GET /v1/deals/{id}, with its ETag and its parsed view, or an error.
-type look struct {
+// viewResponse is one answer of GET /v1/deals/{id}, with its ETag and its parsed view, or an error.
+type viewResponse struct {
 	body []byte
 	tag  string
 	view view
@@ -89,10 +89,10 @@ type look struct {
 // follow asks the service to wait until the deal differs from the answer `last`, for at most
 // longestWait, and returns the new answer. On a terminal, follow updates the remaining time
 // once a second.
-func (c *call) follow(ctx context.Context, last look, p *progress) look {
-	looked := make(chan look, 1)
+func (c *call) follow(ctx context.Context, last viewResponse, p *progress) viewResponse {
+	looked := make(chan viewResponse, 1)
 	go func() {
-		var l look
+		var l viewResponse
 		if l.body, l.tag, l.err = c.client.Follow(ctx, c.path(""), c.token, last.tag, longestWait); l.err == nil {
 			l.err = json.Unmarshal(l.body, &l.view)
 		}

@@ -31,22 +31,22 @@ import (
 )
 
 const (
-	relistEvery   = 500 * time.Millisecond
-	horizon       = 3 * time.Second // look-ahead of relist; over relistEvery, so relist lists each deadline several times
-	completeEvery = 4               // only one relist in 4 calls Complete, which reads every active deal
-	sweepEvery    = time.Minute
-	resealEvery   = 10 * time.Second
-	resealPause   = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
-	attendTimeout = 20 * time.Second
-	firstRetry    = 100 * time.Millisecond // pause after the first failed Attend of a deal; it doubles with each failure, up to lastRetry
-	lastRetry     = 5 * time.Second
+	relistEvery    = 500 * time.Millisecond
+	horizon        = 3 * time.Second // look-ahead of relist; over relistEvery, so relist lists each deadline several times
+	completeEvery  = 4               // only one relist in 4 calls Complete, which reads every active deal
+	sweepEvery     = time.Minute
+	resealEvery    = 10 * time.Second
+	resealPause    = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
+	processTimeout = 20 * time.Second
+	firstRetry     = 100 * time.Millisecond // pause after the first failed Attend of a deal; it doubles with each failure, up to lastRetry
+	lastRetry      = 5 * time.Second
 )
 
 // Deals are the use cases of package escrow that the worker calls.
 type Deals interface {
 	Due(ctx context.Context, horizon time.Duration) ([]store.Due, error)
-	Complete(ctx context.Context) ([]string, error)
-	Attend(ctx context.Context, dealID string) (again time.Duration, err error)
+	ListComplete(ctx context.Context) ([]string, error)
+	ProcessDeal(ctx context.Context, dealID string) (again time.Duration, err error)
 	Sweep(ctx context.Context) (int64, error)
 	Load(ctx context.Context) (store.Load, error)
 	Reseal(ctx context.Context) (more bool, err error)
@@ -104,12 +104,12 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 // queues the deal again with this delay. The queue keeps the smallest delay of each deal, so
 // Reconcile may run too early. This is harmless, because Attend reads the deadline itself.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
-	ctx, cancel := context.WithTimeout(running, attendTimeout)
+	ctx, cancel := context.WithTimeout(running, processTimeout)
 	defer cancel()
 	ctx = telemetry.WithRequestID(ctx, cmp.Or(string(controller.ReconcileIDFromContext(ctx)), telemetry.NewRequestID()))
 	ctx, span := tracer.Start(ctx, "reconcile deal", trace.WithNewRoot())
 	defer span.End()
-	again, err := c.deals.Attend(ctx, dealID)
+	again, err := c.deals.ProcessDeal(ctx, dealID)
 	if running.Err() != nil {
 		return reconcile.Result{}, nil // this process is stopping; another worker will process the deal
 	}
@@ -161,7 +161,7 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 		queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 	}
 	if all {
-		complete, err := c.deals.Complete(ctx)
+		complete, err := c.deals.ListComplete(ctx)
 		if err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 func (c *Controller) reseal(ctx context.Context) error {
 	for {
 		pause := resealEvery
-		once, cancel := context.WithTimeout(ctx, attendTimeout)
+		once, cancel := context.WithTimeout(ctx, processTimeout)
 		more, err := c.deals.Reseal(once)
 		cancel()
 		switch {

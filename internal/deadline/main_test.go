@@ -73,7 +73,7 @@ func (d *deals) Due(_ context.Context, horizon time.Duration) (all []store.Due, 
 	return all, d.listing
 }
 
-func (d *deals) Complete(context.Context) (all []string, err error) {
+func (d *deals) ListComplete(context.Context) (all []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for deal := range d.complete {
@@ -88,7 +88,7 @@ func (d *deals) Load(context.Context) (store.Load, error) {
 	return store.Load{Committing: int64(len(d.due))}, d.listing
 }
 
-func (d *deals) Attend(ctx context.Context, deal string) (time.Duration, error) {
+func (d *deals) ProcessDeal(ctx context.Context, deal string) (time.Duration, error) {
 	d.mu.Lock()
 	d.calls = append(d.calls, attendance{deal, d.now()})
 	attend := d.attend

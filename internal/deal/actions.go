@@ -64,7 +64,7 @@ func (d Deal) Entropy(now int64) *problem.Error {
 	case d.Phase == Committing || d.Reveals < d.Parties:
 		return problem.New(problem.RevealsMissing, "the deal is %s with %d of %d reveals; call again once all have revealed", d.State(), d.Reveals, d.Parties)
 	case now < d.RoundTime:
-		return problem.New(problem.BeaconNotReady, "the beacon round is due at %d (now %d); call again then", d.RoundTime, now).After(min(d.RoundTime-now, 86_400))
+		return problem.New(problem.BeaconNotReady, "the beacon round is due at %d (now %d); call again then", d.RoundTime, now).WithRetryAfter(min(d.RoundTime-now, 86_400))
 	}
 	return nil
 }

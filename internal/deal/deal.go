@@ -156,12 +156,14 @@ func (d Deal) LookAt(now int64) (int64, bool) {
 }
 
 // DrawAt returns when the worker draws a random.v1 deal that no party has drawn.
-func (d Deal) DrawAt() int64 { return later(max(d.LastReveal, d.RoundTime), DrawDelay) }
+func (d Deal) DrawAt() int64 { return addSaturating(max(d.LastReveal, d.RoundTime), DrawDelay) }
 
 // ExpiresAt returns when a random.v1 deal ends as EXPIRED because no draw has succeeded.
-func (d Deal) ExpiresAt() int64 { return later(max(d.RevealDeadline, d.RoundTime), d.EntropyWindow) }
+func (d Deal) ExpiresAt() int64 {
+	return addSaturating(max(d.RevealDeadline, d.RoundTime), d.EntropyWindow)
+}
 
-func later(t, seconds int64) int64 {
+func addSaturating(t, seconds int64) int64 {
 	if t > math.MaxInt64-seconds {
 		return math.MaxInt64
 	}

@@ -54,7 +54,7 @@ func (l *listener) heard(id string) func() bool {
 
 func TestAnnouncementsReachTheOthers(t *testing.T) {
 	url := servertest.Redis(t)
-	one, other, third := openSlow(t, url), openSlow(t, url), openSlow(t, url)
+	one, other, third := openPatient(t, url), openPatient(t, url), openPatient(t, url)
 	self, first, second := listen(t, one), listen(t, other), listen(t, third)
 	for _, l := range []*listener{self, first, second} {
 		eventually(t, "all listen", l.is(true))
@@ -77,7 +77,7 @@ func TestAnnouncementsReachTheOthers(t *testing.T) {
 
 func TestListenerReconnects(t *testing.T) {
 	server := servertest.StartRedis(t)
-	speaker, l := openSlow(t, server.URL()), listen(t, openSlow(t, server.URL()))
+	speaker, l := openPatient(t, server.URL()), listen(t, openPatient(t, server.URL()))
 	eventually(t, "the listener is connected", l.is(true))
 	server.Kill()
 	eventually(t, "the listener notices that Redis is gone", l.is(false))
@@ -98,7 +98,7 @@ func TestListenerReconnects(t *testing.T) {
 func TestAnnounceDoesNotBlock(t *testing.T) {
 	server := servertest.StartRedis(t)
 	freeze(t, server)
-	for what, r := range map[string]*Redis{"none": open(t, "redis://127.0.0.1:1/0"), "one that hangs": openSlow(t, server.URL())} {
+	for what, r := range map[string]*Redis{"none": open(t, "redis://127.0.0.1:1/0"), "one that hangs": openPatient(t, server.URL())} {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

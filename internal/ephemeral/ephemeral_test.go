@@ -11,7 +11,7 @@ import (
 
 func TestOnlyTheOwnerUnlocks(t *testing.T) {
 	url := servertest.Redis(t)
-	slow, next := openSlow(t, url), openSlow(t, url)
+	slow, next := openPatient(t, url), openPatient(t, url)
 	ctx := bounded(t)
 	lateUnlock, free := slow.Lock(ctx, "deal", time.Millisecond)
 	if !free {
@@ -34,7 +34,7 @@ func TestOnlyTheOwnerUnlocks(t *testing.T) {
 
 func TestAllowCounts(t *testing.T) {
 	url := servertest.Redis(t)
-	replicas := []*Redis{openSlow(t, url), openSlow(t, url)}
+	replicas := []*Redis{openPatient(t, url), openPatient(t, url)}
 	ctx := bounded(t)
 	if _, ok := replicas[0].Allow(ctx, "keys:192.0.2.1", 1, 1); !ok {
 		t.Fatal("the first of one a minute is refused")
@@ -63,7 +63,7 @@ func TestAllowCounts(t *testing.T) {
 }
 
 func TestCancelledCallIsNoOutage(t *testing.T) {
-	r := openSlow(t, servertest.Redis(t))
+	r := openPatient(t, servertest.Redis(t))
 	ctx := bounded(t)
 	unlock, free := r.Lock(ctx, "deal", time.Hour)
 	if !free {

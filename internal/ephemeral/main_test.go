@@ -11,7 +11,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-func openSlow(t *testing.T, url string) *Redis {
+func openPatient(t *testing.T, url string) *Redis {
 	t.Helper()
 	return open(t, url+servertest.PatientRedis)
 }

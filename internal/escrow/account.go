@@ -57,7 +57,7 @@ func (s *Service) charge(ctx context.Context, p Principal, units int) (done func
 	}
 	if a.open+units > most {
 		return nil, problem.New(problem.RateLimited, "the open deals of this API key cost %d of at most %d units, and this deal costs %d (one unit, plus one for each %d parties and one for each %d KiB of labels, seat keys and params): wait until open deals end, or cancel open deals in which no other party has committed",
-			a.open, most, units, partiesPerUnit, bytesPerUnit>>10).After(int64(recountEvery / time.Second))
+			a.open, most, units, partiesPerUnit, bytesPerUnit>>10).WithRetryAfter(int64(recountEvery / time.Second))
 	}
 	a.open += units
 	a.created += units

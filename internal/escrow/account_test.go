@@ -9,18 +9,18 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-func (h *house) bounding(most int) *escrow.Service {
+func (h *fixture) bounding(most int) *escrow.Service {
 	return h.replicaOn(h.store, escrow.Options{OpenUnits: most})
 }
 
-func (h *house) declared(now int64, parties int) escrow.Declared {
-	return escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": h.well.Chain().RoundAt(now+7200) + 9},
+func (h *fixture) declared(now int64, parties int) escrow.Declared {
+	return escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": h.beacon.Chain().RoundAt(now+7200) + 9},
 		Mode: "sealed", Retention: "standard", CommitDeadline: now + 3600, RevealDeadline: now + 7200, Labels: slices.Repeat([]string{"a"}, parties)}
 }
 
 func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 	const most = 32
-	h := newHouse(t)
+	h := newFixture(t)
 	replica := func() *escrow.Service { return h.bounding(most) }
 	now := h.now(t)
 	create := func(on *escrow.Service, key string, parties int) answer[escrow.Created] {
@@ -60,7 +60,7 @@ func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {
 
 func TestCreationsInFlightAreCounted(t *testing.T) {
 	const most = 4 // so low that every creation counts the key's open deals in the database
-	h := newHouse(t)
+	h := newFixture(t)
 	on, deal := h.bounding(most), h.declared(h.now(t), 2)
 	key := of(on.CreateKey(t.Context(), nil)).ok(t).APIKey
 	owner := of(on.Authenticate(t.Context(), key)).ok(t)

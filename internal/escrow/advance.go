@@ -14,10 +14,10 @@ import (
 // advance takes the deal's due steps, except a draw, and returns the deal after them. It tries to
 // issue a new certificate within issueBound; if that fails, the worker retries. If an input cannot
 // be decrypted, advance returns the deal unchanged until the deal expires.
-func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*store.Snapshot, error) {
+func (s *Service) advance(ctx context.Context, a Access, want store.Selection) (*store.Snapshot, error) {
 	now, err := s.takeSteps(ctx, a.deal, want)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, s.lost(a)
+		return nil, s.dealMissing(a)
 	}
 	if now != nil && errors.Is(err, errInputLost) {
 		return now, nil
@@ -27,7 +27,7 @@ func (s *Service) advance(ctx context.Context, a Access, want store.Want) (*stor
 
 // takeSteps takes the deal's due steps, except a draw. If an input cannot be decrypted, it returns
 // the deal together with errInputLost, so that the worker logs the error and tries again.
-func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*store.Snapshot, error) {
+func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Selection) (*store.Snapshot, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
 	for range 8 {
@@ -42,7 +42,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Want) (*sto
 		switch {
 		case step == deal.Advance, rules.Random && rules.AllRevealed() && now.RevealsClosedAt == nil:
 			err = s.store.CatchUp(ctx, d.DealID)
-		case step == deal.None || step == deal.Draw: // Entropy (for a party) or Attend (for the worker) makes a due draw
+		case step == deal.None || step == deal.Draw: // Entropy (for a party) or ProcessDeal (for the worker) makes a due draw
 			return now, nil
 		case step == deal.Expire:
 			ended, err = s.drawOrExpire(ctx, d)

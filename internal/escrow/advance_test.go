@@ -36,13 +36,13 @@ var meets = map[string]func(*testing.T, *game) error{
 		svc := g.replica()
 		return of(svc.Reveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Opening{Input: map[string]any{"x": int64(1)}}, nil)).err
 	},
-	"attend": func(t *testing.T, g *game) error { return of(g.replica().Attend(t.Context(), g.id)).err },
+	"attend": func(t *testing.T, g *game) error { return of(g.replica().ProcessDeal(t.Context(), g.id)).err },
 }
 
 // abandoned returns a deal as a crash leaves it, before its change of state. If revealed is
 // true, all parties have revealed. Otherwise all have committed and the deal is still
 // COMMITTING, which only an older release can cause.
-func abandoned(t *testing.T, h *house, revealed bool) *game {
+func abandoned(t *testing.T, h *fixture, revealed bool) *game {
 	t.Helper()
 	g := h.split(t, nil)
 	if !revealed {
@@ -71,7 +71,7 @@ func (g *game) stored(t *testing.T, party int) store.Act {
 // party is missing.
 func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	played := func(commits, reveals []int) *game {
 		g := h.split(t, nil)
 		for _, party := range commits {
@@ -141,7 +141,7 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 
 func TestVoidWithoutRevealsClaimsNothingAboutInputs(t *testing.T) {
 	t.Parallel()
-	g := newHouse(t).split(t, purge).committed(t).later(t, 7200)
+	g := newFixture(t).split(t, purge).committed(t).later(t, 7200)
 	got := g.attended(t).published(t).Properties
 	if len(got) != 3 || got[0] != certificate.MissedReveal || !strings.HasPrefix(got[1], "declaration-sha256:") || got[2] != "logged" {
 		t.Errorf("the properties are %v, want %s, declaration-sha256 and logged", got, certificate.MissedReveal)
@@ -150,11 +150,11 @@ func TestVoidWithoutRevealsClaimsNothingAboutInputs(t *testing.T) {
 
 func TestAttendSaysWhenToComeBack(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	attend := func(g *game, at func(now int64) int64) {
 		t.Helper()
 		before := h.now(t)
-		again := of(h.replica().Attend(t.Context(), g.id)).ok(t)
+		again := of(h.replica().ProcessDeal(t.Context(), g.id)).ok(t)
 		after := h.now(t)
 		if least, most := at(before)-after-1, at(after)-before; again <= time.Duration(least)*time.Second || again > time.Duration(most)*time.Second {
 			t.Errorf("Attend of a %s deal = %v, want more than %d s and at most %d s", g.phase(t), again, least, most)
@@ -170,10 +170,10 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 	attend(h.split(t, nil).later(t, -86400), func(now int64) int64 { return now + 3600 })
 	drawn := h.random(t, nil).revealed(t).later(t, roundOut) // a party can draw, but the worker waits for deal.DrawDelay
 	attend(drawn, column(drawn, "round_time", deal.DrawDelay))
-	if drawn.phase(t) != "REVEALING" || h.well.fetched() != 0 {
-		t.Errorf("before the worker's draw the deal is %s after %d fetches, want REVEALING after 0", drawn.phase(t), h.well.fetched())
+	if drawn.phase(t) != "REVEALING" || h.beacon.fetched() != 0 {
+		t.Errorf("before the worker's draw the deal is %s after %d fetches, want REVEALING after 0", drawn.phase(t), h.beacon.fetched())
 	}
-	if again := of(h.replica().Attend(t.Context(), h.split(t, nil).revealed(t).id)).ok(t); again != 0 {
+	if again := of(h.replica().ProcessDeal(t.Context(), h.split(t, nil).revealed(t).id)).ok(t); again != 0 {
 		t.Errorf("Attend of an ended deal = %v, want 0", again)
 	}
 }
@@ -182,7 +182,7 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 // dies in between, the next call sets reveals_closed_at.
 func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g := h.random(t, nil).committed(t)
 	for party := range g.tokens {
 		g.exec(t, "INSERT INTO reveals VALUES ($1, $2, $3, $4)", g.id, party, g.stored(t, party).Sealed, h.now(t))
@@ -198,7 +198,7 @@ func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 // A replay without a stored answer takes the due steps and shows the deal's present state.
 func TestReplayShowsTheDealAsItStands(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	committed := func(name string, g *game, state deal.State) {
 		t.Helper()
 		svc := h.replica()

@@ -165,11 +165,11 @@ func unknownDeal(action Action) error {
 	return problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s returned", create)
 }
 
-// lost refuses a call about a deal that is cached but not in the database. This happens if
+// dealMissing refuses a call about a deal that is cached but not in the database. This happens if
 // a dump is restored without a restart of the database server. Other cached data may be
 // stale too, so lost empties the caches.
-func (s *Service) lost(a Access) error {
-	s.forgetTwice()
+func (s *Service) dealMissing(a Access) error {
+	s.purgeCachesTwice()
 	if a.by.isParty() {
 		return unknownCredential()
 	}

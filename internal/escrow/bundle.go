@@ -37,7 +37,7 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 		return Bundle{}, err
 	}
 	b := Bundle{Issued: issued, Keys: s.keys.Published()}
-	limits.Rest(ctx)
+	limits.ReleaseSlot(ctx)
 	if b.TLogProof, err = s.log.TLogProof(ctx, certificate.Entry(issued.Payload), issued.Proof.LeafIndex); err != nil {
 		return Bundle{}, logTrouble(err)
 	}
@@ -45,7 +45,7 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 		b.Chain = &chain
 	}
 	// Wait for a turn even if the declaration is small: ownInput may read large inputs.
-	if err := limits.Turn(ctx); err != nil {
+	if err := limits.AcquireSlot(ctx); err != nil {
 		return Bundle{}, err
 	}
 	if issued.declaration != "" {
@@ -58,8 +58,8 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 }
 
 func (s *Service) ownInput(ctx context.Context, a Access) (*OwnInput, error) {
-	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.Only(a.party))
-	if err != nil || !part(now, a.party).Revealed {
+	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.OneParty(a.party))
+	if err != nil || !partyStatus(now, a.party).Revealed {
 		return nil, err
 	}
 	if now.Reveals < len(a.deal.Labels) {

@@ -15,7 +15,7 @@ import (
 
 func TestProcessesSeeEachOther(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	one, other := h.replica(), h.replicaOn(openStore(t, h.sql.Config().ConnString()), escrow.Options{})
 	g := h.split(t, nil)
 	sees := func(state deal.State, commits, reveals int) {
@@ -40,7 +40,7 @@ func TestProcessesSeeEachOther(t *testing.T) {
 	g.reveal(t, one, 1).ok(t)
 	sees(deal.Computed, 2, 2)
 	h.log.fail(nil, nil)
-	of(other.Attend(t.Context(), g.id)).ok(t)
+	of(other.ProcessDeal(t.Context(), g.id)).ok(t)
 	for i, svc := range []*escrow.Service{one, other} {
 		if v := g.view(t, svc); v.CertificateID == nil || *v.CertificateID != g.certID(t) {
 			t.Errorf("replica %d shows certificate %s, want %s", i, show(v.CertificateID), g.certID(t))
@@ -57,7 +57,7 @@ func TestProcessesSeeEachOther(t *testing.T) {
 
 func TestARefusedCommitmentIsNotCached(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g, svc := h.split(t, nil).committed(t), h.replica()
 	wrong := g.commitment(t, 1)
 	of(svc.Commit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Commitment{Hash: wrong}, nil)).refused(t, problem.AlreadyCommitted)
@@ -68,7 +68,7 @@ func TestARefusedCommitmentIsNotCached(t *testing.T) {
 // verifications read the database each time, so that a changed row is noticed.
 func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: database.Server is process-wide, and other tests use other servers
 	server := servertest.StartPostgres(t)
-	h := newHouseOn(t, server.AdminURL())
+	h := newFixtureOn(t, server.AdminURL())
 	svc := h.replica()
 	g := h.split(t, nil).revealed(t)
 	before := g.view(t, svc)
@@ -96,7 +96,7 @@ func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: d
 // database server and empties its caches within a second.
 func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database.Server is process-wide, and other tests use other servers
 	server := servertest.StartPostgres(t)
-	h := newHouseOn(t, server.AdminURL())
+	h := newFixtureOn(t, server.AdminURL())
 	svc := h.replica()
 	gone, back := h.split(t, nil).revealed(t), h.split(t, nil)
 	gone.view(t, svc)
@@ -170,7 +170,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 // empties the caches.
 func TestDealThatARestoreLostIsUnknown(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	keep := h.split(t, nil).revealed(t)
 	for name, row := range map[string]struct {
 		byKey  bool // the call uses the initiator's API key, not the invite token of party 0

@@ -95,9 +95,9 @@ func alike(labels []string) (all []string) {
 	return all
 }
 
-// legible returns INVALID_PARAMS if a text in `value` has a character that is invisible or
+// checkVisible returns INVALID_PARAMS if a text in `value` has a character that is invisible or
 // reverses the text order. `what` is the name of the request's member.
-func legible(what string, value any) error {
+func checkVisible(what string, value any) error {
 	switch v := value.(type) {
 	case string:
 		if i := strings.IndexFunc(v, invisible); i >= 0 {
@@ -106,16 +106,16 @@ func legible(what string, value any) error {
 		}
 	case []any:
 		for _, one := range v {
-			if err := legible(what, one); err != nil {
+			if err := checkVisible(what, one); err != nil {
 				return err
 			}
 		}
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if err := legible(what, name); err != nil {
+			if err := checkVisible(what, name); err != nil {
 				return err
 			}
-			if err := legible(what, v[name]); err != nil {
+			if err := checkVisible(what, v[name]); err != nil {
 				return err
 			}
 		}

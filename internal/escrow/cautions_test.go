@@ -11,12 +11,12 @@ import (
 
 func TestDeclarationsAreBounded(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	svc, now := h.replica(), h.now(t)
 	key := of(svc.CreateKey(t.Context(), nil)).ok(t).APIKey
 	owner := of(svc.Authenticate(t.Context(), key)).ok(t)
 	const year = 366 * 24 * 3600
-	round := func(at int64) map[string]any { return map[string]any{"beacon_round": h.well.Chain().RoundAt(at)} }
+	round := func(at int64) map[string]any { return map[string]any{"beacon_round": h.beacon.Chain().RoundAt(at)} }
 	many := slices.Repeat([]string{strings.Repeat("x", 100)}, 6000)
 	for name, row := range map[string]struct {
 		change func(*escrow.Declared)
@@ -56,7 +56,7 @@ func TestDeclarationsAreBounded(t *testing.T) {
 
 func TestCautionsReachEveryParty(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	for name, row := range map[string]struct {
 		want string
 		game func() *game
@@ -82,7 +82,7 @@ func TestCautionsReachEveryParty(t *testing.T) {
 		}},
 		"an early round": {"the last party can learn the winner before it reveals", func() *game {
 			return h.random(t, func(d *escrow.Declared) {
-				d.Params = map[string]any{"beacon_round": h.well.Chain().RoundAt(d.RevealDeadline)}
+				d.Params = map[string]any{"beacon_round": h.beacon.Chain().RoundAt(d.RevealDeadline)}
 			})
 		}},
 		"odd params": {"legal but unusual", func() *game {

@@ -35,11 +35,11 @@ type Issued struct {
 //     certificate of the deal;
 //   - LOG_UNAVAILABLE: the log is out of reach.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
-	if err := a.deal.turn(ctx); err != nil {
+	if err := a.deal.acquireSlot(ctx); err != nil {
 		return Issued{}, err
 	}
 	c, err := s.store.CertificateOf(ctx, a.deal.DealID)
-	limits.Rest(ctx)
+	limits.ReleaseSlot(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		c, err = s.certificateAfterSteps(ctx, a)
 	}
@@ -56,28 +56,28 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
-	if err := a.deal.turn(ctx); err != nil {
+	if err := a.deal.acquireSlot(ctx); err != nil {
 		return Issued{}, err
 	}
 	facts, err := s.intact(c, a.deal.DealID)
 	if err != nil {
 		return Issued{}, err
 	}
-	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head, facts.declaration}, nil
+	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head, facts.declarationDigest}, nil
 }
 
 // errDrawable is the cause of CERT_NOT_READY between the beacon round's time and the worker's
 // draw. In this time a caller can draw the deal without waiting for the worker.
 var errDrawable = errors.New("the deal can be drawn")
 
-// drawLook is the RetryAfter of CERT_NOT_READY, in seconds, if the worker's draw is overdue
+// drawRetryAfter is the RetryAfter of CERT_NOT_READY, in seconds, if the worker's draw is overdue
 // or the service is read-only.
-const drawLook = 15
+const drawRetryAfter = 15
 
 // certificateAfterSteps takes the steps that are due and returns the certificate that they
 // create, or the reason why there is none.
 func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.Certificate, error) {
-	now, err := s.advance(ctx, a, store.Nobody)
+	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +90,12 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 	case rules.Random && rules.AllRevealed() && now.Now >= rules.RoundTime:
 		const published = "all have revealed and the beacon round is published"
 		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
-			return nil, problem.New(problem.CertNotReady, published+"; the service draws in %d s: to have the result now, draw with %s", left, a.call(problem.Draw)).After(left).Because(errDrawable)
+			return nil, problem.New(problem.CertNotReady, published+"; the service draws in %d s: to have the result now, draw with %s", left, a.call(problem.Draw)).WithRetryAfter(left).WithCause(errDrawable)
 		}
-		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).After(drawLook) // no exact time: the worker draws as soon as a relay has the round
+		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).WithRetryAfter(drawRetryAfter) // no exact time: the worker draws as soon as a relay has the round
 	case rules.Random && rules.AllRevealed():
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", rules.RoundTime, now.Now, a.call(problem.Draw)).
-			After(min(rules.RoundTime-now.Now, 86_400))
+			WithRetryAfter(min(rules.RoundTime-now.Now, 86_400))
 	}
 	return nil, problem.New(problem.CertNotReady, "the deal is %s; its certificate is issued when the deal ends: call again with a wait of at most 45 s, or call %s until the deal has ended", rules.State(), a.call(problem.ReadDeal))
 }
@@ -105,7 +105,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 // certificate of the deal.
 func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
 	if s.options.ReadOnly { // a signature could not be stored, so none is made
-		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service accepts no changes during maintenance; call again later").After(10)
+		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service accepts no changes during maintenance; call again later").WithRetryAfter(10)
 	}
 	cause := s.tryIssue(ctx, c)
 	// Read the row again: another process may have issued the certificate.
@@ -114,7 +114,7 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 		return c, err
 	}
 	if errors.Is(cause, translog.ErrTagTaken) {
-		return nil, problem.New(problem.LogInconsistent, "the log has another certificate of this deal, and this service has lost that certificate: if you have a copy, send it to the operator of this deployment").Because(cause)
+		return nil, problem.New(problem.LogInconsistent, "the log has another certificate of this deal, and this service has lost that certificate: if you have a copy, send it to the operator of this deployment").WithCause(cause)
 	}
 	reason := "the transparency log is out of reach"
 	switch {
@@ -123,17 +123,17 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 	case c.Signature == nil:
 		reason = "the certificate is not signed yet"
 	}
-	return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason).After(2)
+	return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: %s; call again in a few seconds", reason).WithRetryAfter(2)
 }
 
 // checked holds facts of a certificate's payload, and the key that signed the payload. For a
 // tree head, only `key` is set.
 type checked struct {
-	certID, dealID string
-	outcome        string
-	rootWellFormed bool
-	declaration    string // SHA-256 of the deal's declaration; "" in certificates of earlier releases
-	key            signing.Key
+	certID, dealID    string
+	outcome           string
+	rootWellFormed    bool
+	declarationDigest string // SHA-256 of the deal's declaration; "" in certificates of earlier releases
+	key               signing.Key
 }
 
 // check parses the payload of a stored certificate and verifies the certificate's signature.
@@ -153,7 +153,7 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 		return checked{}, err
 	}
 	facts := checked{certID: payload.CertID, dealID: payload.DealID, outcome: payload.Outcome, rootWellFormed: payload.InputRootWellFormed()}
-	if facts.declaration, err = attestation.DigestIn(payload.Properties); err != nil {
+	if facts.declarationDigest, err = attestation.DigestIn(payload.Properties); err != nil {
 		return checked{}, err
 	}
 	if facts.key, err = s.keys.SignerOf(c.Payload, *c.Signature); err != nil {
@@ -172,12 +172,12 @@ func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, er
 		switch {
 		case facts.certID != c.CertID || facts.dealID != dealID:
 			err = fmt.Errorf("the row of certificate %s of deal %s contains certificate %s of deal %s", c.CertID, dealID, facts.certID, facts.dealID)
-		case !facts.key.MayHold(*c.LeafIndex):
+		case !facts.key.MaySignLeaf(*c.LeafIndex):
 			err = fmt.Errorf("leaf %d is signed by the key %s, which retired at tree size %d", *c.LeafIndex, facts.key.PublicKey, *facts.key.TreeSize)
 		}
 	}
 	if err != nil {
-		err = problem.New(problem.LogInconsistent, "the stored certificate does not verify; tell the operator of this deployment").Because(err)
+		err = problem.New(problem.LogInconsistent, "the stored certificate does not verify; tell the operator of this deployment").WithCause(err)
 	}
 	return facts, err
 }
@@ -218,7 +218,7 @@ func (s *Service) checkHead(head translog.TreeHead) error {
 		}
 		s.verified.Add(sum, known, 256)
 	}
-	if key := known.key; !key.MayHold(head.TreeSize - 1) {
+	if key := known.key; !key.MaySignLeaf(head.TreeSize - 1) {
 		return fmt.Errorf("%w: the tree head of size %d is signed by the key %s, which retired at tree size %d: every verifier refuses this head", translog.ErrInconsistent, head.TreeSize, key.PublicKey, *key.TreeSize)
 	}
 	return nil
@@ -228,7 +228,7 @@ func (s *Service) checkHead(head translog.TreeHead) error {
 // and LOG_UNAVAILABLE for any other error.
 func logTrouble(err error) error {
 	if errors.Is(err, translog.ErrInconsistent) || errors.Is(err, translog.ErrNotFound) {
-		return problem.New(problem.LogInconsistent, "the transparency log does not prove this certificate; tell the operator of this deployment").Because(err)
+		return problem.New(problem.LogInconsistent, "the transparency log does not prove this certificate; tell the operator of this deployment").WithCause(err)
 	}
-	return problem.New(problem.LogUnavailable, "the transparency log is out of reach and nothing was lost; call again in a few seconds").After(2).Because(err)
+	return problem.New(problem.LogUnavailable, "the transparency log is out of reach and nothing was lost; call again in a few seconds").WithRetryAfter(2).WithCause(err)
 }

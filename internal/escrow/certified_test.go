@@ -12,7 +12,7 @@ import (
 // contains the deal's leaf. The stored phase and the certificate stay the same.
 func TestQuorumShowsCertified(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	first := h.split(t, func(d *escrow.Declared) { d.Mode = "open" }).revealed(t)
 	second := h.split(t, nil).revealed(t)
 	drawn := h.random(t, nil).revealed(t).later(t, roundOut)

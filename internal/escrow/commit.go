@@ -28,7 +28,7 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idemp
 		return Committed{}, s.lateFirst(ctx, a, deal.Deal.Commit, err)
 	}
 	act := store.Act{DealID: a.deal.DealID, Party: a.party, Commitment: c.Hash, AttestedBy: attestedBy, Replay: rec.Replay()}
-	var stored store.Acted
+	var stored store.ActResult
 	err = s.attempt(ctx, a, deal.Deal.Commit, func() (bool, error) {
 		act.First = int(a.deal.firstUncommitted.Load())
 		stored, err = s.store.Commit(ctx, act)
@@ -38,7 +38,7 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idemp
 		return Committed{}, err
 	}
 	crash.Point("escrow.committed")
-	s.options.Waits.Changed(a.deal.DealID)
+	s.options.Waits.Notify(a.deal.DealID)
 	s.commitments.Add(seat{a.deal.DealID, a.party}, c.Hash, len(a.deal.DealID))
 	if stored.All {
 		return Committed{a.deal.DealID, deal.Revealing, a.party, true}, nil
@@ -50,7 +50,7 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idemp
 // ReplayCommit returns the answer to a repeated commit call if the first call stored the
 // commitment but no answer. The answer shows the deal's present state.
 func (s *Service) ReplayCommit(ctx context.Context, a Access) (Committed, error) {
-	now, err := s.advance(ctx, a, store.Nobody)
+	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
 		return Committed{}, err
 	}
@@ -101,21 +101,21 @@ func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (
 		if stored || err != nil {
 			return err
 		}
-		if err := s.refused(ctx, a, rule); err != nil {
+		if err := s.checkRule(ctx, a, rule); err != nil {
 			return err
 		}
 	}
 	return fmt.Errorf("the store refused an action that the rules allow: deal %s, %d times in a row", a.deal.DealID, attempts)
 }
 
-// refused takes the deal's due steps (advance). It returns the reason why the rule refuses the
+// checkRule takes the deal's due steps (advance). It returns the reason why the rule refuses the
 // action now, or nil if the action may be tried again.
-func (s *Service) refused(ctx context.Context, a Access, rule rule) error {
-	now, err := s.advance(ctx, a, store.Only(a.party))
+func (s *Service) checkRule(ctx context.Context, a Access, rule rule) error {
+	now, err := s.advance(ctx, a, store.OneParty(a.party))
 	if err != nil {
 		return err
 	}
-	if refusal := rule(s.rules(a.deal, now), part(now, a.party), now.Now); refusal != nil {
+	if refusal := rule(s.rules(a.deal, now), partyStatus(now, a.party), now.Now); refusal != nil {
 		return refusal
 	}
 	return nil
@@ -129,7 +129,7 @@ func (s *Service) lateFirst(ctx context.Context, a Access, rule rule, err error)
 	if _, verdict := errors.AsType[*problem.Error](err); !verdict || problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly) {
 		return err
 	}
-	if late := s.refused(ctx, a, rule); late != nil {
+	if late := s.checkRule(ctx, a, rule); late != nil {
 		return late
 	}
 	return err

@@ -133,7 +133,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	}
 	total := 0
 	for i, label := range r.Labels {
-		if err := legible(fmt.Sprintf("party_labels[%d]", i), label); err != nil {
+		if err := checkVisible(fmt.Sprintf("party_labels[%d]", i), label); err != nil {
 			return nil, nil, err
 		}
 		total += len(label)
@@ -147,7 +147,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
 		r.PartyKeys = nil // so that the declaration equals the one that the store returns later
 	}
-	if err := legible("algorithm_params", r.Params); err != nil {
+	if err := checkVisible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err
 	}
 	now := time.Now().Unix()

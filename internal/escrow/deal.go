@@ -122,24 +122,24 @@ func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	}
 }
 
-// part returns what a party has done. The snapshot MUST include the party.
-func part(now *store.Snapshot, party int) deal.Party {
+// partyStatus returns what a party has done. The snapshot MUST include the party.
+func partyStatus(now *store.Snapshot, party int) deal.Party {
 	p := now.Parts[party-now.First]
 	return deal.Party{Index: party, Committed: p.Commitment != nil, Revealed: p.Revealed}
 }
 
-// partBytes approximates the bytes of one party's store.Part in memory.
-const partBytes = 128
+// partyStatusBytes approximates the bytes of one party's store.Part in memory.
+const partyStatusBytes = 128
 
 // large is the size in bytes from which the work on a deal or a certificate needs a turn
 // (limits.Turn).
 const large = 64 << 10
 
-func (d *Deal) turn(ctx context.Context) error {
-	if len(d.Params)+partBytes*len(d.Labels) < large {
+func (d *Deal) acquireSlot(ctx context.Context) error {
+	if len(d.Params)+partyStatusBytes*len(d.Labels) < large {
 		return nil
 	}
-	return limits.Turn(ctx)
+	return limits.AcquireSlot(ctx)
 }
 
 func raise(number *atomic.Int64, to int) {

@@ -35,8 +35,8 @@ func beaconOf(t *testing.T, d escrow.Drawn) (pinned struct {
 
 func TestBeaconFailures(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	own, strange := h.well.Chain(), devbeacon.New([]byte("strange")).Chain()
+	h := newFixture(t)
+	own, strange := h.beacon.Chain(), devbeacon.New([]byte("strange")).Chain()
 	for _, row := range []struct {
 		name  string
 		chain beacon.Chain
@@ -49,15 +49,15 @@ func TestBeaconFailures(t *testing.T) {
 	} {
 		g := h.random(t, nil).revealed(t).later(t, drawTime)
 		g.exec(t, "DELETE FROM beacon_rounds") // an earlier case may have stored the same round
-		h.well.set(row.chain, row.err)
+		h.beacon.set(row.chain, row.err)
 		g.entropy(t, h.replica()).refused(t, row.code)
-		if _, err := h.replica().Attend(t.Context(), g.id); !problem.Is(err, row.code) {
+		if _, err := h.replica().ProcessDeal(t.Context(), g.id); !problem.Is(err, row.code) {
 			t.Errorf("%s: Attend: got error %v, want %s", row.name, err, row.code)
 		}
 		if g.phase(t) != "REVEALING" {
 			t.Errorf("%s: the deal is %s, want REVEALING", row.name, g.phase(t))
 		}
-		h.well.set(own, nil)
+		h.beacon.set(own, nil)
 		if drawn := g.entropy(t, h.replica()).ok(t); drawn.State != deal.Computed {
 			t.Errorf("%s, then the beacon works again: entropy is answered %+v, want COMPUTED", row.name, drawn)
 		}
@@ -69,11 +69,11 @@ func TestBeaconFailures(t *testing.T) {
 // is the time until the round is due, then the time until the worker draws, and then 15 s.
 func TestLookAgainForADraw(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g := h.random(t, nil).revealed(t)
-	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
+	h.beacon.set(h.beacon.Chain(), beacon.ErrUnavailable)
 	g.entropy(t, h.replica()).refused(t, problem.BeaconNotReady)
-	if n := h.well.fetched(); n != 0 {
+	if n := h.beacon.fetched(); n != 0 {
 		t.Errorf("a round that is not due was fetched %d times, want 0", n)
 	}
 	for _, row := range []struct {
@@ -99,22 +99,22 @@ func TestLookAgainForADraw(t *testing.T) {
 // Otherwise the draw fetches the round again.
 func TestStoredRounds(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g := h.random(t, nil).revealed(t).later(t, roundOut)
-	round := of(h.well.Fetch(t.Context(), g.round)).ok(t)
-	check(t, h.store.PutRound(t.Context(), h.well.Chain().Hash, g.round, round.Randomness, round.Signature))
-	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
+	round := of(h.beacon.Fetch(t.Context(), g.round)).ok(t)
+	check(t, h.store.PutRound(t.Context(), h.beacon.Chain().Hash, g.round, round.Randomness, round.Signature))
+	h.beacon.set(h.beacon.Chain(), beacon.ErrUnavailable)
 	drawn := g.entropy(t, h.replica()).ok(t)
-	if drawn.State != deal.Computed || h.well.fetched() != 1 {
-		t.Errorf("with a stored round: got %+v after %d fetches, want COMPUTED after 1 (by the test itself)", drawn, h.well.fetched())
+	if drawn.State != deal.Computed || h.beacon.fetched() != 1 {
+		t.Errorf("with a stored round: got %+v after %d fetches, want COMPUTED after 1 (by the test itself)", drawn, h.beacon.fetched())
 	}
 
-	h.well.set(h.well.Chain(), nil)
+	h.beacon.set(h.beacon.Chain(), nil)
 	g = h.random(t, nil).revealed(t).later(t, roundOut)
 	g.exec(t, "DELETE FROM beacon_rounds")
-	check(t, h.store.PutRound(t.Context(), h.well.Chain().Hash, g.round, round.Signature[:64], round.Signature))
+	check(t, h.store.PutRound(t.Context(), h.beacon.Chain().Hash, g.round, round.Signature[:64], round.Signature))
 	drawn = g.entropy(t, h.replica()).ok(t)
-	want := of(h.well.Fetch(t.Context(), g.round)).ok(t)
+	want := of(h.beacon.Fetch(t.Context(), g.round)).ok(t)
 	if got := beaconOf(t, drawn).Randomness; got != want.Randomness {
 		t.Errorf("with a forged stored round: drawn with randomness %s, want %s", got, want.Randomness)
 	}
@@ -124,8 +124,8 @@ func TestStoredRounds(t *testing.T) {
 // entropy window. An EXPIRED deal never has a certificate.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.well.set(h.well.Chain(), beacon.ErrUnavailable)
+	h := newFixture(t)
+	h.beacon.set(h.beacon.Chain(), beacon.ErrUnavailable)
 	for name, meet := range meets {
 		t.Run(name, func(t *testing.T) {
 			g := h.random(t, purge).revealed(t)
@@ -157,10 +157,10 @@ func TestExpiry(t *testing.T) {
 // the database does not make the deal expire.
 func TestDrawAfterTheWindow(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g := h.random(t, nil).revealed(t).later(t, roundOut+int64(window/time.Second)+60)
 	g.exec(t, "ALTER TABLE beacon_rounds RENAME TO beacon_rounds_away")
-	if _, err := h.replica().Attend(t.Context(), g.id); err == nil || g.phase(t) != "REVEALING" {
+	if _, err := h.replica().ProcessDeal(t.Context(), g.id); err == nil || g.phase(t) != "REVEALING" {
 		t.Errorf("without the table beacon_rounds: got error %v and the deal is %s, want an error and REVEALING", err, g.phase(t))
 	}
 	g.exec(t, "ALTER TABLE beacon_rounds_away RENAME TO beacon_rounds")
@@ -173,7 +173,7 @@ func TestDrawAfterTheWindow(t *testing.T) {
 // Concurrent draws by several replicas and the worker yield one result and one certificate.
 func TestConcurrentDraws(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	for range 4 {
 		g := h.random(t, nil).revealed(t).later(t, drawTime)
 		leaves := h.log.size()
@@ -195,7 +195,7 @@ func TestConcurrentDraws(t *testing.T) {
 			})
 		}
 		group.Go(func() {
-			if _, err := h.replica().Attend(t.Context(), g.id); err != nil {
+			if _, err := h.replica().ProcessDeal(t.Context(), g.id); err != nil {
 				t.Errorf("Attend: %v, want no error", err)
 			}
 		})

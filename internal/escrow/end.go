@@ -118,9 +118,9 @@ func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *al
 		return e, s.certify(d, now, inputs, "", e)
 	}
 	e.To = deal.Void
-	cause, failed := certificate.MissedReveal, func(p store.Part) bool { return !p.Revealed }
+	cause, failed := certificate.MissedReveal, func(p store.PartyStatus) bool { return !p.Revealed }
 	if step == deal.VoidCommits {
-		cause, failed = certificate.MissedCommit, func(p store.Part) bool { return p.Commitment == nil }
+		cause, failed = certificate.MissedCommit, func(p store.PartyStatus) bool { return p.Commitment == nil }
 	}
 	for i, p := range now.Parts {
 		if failed(p) {
@@ -146,7 +146,7 @@ func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 		if all[i], err = s.secrets.OpenInput(d.DealID, i, sealed[i]); err != nil {
 			inputsLost.Inc()
 			return nil, problem.New(problem.Unavailable, "this service cannot open a stored input of the deal at present, and the operator of this deployment is alerted; send the same request again later").
-				After(60).Because(fmt.Errorf("%w: %w", errInputLost, err))
+				WithRetryAfter(60).WithCause(fmt.Errorf("%w: %w", errInputLost, err))
 		}
 	}
 	return all, nil
@@ -230,6 +230,6 @@ func certificateOf(e *store.Ending) *store.Certificate {
 
 func (s *Service) noteEnd(ctx context.Context, e *store.Ending) {
 	endedBy[e.To].Inc()
-	s.options.Waits.Changed(e.DealID)
+	s.options.Waits.Notify(e.DealID)
 	s.logger.InfoContext(ctx, "deal ended", "state", e.To, "void_flakers", len(e.VoidFlakers))
 }

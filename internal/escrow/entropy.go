@@ -26,7 +26,7 @@ type Drawn struct {
 // and computes the result (SPEC 4 rule 2). Later calls return the same result.
 func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	for range attempts {
-		now, err := s.advance(ctx, a, store.Nobody)
+		now, err := s.advance(ctx, a, store.NoParties)
 		if err != nil {
 			return Drawn{}, err
 		}
@@ -72,9 +72,9 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	round, err := s.beacon.Fetch(ctx, drawn.Round)
 	switch {
 	case errors.Is(err, beacon.ErrNotYet):
-		return nil, problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has published it yet; call again in a few seconds", drawn.Round, *d.RoundTime).After(3)
+		return nil, problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has published it yet; call again in a few seconds", drawn.Round, *d.RoundTime).WithRetryAfter(3)
 	case err != nil:
-		return nil, problem.New(problem.BeaconUnavailable, "no relay returned a verified value of beacon round %d; nothing changed: call again in a few seconds", drawn.Round).Because(err)
+		return nil, problem.New(problem.BeaconUnavailable, "no relay returned a verified value of beacon round %d; nothing changed: call again in a few seconds", drawn.Round).WithCause(err)
 	}
 	drawn.Randomness, drawn.Signature = round.Randomness, round.Signature
 	return drawn, s.store.PutRound(ctx, drawn.ChainHash, drawn.Round, drawn.Randomness, drawn.Signature)

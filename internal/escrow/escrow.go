@@ -160,7 +160,7 @@ const issueBound = 3 * time.Second
 // New returns a Service with empty caches.
 func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.KeySet, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
 	if o.Waits == nil {
-		o.Waits = waiting.New(s.Marks, nil, logger)
+		o.Waits = waiting.New(s.Progress, nil, logger)
 	}
 	if o.Development == nil {
 		o.Development = func(string) bool { return false }
@@ -189,12 +189,12 @@ func (s *Service) sameServer(ctx context.Context) {
 	if before := s.server.Swap(now); before == nil || before == now {
 		return
 	}
-	s.forgetTwice()
+	s.purgeCachesTwice()
 }
 
-// forgetTwice calls forget now, and again after forgetAgain. The second time removes stale data
+// purgeCachesTwice calls forget now, and again after forgetAgain. The second time removes stale data
 // that a call in flight has added in between.
-func (s *Service) forgetTwice() {
+func (s *Service) purgeCachesTwice() {
 	s.forget()
 	time.AfterFunc(forgetAgain, s.forget)
 }

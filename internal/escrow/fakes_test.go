@@ -19,35 +19,35 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// pen, ledger and well are fakes of the signer, the log and the beacon. A test can make the
+// signer, ledger and well are fakes of the signer, the log and the beacon. A test can make the
 // calls of each fake fail.
 
 // pen is a signer that signs with a real key and counts the calls of Sign.
-type pen struct {
+type fakeSigner struct {
 	*signing.Signer
 	mu     sync.Mutex
 	before func(ctx context.Context) error // a hook that runs before each signature; if the hook fails, Sign fails
 	signed int
 }
 
-func newPen(t *testing.T) *pen {
+func newPen(t *testing.T) *fakeSigner {
 	t.Helper()
-	return &pen{Signer: of(signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))).ok(t)}
+	return &fakeSigner{Signer: of(signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))).ok(t)}
 }
 
-func (p *pen) fail(before func(context.Context) error) {
+func (p *fakeSigner) fail(before func(context.Context) error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.before = before
 }
 
-func (p *pen) signatures() int {
+func (p *fakeSigner) signatures() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.signed
 }
 
-func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
+func (p *fakeSigner) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	p.mu.Lock()
 	before := p.before
 	p.signed++
@@ -60,9 +60,9 @@ func (p *pen) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	return p.Signer.Sign(ctx, digest)
 }
 
-// ledger is a transparency log in memory.
-type ledger struct {
-	pen       *signing.Signer // signs the tree heads
+// fakeLog is a transparency log in memory.
+type fakeLog struct {
+	signer    *signing.Signer // signs the tree heads
 	keys      *signing.KeySet // the keys that may sign entries; nil: any signature is accepted
 	mu        sync.Mutex
 	leaves    [][32]byte
@@ -74,17 +74,17 @@ type ledger struct {
 	cosigned, certified atomic.Int64 // cosigned is the tree size that a quorum of witnesses has cosigned
 }
 
-func (l *ledger) Certified() int64 { return l.certified.Load() }
+func (l *fakeLog) Certified() int64 { return l.certified.Load() }
 
-func (l *ledger) LearnCertified(context.Context) { l.certified.Store(l.cosigned.Load()) }
+func (l *fakeLog) LearnCertified(context.Context) { l.certified.Store(l.cosigned.Load()) }
 
-func (l *ledger) fail(appending func(add func()) error, reading func(*translog.Inclusion) error) {
+func (l *fakeLog) fail(appending func(add func()) error, reading func(*translog.Inclusion) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.appending, l.reading = appending, reading
 }
 
-func (l *ledger) Append(_ context.Context, entry [32]byte, signature string, tag translog.Tag) (int64, error) {
+func (l *fakeLog) Append(_ context.Context, entry [32]byte, signature string, tag translog.Tag) (int64, error) {
 	l.mu.Lock()
 	hook := l.appending
 	owner, tagged := l.tags[tag]
@@ -96,7 +96,7 @@ func (l *ledger) Append(_ context.Context, entry [32]byte, signature string, tag
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.keys != nil && !slices.Contains(l.leaves, entry) {
-			if key, err := l.keys.SignedBy(entry, signature); err != nil || !key.MayHold(int64(len(l.leaves))) {
+			if key, err := l.keys.SignedBy(entry, signature); err != nil || !key.MaySignLeaf(int64(len(l.leaves))) {
 				return 0, translog.ErrRefused
 			}
 		}
@@ -117,9 +117,9 @@ func (l *ledger) Append(_ context.Context, entry [32]byte, signature string, tag
 }
 
 // TLogProof returns nil, because the ledger signs no checkpoints.
-func (l *ledger) TLogProof(context.Context, [32]byte, int64) ([]byte, error) { return nil, nil }
+func (l *fakeLog) TLogProof(context.Context, [32]byte, int64) ([]byte, error) { return nil, nil }
 
-func (l *ledger) Inclusion(ctx context.Context, entry [32]byte, index int64) (translog.Inclusion, error) {
+func (l *fakeLog) Inclusion(ctx context.Context, entry [32]byte, index int64) (translog.Inclusion, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if index < 0 || index >= int64(len(l.leaves)) || l.leaves[index] != entry {
@@ -133,7 +133,7 @@ func (l *ledger) Inclusion(ctx context.Context, entry [32]byte, index int64) (tr
 	return in, err
 }
 
-func (l *ledger) TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error) {
+func (l *fakeLog) TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if size > int64(len(l.leaves)) {
@@ -143,7 +143,7 @@ func (l *ledger) TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead,
 }
 
 // The caller of l.tree, l.head or l.path must hold l.mu.
-func (l *ledger) tree() *testonly.Tree {
+func (l *fakeLog) tree() *testonly.Tree {
 	tree := testonly.New(rfc6962.DefaultHasher)
 	for _, leaf := range l.leaves {
 		tree.AppendData(leaf[:])
@@ -151,13 +151,13 @@ func (l *ledger) tree() *testonly.Tree {
 	return tree
 }
 
-func (l *ledger) head(ctx context.Context, size int64) (head translog.TreeHead, err error) {
+func (l *fakeLog) head(ctx context.Context, size int64) (head translog.TreeHead, err error) {
 	head.TreeSize, head.RootHash = size, hex.EncodeToString(l.tree().HashAt(uint64(size)))
-	head.Signature, err = l.pen.Sign(ctx, head.Digest())
+	head.Signature, err = l.signer.Sign(ctx, head.Digest())
 	return head, err
 }
 
-func (l *ledger) path(index int64) (path []string) {
+func (l *fakeLog) path(index int64) (path []string) {
 	proof, err := l.tree().InclusionProof(uint64(index), uint64(len(l.leaves)))
 	if err != nil {
 		panic(err)
@@ -168,20 +168,20 @@ func (l *ledger) path(index int64) (path []string) {
 	return path
 }
 
-func (l *ledger) empty() {
+func (l *fakeLog) empty() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leaves, l.taken, l.tags = nil, nil, map[translog.Tag][32]byte{}
 }
 
-func (l *ledger) size() int {
+func (l *fakeLog) size() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.leaves)
 }
 
 // well is a beacon with a chain of its own. Its rounds have valid signatures.
-type well struct {
+type fakeBeacon struct {
 	server *devbeacon.Server
 	mu     sync.Mutex
 	chain  beacon.Chain
@@ -189,30 +189,30 @@ type well struct {
 	asked  int
 }
 
-func newWell() *well {
+func newWell() *fakeBeacon {
 	s := devbeacon.New([]byte("escrow"))
-	return &well{server: s, chain: s.Chain()}
+	return &fakeBeacon{server: s, chain: s.Chain()}
 }
 
-func (w *well) set(chain beacon.Chain, err error) {
+func (w *fakeBeacon) set(chain beacon.Chain, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.chain, w.err = chain, err
 }
 
-func (w *well) fetched() int {
+func (w *fakeBeacon) fetched() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.asked
 }
 
-func (w *well) Chain() beacon.Chain {
+func (w *fakeBeacon) Chain() beacon.Chain {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.chain
 }
 
-func (w *well) Fetch(_ context.Context, round int64) (beacon.Round, error) {
+func (w *fakeBeacon) Fetch(_ context.Context, round int64) (beacon.Round, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++

@@ -17,7 +17,7 @@ import (
 // game is a deal with the initiator's API key, and with the invite tokens and inputs of the
 // parties.
 type game struct {
-	*house
+	*fixture
 	id     string
 	key    string
 	tokens []string
@@ -27,13 +27,13 @@ type game struct {
 
 const salt = "0123456789abcdef"
 
-func (h *house) split(t *testing.T, change func(*escrow.Declared)) *game {
+func (h *fixture) split(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
 	return h.create(t, escrow.Declared{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car", "boat"}}},
 		[]string{`{"valuations":{"boat":40,"car":60}}`, `{"valuations":{"boat":70,"car":30}}`}, change)
 }
 
-func (h *house) shapley(t *testing.T, inputs ...string) *game {
+func (h *fixture) shapley(t *testing.T, inputs ...string) *game {
 	t.Helper()
 	return h.create(t, escrow.Declared{
 		Algorithm: "shapley.v1",
@@ -43,9 +43,9 @@ func (h *house) shapley(t *testing.T, inputs ...string) *game {
 
 // random creates a random.v1 deal. Its beacon round is published ten minutes after the
 // reveal deadline.
-func (h *house) random(t *testing.T, change func(*escrow.Declared)) *game {
+func (h *fixture) random(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
-	round := h.well.Chain().RoundAt(h.now(t)+7200+600) + 1
+	round := h.beacon.Chain().RoundAt(h.now(t)+7200+600) + 1
 	g := h.create(t, escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": round}},
 		[]string{`{"nonce":"00ff"}`, `{"nonce":"1234"}`}, change)
 	g.round = round
@@ -54,14 +54,14 @@ func (h *house) random(t *testing.T, change func(*escrow.Declared)) *game {
 
 func purge(d *escrow.Declared) { d.Retention = "purge" }
 
-func (h *house) now(t *testing.T) int64 {
+func (h *fixture) now(t *testing.T) int64 {
 	t.Helper()
 	now, err := h.store.Now(t.Context())
 	check(t, err)
 	return now
 }
 
-func (h *house) create(t *testing.T, d escrow.Declared, inputs []string, change func(*escrow.Declared)) *game {
+func (h *fixture) create(t *testing.T, d escrow.Declared, inputs []string, change func(*escrow.Declared)) *game {
 	t.Helper()
 	now := h.now(t)
 	d.Mode, d.Retention, d.CommitDeadline, d.RevealDeadline = "sealed", "standard", now+3600, now+7200
@@ -72,7 +72,7 @@ func (h *house) create(t *testing.T, d escrow.Declared, inputs []string, change 
 		change(&d)
 	}
 	svc := h.at(h.origin)
-	g := &game{house: h, inputs: inputs, key: of(svc.CreateKey(t.Context(), nil)).ok(t).APIKey}
+	g := &game{fixture: h, inputs: inputs, key: of(svc.CreateKey(t.Context(), nil)).ok(t).APIKey}
 	owner := of(svc.Authenticate(t.Context(), g.key)).ok(t)
 	made := of(svc.Create(t.Context(), owner, d, nil)).ok(t)
 	g.id = made.DealID
@@ -194,7 +194,7 @@ func (g *game) pendingCertificate(t *testing.T) *store.Certificate {
 
 func (g *game) attended(t *testing.T) *game {
 	t.Helper()
-	of(g.replica().Attend(t.Context(), g.id)).ok(t)
+	of(g.replica().ProcessDeal(t.Context(), g.id)).ok(t)
 	return g
 }
 

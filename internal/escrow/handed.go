@@ -25,26 +25,26 @@ const (
 	mostParties   = 16
 )
 
-// Handed is the report on a certificate that the caller sent. The checks use the sent
+// SubmittedReport is the report on a certificate that the caller sent. The checks use the sent
 // certificate, not the stored one.
-type Handed struct {
+type SubmittedReport struct {
 	Verification
 	Findings []verification.Check `json:"findings"`
 	Stored   string               `json:"stored"` // StoredSame, StoredDiffers or StoredUnknown
-	Says     *Says                `json:"says"`   // null if the document does not have the form of a certificate
+	Says     *CertificateSummary  `json:"says"`   // null if the document does not have the form of a certificate
 	PubKey   *string              `json:"pubkey"` // the key that signed the document; null if no key of this deployment did
 	TreeHead *translog.TreeHead   `json:"tree_head"`
 }
 
-// The values of Handed.Stored: how the document compares with the stored certificate.
+// The values of SubmittedReport.Stored: how the document compares with the stored certificate.
 const (
 	StoredSame    = "same"    // the signed part and the signature equal the stored ones; the proofs are not compared
 	StoredDiffers = "differs" // the document is forged or damaged
 	StoredUnknown = "unknown" // no certificate with this id is published here
 )
 
-// Says holds the contents of a certificate, with long parts cut.
-type Says struct {
+// CertificateSummary holds the contents of a certificate, with long parts cut.
+type CertificateSummary struct {
 	DealID      string          `json:"deal_id"`
 	Algorithm   string          `json:"algorithm"`
 	Outcome     string          `json:"outcome"`
@@ -54,34 +54,34 @@ type Says struct {
 	Result      json.RawMessage `json:"result"` // null if it is longer than 4,096 bytes
 }
 
-// VerifyHanded checks a certificate that the caller sent: its form, its signature, and its
+// VerifySubmitted checks a certificate that the caller sent: its form, its signature, and its
 // proof against a published tree head. It also compares the document with the stored
 // certificate of the same cert_id. If certID is not "", a document with another cert_id is
-// invalid. If the log or the database is out of reach, VerifyHanded returns an error instead
+// invalid. If the log or the database is out of reach, VerifySubmitted returns an error instead
 // of a report, because a report would call a valid certificate invalid.
-func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, certID string) (Handed, error) {
-	if err := limits.Turn(ctx); err != nil {
-		return Handed{}, err
+func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, certID string) (SubmittedReport, error) {
+	if err := limits.AcquireSlot(ctx); err != nil {
+		return SubmittedReport{}, err
 	}
 	text := canon.Encode(document)
 	// c is incomplete if the document is not a certificate. verification.Verify then reports
 	// what is wrong with the document.
 	var c certificate.Certificate
 	formed := json.Unmarshal(text, &c) == nil
-	limits.Rest(ctx)
+	limits.ReleaseSlot(ctx)
 	head, err := s.headOf(ctx, c.LogProof.TreeSize)
 	if err != nil {
-		return Handed{}, err
+		return SubmittedReport{}, err
 	}
 	stored, err := s.published(ctx, c.CertID)
 	if errors.Is(err, store.ErrNotFound) {
 		stored, err = nil, nil
 	}
 	if err != nil {
-		return Handed{}, err
+		return SubmittedReport{}, err
 	}
-	if err := limits.Turn(ctx); err != nil {
-		return Handed{}, err
+	if err := limits.AcquireSlot(ctx); err != nil {
+		return SubmittedReport{}, err
 	}
 
 	var trusted []verification.Trusted
@@ -93,13 +93,13 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	// only if this service signed the document.
 	signer, unsigned := s.keys.SignerOf(verification.Signed(document), c.Signature)
 	if unsigned == nil {
-		evidence.Open = verifyingKeys
+		evidence.VerifyingKeys = verifyingKeys
 	}
 	if head != nil {
 		evidence.TreeHead = map[string]any{"tree_size": head.TreeSize, "root_hash": head.RootHash, "signature": head.Signature}
 	}
-	if evidence.Open != nil {
-		evidence.Open = whileRunning(ctx, evidence.Open)
+	if evidence.VerifyingKeys != nil {
+		evidence.VerifyingKeys = whileRunning(ctx, evidence.VerifyingKeys)
 	}
 	// Add the checks `cert_id` and `stored` only if they fail. Either failure makes the document invalid.
 	var report verification.Report
@@ -113,9 +113,9 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	of := verification.Verify(evidence)
 	report.Checks, report.Notes, report.Valid = append(report.Checks, of.Checks...), of.Notes, of.Valid && len(report.Checks) == 0
 	if err := ctx.Err(); err != nil { // the report may be incomplete, so its valid:false may be wrong
-		return Handed{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").After(2).Because(err)
+		return SubmittedReport{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
 	}
-	h := Handed{
+	h := SubmittedReport{
 		Verification: Verification{
 			CertID: cut(c.CertID), Valid: report.Valid, Outcome: certificate.Void,
 			Checks: Checks{report.Holds(verification.Signature), report.Holds(verification.InputRootForm), report.Holds(verification.MerkleInclusion) && report.Holds(verification.TreeHeadSignature)},
@@ -145,7 +145,7 @@ func (s *Service) VerifyHanded(ctx context.Context, document map[string]any, cer
 	}
 	claim := "outcome is VOID because the document does not have the form of a certificate"
 	if formed && report.Holds(verification.Shape) {
-		h.Outcome, h.Says = c.Outcome, saysOf(c.Payload)
+		h.Outcome, h.Says = c.Outcome, summaryOf(c.Payload)
 		claim = "the members `outcome` and `says` repeat what the document claims, true or not"
 	}
 	if !h.Valid {
@@ -216,8 +216,8 @@ func failed(findings []verification.Check) string {
 	return strings.Join(why, "; ")
 }
 
-func saysOf(p certificate.Payload) *Says {
-	says := &Says{DealID: cut(p.DealID), Algorithm: cut(p.Algorithm), Outcome: p.Outcome, Parties: len(p.Parties), Labels: []string{}, Result: p.Result}
+func summaryOf(p certificate.Payload) *CertificateSummary {
+	says := &CertificateSummary{DealID: cut(p.DealID), Algorithm: cut(p.Algorithm), Outcome: p.Outcome, Parties: len(p.Parties), Labels: []string{}, Result: p.Result}
 	for _, party := range p.Parties[:min(mostParties, len(p.Parties))] {
 		says.Labels = append(says.Labels, cut(party.Label))
 	}

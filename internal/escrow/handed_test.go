@@ -27,7 +27,7 @@ func TestSeatKeysAreNotCheckedAfterTheEndOfTheCall(t *testing.T) {
 		by := attestation.Attestation{Declared: true, Key: fmt.Sprintf("ed25519:%064d", i), Signature: fmt.Sprintf("ed25519:%0128d", 0), Origin: "https://a"}
 		parties = append(parties, map[string]any{"index": int64(i), "label": fmt.Sprint(i), "commitment": hash, "attested_by": by.String()})
 	}
-	report := verification.Verify(verification.Evidence{Open: open, Certificate: map[string]any{
+	report := verification.Verify(verification.Evidence{VerifyingKeys: open, Certificate: map[string]any{
 		"cert_version": certificate.Version, "cert_id": "c_1", "deal_id": "d_1", "outcome": certificate.Computed, "algorithm": "random.v1", "mode": "sealed", "retention": "standard",
 		"parties": parties, "input_root": hash, "result": map[string]any{}, "void_flakers": nil, "properties": []any{attestation.Property(fmt.Sprintf("%064d", 0))},
 		"timing":          map[string]any{"created_at": int64(1), "commits_closed_at": int64(2), "reveals_closed_at": int64(3), "computed_at": int64(4)},

@@ -86,7 +86,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	index, err := s.log.Append(ctx, entry, signature, tag)
 	// The key may have been closed after it signed the certificate. Then the signature is not
 	// valid for this leaf: sign again with the current key.
-	if err == nil && !facts.key.MayHold(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != signing.StateCurrent {
+	if err == nil && !facts.key.MaySignLeaf(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != signing.StateCurrent {
 		if signature, _, err = s.sign(ctx, c); err != nil {
 			return err
 		}
@@ -111,19 +111,19 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	}
 	if published {
 		certificatesIssued.Inc()
-		s.options.Waits.Changed(c.DealID)
+		s.options.Waits.Notify(c.DealID)
 	}
 	crash.Point("escrow.published")
 	return nil
 }
 
-func (s *Service) made(certID string, payload, mac []byte) bool {
+func (s *Service) hasOwnMAC(certID string, payload, mac []byte) bool {
 	return slices.ContainsFunc(s.secrets.All(), func(one *sealing.Secret) bool { return hmac.Equal(mac, payloadMAC(one, certID, payload)) })
 }
 
 // sign signs only a payload whose MAC shows that this service wrote the payload.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
-	if !s.made(c.CertID, c.Payload, c.MAC) {
+	if !s.hasOwnMAC(c.CertID, c.Payload, c.MAC) {
 		return "", checked{}, fmt.Errorf("foreign certificate: %s is not signed, because its MAC matches no server secret of this process: run `fairpactctl secret check` and add the missing secret; if no secret is missing, find out who wrote the row", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))

@@ -26,7 +26,7 @@ func keyAway(context.Context) error { return errKeyAway }
 
 // lastReveal returns a deal in which all parties have revealed. The caller makes the signer or the log
 // fail before the call. So the last reveal must return the result, and the view must show no certificate.
-func lastReveal(t *testing.T, h *house) *game {
+func lastReveal(t *testing.T, h *fixture) *game {
 	t.Helper()
 	g := h.split(t, nil).committed(t)
 	svc := h.replica()
@@ -42,10 +42,10 @@ func lastReveal(t *testing.T, h *house) *game {
 	return g
 }
 
-func pending(t *testing.T, h *house) *game {
+func pending(t *testing.T, h *fixture) *game {
 	t.Helper()
-	h.pen.fail(keyAway)
-	defer h.pen.fail(nil)
+	h.signer.fail(keyAway)
+	defer h.signer.fail(nil)
 	return lastReveal(t, h)
 }
 
@@ -74,7 +74,7 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 		log        func(add func()) error
 		died       bool // the process died before it stored the signature
 		reason     string
-		err        error // the error of Attend during the outage
+		err        error // the error of ProcessDeal during the outage
 		signatures int   // 0: any number
 	}{
 		"the key is away":          {keyAway, nil, false, "the certificate is not signed yet", errKeyAway, 0},
@@ -84,25 +84,25 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newFixture(t)
 			of(h.log.Append(t.Context(), [32]byte{1}, "es256:00", translog.Tag{})).ok(t)
-			h.pen.fail(row.pen)
+			h.signer.fail(row.pen)
 			h.log.fail(row.log, nil)
 			g := lastReveal(t, h)
 			checkPending(t, g, row.reason)
 			for range 3 {
-				if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, row.err) {
+				if _, err := h.replica().ProcessDeal(t.Context(), g.id); !errors.Is(err, row.err) {
 					t.Errorf("Attend: got error %v, want %v", err, row.err)
 				}
 			}
 			if row.died {
 				g.exec(t, "UPDATE certificates SET signature = NULL")
 			}
-			h.pen.fail(nil)
+			h.signer.fail(nil)
 			h.log.fail(nil, nil)
 			c := g.attended(t).published(t)
 			same(t, g.attended(t).published(t), c)
-			if n := h.pen.signatures(); row.signatures > 0 && n != row.signatures || h.log.size() != 2 || c.LogProof.LeafIndex != 1 {
+			if n := h.signer.signatures(); row.signatures > 0 && n != row.signatures || h.log.size() != 2 || c.LogProof.LeafIndex != 1 {
 				t.Errorf("%d signatures, %d leaves, leaf %d; want %d signatures (0: any number), 2 leaves and leaf 1", n, h.log.size(), c.LogProof.LeafIndex, row.signatures)
 			}
 			if (c.Signature == h.log.taken[1]) == row.died {
@@ -116,15 +116,15 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 // pending certificate. The signature is not stored, and readers get an error.
 func TestSecondCertificateIsTriedOnce(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g := pending(t, h)
 	of(h.log.Append(t.Context(), [32]byte{1}, "es256:00", certificate.Tag(g.id))).ok(t)
-	worker, before := h.replica(), h.pen.signatures()
+	worker, before := h.replica(), h.signer.signatures()
 	for range 3 {
-		of(worker.Attend(t.Context(), g.id)).ok(t)
+		of(worker.ProcessDeal(t.Context(), g.id)).ok(t)
 		g.certificate(t, worker).refused(t, problem.LogInconsistent)
 	}
-	if n := h.pen.signatures() - before; n != 1 || g.pendingCertificate(t).Signature != nil || h.log.size() != 1 {
+	if n := h.signer.signatures() - before; n != 1 || g.pendingCertificate(t).Signature != nil || h.log.size() != 1 {
 		t.Errorf("signed %d times, stored signature %s, %d leaves; want 1, null, 1", n, show(g.pendingCertificate(t).Signature), h.log.size())
 	}
 	g.exec(t, "UPDATE certificates SET created_at = created_at - 60")
@@ -138,14 +138,14 @@ func TestSecondCertificateIsTriedOnce(t *testing.T) {
 // The log gets the tag of the signed deal_id, even if the row has another deal_id.
 func TestTagIsOfTheSignedDeal(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.log.fail(func(func()) error { return translog.ErrUnavailable }, nil)
 	g, other := lastReveal(t, h), h.split(t, nil).revealed(t)
 	h.log.fail(nil, nil)
 	h.exec(t, "UPDATE certificates SET deal_id = 'd_x' WHERE deal_id = $1", other.id)
 	h.exec(t, "UPDATE certificates SET deal_id = $2 WHERE deal_id = $1", g.id, other.id)
 	h.exec(t, "UPDATE deals SET cert_id = (SELECT cert_id FROM deals WHERE deal_id = $1) WHERE deal_id = $2", g.id, other.id)
-	of(h.replica().Attend(t.Context(), other.id)).ok(t)
+	of(h.replica().ProcessDeal(t.Context(), other.id)).ok(t)
 	if _, ok := h.log.tags[certificate.Tag(g.id)]; !ok || len(h.log.tags) != 1 {
 		t.Errorf("the log has the tags %v, want only the tag of %s", h.log.tags, g.id)
 	}
@@ -167,12 +167,12 @@ func counted(t *testing.T, name, label string) float64 {
 }
 
 func TestOneProcessSignsOnce(t *testing.T) { // not parallel: this test reads the stacks of all goroutines
-	h := newHouse(t)
+	h := newFixture(t)
 	g := pending(t, h)
-	before := h.pen.signatures()
+	before := h.signer.signatures()
 	const callers = 8
 	waitAll := make(chan struct{})
-	h.pen.fail(func(ctx context.Context) error {
+	h.signer.fail(func(ctx context.Context) error {
 		select {
 		case <-waitAll:
 		case <-ctx.Done():
@@ -186,7 +186,7 @@ func TestOneProcessSignsOnce(t *testing.T) { // not parallel: this test reads th
 		group.Go(func() {
 			var err error
 			if i%2 == 0 {
-				_, err = svc.Attend(bounded(t), g.id)
+				_, err = svc.ProcessDeal(bounded(t), g.id)
 			} else {
 				_, err = svc.Certificate(bounded(t), access)
 			}
@@ -208,7 +208,7 @@ func TestOneProcessSignsOnce(t *testing.T) { // not parallel: this test reads th
 	}
 	close(waitAll)
 	group.Wait()
-	if n := h.pen.signatures() - before; n != 1 {
+	if n := h.signer.signatures() - before; n != 1 {
 		t.Errorf("%d signatures for one certificate, want 1", n)
 	}
 	g.published(t)
@@ -217,7 +217,7 @@ func TestOneProcessSignsOnce(t *testing.T) { // not parallel: this test reads th
 // A stored signature that verifies under no key is replaced, if the certificate has no leaf.
 func TestForeignSignatureIsReplaced(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	for _, stored := range []string{"es256:", "es256:" + strings.Repeat("0", 128), foreign(t, newPen(t))} {
 		g := pending(t, h)
 		g.exec(t, "UPDATE certificates SET signature = $2 WHERE deal_id = $1", g.id, stored)
@@ -227,7 +227,7 @@ func TestForeignSignatureIsReplaced(t *testing.T) {
 	}
 }
 
-func foreign(t *testing.T, stranger *pen) string {
+func foreign(t *testing.T, stranger *fakeSigner) string {
 	t.Helper()
 	return of(stranger.Signer.Sign(t.Context(), [32]byte{1})).ok(t)
 }
@@ -236,14 +236,14 @@ func foreign(t *testing.T, stranger *pen) string {
 // its payload does not change.
 func TestConcurrentIssuing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	for range 8 {
 		g, leaves := pending(t, h), h.log.size()
 		payload := string(g.pendingCertificate(t).Payload)
 		var group sync.WaitGroup
 		for range 8 {
 			group.Go(func() {
-				if _, err := h.replica().Attend(bounded(t), g.id); err != nil {
+				if _, err := h.replica().ProcessDeal(bounded(t), g.id); err != nil {
 					t.Errorf("Attend: %v, want no error", err)
 				}
 			})

@@ -20,35 +20,35 @@ func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
 const window = 7 * 24 * time.Hour
 
-// house is a deployment for tests: a real database, and fakes of signer, log and beacon.
-type house struct {
+// fixture is a deployment for tests: a real database, and fakes of signer, log and beacon.
+type fixture struct {
 	store   *store.Store
 	sql     *pgxpool.Pool
 	secret  *sealing.Secret
 	secrets *sealing.Secrets // contains only the field secret
-	pen     *pen
+	signer  *fakeSigner
 	keys    *signing.KeySet
-	log     *ledger
-	well    *well
+	log     *fakeLog
+	beacon  *fakeBeacon
 	origin  string
 }
 
-func newHouse(t *testing.T) *house {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	return newHouseOn(t, servertest.Postgres(t))
+	return newFixtureOn(t, servertest.Postgres(t))
 }
 
-func newHouseOn(t *testing.T, url string) *house {
+func newFixtureOn(t *testing.T, url string) *fixture {
 	t.Helper()
-	h := &house{pen: newPen(t), well: newWell()}
-	h.log = &ledger{pen: h.pen.Signer, tags: map[translog.Tag][32]byte{}}
+	h := &fixture{signer: newPen(t), beacon: newWell()}
+	h.log = &fakeLog{signer: h.signer.Signer, tags: map[translog.Tag][32]byte{}}
 	check(t, store.Migrate(t.Context(), url))
 	h.store = openStore(t, url)
 	h.sql = of(pgxpool.New(t.Context(), url)).ok(t)
 	t.Cleanup(h.sql.Close)
 	h.secret = of(sealing.New(make([]byte, 32))).ok(t)
 	h.secrets = of(sealing.NewSecrets(h.secret)).ok(t)
-	h.keys = of(signing.NewKeySet(h.pen.PublicKey(), nil)).ok(t)
+	h.keys = of(signing.NewKeySet(h.signer.PublicKey(), nil)).ok(t)
 	return h
 }
 
@@ -66,21 +66,21 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func (h *house) replica() *escrow.Service { return h.replicaOn(h.store, escrow.Options{}) }
+func (h *fixture) replica() *escrow.Service { return h.replicaOn(h.store, escrow.Options{}) }
 
-func (h *house) replicaOn(s *store.Store, o escrow.Options) *escrow.Service {
+func (h *fixture) replicaOn(s *store.Store, o escrow.Options) *escrow.Service {
 	o.EntropyWindow = window
-	return escrow.New(s, h.secrets, h.pen, h.keys, h.log, h.well, o, slog.New(slog.DiscardHandler))
+	return escrow.New(s, h.secrets, h.signer, h.keys, h.log, h.beacon, o, slog.New(slog.DiscardHandler))
 }
 
-func (h *house) exec(t *testing.T, statement string, args ...any) {
+func (h *fixture) exec(t *testing.T, statement string, args ...any) {
 	t.Helper()
 	if _, err := h.sql.Exec(t.Context(), statement, args...); err != nil {
 		t.Fatalf("statement %s: %v", statement, err)
 	}
 }
 
-func (h *house) text(t *testing.T, query string, args ...any) (s string) {
+func (h *fixture) text(t *testing.T, query string, args ...any) (s string) {
 	t.Helper()
 	if err := h.sql.QueryRow(t.Context(), query, args...).Scan(&s); err != nil {
 		t.Fatalf("query %s: %v", query, err)

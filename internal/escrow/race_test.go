@@ -11,7 +11,7 @@ import (
 const endedTotal = "fairpact_deals_ended_total"
 
 func TestConcurrentLastReveals(t *testing.T) { // not parallel: this test counts the deals that end in the process
-	h := newHouse(t)
+	h := newFixture(t)
 	another := openStore(t, h.sql.Config().ConnString())
 	for name, replicas := range map[string][2]*escrow.Service{
 		"in one process": {h.replica(), nil}, "in two processes": {h.replica(), h.replicaOn(another, escrow.Options{})},
@@ -44,7 +44,7 @@ func TestConcurrentLastReveals(t *testing.T) { // not parallel: this test counts
 }
 
 func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	another := openStore(t, h.sql.Config().ConnString())
 	for range 5 {
 		g := abandoned(t, h, true)

@@ -114,7 +114,7 @@ func (s *Service) renewMACs(ctx context.Context, writer *sealing.Secret) error {
 		}
 		for _, p := range page {
 			last = p
-			if hmac.Equal(p.MAC, payloadMAC(writer, p.CertID, p.Payload)) || !s.made(p.CertID, p.Payload, p.MAC) {
+			if hmac.Equal(p.MAC, payloadMAC(writer, p.CertID, p.Payload)) || !s.hasOwnMAC(p.CertID, p.Payload, p.MAC) {
 				continue
 			}
 			if err := s.store.SetMAC(ctx, p, payloadMAC(writer, p.CertID, p.Payload)); err != nil {

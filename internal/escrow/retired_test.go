@@ -18,11 +18,11 @@ import (
 
 // retire makes a new key current and returns the signer of the old key, which it closes at treeSize
 // (-1: the old key stays open). From then on, the log also checks signatures.
-func (h *house) retire(t *testing.T, treeSize int64) (old *pen) {
+func (h *fixture) retire(t *testing.T, treeSize int64) (old *fakeSigner) {
 	t.Helper()
-	old, h.pen = h.pen, newPen(t)
-	h.keys = keySetOf(t, h.pen.PublicKey(), old.PublicKey(), treeSize)
-	h.log.pen, h.log.keys = h.pen.Signer, h.keys
+	old, h.signer = h.signer, newPen(t)
+	h.keys = keySetOf(t, h.signer.PublicKey(), old.PublicKey(), treeSize)
+	h.log.signer, h.log.keys = h.signer.Signer, h.keys
 	return old
 }
 
@@ -41,7 +41,7 @@ var errCut = fmt.Errorf("%w: the process was killed", translog.ErrUnavailable)
 // die makes the nth call of a step fail, and every later call of any step, as if the process
 // had died. The steps are "sign", "append" (the entry is not in the log yet) and "logged"
 // (the entry is in the log).
-func (h *house) die(step string, nth int) {
+func (h *fixture) die(step string, nth int) {
 	seen := 0
 	at := func(now string) error {
 		if now == step {
@@ -52,7 +52,7 @@ func (h *house) die(step string, nth int) {
 		}
 		return nil
 	}
-	h.pen.fail(func(context.Context) error { return at("sign") })
+	h.signer.fail(func(context.Context) error { return at("sign") })
 	h.log.fail(func(add func()) error {
 		if err := at("append"); err != nil {
 			return err
@@ -62,19 +62,19 @@ func (h *house) die(step string, nth int) {
 	}, nil)
 }
 
-func (h *house) live() {
-	h.pen.fail(nil)
+func (h *fixture) live() {
+	h.signer.fail(nil)
 	h.log.fail(nil, nil)
 }
 
-func (h *house) left(t *testing.T, step string) *game {
+func (h *fixture) left(t *testing.T, step string) *game {
 	t.Helper()
 	h.die(step, 1)
 	defer h.live()
 	return lastReveal(t, h)
 }
 
-func (h *house) fill(t *testing.T, n byte) {
+func (h *fixture) fill(t *testing.T, n byte) {
 	t.Helper()
 	for i := range n {
 		of(h.log.Append(t.Context(), [32]byte{i + 1}, "es256:00", translog.Tag{})).ok(t)
@@ -83,7 +83,7 @@ func (h *house) fill(t *testing.T, n byte) {
 
 // issuedBy lets the worker issue a deal's certificate. It checks the signing key and the
 // number of leaves, and that every read returns the same certificate.
-func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certificate {
+func (g *game) issuedBy(t *testing.T, by *fakeSigner, leaves int) certificate.Certificate {
 	t.Helper()
 	c := g.attended(t).published(t)
 	stored := g.pendingCertificate(t)
@@ -102,7 +102,7 @@ func (g *game) issuedBy(t *testing.T, by *pen, leaves int) certificate.Certifica
 // is published and there is one leaf.
 func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.fill(t, 2)
 	steps := []struct {
 		step string
@@ -127,7 +127,7 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 			t.Fatalf("the pending certificate is signed by %+v, want the closed key", key)
 		}
 		h.die(s.step, s.nth)
-		if _, err := h.replica().Attend(t.Context(), g.id); !errors.Is(err, translog.ErrUnavailable) {
+		if _, err := h.replica().ProcessDeal(t.Context(), g.id); !errors.Is(err, translog.ErrUnavailable) {
 			t.Fatalf("died at %s %d: got error %v, want %v", s.step, s.nth, err, translog.ErrUnavailable)
 		}
 		h.live()
@@ -135,7 +135,7 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 		if (stored == *before.Signature) != (s.was == "old") || h.log.size() != leaves+s.more {
 			t.Errorf("died at %s %d: %d new leaves, and the signature %s is stored; want %d and a signature of the %s key", s.step, s.nth, h.log.size()-leaves, stored, s.more, s.was)
 		}
-		c := g.issuedBy(t, h.pen, leaves+1)
+		c := g.issuedBy(t, h.signer, leaves+1)
 		if s.was == "new" && c.Signature != stored {
 			t.Errorf("died at %s %d: the certificate has signature %s, want %s, which was stored before", s.step, s.nth, c.Signature, stored)
 		}
@@ -144,12 +144,12 @@ func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 
 func TestFirstPublishedSignatureStays(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g := h.left(t, "append")
 	h.retire(t, 0)
 	began, resume := make(chan struct{}), make(chan struct{})
 	var first atomic.Bool
-	h.pen.fail(func(context.Context) error {
+	h.signer.fail(func(context.Context) error {
 		if first.CompareAndSwap(false, true) {
 			close(began)
 			<-resume
@@ -158,15 +158,15 @@ func TestFirstPublishedSignatureStays(t *testing.T) {
 	})
 	var slow sync.WaitGroup
 	slow.Go(func() {
-		if _, err := h.replica().Attend(bounded(t), g.id); err != nil {
+		if _, err := h.replica().ProcessDeal(bounded(t), g.id); err != nil {
 			t.Errorf("Attend of the slow replica: %v, want no error", err)
 		}
 	})
 	<-began
-	published := g.issuedBy(t, h.pen, 1)
+	published := g.issuedBy(t, h.signer, 1)
 	close(resume)
 	slow.Wait()
-	same(t, g.issuedBy(t, h.pen, 1), published)
+	same(t, g.issuedBy(t, h.signer, 1), published)
 }
 
 // A retired key stays valid for all leaves until it is closed at a tree size. From then on it
@@ -188,13 +188,13 @@ func TestPendingUnderARetiredKey(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t)
+			h := newFixture(t)
 			h.fill(t, 1)
 			g := h.left(t, row.step)
 			signature := *g.pendingCertificate(t).Signature
 			by := h.retire(t, row.closed)
 			if !row.kept {
-				by = h.pen
+				by = h.signer
 			}
 			if c := g.issuedBy(t, by, 2); (c.Signature == signature) != row.kept || c.LogProof.LeafIndex != 1 {
 				t.Errorf("leaf %d, signature kept: %v; want leaf 1, signature kept: %v", c.LogProof.LeafIndex, c.Signature == signature, row.kept)
@@ -207,11 +207,11 @@ func TestPendingUnderARetiredKey(t *testing.T) {
 // certificate at leaf n or above as invalid. Certificate refuses to return such a certificate.
 func TestVerifyBeyondRetirement(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g, id := certified(t, h)
-	key := h.pen.PublicKey()
+	key := h.signer.PublicKey()
 	next := newPen(t)
-	h.log.pen = next.Signer
+	h.log.signer = next.Signer
 	for _, row := range []struct {
 		closed int64
 		note   string

@@ -46,7 +46,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	if a.deal.algorithm.Rejects(o.Input) {
 		return s.reject(ctx, a, act)
 	}
-	var stored store.Acted
+	var stored store.ActResult
 	err = s.attempt(ctx, a, deal.Deal.Reveal, func() (bool, error) {
 		act.First = int(a.deal.firstUnrevealed.Load())
 		stored, err = s.store.Reveal(ctx, act)
@@ -66,7 +66,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 		}
 		return Revealed{a.deal.DealID, now.Phase, a.party, true, now.Result}, nil
 	}
-	s.options.Waits.Changed(a.deal.DealID)
+	s.options.Waits.Notify(a.deal.DealID)
 	if !stored.All {
 		raise(&a.deal.firstUnrevealed, stored.Missing)
 	}
@@ -76,7 +76,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 // ReplayReveal returns the answer to a reveal that was stored before. The answer shows the
 // deal's present state and result.
 func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) {
-	now, err := s.advance(ctx, a, store.Nobody)
+	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
 		return Revealed{}, err
 	}
@@ -155,7 +155,7 @@ func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed
 		if err != nil {
 			return Revealed{}, err
 		}
-		if refusal := s.rules(a.deal, now).Reveal(part(now, a.party), now.Now); refusal != nil {
+		if refusal := s.rules(a.deal, now).Reveal(partyStatus(now, a.party), now.Now); refusal != nil {
 			return Revealed{}, refusal
 		}
 		e := &store.Ending{

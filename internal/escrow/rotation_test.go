@@ -15,21 +15,21 @@ import (
 )
 
 type rotation struct {
-	*house
+	*fixture
 	old, next *sealing.Secret
 }
 
 func newRotation(t *testing.T) rotation {
 	t.Helper()
-	r := rotation{house: newHouse(t)}
+	r := rotation{fixture: newFixture(t)}
 	r.old, r.next = r.secret, of(sealing.New(bytes.Repeat([]byte("n"), 32))).ok(t)
 	check(t, serversecret.Check(t.Context(), r.store, r.secrets))
 	return r
 }
 
-func (r rotation) holding(t *testing.T, all ...*sealing.Secret) *house {
+func (r rotation) holding(t *testing.T, all ...*sealing.Secret) *fixture {
 	t.Helper()
-	h := *r.house
+	h := *r.fixture
 	h.secrets = of(sealing.NewSecrets(all...)).ok(t)
 	check(t, serversecret.Check(t.Context(), h.store, h.secrets))
 	return &h
@@ -44,7 +44,7 @@ func (r rotation) rotate(t *testing.T) {
 
 // resealed makes the rotation and the idempotency records 61 seconds older, which exceeds
 // settleTime. Then it calls Reseal until Reseal returns false.
-func (r rotation) resealed(t *testing.T, h *house) {
+func (r rotation) resealed(t *testing.T, h *fixture) {
 	t.Helper()
 	r.exec(t, "UPDATE server_secret SET since = since - 61")
 	r.exec(t, "UPDATE idempotency SET expires_at = expires_at - 61")
@@ -71,7 +71,7 @@ func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 	g.reveal(t, whole.replica(), 1).ok(t)
 	r.exec(t, "UPDATE reveals SET sealed = substr(sealed, 1, length(sealed) - 1) WHERE deal_id = $1 AND party = 0", g.id)
 	g.later(t, 7201)
-	if _, err := lacking.replica().Attend(t.Context(), g.id); !problem.Is(err, problem.Unavailable) {
+	if _, err := lacking.replica().ProcessDeal(t.Context(), g.id); !problem.Is(err, problem.Unavailable) {
 		t.Errorf("Attend by a process without the secret: got error %v, want UNAVAILABLE", err)
 	}
 	g.attended(t).published(t)
@@ -99,9 +99,9 @@ func TestAStaleProcessStoresNoReveal(t *testing.T) {
 	rejection.reveal(t, stale.replica(), 0).ok(t)
 }
 
-func (g *game) as(h *house) *game {
+func (g *game) as(h *fixture) *game {
 	other := *g
-	other.house = h
+	other.fixture = h
 	return &other
 }
 
@@ -111,7 +111,7 @@ func (g *game) as(h *house) *game {
 func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
-	waits := pending(t, r.house)
+	waits := pending(t, r.fixture)
 	check(t, r.store.InsertKey(t.Context(), bytes.Repeat([]byte("k"), 32), &store.Replay{Scope: []byte("s"), Body: []byte("b"), Lifetime: escrow.ReplayTime}))
 	r.rotate(t)
 	one := r.holding(t, r.next, r.old)
@@ -154,7 +154,7 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts th
 		g.exec(t, "UPDATE reveals SET sealed = sealed || '\\x00'::bytea WHERE deal_id = $1 AND party = $2", g.id, party)
 		return g
 	}
-	h := newRotation(t).house
+	h := newRotation(t).fixture
 	g, restored := h.split(t, nil).committed(t), h.split(t, nil).committed(t)
 	for _, g := range []*game{g, restored} {
 		g.reveal(t, h.replica(), 0).ok(t)
@@ -168,7 +168,7 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts th
 	g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
 	const lost = "fairpact_inputs_unopened_total"
 	before := counted(t, lost, "")
-	if _, err := h.replica().Attend(t.Context(), g.id); !problem.Is(err, problem.Unavailable) || counted(t, lost, "") != before+1 {
+	if _, err := h.replica().ProcessDeal(t.Context(), g.id); !problem.Is(err, problem.Unavailable) || counted(t, lost, "") != before+1 {
 		t.Errorf("Attend: got error %v after %v failed decryptions, want UNAVAILABLE after 1", err, counted(t, lost, "")-before)
 	}
 	if v := g.later(t, 7201).view(t, h.replica()); v.State != deal.Expired || v.CertificateID != nil {
@@ -194,7 +194,7 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts th
 // recorded secret, an operator can replace the secret without a rotation.
 func TestAnotherServerSecretIsRefused(t *testing.T) {
 	t.Parallel()
-	r := rotation{house: newHouse(t)}
+	r := rotation{fixture: newFixture(t)}
 	r.next = of(sealing.New(bytes.Repeat([]byte("n"), 32))).ok(t)
 	needed := func(want int) {
 		t.Helper()

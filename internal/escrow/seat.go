@@ -139,7 +139,7 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	if s.options.PublicURL != "" {
 		d.Origin = &s.options.PublicURL
 	}
-	if err := a.deal.turn(ctx); err != nil {
+	if err := a.deal.acquireSlot(ctx); err != nil {
 		return Declaration{}, err
 	}
 	if d.Declared, err = a.deal.declaration(); err != nil {

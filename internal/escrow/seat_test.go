@@ -17,7 +17,7 @@ import (
 
 const origin = "https://fairpact.example.com"
 
-func (h *house) at(origin string) *escrow.Service {
+func (h *fixture) at(origin string) *escrow.Service {
 	return h.replicaOn(h.store, escrow.Options{PublicURL: origin})
 }
 
@@ -50,7 +50,7 @@ func (g *game) signed(t *testing.T, svc *escrow.Service, party int, key string, 
 
 func TestDeclaredSeatAcceptsOnlyItsKey(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.origin = origin
 	svc := h.at(origin)
 	key, sign := seatKey("b")
@@ -77,7 +77,7 @@ func TestDeclaredSeatAcceptsOnlyItsKey(t *testing.T) {
 
 func TestCertificateContainsSeatSignatures(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.origin = origin
 	svc := h.at(origin)
 	declared, signDeclared := seatKey("b")
@@ -114,7 +114,7 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 // certificate shows the key without a signature.
 func TestCommitmentWithoutASignatureIsMarked(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.origin = origin
 	svc := h.at(origin)
 	key, sign := seatKey("b")
@@ -131,7 +131,7 @@ func TestCommitmentWithoutASignatureIsMarked(t *testing.T) {
 
 func TestUnusableSeatKeysAreRefused(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	key, sign := seatKey("b")
 	g := h.split(t, nil)
 	keyless, svc := h.replica(), h.at(origin)

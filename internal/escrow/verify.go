@@ -40,7 +40,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 		return Verification{}, errNoCertificate
 	}
 	if err == nil && len(c.Payload) >= large {
-		err = limits.Turn(ctx)
+		err = limits.AcquireSlot(ctx)
 	}
 	if err != nil {
 		return Verification{}, err
@@ -71,7 +71,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	}
 	// The three checks of SPEC 2.9 pass even if a key signed after its retirement. A thief
 	// of the key could have made such a certificate, so it is not valid.
-	if v.Checks.Signature && !facts.key.MayHold(*c.LeafIndex) {
+	if v.Checks.Signature && !facts.key.MaySignLeaf(*c.LeafIndex) {
 		v.Valid = false
 		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves, so it must not sign leaf %d or a later leaf. This certificate is leaf %d: do not rely on this certificate, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // certified returns a deal whose certificate is leaf 3 of the log.
-func certified(t *testing.T, h *house) (g *game, certID string) {
+func certified(t *testing.T, h *fixture) (g *game, certID string) {
 	t.Helper()
 	for range 3 {
 		of(h.log.Append(t.Context(), certificate.Entry([]byte(show(h.log.size()))), "es256:00", translog.Tag{})).ok(t)
@@ -23,7 +23,7 @@ func certified(t *testing.T, h *house) (g *game, certID string) {
 	return g, g.certID(t)
 }
 
-func (h *house) verify(t *testing.T, certID string) answer[escrow.Verification] {
+func (h *fixture) verify(t *testing.T, certID string) answer[escrow.Verification] {
 	t.Helper()
 	return of(h.replica().Verify(t.Context(), certID))
 }
@@ -44,14 +44,14 @@ func checkReport(t *testing.T, name string, r escrow.Verification, failing int) 
 
 func TestVerify(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	_, id := certified(t, h)
 	report := h.verify(t, id).ok(t)
 	checkReport(t, "as issued", report, 0)
 	if report.CertID != id || report.Outcome != "COMPUTED" {
 		t.Errorf("the report is %+v, want cert_id %s and outcome COMPUTED", report, id)
 	}
-	dev := h.replicaOn(h.store, escrow.Options{Development: func(label string) bool { return label == h.pen.PublicKey() }})
+	dev := h.replicaOn(h.store, escrow.Options{Development: func(label string) bool { return label == h.signer.PublicKey() }})
 	if by := of(dev.Verify(t.Context(), id)).ok(t); strings.Contains(report.Note, "development key") || !strings.Contains(by.Note, "development key") {
 		t.Errorf("note with a development key: %q, without: %q; want only the first to name a development key", by.Note, report.Note)
 	}
@@ -60,17 +60,17 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// VerifyHanded reports StoredSame for a certificate with a wrong log_proof, because the signature
+// VerifySubmitted reports StoredSame for a certificate with a wrong log_proof, because the signature
 // does not cover log_proof. The certificate is invalid all the same, and the note names log_proof.
 func TestHandedCertificateWithAnotherProof(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g, _ := certified(t, h)
 	issued := g.certificate(t, h.replica()).ok(t)
 	for _, row := range []struct {
 		name   string
 		change func(*certificate.LogProof)
-		says   []string // required parts of Handed.Note; empty: the document is valid
+		says   []string // required parts of SubmittedReport.Note; empty: the document is valid
 	}{
 		{"as issued", func(*certificate.LogProof) {}, nil},
 		{"another leaf_index", func(p *certificate.LogProof) { p.LeafIndex-- }, []string{"the document's log_proof is altered or damaged"}},
@@ -79,7 +79,7 @@ func TestHandedCertificateWithAnotherProof(t *testing.T) {
 		c := issued
 		row.change(&c.LogProof)
 		document := of(canon.ParseObject(of(canon.Marshal(c)).ok(t))).ok(t)
-		got := of(h.replica().VerifyHanded(t.Context(), document, "")).ok(t)
+		got := of(h.replica().VerifySubmitted(t.Context(), document, "")).ok(t)
 		if got.Stored != escrow.StoredSame || got.Valid != (len(row.says) == 0) || strings.Contains(got.Note, "log_proof") == got.Valid {
 			t.Errorf("%s: got %+v, want stored same, and the log_proof named if it is invalid", row.name, got)
 		}
@@ -95,7 +95,7 @@ func TestHandedCertificateWithAnotherProof(t *testing.T) {
 // reach, refuses to answer or uses other keys, the answer is a 503 and never valid:false.
 func TestVerifyAndTheLog(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g, id := certified(t, h)
 	stranger := newPen(t)
 	answers := func(err error) func(*translog.Inclusion) error {
@@ -146,31 +146,31 @@ func TestVerifyAndTheLog(t *testing.T) {
 // A retired key must not sign a tree head that is larger than the key's tree_size.
 func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g, id := certified(t, h) // the certificate is leaf 3, and the log has 4 leaves
 	current := newPen(t)
-	h.keys = keySetOf(t, current.PublicKey(), h.pen.PublicKey(), 4)
+	h.keys = keySetOf(t, current.PublicKey(), h.signer.PublicKey(), 4)
 	checkReport(t, "a head of its time", h.verify(t, id).ok(t), 0)
 	g.certificate(t, h.replica()).ok(t)
 	of(h.log.Append(t.Context(), certificate.Entry([]byte("one more")), "es256:00", translog.Tag{})).ok(t)
 	checkReport(t, "a later head", h.verify(t, id).ok(t), inclusion)
 	g.certificate(t, h.replica()).refused(t, problem.LogInconsistent)
-	h.log.pen = current.Signer
+	h.log.signer = current.Signer
 	checkReport(t, "a later head by the current key", h.verify(t, id).ok(t), 0)
 	g.certificate(t, h.replica()).ok(t)
 }
 
 func TestAPlantedPayloadIsNeverSigned(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
+	h := newFixture(t)
 	g := pending(t, h)
-	signed := h.pen.signatures()
+	signed := h.signer.signatures()
 	g.exec(t, "UPDATE certificates SET payload = convert_to(replace(convert_from(payload, 'UTF8'), 'adjusted_winner', 'proportional'), 'UTF8') WHERE deal_id = $1", g.id)
-	if _, err := h.replica().Attend(t.Context(), g.id); err == nil {
+	if _, err := h.replica().ProcessDeal(t.Context(), g.id); err == nil {
 		t.Error("Attend of a deal with a planted certificate: got no error, want one")
 	}
 	g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
-	if n := h.pen.signatures() - signed; n != 0 || h.log.size() != 0 {
+	if n := h.signer.signatures() - signed; n != 0 || h.log.size() != 0 {
 		t.Errorf("a planted payload was signed %d times, and the log has %d leaves; want 0 and 0", n, h.log.size())
 	}
 }

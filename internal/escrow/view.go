@@ -22,7 +22,7 @@ func (s *Service) View(ctx context.Context, a Access) (View, error) {
 	now, ok := s.ended.Get(a.deal.DealID)
 	if !ok {
 		var err error
-		if now, err = s.advance(ctx, a, store.Everyone(len(a.deal.Labels))); err != nil {
+		if now, err = s.advance(ctx, a, store.AllParties(len(a.deal.Labels))); err != nil {
 			return View{}, err
 		}
 		if now.LeafIndex != nil {
@@ -30,7 +30,7 @@ func (s *Service) View(ctx context.Context, a Access) (View, error) {
 		}
 	}
 	s.learnCertified(ctx, now)
-	return View{a.deal, now, s.rules(a.deal, now).State(), publishedID(now)}, a.deal.turn(ctx)
+	return View{a.deal, now, s.rules(a.deal, now).State(), publishedID(now)}, a.deal.acquireSlot(ctx)
 }
 
 func publishedID(now *store.Snapshot) *string {
@@ -57,7 +57,7 @@ type OpenInputs struct {
 // error is INPUTS_NOT_READY. For a deal of mode sealed or retention purge, the error is
 // always INPUTS_SEALED.
 func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err error) {
-	now, err := s.advance(ctx, a, store.Nobody)
+	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
 		return all, err
 	}

@@ -50,15 +50,15 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 	}
 	timeUp := time.NewTimer(s.untilRound(a.deal, snapshot, w.For))
 	defer timeUp.Stop()
-	known, stateOnly := snapshot.Mark(), w.State != ""
+	known, stateOnly := snapshot.Progress(), w.State != ""
 	for now := known; now.Same(known, stateOnly) && !final(now); {
 		if !pause(ctx, call, now, stateOnly, timeUp.C) {
 			return ctx.Err()
 		}
-		if snapshot, err = s.advance(ctx, a, store.Nobody); err != nil {
+		if snapshot, err = s.advance(ctx, a, store.NoParties); err != nil {
 			return err
 		}
-		now = snapshot.Mark()
+		now = snapshot.Progress()
 	}
 	return nil
 }
@@ -73,8 +73,8 @@ func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot,
 		}
 		return view.Snapshot, nil
 	}
-	now, err := s.advance(ctx, a, store.Nobody)
-	if err != nil || w.State != "" && now.Mark().State() != w.State {
+	now, err := s.advance(ctx, a, store.NoParties)
+	if err != nil || w.State != "" && now.Progress().State() != w.State {
 		return nil, err
 	}
 	return now, nil
@@ -91,14 +91,14 @@ func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration
 }
 
 // final reports whether the deal can no longer change, except from COMPUTED to CERTIFIED.
-func final(now store.Mark) bool {
+func final(now store.Progress) bool {
 	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
 // pause calls call.Wait and returns the result. First it gives back the request's slot for large
 // work and the memory of its body (limits.Wait). The wait does not count as latency.
-func pause(ctx context.Context, call *waiting.Call, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
-	limits.Wait(ctx)
+func pause(ctx context.Context, call *waiting.Waiter, known store.Progress, stateOnly bool, timeUp <-chan time.Time) bool {
+	limits.ReleaseForWait(ctx)
 	began := time.Now()
 	defer func() { telemetry.NoteWait(ctx, time.Since(began)) }()
 	return call.Wait(ctx, known, stateOnly, timeUp)
@@ -129,7 +129,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 	defer timeUp.Stop()
 	for {
 		// Read the deal before tryCertificate, so that a change during tryCertificate also ends the pause.
-		now, err := s.advance(ctx, a, store.Nobody)
+		now, err := s.advance(ctx, a, store.NoParties)
 		if err != nil {
 			return Issued{}, err
 		}
@@ -140,7 +140,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 		if retry := problem.From(err).RetryAfter; retry > 0 && s.rules(a.deal, now).AllRevealed() {
 			defer time.AfterFunc(time.Duration(retry)*time.Second, call.Wake).Stop()
 		}
-		if pause(ctx, call, now.Mark(), true, timeUp.C) {
+		if pause(ctx, call, now.Progress(), true, timeUp.C) {
 			continue
 		}
 		if ctx.Err() != nil {

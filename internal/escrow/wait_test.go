@@ -20,9 +20,9 @@ func (g *game) follows(t *testing.T, svc *escrow.Service, w escrow.Wait) <-chan 
 	return got
 }
 
-func (h *house) waitable(t *testing.T) *escrow.Service {
+func (h *fixture) waitable(t *testing.T) *escrow.Service {
 	t.Helper()
-	hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler))
+	hub := waiting.New(h.store.Progress, nil, slog.New(slog.DiscardHandler))
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -35,7 +35,7 @@ func (h *house) waitable(t *testing.T) *escrow.Service {
 // Each change of a deal ends a wait, both in the process that made the change and in a
 // process that is not notified of the change.
 func TestViewWaitsForEachChange(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	g := h.split(t, nil)
 	here, there := h.waitable(t), h.waitable(t)
 	for _, step := range []struct {
@@ -49,8 +49,8 @@ func TestViewWaitsForEachChange(t *testing.T) {
 		{"a reveal", func() { g.reveal(t, here, 1).ok(t) }, deal.Revealing, 2, 1},
 		{"the last reveal", func() { g.reveal(t, here, 0).ok(t) }, deal.Computed, 2, 2},
 	} {
-		before := g.view(t, here).Snapshot.Mark()
-		same := escrow.Wait{Same: func(v escrow.View) bool { return v.Snapshot.Mark() == before }}
+		before := g.view(t, here).Snapshot.Progress()
+		same := escrow.Wait{Same: func(v escrow.View) bool { return v.Snapshot.Progress() == before }}
 		local, remote := g.follows(t, here, same), g.follows(t, there, same)
 		step.take()
 		for _, v := range []escrow.View{(<-local).ok(t), (<-remote).ok(t)} {
@@ -62,7 +62,7 @@ func TestViewWaitsForEachChange(t *testing.T) {
 }
 
 func TestViewDoesNotWaitInVain(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	svc := h.replica() // the hub of svc does not run, so a wait ends only when its time is up
 	cancelled := h.split(t, nil)
 	of(svc.Cancel(t.Context(), cancelled.access(t, svc, cancelled.key, escrow.CancelDeal), nil)).ok(t)
@@ -89,7 +89,7 @@ func TestViewDoesNotWaitInVain(t *testing.T) {
 
 // A wait ends when a deadline passes, even if no worker runs.
 func TestDeadlineEndsAWait(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	for state, g := range map[deal.State]*game{deal.Open: h.split(t, nil).later(t, 3600-2), deal.Revealing: h.split(t, nil).committed(t).later(t, 7200-2)} {
 		if v := (<-g.follows(t, h.waitable(t), escrow.Wait{State: state})).ok(t); v.State != deal.Void {
 			t.Errorf("a wait that began in %s ended in %s, want VOID after the deadline", state, v.State)
@@ -100,7 +100,7 @@ func TestDeadlineEndsAWait(t *testing.T) {
 // CertificateAfter looks for the certificate three times: at once, when the last party has
 // revealed, and after the RetryAfter of the second error.
 func TestCertificateWaitsForTheDraw(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	g := h.random(t, nil).committed(t)
 	g.reveal(t, h.replica(), 0).ok(t)
 	svc := h.waitable(t)
@@ -111,7 +111,7 @@ func TestCertificateWaitsForTheDraw(t *testing.T) {
 		case 1:
 			g.reveal(t, h.replica(), 1).ok(t)
 		case 2:
-			return problem.New(problem.CertNotReady, "the round is due in a second").After(1)
+			return problem.New(problem.CertNotReady, "the round is due in a second").WithRetryAfter(1)
 		case 3:
 			g.later(t, roundOut).entropy(t, h.replica()).ok(t)
 		}
@@ -124,7 +124,7 @@ func TestCertificateWaitsForTheDraw(t *testing.T) {
 }
 
 func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	const wait = 50 * time.Millisecond
 	for what, row := range map[string]struct {
 		wait, drain time.Duration
@@ -136,7 +136,7 @@ func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 	} {
 		g := h.split(t, nil).committed(t)
 		g.reveal(t, h.replica(), 0).ok(t)
-		hub := waiting.New(h.store.Marks, nil, slog.New(slog.DiscardHandler)) // this hub does not run, so a change does not end a wait
+		hub := waiting.New(h.store.Progress, nil, slog.New(slog.DiscardHandler)) // this hub does not run, so a change does not end a wait
 		svc := h.replicaOn(h.store, escrow.Options{Waits: hub})
 		access := g.access(t, svc, g.tokens[0], escrow.AsParty)
 		began, tries := time.Now(), 0
@@ -161,7 +161,7 @@ func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 // The tests of package deal cover deal.Deal.LookAt, which does not know whether the
 // certificate is pending. Service.LookAt does.
 func TestLookAt(t *testing.T) {
-	h := newHouse(t)
+	h := newFixture(t)
 	svc := h.replica()
 	for name, row := range map[string]struct {
 		g    *game

@@ -20,10 +20,10 @@ func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, 
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
 
-// Complete lists the deals in which every party has committed or revealed but the next step was not
-// taken, usually because a process died. Complete reads every active deal.
-func (s *Service) Complete(ctx context.Context) ([]string, error) {
-	return s.store.Complete(ctx, listLimit)
+// ListComplete lists the deals in which every party has committed or revealed but the next step was not
+// taken, usually because a process died. ListComplete reads every active deal.
+func (s *Service) ListComplete(ctx context.Context) ([]string, error) {
+	return s.store.ListComplete(ctx, listLimit)
 }
 
 // Load returns the counts and ages of active deals and pending certificates, for the metrics.
@@ -34,10 +34,10 @@ func (s *Service) Load(ctx context.Context) (store.Load, error) {
 // Sweep deletes the idempotency records that have expired.
 func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
 
-// Attend does what is due for a deal: it takes the steps, makes the draw and issues the
+// ProcessDeal does what is due for a deal: it takes the steps, makes the draw and issues the
 // certificate. The result `again` is the time until the clock makes the next step due, at most an
-// hour. It is 0 if no step waits for the clock. After an error the worker retries Attend.
-func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duration, err error) {
+// hour. It is 0 if no step waits for the clock. After an error the worker retries ProcessDeal.
+func (s *Service) ProcessDeal(ctx context.Context, dealID string) (again time.Duration, err error) {
 	s.sameServer(ctx)
 	d, err := s.dealOf(ctx, dealID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -46,10 +46,10 @@ func (s *Service) Attend(ctx context.Context, dealID string) (again time.Duratio
 	if err != nil {
 		return 0, err
 	}
-	now, err := s.takeSteps(ctx, d, store.Nobody)
+	now, err := s.takeSteps(ctx, d, store.NoParties)
 	if err == nil && s.rules(d, now).Next(now.Now) == deal.Draw {
 		if now, err = s.endDeal(ctx, d, deal.Draw, nil); errors.Is(err, errDealChanged) {
-			now, err = s.takeSteps(ctx, d, store.Nobody)
+			now, err = s.takeSteps(ctx, d, store.NoParties)
 		}
 	}
 	if err != nil {

@@ -106,9 +106,9 @@ func New(c Config) (http.Handler, error) {
 // credential or input, if the answer also holds another party's text (BREACH).
 func (a *API) routes(log http.HandlerFunc) map[string]route {
 	const shared, owned = httpcache.Public, httpcache.Private
-	get := func(handle handler) http.HandlerFunc { return a.answers(http.StatusOK, handle) }
+	get := func(handle handler) http.HandlerFunc { return a.handlerFor(http.StatusOK, handle) }
 	post := func(status int, handle handler) route {
-		return route{method: http.MethodPost, serve: a.answers(status, handle)}
+		return route{method: http.MethodPost, serve: a.handlerFor(status, handle)}
 	}
 	return map[string]route{
 		"/v1/status":                 {serve: get(a.status), public: true},

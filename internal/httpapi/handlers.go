@@ -114,11 +114,11 @@ func (a *API) verifyHanded(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	document, certID, err := wire.Handed(body)
+	document, certID, err := wire.SubmittedCertificate(body)
 	if err != nil {
 		return nil, err
 	}
-	return encoded(a.Escrow.VerifyHanded(r.Context(), document, certID))
+	return encoded(a.Escrow.VerifySubmitted(r.Context(), document, certID))
 }
 
 func written[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, error) {
@@ -214,7 +214,7 @@ func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, lim
 	}
 }
 
-func (a *API) answers(status int, handle handler) http.HandlerFunc {
+func (a *API) handlerFor(status int, handle handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := handle(w, r)
 		if err == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {

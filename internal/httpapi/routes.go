@@ -116,7 +116,7 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 		},
 		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute, ResponseHeaderTimeout: 10 * time.Second},
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			a.fail(w, r, problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").After(2).Because(err))
+			a.fail(w, r, problem.New(problem.LogUnavailable, "the transparency log is out of reach; call again in a few seconds").WithRetryAfter(2).WithCause(err))
 		},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
@@ -183,7 +183,7 @@ type recorder struct {
 func (r *recorder) WriteHeader(status int) {
 	if r.status == 0 {
 		r.status = status
-		r.call.Written()
+		r.call.ReleaseSlotAndBody()
 	}
 	r.ResponseWriter.WriteHeader(status)
 }

@@ -152,7 +152,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) 
 			return answer, err
 		}
 	}
-	return answer, problem.New(problem.Unavailable, "the server secret is being rotated and nothing was changed; send the same request again in a few seconds").After(2).Because(err)
+	return answer, problem.New(problem.Unavailable, "the server secret is being rotated and nothing was changed; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
 }
 
 func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
@@ -250,7 +250,7 @@ func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
 	if sealed == nil {
 		return nil, nil
 	}
-	text, err := rec.secret.Unsealed(sealed, []byte(rec.req.Key), []byte(rec.req.Caller), rec.scope)
+	text, err := rec.secret.Decrypt(sealed, []byte(rec.req.Key), []byte(rec.req.Caller), rec.scope)
 	if err != nil {
 		return nil, err
 	}
@@ -332,5 +332,5 @@ func (r *Record) seal(answer any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.secret.Sealed(text, []byte(r.req.Key), []byte(r.req.Caller), r.scope)
+	return r.secret.Encrypt(text, []byte(r.req.Key), []byte(r.req.Caller), r.scope)
 }

@@ -155,7 +155,7 @@ func TestThePreviousReleaseReadsARecord(t *testing.T) {
 		if string(body) != string(b.secret.MAC([]byte("body"), []byte("{}"))) {
 			t.Errorf("%s: the stored MAC of the body is %x, want that of {}", name, body)
 		}
-		text, err := b.secret.Unsealed(sealed, []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
+		text, err := b.secret.Decrypt(sealed, []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 		check(t, err)
 		var stored struct { // the previous release's form of a stored answer
 			Status int             `json:"status"`
@@ -174,7 +174,7 @@ func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
 	// The previous release stored the whole REST body. A replay ignores members that reply lacks, here `next`.
-	sealed, err := b.secret.Sealed([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
+	sealed, err := b.secret.Encrypt([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 	check(t, err)
 	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",
 		b.scopeOf(req), b.secret.MAC([]byte("body"), []byte("{}")), sealed)

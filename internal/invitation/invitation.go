@@ -53,8 +53,8 @@ Check the terms (your first call shows them), commit before {commit_deadline}, a
 - HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer YOUR_INVITE_TOKEN.`
 )
 
-// keyed is appended to the invitation if the deal declares a seat key for the party.
-const keyed = `
+// seatKeyNotice is appended to the invitation if the deal declares a seat key for the party.
+const seatKeyNotice = `
 - The deal accepts your commitment only with a signature by your seat key {key}. If that is not your key, do not commit, and ask for a new deal.`
 
 // Template is the invitation with placeholders such as {deal_id}. The function Text and the
@@ -70,7 +70,7 @@ func Text(base string, s Seat) string {
 	}
 	key := ""
 	if s.Key != nil {
-		text, key = text+keyed, *s.Key
+		text, key = text+seatKeyNotice, *s.Key
 	}
 	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("Mon, 02 Jan 2006 15:04 UTC") } // drops the seconds: naming a slightly earlier deadline is safe
 	return strings.NewReplacer(

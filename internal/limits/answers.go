@@ -34,9 +34,9 @@ func (a *answers) take(network string, has, more int64) error {
 	others := a.networks[network] - has
 	switch {
 	case others > 0 && others+has+more > a.maxNetwork:
-		return problem.New(problem.Overloaded, "your network is still reading other large answers; read them to their end and send the same request again in a few seconds").After(2)
+		return problem.New(problem.Overloaded, "your network is still reading other large answers; read them to their end and send the same request again in a few seconds").WithRetryAfter(2)
 	case a.total+more > a.maxAll:
-		return problem.New(problem.Overloaded, "too many large answers are being sent at the moment; send the same request again in a few seconds").After(2)
+		return problem.New(problem.Overloaded, "too many large answers are being sent at the moment; send the same request again in a few seconds").WithRetryAfter(2)
 	}
 	a.total += more
 	a.networks[network] += more

@@ -23,7 +23,7 @@ func TestBytesOfLargeAnswersAreBounded(t *testing.T) {
 	if err := Answer(other.Context(), step); err != nil {
 		t.Errorf("a small answer: %v, want no error", err)
 	}
-	first.Written()
+	first.ReleaseSlotAndBody()
 	if p.answers.total != 2*step+1 {
 		t.Errorf("%d bytes are counted before they are sent, want %d", p.answers.total, 2*step+1)
 	}

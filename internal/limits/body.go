@@ -17,7 +17,7 @@ import (
 type body struct {
 	io.ReadCloser
 	call  *Call
-	room  *room
+	pool  *pool
 	ctx   context.Context
 	conn  *http.ResponseController
 	until time.Time
@@ -59,7 +59,7 @@ func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), max(b.end-b.read, 1))])
 	b.read += int64(n)
 	if b.read <= step {
-		if refused := b.hold(b.room.small, &b.small, int64(n)); refused != nil {
+		if refused := b.hold(b.pool.small, &b.small, int64(n)); refused != nil {
 			return 0, refused
 		}
 	}
@@ -68,7 +68,7 @@ func (b *body) Read(p []byte) (int, error) {
 		b.ended = true
 		b.mu.Unlock()
 		if b.read > step { // wait for a slot, because a large body takes long to parse as JSON
-			if refused := b.call.take(b.ctx, b.room.turns); refused != nil {
+			if refused := b.call.acquireSlot(b.ctx, b.pool.slots); refused != nil {
 				return n, refused
 			}
 		}
@@ -95,15 +95,15 @@ func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
 	return nil
 }
 
-var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").After(2)
+var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").WithRetryAfter(2)
 
 // takeStep lets a large body read `step` more bytes. At first it waits for one of the places of the
 // client's network (see networkBodies). Later it returns an error if the body has had its place for
-// longer than turnTime and another body of the same network waits.
+// longer than slotTimeout and another body of the same network waits.
 func (b *body) takeStep() error {
-	senders, network := b.room.senders, b.call.network
+	senders, network := b.pool.senders, b.call.network
 	if b.placed.IsZero() {
-		waiting, cancel := context.WithTimeout(b.ctx, turnTime)
+		waiting, cancel := context.WithTimeout(b.ctx, slotTimeout)
 		defer cancel()
 		if senders.acquire(waiting, network) != nil {
 			return b.crowded()
@@ -113,10 +113,10 @@ func (b *body) takeStep() error {
 			return io.EOF
 		}
 		b.placed = time.Now()
-	} else if time.Since(b.placed) > turnTime && senders.waits(network) {
+	} else if time.Since(b.placed) > slotTimeout && senders.waits(network) {
 		return b.crowded()
 	}
-	if err := b.hold(b.room.large, &b.large, step); err != nil {
+	if err := b.hold(b.pool.large, &b.large, step); err != nil {
 		return err
 	}
 	b.end += step
@@ -127,7 +127,7 @@ func (b *body) crowded() error {
 	// The read deadline may have passed. Without a new one, net/http could not read the rest
 	// of the body, and the client would lose the answer.
 	_ = b.conn.SetReadDeadline(time.Now().Add(time.Second))
-	return problem.New(problem.Overloaded, "your network is sending %d other large bodies at the moment; send the same request again in a few seconds", networkBodies).After(2)
+	return problem.New(problem.Overloaded, "your network is sending %d other large bodies at the moment; send the same request again in a few seconds", networkBodies).WithRetryAfter(2)
 }
 
 // keepPlace records that the body has one of its network's places for large bodies. It returns
@@ -143,11 +143,11 @@ func (b *body) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.place {
-		b.room.senders.release(b.call.network)
+		b.pool.senders.release(b.call.network)
 		b.place = false
 	}
-	b.room.small.Release(b.small)
-	b.room.large.Release(b.large)
+	b.pool.small.Release(b.small)
+	b.pool.large.Release(b.large)
 	b.small, b.large, b.ended = 0, 0, true
 }
 
@@ -164,7 +164,7 @@ func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error
 		return nil, refused
 	}
 	if err != nil {
-		return nil, problem.New(problem.InvalidJSON, "the body arrived too slowly or incompletely; send it again").Because(err)
+		return nil, problem.New(problem.InvalidJSON, "the body arrived too slowly or incompletely; send it again").WithCause(err)
 	}
 	return all.Bytes(), nil
 }

@@ -25,12 +25,12 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20              // capacity of room.small and of room.large each, in bytes
-	step      = 64 << 10              // a longer body or answer is large; a large body is admitted in steps of this many bytes
-	stepTime  = 5 * time.Second       // longest time for one step of a body to arrive
-	bodyTime  = 30 * time.Second      // longest time for a whole body to arrive
-	turnTime  = 5 * time.Second       // longest wait for a turn or a place; later a body may lose its place (see takeStep)
-	maxPause  = 50 * time.Millisecond // longest pause after the parsing of a large body, before its slot is free again (see rest)
+	bodyBytes   = 64 << 20              // capacity of room.small and of room.large each, in bytes
+	step        = 64 << 10              // a longer body or answer is large; a large body is admitted in steps of this many bytes
+	stepTime    = 5 * time.Second       // longest time for one step of a body to arrive
+	bodyTime    = 30 * time.Second      // longest time for a whole body to arrive
+	slotTimeout = 5 * time.Second       // longest wait for a turn or a place; later a body may lose its place (see takeStep)
+	maxPause    = 50 * time.Millisecond // longest pause after the parsing of a large body, before its slot is free again (see rest)
 )
 
 // CallTime is the longest time that a call may take, not counting its wait for other parties.
@@ -41,31 +41,31 @@ const CallTime = 35 * time.Second
 // Process bounds the memory for bodies and answers, the concurrent large work, and the time to
 // read a body, for one process.
 type Process struct {
-	parties, strangers room
-	turns              *semaphore.Weighted // concurrent calls that do large work; New allows half the number of cores, to leave cores for other calls
+	parties, strangers pool
+	slots              *semaphore.Weighted // concurrent calls that do large work; New allows half the number of cores, to leave cores for other calls
 	answers            *answers
 	stepTime           time.Duration
 	bodyTime           time.Duration
 }
 
-// room holds the limits on the request bodies of one class of callers. Callers without an invite
+// pool holds the limits on the request bodies of one class of callers. Callers without an invite
 // token (strangers) have separate limits, so that they cannot keep a party from revealing. In an
 // MCP call the token is inside the body, so all MCP bodies count as bodies of strangers.
-type room struct {
+type pool struct {
 	small   *semaphore.Weighted // bytes for the first step of each body (the const step is its length)
 	large   *semaphore.Weighted // bytes for the rest of large bodies; separate, so that large bodies cannot block small ones
-	turns   *semaphore.Weighted // large bodies that are parsed as JSON at the same time
+	slots   *semaphore.Weighted // large bodies that are parsed as JSON at the same time
 	senders *senders
 }
 
 // New returns the bounds of one process.
 func New() *Process {
 	half := max(1, int64(runtime.GOMAXPROCS(0))/2)
-	newRoom := func() room {
-		return room{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(half), &senders{networks: map[string]*sender{}}}
+	newRoom := func() pool {
+		return pool{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(half), &senders{networks: map[string]*sender{}}}
 	}
 	return &Process{
-		parties: newRoom(), strangers: newRoom(), turns: semaphore.NewWeighted(half),
+		parties: newRoom(), strangers: newRoom(), slots: semaphore.NewWeighted(half),
 		answers: newAnswers(answerBytes), stepTime: stepTime, bodyTime: bodyTime,
 	}
 }
@@ -78,7 +78,7 @@ type Call struct {
 
 	mu sync.Mutex
 	// mu guards the fields below.
-	turn   *semaphore.Weighted // the semaphore that the call must release after its large work; nil: none
+	slot   *semaphore.Weighted // the semaphore that the call must release after its large work; nil: none
 	began  time.Time           // when the turn began
 	answer int64               // bytes counted for the answer
 	ended  bool
@@ -98,7 +98,7 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 	c := &Call{process: p, network: network}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
 	if r.Body != nil && r.Body != http.NoBody {
-		c.body = &body{ReadCloser: r.Body, call: c, room: &p.strangers, ctx: r.Context(), conn: http.NewResponseController(w), size: r.ContentLength, until: time.Now().Add(p.bodyTime), end: step}
+		c.body = &body{ReadCloser: r.Body, call: c, pool: &p.strangers, ctx: r.Context(), conn: http.NewResponseController(w), size: r.ContentLength, until: time.Now().Add(p.bodyTime), end: step}
 		r.Body = c.body
 	}
 	return c, r
@@ -109,46 +109,46 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 // deal. An API key is not enough, because anyone can get one.
 func Party(ctx context.Context) {
 	if c := callIn(ctx); c != nil && c.body != nil {
-		c.body.room = &c.process.parties
+		c.body.pool = &c.process.parties
 	}
 }
 
-// Turn waits until the call in ctx gets one of the process's few slots (turns) for large work: a
-// long computation, or a large read from the database. After turnTime, Turn returns a problem.Error.
+// AcquireSlot waits until the call in ctx gets one of the process's few slots (turns) for large work: a
+// long computation, or a large read from the database. After slotTimeout, AcquireSlot returns a problem.Error.
 // Rest and Wait end the turn. At the latest, the turn ends when the answer begins, because the client
 // may read the answer slowly.
-func Turn(ctx context.Context) error {
+func AcquireSlot(ctx context.Context) error {
 	c := callIn(ctx)
 	if c == nil {
 		return nil
 	}
-	return c.take(ctx, c.process.turns)
+	return c.acquireSlot(ctx, c.process.slots)
 }
 
-// Wait gives back the slot for large work (see Turn) and the request body that the call in ctx
-// holds. Call Wait before the call waits for other parties. The body MUST have been read.
-func Wait(ctx context.Context) {
+// ReleaseForWait gives back the slot for large work (see Turn) and the request body that the call in ctx
+// holds. Call ReleaseForWait before the call waits for other parties. The body MUST have been read.
+func ReleaseForWait(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
-		c.Written()
+		c.ReleaseSlotAndBody()
 	}
 }
 
-// Rest gives back the slot for large work (see Turn) that the call in ctx holds. Call Rest before
+// ReleaseSlot gives back the slot for large work (see Turn) that the call in ctx holds. Call ReleaseSlot before
 // a request to another server, and call Turn again before more large work.
-func Rest(ctx context.Context) {
+func ReleaseSlot(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.rest()
+		c.releaseSlot()
 	}
 }
 
-func (c *Call) rest() {
-	turn := c.turn
+func (c *Call) releaseSlot() {
+	turn := c.slot
 	switch {
 	case turn == nil:
 		return
-	case turn == c.process.turns:
+	case turn == c.process.slots:
 		turn.Release(1)
 	default:
 		// The turn was for a large body. Another large body can take the turn only after a pause,
@@ -156,30 +156,30 @@ func (c *Call) rest() {
 		// most maxPause.
 		time.AfterFunc(min(time.Since(c.began), maxPause), func() { turn.Release(1) })
 	}
-	c.turn = nil
+	c.slot = nil
 }
 
-func (c *Call) take(ctx context.Context, turns *semaphore.Weighted) error {
+func (c *Call) acquireSlot(ctx context.Context, turns *semaphore.Weighted) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.turn != nil || c.ended {
+	if c.slot != nil || c.ended {
 		return nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, turnTime)
+	waiting, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
 	if turns.Acquire(waiting, 1) != nil {
-		return problem.New(problem.Overloaded, "too many large requests are being answered at the moment; send the same request again in a few seconds").After(2)
+		return problem.New(problem.Overloaded, "too many large requests are being answered at the moment; send the same request again in a few seconds").WithRetryAfter(2)
 	}
-	c.turn, c.began = turns, time.Now()
+	c.slot, c.began = turns, time.Now()
 	return nil
 }
 
-// Written gives back the slot for large work and the memory for the request body that the call
-// holds. Call Written when the answer begins.
-func (c *Call) Written() {
+// ReleaseSlotAndBody gives back the slot for large work and the memory for the request body that the call
+// holds. Call ReleaseSlotAndBody when the answer begins.
+func (c *Call) ReleaseSlotAndBody() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rest()
+	c.releaseSlot()
 	if c.body != nil {
 		c.body.release()
 	}
@@ -187,7 +187,7 @@ func (c *Call) Written() {
 
 // End releases all memory and slots that the call holds. After End the call can take no more.
 func (c *Call) End() {
-	c.Written()
+	c.ReleaseSlotAndBody()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true

@@ -53,7 +53,7 @@ func TestBytesOfAllBodiesAreBounded(t *testing.T) {
 
 func TestLargeBodiesTakeTurns(t *testing.T) {
 	p := New()
-	p.strangers.turns, p.parties.turns = semaphore.NewWeighted(1), semaphore.NewWeighted(1)
+	p.strangers.slots, p.parties.slots = semaphore.NewWeighted(1), semaphore.NewWeighted(1)
 	end := reads(t, p, step+1, step+1)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel() // so that the second body is refused at once, instead of waiting for a turn
@@ -67,7 +67,7 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	if _, err := io.ReadAll(r.Body); err != nil {
 		t.Errorf("a party's body while the strangers' room is full: %v, want no error", err)
 	}
-	if p.parties.turns.TryAcquire(1) {
+	if p.parties.slots.TryAcquire(1) {
 		t.Error("a party's large body takes no turn")
 	}
 	party.End()
@@ -76,7 +76,7 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	reads(t, p, step+1, step+1)()
 }
 
-// While a network sends networkBodies large bodies, its next large body waits at most turnTime for
+// While a network sends networkBodies large bodies, its next large body waits at most slotTimeout for
 // one of them to be released. Bodies of other networks do not wait. Nor do bodies of callers with
 // an invite token (see Party).
 func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
@@ -99,8 +99,8 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 			}
 		}
 		began := time.Now()
-		if err := read("192.0.2.1", false); !problem.Is(err, problem.Overloaded) || time.Since(began) != turnTime {
-			t.Errorf("the body over the bound: %v after %v, want OVERLOADED after %v", err, time.Since(began), turnTime)
+		if err := read("192.0.2.1", false); !problem.Is(err, problem.Overloaded) || time.Since(began) != slotTimeout {
+			t.Errorf("the body over the bound: %v after %v, want OVERLOADED after %v", err, time.Since(began), slotTimeout)
 		}
 		if err := read("192.0.2.2", false); err != nil {
 			t.Errorf("another network's body: %v, want no error", err)
@@ -111,7 +111,7 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 		waiting := make(chan error)
 		go func() { waiting <- read("192.0.2.1", false) }()
 		synctest.Wait()
-		calls[0].Written()
+		calls[0].ReleaseSlotAndBody()
 		if err := <-waiting; err != nil {
 			t.Errorf("a body that waited: %v, want no error", err)
 		}
@@ -128,7 +128,7 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 func TestSlowBodiesLoseTheirPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
-		p.strangers.turns = semaphore.NewWeighted(networkBodies + 1)
+		p.strangers.slots = semaphore.NewWeighted(networkBodies + 1)
 		var slow []*http.Request
 		send := func() *http.Request {
 			call, r := begin(p, 3*step, "192.0.2.1")
@@ -142,7 +142,7 @@ func TestSlowBodiesLoseTheirPlace(t *testing.T) {
 			}
 			slow = append(slow, r)
 		}
-		time.Sleep(2 * turnTime)
+		time.Sleep(2 * slotTimeout)
 		if _, err := io.CopyN(io.Discard, slow[1].Body, step); err != nil {
 			t.Errorf("a slow body while none waits: %v, want no error", err)
 		}
@@ -178,7 +178,7 @@ func TestReadingBesideTheEnd(t *testing.T) {
 		<-done
 		call.End()
 	}
-	for until := time.Now().Add(time.Minute); !p.strangers.turns.TryAcquire(1); time.Sleep(time.Millisecond) {
+	for until := time.Now().Add(time.Minute); !p.strangers.slots.TryAcquire(1); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal("the turn stays taken")
 		}
@@ -194,7 +194,7 @@ func TestLargeBodiesLeaveTimeToOthers(t *testing.T) {
 	for parsing, pause := range map[time.Duration]time.Duration{30 * time.Millisecond: 30 * time.Millisecond, time.Second: maxPause} {
 		synctest.Test(t, func(t *testing.T) {
 			p := New()
-			p.strangers.turns = semaphore.NewWeighted(1)
+			p.strangers.slots = semaphore.NewWeighted(1)
 			end := reads(t, p, step+1, step+1)
 			time.Sleep(parsing)
 			end()
@@ -210,19 +210,19 @@ func TestLargeBodiesLeaveTimeToOthers(t *testing.T) {
 
 func TestTurnsEnd(t *testing.T) {
 	p := New()
-	p.turns = semaphore.NewWeighted(1)
+	p.slots = semaphore.NewWeighted(1)
 	call, r := begin(p, 0, "")
 	for range 2 {
-		if err := Turn(r.Context()); err != nil {
+		if err := AcquireSlot(r.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p.turns.TryAcquire(1) {
+	if p.slots.TryAcquire(1) {
 		t.Error("the call holds no turn")
 	}
-	call.Written()
+	call.ReleaseSlotAndBody()
 	call.End()
-	if err := Turn(r.Context()); err != nil || !p.turns.TryAcquire(1) {
+	if err := AcquireSlot(r.Context()); err != nil || !p.slots.TryAcquire(1) {
 		t.Errorf("Turn after the first turn ended: %v, or the turn stays taken; want it free", err)
 	}
 }
@@ -284,23 +284,23 @@ func TestSlowSendersAreCut(t *testing.T) {
 
 func TestCallsThatWaitHoldNothing(t *testing.T) {
 	p := New()
-	p.turns, p.parties.small, p.parties.large = semaphore.NewWeighted(1), semaphore.NewWeighted(2*step), semaphore.NewWeighted(2*step)
+	p.slots, p.parties.small, p.parties.large = semaphore.NewWeighted(1), semaphore.NewWeighted(2*step), semaphore.NewWeighted(2*step)
 	call, r := begin(p, 2*step, "")
 	defer call.End()
 	Party(r.Context())
 	if _, err := io.ReadAll(r.Body); err != nil {
 		t.Fatal(err)
 	}
-	if err := Turn(r.Context()); err != nil {
+	if err := AcquireSlot(r.Context()); err != nil {
 		t.Fatal(err)
 	}
-	Wait(r.Context())
-	if !p.turns.TryAcquire(1) || !p.parties.small.TryAcquire(2*step) || !p.parties.large.TryAcquire(2*step) {
+	ReleaseForWait(r.Context())
+	if !p.slots.TryAcquire(1) || !p.parties.small.TryAcquire(2*step) || !p.parties.large.TryAcquire(2*step) {
 		t.Error("it holds something")
 	}
-	p.turns.Release(1)
-	if err := Turn(r.Context()); err != nil || p.turns.TryAcquire(1) {
+	p.slots.Release(1)
+	if err := AcquireSlot(r.Context()); err != nil || p.slots.TryAcquire(1) {
 		t.Errorf("it gets no turn to answer: %v", err)
 	}
-	Wait(context.Background())
+	ReleaseForWait(context.Background())
 }

@@ -33,7 +33,7 @@ func (t *tree) repairEdge(ctx context.Context) error {
 		case c.W == 0:
 			continue
 		case c.problem != "":
-			err = t.find(c)
+			err = t.addFinding(c)
 		}
 		if err == nil {
 			t.edge[l], err = t.rebuild(ctx, c)
@@ -51,7 +51,7 @@ func (t *tree) repairEdge(ctx context.Context) error {
 		if root != tlog.Hash(t.head.Root) {
 			c.problem += "; the root in the checkpoint matches neither the tile's hashes nor those files"
 		}
-		if err := t.find(c); err != nil {
+		if err := t.addFinding(c); err != nil {
 			return err
 		}
 	}
@@ -71,7 +71,7 @@ func (t *tree) rebuild(ctx context.Context, c content) (content, error) {
 	if c.L == 0 {
 		bundle, err := t.from.read(ctx, tileAt(-1, c.N, t.head.Size))
 		if bundle.problem != "" {
-			_ = t.find(bundle)
+			_ = t.addFinding(bundle)
 			err = errEnough
 		}
 		built.hashes = bundle.hashes

@@ -88,7 +88,7 @@ func Open(place string) (*Source, error) {
 	}
 	return &Source{client.BaseURL(), true, func(ctx context.Context, path string) ([]byte, error) {
 		data, err := client.Get(ctx, "/"+path, "")
-		if refused, ok := errors.AsType[*restclient.Refused](err); ok && refused.Status == http.StatusNotFound {
+		if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Status == http.StatusNotFound {
 			err = fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 		}
 		if err != nil {

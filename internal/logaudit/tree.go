@@ -41,7 +41,7 @@ func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most
 
 var errEnough = errors.New("too many files are wrong")
 
-func (t *tree) find(c content) error {
+func (t *tree) addFinding(c content) error {
 	t.findings = append(t.findings, Finding{c.path(), c.problem})
 	if len(t.findings) >= t.most {
 		return errEnough
@@ -127,7 +127,7 @@ func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	}
 	c, err := t.read(ctx, want, leads)
 	if err == nil && c.problem != "" {
-		if err = t.find(c); err == nil {
+		if err = t.addFinding(c); err == nil {
 			c, err = t.rebuild(ctx, c)
 		}
 	}
@@ -191,7 +191,7 @@ func (t *tree) window(ctx context.Context, first, end int64) error {
 			if c.problem == "" {
 				continue
 			}
-			if err := t.find(c); err != nil {
+			if err := t.addFinding(c); err != nil {
 				return err
 			}
 		}

@@ -54,7 +54,7 @@ func (a arguments) wait() (time.Duration, error) {
 
 func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
 	duration, err := a.wait()
-	wait := escrow.Wait{For: duration, Network: caller.Network(originOf(ctx).address)}
+	wait := escrow.Wait{For: duration, Network: caller.Network(requestInfoOf(ctx).address)}
 	if err != nil || a["since"] == nil {
 		return wait, err
 	}
@@ -73,7 +73,7 @@ func (a arguments) quoted(err error) error {
 	}
 	for _, name := range []string{"input", "algorithm_params", "party_labels", "party_keys", "certificate"} {
 		if text, ok := a[name].(string); ok && strings.ContainsAny(text, "{[") {
-			return problem.From(err).Also("; pass %s as a JSON object or array, not as a string that holds JSON", name)
+			return problem.From(err).WithHint("; pass %s as a JSON object or array, not as a string that holds JSON", name)
 		}
 	}
 	return err

@@ -121,16 +121,16 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 	_, _ = w.Write(body)
 }
 
-// explained is the http.ResponseWriter that front passes to the MCP SDK. It replaces the text of
+// errorRewriter is the http.ResponseWriter that front passes to the MCP SDK. It replaces the text of
 // each refusal, which the SDK writes as plain text or as a JSON-RPC error. The SDK must write the
 // whole refusal in a single call of the method Write.
-type explained struct {
+type errorRewriter struct {
 	http.ResponseWriter
 	message message
 	status  int // the error status that the SDK set; Write sends it with the body; 0: none
 }
 
-func (x *explained) WriteHeader(status int) {
+func (x *errorRewriter) WriteHeader(status int) {
 	x.Header().Set("Cache-Control", "no-store")
 	if status >= 400 {
 		x.status = status
@@ -139,7 +139,7 @@ func (x *explained) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-func (x *explained) Write(b []byte) (int, error) {
+func (x *errorRewriter) Write(b []byte) (int, error) {
 	x.Header().Set("Cache-Control", "no-store")
 	e := x.refused(b)
 	if e == nil {
@@ -151,7 +151,7 @@ func (x *explained) Write(b []byte) (int, error) {
 }
 
 // refused returns the error, as plain text or JSON-RPC, in an answer of the SDK, or nil if there is none.
-func (x *explained) refused(b []byte) *wireError {
+func (x *errorRewriter) refused(b []byte) *wireError {
 	if x.status != 0 && strings.HasPrefix(x.Header().Get("Content-Type"), "text/plain") {
 		return &wireError{Code: jsonrpc.CodeInvalidRequest, Message: string(b)}
 	}
@@ -170,4 +170,4 @@ func (x *explained) refused(b []byte) *wireError {
 	return answer.Error
 }
 
-func (x *explained) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+func (x *errorRewriter) Unwrap() http.ResponseWriter { return x.ResponseWriter }

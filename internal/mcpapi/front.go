@@ -52,16 +52,16 @@ type front struct {
 	sdk     http.Handler
 }
 
-// origin describes the HTTP request that carries a tool call. It is not the Origin header.
-type origin struct {
+// requestInfo describes the HTTP request that carries a tool call. It is not the Origin header.
+type requestInfo struct {
 	address    string
 	structured bool            // the client reads structuredContent in the result of a tool
 	ctx        context.Context // the request's context; the SDK's own context for a tool outlives the request
 }
 
-type originKey struct{}
+type requestInfoKey struct{}
 
-func originOf(ctx context.Context) origin { return ctx.Value(originKey{}).(origin) }
+func requestInfoOf(ctx context.Context) requestInfo { return ctx.Value(requestInfoKey{}).(requestInfo) }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
@@ -138,13 +138,13 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no method %.40q; call one of %s", m.Method, strings.Join(methods, ", ")))
 		return
 	}
-	r = r.Clone(context.WithValue(r.Context(), originKey{}, origin{f.address(r), version >= withStructured, r.Context()}))
+	r = r.Clone(context.WithValue(r.Context(), requestInfoKey{}, requestInfo{f.address(r), version >= withStructured, r.Context()}))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	// As in REST, the body is read as JSON whatever its Content-Type, and the answer is JSON
 	// whatever the request accepts. The SDK would refuse other values of these two headers.
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	f.sdk.ServeHTTP(&explained{ResponseWriter: w, message: m}, r)
+	f.sdk.ServeHTTP(&errorRewriter{ResponseWriter: w, message: m}, r)
 }
 
 // hosts holds the host names under which clients may reach the tool server. Loopback is

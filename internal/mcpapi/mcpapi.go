@@ -137,7 +137,7 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 			}
 			return refusal(p), nil
 		}
-		return success(done, originOf(ctx).structured), nil
+		return success(done, requestInfoOf(ctx).structured), nil
 	}
 }
 
@@ -152,7 +152,7 @@ func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
 	wait, _ := args.wait() // t.run returns the error of a malformed wait_seconds
 	ctx, cancel := context.WithTimeout(ctx, limits.CallTime+wait)
 	defer cancel()
-	defer context.AfterFunc(originOf(ctx).ctx, cancel)() // cancels the call when the client closes the connection
+	defer context.AfterFunc(requestInfoOf(ctx).ctx, cancel)() // cancels the call when the client closes the connection
 	done, err := t.run(s, ctx, args)
 	return done, args.quoted(err)
 }

@@ -113,7 +113,7 @@ func TestHosts(t *testing.T) {
 
 func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 	callText := regexp.MustCompile(`(?m)^Call (\w+) with \{.*\}$`)
-	view := func(state deal.State, certID string, parts ...store.Part) escrow.View {
+	view := func(state deal.State, certID string, parts ...store.PartyStatus) escrow.View {
 		d, err := escrow.NewDeal(&store.Declaration{
 			DealID: "d", Algorithm: "random.v1", Params: []byte("{}"), Labels: []string{"a", "b"}, CommitDeadline: 1, RevealDeadline: 2,
 		})
@@ -127,7 +127,7 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 		return v
 	}
 	commitment := "sha256:00"
-	out, in, all := store.Part{}, store.Part{Commitment: &commitment}, store.Part{Commitment: &commitment, Revealed: true}
+	out, in, all := store.PartyStatus{}, store.PartyStatus{Commitment: &commitment}, store.PartyStatus{Commitment: &commitment, Revealed: true}
 	for name, c := range map[string]struct {
 		got  next
 		tool string
@@ -180,7 +180,7 @@ func TestNextStepsWithASeatKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	view := escrow.View{State: deal.Open, Snapshot: &store.Snapshot{Parts: make([]store.Part, 2)}, Deal: d}
+	view := escrow.View{State: deal.Open, Snapshot: &store.Snapshot{Parts: make([]store.PartyStatus, 2)}, Deal: d}
 	created := createdBody{Created: escrow.Created{DealID: "d"}}
 	for name, got := range map[string]next{
 		"created": afterCreation(escrow.Declared{Algorithm: "split.v1", PartyKeys: []*string{&key, nil}}, created, true),

@@ -111,7 +111,7 @@ func encoded[T any](v T, err error, advise func(T) next) (result, error) {
 }
 
 func (s *server) createKey(ctx context.Context, args arguments) (result, error) {
-	address := originOf(ctx).address
+	address := requestInfoOf(ctx).address
 	key, err := s.Calls.CreateKey(ctx, address, args.request("create_key", address))
 	return encoded(key, err, afterKey)
 }
@@ -322,18 +322,18 @@ func (s *server) draw(ctx context.Context, access escrow.Access) error {
 	case problem.Is(err, problem.BeaconNotReady):
 		// SPEC 7.3: CERT_NOT_READY is the only code for a certificate that is not issued yet.
 		early := problem.From(err)
-		return problem.New(problem.CertNotReady, "all have revealed, but the draw cannot be made yet: %s", early.Fix(words)).After(early.RetryAfter)
+		return problem.New(problem.CertNotReady, "all have revealed, but the draw cannot be made yet: %s", early.Fix(words)).WithRetryAfter(early.RetryAfter)
 	}
 	return err
 }
 
 func (s *server) verifyCertificate(ctx context.Context, args arguments) (result, error) {
 	if args["certificate"] != nil {
-		document, certID, err := wire.Handed(args)
+		document, certID, err := wire.SubmittedCertificate(args)
 		if err != nil {
 			return result{}, err
 		}
-		report, err := s.Escrow.VerifyHanded(ctx, document, certID)
+		report, err := s.Escrow.VerifySubmitted(ctx, document, certID)
 		return encoded(report, err, afterHanded)
 	}
 	certID, err := args.text("cert_id", "the cert_id in a certificate or the certificate_id that get_deal returned. To check a whole certificate, pass the certificate itself as the argument certificate")

@@ -39,23 +39,23 @@ func New(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, format: format, args: args}
 }
 
-// After returns a copy with RetryAfter set.
-func (e *Error) After(seconds int64) *Error {
+// WithRetryAfter returns a copy with RetryAfter set.
+func (e *Error) WithRetryAfter(seconds int64) *Error {
 	c := *e
 	c.RetryAfter = seconds
 	return &c
 }
 
-// Because returns a copy with an inner cause. The cause is logged and never sent to the
+// WithCause returns a copy with an inner cause. The cause is logged and never sent to the
 // caller.
-func (e *Error) Because(cause error) *Error {
+func (e *Error) WithCause(cause error) *Error {
 	c := *e
 	c.cause = cause
 	return &c
 }
 
-// Also returns a copy with a hint appended to its text.
-func (e *Error) Also(format string, args ...any) *Error {
+// WithHint returns a copy with a hint appended to its text.
+func (e *Error) WithHint(format string, args ...any) *Error {
 	c := *e
 	c.format += format
 	c.args = append(append([]any{}, e.args...), args...)
@@ -97,7 +97,7 @@ func From(err error) *Error {
 	if p, ok := errors.AsType[*Error](err); ok {
 		return p
 	}
-	return New(Internal, "the service failed; nothing was lost: send the same request again with the same %s", KeyHeader).Because(err)
+	return New(Internal, "the service failed; nothing was lost: send the same request again with the same %s", KeyHeader).WithCause(err)
 }
 
 // Is reports whether err carries the code.

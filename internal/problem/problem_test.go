@@ -48,8 +48,8 @@ func TestChangesReturnCopies(t *testing.T) {
 	cause := errors.New("the cause")
 	e := problem.New(problem.LogUnavailable, "deal %s", problem.Call{Op: problem.ReadDeal})
 	before := e.Error()
-	after, because := e.After(7), e.Because(cause)
-	one, other := e.Also("; and %d", 1), e.Also("; or %d", 2)
+	after, because := e.WithRetryAfter(7), e.WithCause(cause)
+	one, other := e.WithHint("; and %d", 1), e.WithHint("; or %d", 2)
 	switch {
 	case e.Error() != before || e.RetryAfter != 0 || e.Unwrap() != nil:
 		t.Errorf("the original changed to %v, retry after %d, cause %v", e, e.RetryAfter, e.Unwrap())
@@ -60,7 +60,7 @@ func TestChangesReturnCopies(t *testing.T) {
 	case one.Error() != before+"; and 1" || other.Error() != before+"; or 2":
 		t.Errorf("Also: got %v and %v, want the original with \"; and 1\" and with \"; or 2\"", one, other)
 	}
-	if all := e.After(7).Because(cause).Also("; then"); all.RetryAfter != 7 || !errors.Is(all, cause) || all.Error() != before+"; then" {
+	if all := e.WithRetryAfter(7).WithCause(cause).WithHint("; then"); all.RetryAfter != 7 || !errors.Is(all, cause) || all.Error() != before+"; then" {
 		t.Errorf("After(7).Because(cause).Also(\"; then\"): got %v, retry after %d, cause %v", all, all.RetryAfter, all.Unwrap())
 	}
 }

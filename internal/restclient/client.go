@@ -19,25 +19,25 @@ import (
 )
 
 const (
-	maxAnswer = 16 << 20               // bytes; the view of a deal with 10,000 parties has 2 MiB
-	firstWait = 200 * time.Millisecond // pause after the first attempt; doubles after each further attempt
-	longWait  = 10 * time.Second       // longest pause between two attempts, even if Retry-After is longer
-	attempts  = 6                      // maximum number for one call
-	oneCall   = 60 * time.Second       // timeout of one attempt; longer than the service lets a call wait
+	maxAnswer      = 16 << 20               // bytes; the view of a deal with 10,000 parties has 2 MiB
+	firstWait      = 200 * time.Millisecond // pause after the first attempt; doubles after each further attempt
+	longWait       = 10 * time.Second       // longest pause between two attempts, even if Retry-After is longer
+	attempts       = 6                      // maximum number for one call
+	attemptTimeout = 60 * time.Second       // timeout of one attempt; longer than the service lets a call wait
 )
 
-// Refused is returned for an answer with a status of 300 or above. Message is the service's
+// StatusError is returned for an answer with a status of 300 or above. Message is the service's
 // error text, `CODE: what to do next` (SPEC 7.1), or says that the answer has none, for
 // example because a proxy sent the answer.
-type Refused struct {
+type StatusError struct {
 	Status  int
 	Message string
 }
 
-func (r *Refused) Error() string { return fmt.Sprintf("%s (HTTP %d)", r.Message, r.Status) }
+func (r *StatusError) Error() string { return fmt.Sprintf("%s (HTTP %d)", r.Message, r.Status) }
 
 // Code returns the code of Message, or "" if the answer is not from the service.
-func (r *Refused) Code() string {
+func (r *StatusError) Code() string {
 	code, _, found := strings.Cut(r.Message, ": ")
 	if !found || strings.Contains(code, " ") {
 		return ""
@@ -78,7 +78,7 @@ func New(baseURL string) (*Client, error) {
 	return &Client{
 		base: strings.TrimRight(u.String(), "/"),
 		http: &http.Client{
-			Timeout:       oneCall,
+			Timeout:       attemptTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		wait: wait,
@@ -97,7 +97,7 @@ func (c *Client) Observe(f func(Exchange)) { c.observe = f }
 func (c *Client) Reconnect() { c.http.CloseIdleConnections() }
 
 // Get returns the answer to a GET of a path like /v1/status. token is the credential, or
-// "". If the service refuses, the error is a *Refused.
+// "". If the service refuses, the error is a *StatusError.
 func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 	answer, err := c.call(ctx, http.MethodGet, path, token, nil)
 	return answer.body, err
@@ -116,7 +116,7 @@ func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.
 }
 
 // Post sends body as JSON and returns the answer. A nil body is sent as {}. token is the
-// credential, or "". If the service refuses, the error is a *Refused.
+// credential, or "". If the service refuses, the error is a *StatusError.
 func (c *Client) Post(ctx context.Context, path, token string, body any) ([]byte, error) {
 	if body == nil {
 		body = struct{}{}
@@ -142,7 +142,7 @@ func (c *Client) call(ctx context.Context, method, path, token string, body []by
 	pause := firstWait
 	for attempt := 1; ; attempt++ {
 		got, err := c.once(ctx, method, path, token, key, body)
-		if err == nil || ctx.Err() != nil || attempt == attempts || !passing(err) {
+		if err == nil || ctx.Err() != nil || attempt == attempts || !isTransient(err) {
 			return got, err
 		}
 		if err := c.wait(ctx, min(max(pause, got.retryAfter), longWait)); err != nil {
@@ -152,9 +152,9 @@ func (c *Client) call(ctx context.Context, method, path, token string, body []by
 	}
 }
 
-// passing reports whether err is transient, so that a retry may succeed.
-func passing(err error) bool {
-	var refused *Refused
+// isTransient reports whether err is transient, so that a retry may succeed.
+func isTransient(err error) bool {
+	var refused *StatusError
 	if !errors.As(err, &refused) {
 		return errors.Is(err, ErrUnreachable)
 	}
@@ -202,7 +202,7 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 	if json.Unmarshal(text, &said) != nil || said.Error == "" {
 		said.Error = fmt.Sprintf("the answer to %s %s has no error text of Fairpact: check the base URL and the proxies in front of the service", method, path)
 	}
-	return answer{retryAfter: time.Duration(seconds) * time.Second}, &Refused{resp.StatusCode, said.Error}
+	return answer{retryAfter: time.Duration(seconds) * time.Second}, &StatusError{resp.StatusCode, said.Error}
 }
 
 // unreachable wraps an error of net/http in ErrUnreachable. It drops the URL from the text,

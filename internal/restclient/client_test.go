@@ -87,7 +87,7 @@ func TestRefusalsAreFinal(t *testing.T) {
 	} {
 		c, seen, _ := script(t, says(status, `{"error":"`+message+`"}`))
 		_, err := c.Post(t.Context(), "/v1/x", "", nil)
-		refused, ok := errors.AsType[*Refused](err)
+		refused, ok := errors.AsType[*StatusError](err)
 		if !ok || refused.Message != message || refused.Status != status || len(*seen) != 1 {
 			t.Errorf("status %d: got %v after %d attempts, want %q after 1", status, err, len(*seen), message)
 		}

@@ -95,7 +95,7 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 	if s.marks {
 		sealed = append(make([]byte, 0, len(s.mark)+len(plain)+s.inputs.Overhead()), s.mark...)
 	}
-	return s.inputs.Seal(sealed, nil, plain, place(dealID, party))
+	return s.inputs.Seal(sealed, nil, plain, additionalData(dealID, party))
 }
 
 // Marked reports whether a sealed input begins with the mark of this secret.
@@ -105,9 +105,9 @@ func (s *Secret) Marked(sealed []byte) bool { return bytes.HasPrefix(sealed, s.m
 // party. The input may begin with the secret's mark (see markPrefix). Other bytes are an error.
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
 	body, _ := bytes.CutPrefix(sealed, s.mark)
-	plain, err := s.inputs.Open(nil, nil, body, place(dealID, party))
+	plain, err := s.inputs.Open(nil, nil, body, additionalData(dealID, party))
 	if err != nil && len(body) < len(sealed) { // perhaps the input has no mark, and begins with the same bytes by chance
-		plain, err = s.inputs.Open(nil, nil, sealed, place(dealID, party))
+		plain, err = s.inputs.Open(nil, nil, sealed, additionalData(dealID, party))
 	}
 	if err != nil {
 		return Input{}, fmt.Errorf("a stored input does not open: the input of party %d of deal %s was sealed under another server secret, or the row was changed", party, dealID)
@@ -129,8 +129,8 @@ func cut(b []byte) (head, rest []byte, ok bool) {
 	return b[4 : 4+n], b[4+n:], true
 }
 
-// place returns the additional data of AES-GCM that binds an input to its deal and party.
-func place(dealID string, party int) []byte {
+// additionalData returns the additional data of AES-GCM that binds an input to its deal and party.
+func additionalData(dealID string, party int) []byte {
 	return binary.BigEndian.AppendUint32([]byte("input\x00"+dealID+"\x00"), uint32(party))
 }
 
@@ -148,10 +148,10 @@ func sum(h hash.Hash, parts [][]byte) []byte {
 	return h.Sum(nil)
 }
 
-// Sealed encrypts text under a key derived from the server secret and the values in `keyed`.
+// Encrypt encrypts text under a key derived from the server secret and the values in `keyed`.
 // At least one of these values MUST NOT be in the database. Without that value, the server
 // secret and the database together do not suffice to decrypt the result.
-func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
+func (s *Secret) Encrypt(text []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
 		return nil, err
@@ -159,9 +159,9 @@ func (s *Secret) Sealed(text []byte, keyed ...[]byte) ([]byte, error) {
 	return aead.Seal(nil, nil, text, nil), nil
 }
 
-// Unsealed decrypts a text that Sealed encrypted with the same secret and the same values
+// Decrypt decrypts a text that Sealed encrypted with the same secret and the same values
 // in `keyed`. It returns an error for any other bytes.
-func (s *Secret) Unsealed(sealed []byte, keyed ...[]byte) ([]byte, error) {
+func (s *Secret) Decrypt(sealed []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
 		return nil, err

@@ -83,11 +83,11 @@ func TestInputOpensOnlyForItsDealAndParty(t *testing.T) {
 func TestResponseOpensOnlyWithItsHeaderAndCredential(t *testing.T) {
 	s := secretOf(t, 1)
 	text := []byte(`{"status":201}`)
-	sealed, err := s.Sealed(text, []byte("header"), []byte("bearer"))
+	sealed, err := s.Encrypt(text, []byte("header"), []byte("bearer"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := secretOf(t, 1).Unsealed(sealed, []byte("header"), []byte("bearer")); err != nil || !bytes.Equal(got, text) {
+	if got, err := secretOf(t, 1).Decrypt(sealed, []byte("header"), []byte("bearer")); err != nil || !bytes.Equal(got, text) {
 		t.Errorf("Unsealed with the same secret, header and bearer = %q, %v; want %q", got, err, text)
 	}
 	for _, row := range []struct {
@@ -108,7 +108,7 @@ func TestResponseOpensOnlyWithItsHeaderAndCredential(t *testing.T) {
 		for i, part := range row.keyed {
 			keyed[i] = []byte(part)
 		}
-		if got, err := row.secret.Unsealed(sealed, keyed...); err == nil {
+		if got, err := row.secret.Decrypt(sealed, keyed...); err == nil {
 			t.Errorf("%s opens the response: got %q, want an error", row.what, got)
 		}
 	}

@@ -48,7 +48,7 @@ func TestWithoutAMarkTheFormIsUnchanged(t *testing.T) {
 	old := secretOf(t, 1)
 	s := secretsOf(t, old)
 	sealed := s.Writer().SealInput("d_1", 1, anInput)
-	if plain, err := old.inputs.Open(nil, nil, sealed, place("d_1", 1)); err != nil || len(plain) == 0 {
+	if plain, err := old.inputs.Open(nil, nil, sealed, additionalData("d_1", 1)); err != nil || len(plain) == 0 {
 		t.Errorf("opened as the previous release does: got %q, %v; want the input", plain, err)
 	}
 }

@@ -52,7 +52,7 @@ func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	if err == nil || problem.Is(err, problem.Unavailable) {
 		return err
 	}
-	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").After(2).Because(err)
+	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
 }
 
 // claim records the process's newest secret as the secret in force. If the database already

@@ -140,7 +140,7 @@ func TestServesDuringTheDelayAndThenDrains(t *testing.T) {
 
 // While one port of a stopping service finishes a request, the admin port still serves. The
 // other ports accept no requests.
-func TestAllPortsCloseAtOnce(t *testing.T) {
+func TestServicePortsCloseAtOnce(t *testing.T) {
 	t.Parallel()
 	for busy, idle := range map[string]string{"read": "append", "append": "read"} {
 		handler, began, release := slow()

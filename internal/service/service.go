@@ -96,7 +96,7 @@ func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener 
 	if p.MaxConnections <= 0 {
 		return l
 	}
-	refused := problem.New(problem.Overloaded, "this port has reached its limit of connections, in total or from your address; close those that you do not use and try again in a few seconds").After(2)
+	refused := problem.New(problem.Overloaded, "this port has reached its limit of connections, in total or from your address; close those that you do not use and try again in a few seconds").WithRetryAfter(2)
 	return limits.NewConnections(p.MaxConnections, p.Proxies, func(conn net.Conn) {
 		_ = answer.Refuse(conn, refused)
 		repeats.Log(context.Background(), slog.LevelWarn, "connections refused", p.Name, "", "most", p.MaxConnections)
@@ -135,9 +135,9 @@ func NewHealth(ready func(context.Context) error) *Health {
 	return &Health{ready: ready, metrics: prometheus.DefaultGatherer}
 }
 
-// Measure makes /metrics serve a second registry in addition to the default one. The two
+// AddGatherer makes /metrics serve a second registry in addition to the default one. The two
 // MUST NOT have a metric in common.
-func (h *Health) Measure(more prometheus.Gatherer) {
+func (h *Health) AddGatherer(more prometheus.Gatherer) {
 	h.metrics = prometheus.Gatherers{prometheus.DefaultGatherer, more}
 }
 

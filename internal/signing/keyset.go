@@ -56,8 +56,8 @@ type Key struct {
 	Disowned bool `json:"disowned,omitempty"`
 }
 
-// MayHold reports whether TreeSize allows a signature by the key for the leaf with this index.
-func (k Key) MayHold(leafIndex int64) bool { return k.TreeSize == nil || leafIndex < *k.TreeSize }
+// MaySignLeaf reports whether TreeSize allows a signature by the key for the leaf with this index.
+func (k Key) MaySignLeaf(leafIndex int64) bool { return k.TreeSize == nil || leafIndex < *k.TreeSize }
 
 // Closed reports whether the key is closed (see TreeSize).
 func (k Key) Closed() bool { return k.TreeSize != nil }
@@ -219,9 +219,9 @@ func (k *KeySet) remember(digest [32]byte, signature, label string) {
 func (k *KeySet) accepted(i int) (Key, error) {
 	key := k.at(i, k.now().Unix())
 	if key.State == StateNext {
-		return Key{}, fmt.Errorf("%w: the signature is by %s, but this key signs only from %s on", ErrNotVerified, key.PublicKey, clock(*key.SignsFrom))
+		return Key{}, fmt.Errorf("%w: the signature is by %s, but this key signs only from %s on", ErrNotVerified, key.PublicKey, formatTime(*key.SignsFrom))
 	}
 	return key, nil
 }
 
-func clock(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }
+func formatTime(unix int64) string { return time.Unix(unix, 0).UTC().Format(time.RFC3339) }

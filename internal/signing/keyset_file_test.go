@@ -48,7 +48,7 @@ func TestParseKeySet(t *testing.T) {
 		{1 << 40: true}, {1 << 40: true},
 	} {
 		for index, may := range want {
-			if k.Keys()[i].MayHold(index) != may {
+			if k.Keys()[i].MaySignLeaf(index) != may {
 				t.Errorf("keys[%d].MayHold(%d) = %v, want the opposite", i, index, !may)
 			}
 		}

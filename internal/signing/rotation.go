@@ -131,7 +131,7 @@ func (k *KeySet) CheckClock(database int64) error {
 func (k *KeySet) Rotate(label, uri string, signsFrom, now int64) (*KeySet, error) {
 	soonest := now + 2*k.margin
 	if signsFrom < soonest {
-		return nil, fmt.Errorf("signs_from %s leaves too little time to roll the key set out: choose %s or later", clock(signsFrom), clock(soonest))
+		return nil, fmt.Errorf("signs_from %s leaves too little time to roll the key set out: choose %s or later", formatTime(signsFrom), formatTime(soonest))
 	}
 	next := k.settled(now)
 	for i, key := range next {
@@ -140,9 +140,9 @@ func (k *KeySet) Rotate(label, uri string, signsFrom, now int64) (*KeySet, error
 			return nil, fmt.Errorf("%s is or was the signing key and cannot be rotated in again: make a new key", label)
 		case key.SignsFrom == nil || *key.SignsFrom <= now:
 		case *key.SignsFrom-k.margin <= now:
-			return nil, fmt.Errorf("%s signs from %s on and is already accepted, so its time can no longer change: wait until it signs", key.PublicKey, clock(*key.SignsFrom))
+			return nil, fmt.Errorf("%s signs from %s on and is already accepted, so its time can no longer change: wait until it signs", key.PublicKey, formatTime(*key.SignsFrom))
 		case key.PublicKey != label:
-			return nil, fmt.Errorf("%s already waits to sign from %s on, and only one key can wait: wait until it signs, then rotate again", key.PublicKey, clock(*key.SignsFrom))
+			return nil, fmt.Errorf("%s already waits to sign from %s on, and only one key can wait: wait until it signs, then rotate again", key.PublicKey, formatTime(*key.SignsFrom))
 		default:
 			next[i].SignsFrom, next[i].URI = &signsFrom, uri
 			return newKeySet(next...)
@@ -193,7 +193,7 @@ func (k *KeySet) Close(label string, treeSize int64, disown bool, now int64) (*K
 	next := k.settled(now)
 	switch key := next[i]; {
 	case key.SignsFrom != nil && k.successor(i) != nil:
-		return nil, fmt.Errorf("%s cannot be closed: it signs until %s; close it %d s after that", label, clock(*k.successor(i)), k.margin)
+		return nil, fmt.Errorf("%s cannot be closed: it signs until %s; close it %d s after that", label, formatTime(*k.successor(i)), k.margin)
 	case key.SignsFrom != nil:
 		return nil, fmt.Errorf("%s cannot be closed: it signs now or later; rotate to another key first", label)
 	case key.TreeSize != nil && *key.TreeSize != treeSize:

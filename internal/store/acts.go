@@ -33,8 +33,8 @@ type Act struct {
 	Replay *Replay
 }
 
-// Acted is the outcome of storing an Act: one party's commitment or reveal.
-type Acted struct {
+// ActResult is the outcome of storing an Act: one party's commitment or reveal.
+type ActResult struct {
 	Done bool // the act was stored; false if the party has acted already or the deal does not accept this act
 	All  bool // every party has acted; always false if the deal does not accept this act
 	// Missing is the index of the first party, from Act.First on, that has not acted. It is also 0
@@ -51,12 +51,12 @@ type Acted struct {
 
 // Commit stores a commitment. The last commitment of a deal moves the deal to REVEALING in
 // the same transaction.
-func (s *Store) Commit(ctx context.Context, a Act) (Acted, error) { return s.commits.do(ctx, a) }
+func (s *Store) Commit(ctx context.Context, a Act) (ActResult, error) { return s.commits.do(ctx, a) }
 
 // Reveal stores a reveal only if a.Commitment is the party's stored commitment. Otherwise
 // Acted.Done is false. Reveal returns ErrSecretReplaced if a.Secret or a.Replay.Secret names a
 // server secret that is not the current one.
-func (s *Store) Reveal(ctx context.Context, a Act) (Acted, error) {
+func (s *Store) Reveal(ctx context.Context, a Act) (ActResult, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.secretReplaced {
 		err = ErrSecretReplaced
@@ -75,17 +75,17 @@ func (s *Store) Commitment(ctx context.Context, dealID string, party int) (commi
 	return commitment, translate(err)
 }
 
-func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*Acted, pgx.CollectableRow) error) *coalescer[Act, Acted] {
-	c := &coalescer[Act, Acted]{
+func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*ActResult, pgx.CollectableRow) error) *coalescer[Act, ActResult] {
+	c := &coalescer[Act, ActResult]{
 		row:     func(a Act) string { return a.DealID + " " + strconv.Itoa(a.Party) },
 		deal:    func(a Act) string { return a.DealID },
 		size:    func(a Act) int { return len(a.Sealed) + 256 },
-		skipped: func(a Acted) bool { return !a.locked },
+		skipped: func(a ActResult) bool { return !a.locked },
 	}
-	c.run = func(ctx context.Context, acts []Act, wait bool) ([]Acted, error) {
-		done := make([]Acted, 0, len(acts))
+	c.run = func(ctx context.Context, acts []Act, wait bool) ([]ActResult, error) {
+		done := make([]ActResult, 0, len(acts))
 		err := s.locked(ctx, dealsOf(acts), wait, statement, columns(acts), func(row pgx.CollectableRow) error {
-			var a Acted
+			var a ActResult
 			err := scan(&a, row)
 			done = append(done, a)
 			return err
@@ -97,7 +97,7 @@ func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*
 
 // scan reads a row of commit.sql or reveal.sql. Both statements return the same first three
 // columns. `more` receives the other columns.
-func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
+func (a *ActResult) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool
 	err := row.Scan(append([]any{&locked, &a.Done, &missing}, more...)...)
@@ -108,9 +108,9 @@ func (a *Acted) scan(row pgx.CollectableRow, more ...any) error {
 	return err
 }
 
-func (a *Acted) scanCommit(row pgx.CollectableRow) error { return a.scan(row) }
+func (a *ActResult) scanCommit(row pgx.CollectableRow) error { return a.scan(row) }
 
-func (a *Acted) scanReveal(row pgx.CollectableRow) error {
+func (a *ActResult) scanReveal(row pgx.CollectableRow) error {
 	var now, last, closed *int64
 	var commitments, sealed [][]byte
 	var attested []*string
@@ -121,11 +121,11 @@ func (a *Acted) scanReveal(row pgx.CollectableRow) error {
 	n := len(sealed)
 	a.Inputs = &Snapshot{
 		Phase: deal.Revealing, CommitsClosedAt: closed, Commits: n, Reveals: n, LastReveal: *last, Now: *now, NowMilli: 1000 * *now,
-		Parts: make([]Part, n), Sealed: sealed, AttestedBy: attested,
+		Parts: make([]PartyStatus, n), Sealed: sealed, AttestedBy: attested,
 	}
 	for i, raw := range commitments {
 		text := CommitmentText(raw)
-		a.Inputs.Parts[i] = Part{Commitment: &text, Revealed: true}
+		a.Inputs.Parts[i] = PartyStatus{Commitment: &text, Revealed: true}
 	}
 	return nil
 }

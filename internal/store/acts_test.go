@@ -10,9 +10,9 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-func stored(t *testing.T, what string, want bool) func(store.Acted, error) {
+func stored(t *testing.T, what string, want bool) func(store.ActResult, error) {
 	t.Helper()
-	return func(got store.Acted, err error) {
+	return func(got store.ActResult, err error) {
 		t.Helper()
 		if err != nil || got.Done != want {
 			t.Errorf("%s: got %+v, %v; want Done %v", what, got, err, want)
@@ -50,9 +50,9 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 			d := f.create(t, test.declare)
 			steps := []struct {
 				party int
-				want  store.Acted
-			}{{1, store.Acted{Done: true, Missing: 0}}, {0, store.Acted{Done: true, Missing: 2}}, {3, store.Acted{Done: true, Missing: 2}}, {2, store.Acted{Done: true, All: true}}}
-			run := func(do func(store.Act) (store.Acted, error)) (got store.Acted) {
+				want  store.ActResult
+			}{{1, store.ActResult{Done: true, Missing: 0}}, {0, store.ActResult{Done: true, Missing: 2}}, {3, store.ActResult{Done: true, Missing: 2}}, {2, store.ActResult{Done: true, All: true}}}
+			run := func(do func(store.Act) (store.ActResult, error)) (got store.ActResult) {
 				t.Helper()
 				first := 0
 				for _, step := range steps {
@@ -67,14 +67,14 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 				}
 				return got
 			}
-			run(func(a store.Act) (store.Acted, error) { return f.Commit(ctx, a) })
+			run(func(a store.Act) (store.ActResult, error) { return f.Commit(ctx, a) })
 			if now := f.current(t, d); now.Phase != deal.Revealing || now.CommitsClosedAt == nil || now.RevealsClosedAt != nil {
 				t.Errorf("after the last commit: got %+v, want REVEALING with only commits_closed_at set", now)
 			}
 			if f.count(t, "SELECT count(*) FROM deals d JOIN commitments a USING (deal_id) WHERE deal_id = $1 AND party = 2 AND d.xmin = a.xmin AND commits_closed_at = committed_at", d.DealID) != 1 {
 				t.Error("the last commit and the change of phase have different transactions or times, want the same")
 			}
-			last := run(func(a store.Act) (store.Acted, error) { return f.Reveal(ctx, a) }).Inputs
+			last := run(func(a store.Act) (store.ActResult, error) { return f.Reveal(ctx, a) }).Inputs
 			if (last != nil) != test.answered {
 				t.Fatalf("the last reveal returns inputs: %v, want %v", last != nil, test.answered)
 			}
@@ -109,7 +109,7 @@ func TestAHintThatIsTooHighAdvancesNothing(t *testing.T) {
 			a.First = first
 			return a
 		}
-		for _, do := range []func(context.Context, store.Act) (store.Acted, error){f.Commit, f.Reveal} {
+		for _, do := range []func(context.Context, store.Act) (store.ActResult, error){f.Commit, f.Reveal} {
 			before := f.current(t, d).Phase
 			for _, party := range []int{3, 2, 1} {
 				if got, err := do(ctx, hinted(party)); err != nil || !got.Done || got.All {
@@ -140,12 +140,12 @@ func TestActsOfOneGroup(t *testing.T) {
 	second.Commitment[0]++
 	got, errs := f.CommitTogether(act(d, 0), act(e, 0), act(unknown, 0), act(d, 2), act(e, 1), act(e, 7), second)
 	checkAll(t, errs)
-	for i, want := range []store.Acted{{Done: true, Missing: 1}, {Done: true, All: true}, {}, {Done: true, Missing: 1}, {Done: true, All: true}, {All: true}, {Missing: 1}} {
+	for i, want := range []store.ActResult{{Done: true, Missing: 1}, {Done: true, All: true}, {}, {Done: true, Missing: 1}, {Done: true, All: true}, {All: true}, {Missing: 1}} {
 		if got[i].Done != want.Done || got[i].All != want.All || got[i].Missing != want.Missing {
 			t.Errorf("commit %d: got %+v, want %+v", i, got[i], want)
 		}
 	}
-	if c := f.snapshot(t, d, store.Only(0)).Parts[0].Commitment; *c != store.CommitmentText(ptr(act(d, 0).Commitment)[:]) {
+	if c := f.snapshot(t, d, store.OneParty(0)).Parts[0].Commitment; *c != store.CommitmentText(ptr(act(d, 0).Commitment)[:]) {
 		t.Errorf("party 0 has the commitment %s, want that of its first call", *c)
 	}
 	f.commit(t, d, 1)

@@ -53,7 +53,7 @@ func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate
 }
 
 func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
-	c := &coalescer[certificateBy, *Certificate]{size: func(certificateBy) int { return certificateSize }, fills: true}
+	c := &coalescer[certificateBy, *Certificate]{size: func(certificateBy) int { return certificateSize }, waitsForPrevious: true}
 	c.run = reads(s, certificatesSQL, func(unique []certificateBy) []any {
 		certs, deals := make([]string, len(unique)), make([]string, len(unique))
 		for i, q := range unique {

@@ -59,10 +59,10 @@ type coalescer[Q, A any] struct {
 	// row returns a name of the table row that a call writes. A group has at most one call for
 	// each row. Groups run one at a time, except those that wait for a locked deal. If row is
 	// nil, groups may run concurrently.
-	row     func(Q) string
-	fills   bool           // whether to wait up to fillTime for the previous group to end, so that more calls join
-	deal    func(Q) string // the deal whose row lock a query needs; nil: no lock
-	skipped func(A) bool   // whether an answer says that another transaction held the lock; nil if the field deal is nil
+	row              func(Q) string
+	waitsForPrevious bool           // whether to wait up to fillTime for the previous group to end, so that more calls join
+	deal             func(Q) string // the deal whose row lock a query needs; nil: no lock
+	skipped          func(A) bool   // whether an answer says that another transaction held the lock; nil if the field deal is nil
 
 	queue  chan *call[Q, A]
 	budget budget
@@ -149,7 +149,7 @@ func (c *coalescer[Q, A]) serve(ctx context.Context) {
 			defer func() { <-c.budget.statements; close(done) }()
 			c.execute(ctx, group.calls, false)
 		})
-		if c.fills && (len(group.calls) > 1 || group.size < largeRead) {
+		if c.waitsForPrevious && (len(group.calls) > 1 || group.size < largeRead) {
 			select {
 			case <-done:
 			case <-time.After(fillTime):

@@ -14,13 +14,13 @@ import (
 func (s *Store) CreateTogether(all ...NewDeal) ([]Created, []error) {
 	return together(s.creations, all)
 }
-func (s *Store) CommitTogether(all ...Act) ([]Acted, []error) { return together(s.commits, all) }
-func (s *Store) RevealTogether(all ...Act) ([]Acted, []error) { return together(s.reveals, all) }
+func (s *Store) CommitTogether(all ...Act) ([]ActResult, []error) { return together(s.commits, all) }
+func (s *Store) RevealTogether(all ...Act) ([]ActResult, []error) { return together(s.reveals, all) }
 func (s *Store) PublishTogether(all ...Publication) ([]bool, []error) {
 	return together(s.publications, all)
 }
 
-func (s *Store) SnapshotTogether(dealIDs []string, wants []Want) ([]*Snapshot, []error) {
+func (s *Store) SnapshotTogether(dealIDs []string, wants []Selection) ([]*Snapshot, []error) {
 	all := make([]snapshotOf, len(dealIDs))
 	for i, id := range dealIDs {
 		all[i] = snapshotOf{id, wants[i]}

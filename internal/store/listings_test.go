@@ -27,7 +27,7 @@ func (f *fixture) lists(t *testing.T, what string, d *store.Declaration, due, co
 	if _, listed := f.due(t, d, horizon); listed != due {
 		t.Errorf("%s: Due lists the deal: %v, want %v", what, listed, due)
 	}
-	all, err := f.Complete(t.Context(), 1000)
+	all, err := f.ListComplete(t.Context(), 1000)
 	check(t, err)
 	if listed := slices.Contains(all, d.DealID); listed != complete {
 		t.Errorf("%s: Complete lists the deal: %v, want %v", what, listed, complete)
@@ -146,7 +146,7 @@ func TestListingsAreLimited(t *testing.T) {
 	if due, err := f.Due(t.Context(), horizon, 3, deal.DrawDelay, nil); err != nil || len(due) != 3 {
 		t.Errorf("Due with limit 3 and 5 overdue deals: got %d, %v; want 3", len(due), err)
 	}
-	if complete, err := f.Complete(t.Context(), 3); err != nil || len(complete) != 3 {
+	if complete, err := f.ListComplete(t.Context(), 3); err != nil || len(complete) != 3 {
 		t.Errorf("Complete with limit 3 and 5 complete deals: got %d, %v; want 3", len(complete), err)
 	}
 }

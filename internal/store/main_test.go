@@ -179,7 +179,7 @@ func (f *fixture) leave(t *testing.T, d *store.Declaration, commitments bool) {
 	}
 }
 
-func (f *fixture) snapshot(t *testing.T, d *store.Declaration, want store.Want) *store.Snapshot {
+func (f *fixture) snapshot(t *testing.T, d *store.Declaration, want store.Selection) *store.Snapshot {
 	t.Helper()
 	s, err := f.Snapshot(t.Context(), d.DealID, want)
 	check(t, err)
@@ -188,12 +188,12 @@ func (f *fixture) snapshot(t *testing.T, d *store.Declaration, want store.Want) 
 
 func (f *fixture) current(t *testing.T, d *store.Declaration) *store.Snapshot {
 	t.Helper()
-	return f.snapshot(t, d, store.Nobody)
+	return f.snapshot(t, d, store.NoParties)
 }
 
 func (f *fixture) ending(t *testing.T, d *store.Declaration, to deal.State) *store.Ending {
 	t.Helper()
-	now := f.snapshot(t, d, store.Everyone(len(d.Labels)))
+	now := f.snapshot(t, d, store.AllParties(len(d.Labels)))
 	e := &store.Ending{DealID: d.DealID, Parties: len(d.Labels), From: now.Phase, To: to, Commits: now.Commits, Reveals: now.Reveals, At: now.Now}
 	if to == deal.Void || to == deal.Computed {
 		e.CertID, e.Payload, e.MAC = ptr("c_"+rand.Text()), []byte(`{"payload":1}`), random32()

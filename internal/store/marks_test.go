@@ -7,29 +7,29 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Marks and Snapshot.Mark return equal marks of a deal. Each commitment, reveal, phase change and
+// Marks and Snapshot.Progress return equal marks of a deal. Each commitment, reveal, phase change and
 // publication of the certificate changes the mark.
 func TestMarksChangeWithTheView(t *testing.T) {
 	f := newFixture(t)
 	d, other := f.create(t, parties(3)), f.create(t, nil)
 	f.commit(t, other, 0, 1)
 	f.reveal(t, other, 0)
-	marks := func() (store.Mark, bool) {
+	marks := func() (store.Progress, bool) {
 		t.Helper()
-		all, err := f.Marks(t.Context(), []string{other.DealID, "d_none", d.DealID})
+		all, err := f.Progress(t.Context(), []string{other.DealID, "d_none", d.DealID})
 		check(t, err)
-		var found store.Marked
+		var found store.DealProgress
 		for _, m := range all {
 			if m.DealID == d.DealID {
 				found = m
-			} else if want := (store.Mark{Phase: deal.Revealing, Acted: 1}); m.DealID != other.DealID || m.Mark != want || m.Due {
+			} else if want := (store.Progress{Phase: deal.Revealing, Acted: 1}); m.DealID != other.DealID || m.Progress != want || m.Due {
 				t.Errorf("Marks: got %+v for the other deal, want %+v, not due", m, want)
 			}
 		}
-		if len(all) != 2 || found.Mark != f.current(t, d).Mark() {
-			t.Errorf("Marks: got %d marks, with %+v for the deal; want 2, with %+v", len(all), found, f.current(t, d).Mark())
+		if len(all) != 2 || found.Progress != f.current(t, d).Progress() {
+			t.Errorf("Marks: got %d marks, with %+v for the deal; want 2, with %+v", len(all), found, f.current(t, d).Progress())
 		}
-		return found.Mark, found.Due
+		return found.Progress, found.Due
 	}
 	before, due := marks()
 	if before.State() != deal.Open || due {

@@ -22,7 +22,7 @@ func calls(s *store.Store, dealID string) map[string]func(context.Context) error
 		"PartyByToken": func(ctx context.Context) error { return third(s.PartyByToken(ctx, random32())) },
 		"CreateDeal":   func(ctx context.Context) error { return second(s.CreateDeal(ctx, newDeal(0, nil))) },
 		"Declaration":  func(ctx context.Context) error { return second(s.Declaration(ctx, dealID)) },
-		"Snapshot":     func(ctx context.Context) error { return second(s.Snapshot(ctx, dealID, store.Everyone(2))) },
+		"Snapshot":     func(ctx context.Context) error { return second(s.Snapshot(ctx, dealID, store.AllParties(2))) },
 		"Commit":       func(ctx context.Context) error { return second(s.Commit(ctx, store.Act{DealID: dealID})) },
 		"Reveal":       func(ctx context.Context) error { return second(s.Reveal(ctx, store.Act{DealID: dealID})) },
 		"CatchUp":      func(ctx context.Context) error { return s.CatchUp(ctx, dealID) },
@@ -38,7 +38,7 @@ func calls(s *store.Store, dealID string) map[string]func(context.Context) error
 		"SetSignature":  func(ctx context.Context) error { return s.SetSignature(ctx, "c_1", "x", nil) },
 		"Publish":       func(ctx context.Context) error { return second(s.Publish(ctx, store.Publication{CertID: "c_1"})) },
 		"Due":           func(ctx context.Context) error { return second(s.Due(ctx, 3, 10, 60, nil)) },
-		"Complete":      func(ctx context.Context) error { return second(s.Complete(ctx, 10)) },
+		"Complete":      func(ctx context.Context) error { return second(s.ListComplete(ctx, 10)) },
 		"Load":          func(ctx context.Context) error { return second(s.Load(ctx, 60)) },
 		"FindReplay":    func(ctx context.Context) error { return second(s.FindReplay(ctx, random32(), nil)) },
 		"SetResponse":   func(ctx context.Context) error { return second(s.SetResponse(ctx, random32(), []byte("x"))) },
@@ -80,7 +80,7 @@ func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 		var now *store.Snapshot
 		_, err := f.Commit(ctx, act(d, 1)) // ignores Acted.Done, which is false if an earlier try was stored and its answer was lost
 		if err == nil {
-			now, err = f.Snapshot(ctx, d.DealID, store.Only(1))
+			now, err = f.Snapshot(ctx, d.DealID, store.OneParty(1))
 		}
 		if err == nil {
 			if now.Commits != 2 || now.Phase != deal.Revealing || now.Parts[0].Commitment == nil {

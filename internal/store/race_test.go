@@ -13,7 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-func isDone(a store.Acted, err error) (bool, error) { return a.Done, err }
+func isDone(a store.ActResult, err error) (bool, error) { return a.Done, err }
 
 // Concurrent commitments, or reveals, of all parties are all stored. One transaction advances the
 // deal. Acted.All is true only for the commitments or reveals that this transaction stored.
@@ -24,7 +24,7 @@ func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 			d := f.create(t, func(d *store.Declaration) { parties(n)(d); random(d) })
 			for _, step := range []struct {
 				table string
-				do    func(*store.Store, context.Context, store.Act) (store.Acted, error)
+				do    func(*store.Store, context.Context, store.Act) (store.ActResult, error)
 			}{{"commitments", (*store.Store).Commit}, {"reveals", (*store.Store).Reveal}} {
 				told := make([]bool, n)
 				var group sync.WaitGroup

@@ -33,25 +33,25 @@ type Snapshot struct {
 	Now        int64 // time of the read
 	NowMilli   int64 // Now, in unix milliseconds
 
-	Parts []Part // of the parties from Want.first to Want.last
-	First int    // party index of Parts[0]
-	// Sealed is set if Want asks for the inputs. It holds one encrypted input for each stored
+	Parts []PartyStatus // of the parties from Selection.first to Selection.last
+	First int           // party index of Parts[0]
+	// Sealed is set if Selection asks for the inputs. It holds one encrypted input for each stored
 	// reveal, in party order. An element is nil if the input is purged.
 	Sealed [][]byte
-	// AttestedBy is set if Want asks for it. For each element of Parts it holds the party's
+	// AttestedBy is set if Selection asks for it. For each element of Parts it holds the party's
 	// attested_by in the certificate. An element is nil if the party has not committed, or if
 	// no seat key signed the commitment.
 	AttestedBy []*string
 }
 
-// Part says what one party of a deal has done.
-type Part struct {
+// PartyStatus says what one party of a deal has done.
+type PartyStatus struct {
 	Commitment *string // `sha256:` and 64 hex digits; nil: not committed
 	Revealed   bool
 }
 
-// Want says what a snapshot reads in addition to the deal's row and counts.
-type Want struct {
+// Selection says what a snapshot reads in addition to the deal's row and counts.
+type Selection struct {
 	first, last int  // party indexes of the first and the last Part to read
 	inputs      bool // whether Snapshot.Sealed is wanted
 	attested    bool
@@ -59,28 +59,30 @@ type Want struct {
 }
 
 var (
-	// Nobody is the Want of a snapshot with no party: Snapshot.Parts is empty.
-	Nobody = Want{last: -1}
-	// WithInputs is the Want of a snapshot with all Parts, Sealed and AttestedBy. The size
+	// NoParties is the Selection of a snapshot with no party: Snapshot.Parts is empty.
+	NoParties = Selection{last: -1}
+	// WithInputs is the Selection of a snapshot with all Parts, Sealed and AttestedBy. The size
 	// of the inputs is unknown before the read. So `bytes` is the maximum for one SQL statement,
 	// and a statement that serves several calls serves at most one with inputs.
-	WithInputs = Want{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
+	WithInputs = Selection{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
-// Everyone returns the Want of a snapshot with the Part of every party; `parties` is their number.
-func Everyone(parties int) Want { return Want{last: parties - 1, bytes: 128 * parties} }
+// AllParties returns the Selection of a snapshot with the Part of every party; `parties` is their number.
+func AllParties(parties int) Selection { return Selection{last: parties - 1, bytes: 128 * parties} }
 
-// Attested returns the Want for Snapshot.AttestedBy and for the Snapshot.Parts of all parties.
-func Attested(parties int) Want { return Want{last: parties - 1, attested: true, bytes: 512 * parties} }
+// Attested returns the Selection for Snapshot.AttestedBy and for the Snapshot.Parts of all parties.
+func Attested(parties int) Selection {
+	return Selection{last: parties - 1, attested: true, bytes: 512 * parties}
+}
 
-// Only returns the Want of a snapshot with the Part of one party.
-func Only(party int) Want { return Want{first: party, last: party} }
+// OneParty returns the Selection of a snapshot with the Part of one party.
+func OneParty(party int) Selection { return Selection{first: party, last: party} }
 
 // More reports whether Sealed or AttestedBy is wanted.
-func (w Want) More() bool { return w.inputs || w.attested }
+func (w Selection) More() bool { return w.inputs || w.attested }
 
 // Snapshot returns the current state of a deal, or ErrNotFound.
-func (s *Store) Snapshot(ctx context.Context, dealID string, want Want) (*Snapshot, error) {
+func (s *Store) Snapshot(ctx context.Context, dealID string, want Selection) (*Snapshot, error) {
 	snapshot, err := s.snapshots.do(ctx, snapshotOf{dealID, want})
 	if err == nil && snapshot == nil {
 		return nil, ErrNotFound
@@ -90,11 +92,11 @@ func (s *Store) Snapshot(ctx context.Context, dealID string, want Want) (*Snapsh
 
 type snapshotOf struct {
 	dealID string
-	want   Want
+	want   Selection
 }
 
 func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
-	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }, fills: true}
+	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }, waitsForPrevious: true}
 	c.run = reads(s, snapshotSQL, func(calls []snapshotOf) []any {
 		deals, inputs, attested := make([]string, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
 		first, last := make([]int, len(calls)), make([]int, len(calls))
@@ -121,7 +123,7 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 	s.Now, s.Published = s.NowMilli/1000, s.LeafIndex != nil
 	want := calls[*n-1].want
 	s.First = want.first
-	s.Parts = make([]Part, max(0, min(want.last+1, parties)-want.first))
+	s.Parts = make([]PartyStatus, max(0, min(want.last+1, parties)-want.first))
 	if end := want.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= end || len(revealed) > 0 && revealed[len(revealed)-1] >= end {
 		return nil, fmt.Errorf("store: deal %s has %d parties, but the party index of a stored commitment or reveal is too high", calls[*n-1].dealID, parties)
 	}

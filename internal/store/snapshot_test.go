@@ -17,27 +17,27 @@ func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 	f.commit(t, open, 1)
 	f.commit(t, d, 0, 1, 2, 3)
 	f.reveal(t, d, 3, 1)
-	part := func(d *store.Declaration, p int, revealed bool) store.Part {
-		return store.Part{Commitment: ptr(store.CommitmentText(ptr(act(d, p).Commitment)[:])), Revealed: revealed}
+	part := func(d *store.Declaration, p int, revealed bool) store.PartyStatus {
+		return store.PartyStatus{Commitment: ptr(store.CommitmentText(ptr(act(d, p).Commitment)[:])), Revealed: revealed}
 	}
 	wanted := []struct {
 		what   string
 		deal   *store.Declaration
-		want   store.Want
-		parts  []store.Part
+		want   store.Selection
+		parts  []store.PartyStatus
 		sealed [][]byte
 	}{
-		{"nobody", d, store.Nobody, []store.Part{}, nil},
-		{"one that has revealed", d, store.Only(3), []store.Part{part(d, 3, true)}, nil},
-		{"one that has not revealed", d, store.Only(2), []store.Part{part(d, 2, false)}, nil},
-		{"one that has not committed", open, store.Only(2), []store.Part{{}}, nil},
-		{"everyone", d, store.Everyone(4), []store.Part{part(d, 0, false), part(d, 1, true), part(d, 2, false), part(d, 3, true)}, nil},
-		{"everyone of an open deal", open, store.Everyone(3), []store.Part{{}, part(open, 1, false), {}}, nil},
-		{"inputs", d, store.WithInputs, []store.Part{part(d, 0, false), part(d, 1, true), part(d, 2, false), part(d, 3, true)}, [][]byte{{1}, {3}}},
-		{"inputs of an open deal", open, store.WithInputs, []store.Part{{}, part(open, 1, false), {}}, [][]byte{}},
-		{"a deal that does not exist", &store.Declaration{DealID: "d_none"}, store.Everyone(2), nil, nil},
+		{"nobody", d, store.NoParties, []store.PartyStatus{}, nil},
+		{"one that has revealed", d, store.OneParty(3), []store.PartyStatus{part(d, 3, true)}, nil},
+		{"one that has not revealed", d, store.OneParty(2), []store.PartyStatus{part(d, 2, false)}, nil},
+		{"one that has not committed", open, store.OneParty(2), []store.PartyStatus{{}}, nil},
+		{"everyone", d, store.AllParties(4), []store.PartyStatus{part(d, 0, false), part(d, 1, true), part(d, 2, false), part(d, 3, true)}, nil},
+		{"everyone of an open deal", open, store.AllParties(3), []store.PartyStatus{{}, part(open, 1, false), {}}, nil},
+		{"inputs", d, store.WithInputs, []store.PartyStatus{part(d, 0, false), part(d, 1, true), part(d, 2, false), part(d, 3, true)}, [][]byte{{1}, {3}}},
+		{"inputs of an open deal", open, store.WithInputs, []store.PartyStatus{{}, part(open, 1, false), {}}, [][]byte{}},
+		{"a deal that does not exist", &store.Declaration{DealID: "d_none"}, store.AllParties(2), nil, nil},
 	}
-	ids, wants := make([]string, len(wanted)), make([]store.Want, len(wanted))
+	ids, wants := make([]string, len(wanted)), make([]store.Selection, len(wanted))
 	for i, w := range wanted {
 		ids[i], wants[i] = w.deal.DealID, w.want
 	}

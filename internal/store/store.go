@@ -59,7 +59,7 @@ type Store struct {
 	budget budget
 
 	creations        *coalescer[NewDeal, Created]
-	commits, reveals *coalescer[Act, Acted]
+	commits, reveals *coalescer[Act, ActResult]
 	snapshots        *coalescer[snapshotOf, *Snapshot]
 	endings          *coalescer[*Ending, ended]
 	certificates     *coalescer[certificateBy, *Certificate]
@@ -85,7 +85,7 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 		return nil, err
 	}
 	s.creations = s.newCreations()
-	s.commits, s.reveals = s.newActs(commitSQL, commitColumns, (*Acted).scanCommit), s.newActs(revealSQL, revealColumns, (*Acted).scanReveal)
+	s.commits, s.reveals = s.newActs(commitSQL, commitColumns, (*ActResult).scanCommit), s.newActs(revealSQL, revealColumns, (*ActResult).scanReveal)
 	s.snapshots, s.endings = s.newSnapshots(), s.newEndings()
 	s.certificates, s.publications = s.newCertificates(), s.newPublications()
 	return s, nil
@@ -104,17 +104,17 @@ func (s *Store) Close() {
 // Server returns a text that identifies the database server (see database.Server).
 func (s *Store) Server() string { return database.Server() }
 
-const serverAge = time.Second
+const confirmInterval = time.Second
 
 // Confirm sends a query if the last answer of the database is at least a second old. Without
 // this query, a caller that answers from caches would not notice a failover to another server.
 func (s *Store) Confirm(ctx context.Context) {
 	now := time.Now().UnixMilli()
 	last := s.budget.answered.Load()
-	if now-last < serverAge.Milliseconds() || !s.budget.answered.CompareAndSwap(last, now) {
+	if now-last < confirmInterval.Milliseconds() || !s.budget.answered.CompareAndSwap(last, now) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, serverAge)
+	ctx, cancel := context.WithTimeout(ctx, confirmInterval)
 	defer cancel()
 	_, _ = s.Now(ctx) // after a failover the pool opens a new connection, and Server then identifies the new server
 }
@@ -199,12 +199,12 @@ func translate(err error) error {
 		case pg.Code == "23505" && pg.ConstraintName == "idempotency_pkey":
 			return ErrReplayed
 		case pg.Code == "25006":
-			return problem.New(problem.ReadOnly, "the service is read-only now, because of maintenance or a database failover; nothing was changed: send the same request again later").After(10).Because(err)
+			return problem.New(problem.ReadOnly, "the service is read-only now, because of maintenance or a database failover; nothing was changed: send the same request again later").WithRetryAfter(10).WithCause(err)
 		}
 	}
 	if !database.Outage(err) {
 		return err
 	}
-	return problem.New(problem.Unavailable, "the database is out of reach and nothing was lost; send the same request again in a few seconds").After(2).
-		Because(fmt.Errorf("%w: %w", database.ErrNoAnswer, err))
+	return problem.New(problem.Unavailable, "the database is out of reach and nothing was lost; send the same request again in a few seconds").WithRetryAfter(2).
+		WithCause(fmt.Errorf("%w: %w", database.ErrNoAnswer, err))
 }

@@ -50,7 +50,7 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 			t.Errorf("%s: AttestedBy is %q, want %q", what, got, want)
 		}
 	}
-	if by := f.snapshot(t, d, store.Everyone(2)).AttestedBy; by != nil {
+	if by := f.snapshot(t, d, store.AllParties(2)).AttestedBy; by != nil {
 		t.Errorf("AttestedBy, which Everyone does not read, is %q, want nil", shownAll(by))
 	}
 	if !reflect.DeepEqual(now.Sealed, inputs) {

@@ -28,11 +28,11 @@ func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }
 
-// Complete lists COMMITTING deals in which every party has committed, and REVEALING deals in
+// ListComplete lists COMMITTING deals in which every party has committed, and REVEALING deals in
 // which every party has revealed. The next step of these deals has not been taken. Either a
 // process died before the step, or an input is lost and the deal waits for its deadline.
-// Complete reads every active deal, so call it less often than Due.
-func (s *Store) Complete(ctx context.Context, limit int) ([]string, error) {
+// ListComplete reads every active deal, so call it less often than Due.
+func (s *Store) ListComplete(ctx context.Context, limit int) ([]string, error) {
 	return rows(ctx, s.pool, pgx.RowTo[string], completeSQL, limit)
 }
 

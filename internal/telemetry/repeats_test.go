@@ -24,7 +24,7 @@ func TestRepeatsLogOneLineAMinuteForEachCause(t *testing.T) {
 			r.Log(t.Context(), slog.LevelWarn, "requests fail", "429 /v1/deals", "")
 		}
 		time.Sleep(logInterval)
-		r.Failure(t.Context(), slog.LevelWarn, "requests fail", overloaded.Because(errors.New("the cause")), "")
+		r.Failure(t.Context(), slog.LevelWarn, "requests fail", overloaded.WithCause(errors.New("the cause")), "")
 		want := []string{"OVERLOADED 1 OVERLOADED: 7 are sent", "429 /v1/deals 1 ", "OVERLOADED 1000 the cause"}
 		var got []string
 		for line := range strings.Lines(text.String()) {

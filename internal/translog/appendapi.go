@@ -71,7 +71,7 @@ func authorize(r *http.Request, want [][32]byte) error {
 
 func (l *Log) serveAppend(r *http.Request) (any, error) {
 	if l.readOnly {
-		return nil, problem.New(problem.ReadOnly, "the log is read-only for maintenance: send the same request again later").After(10)
+		return nil, problem.New(problem.ReadOnly, "the log is read-only for maintenance: send the same request again later").WithRetryAfter(10)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, maxAppendBody))
 	if _, over := errors.AsType[*http.MaxBytesError](err); over {
@@ -132,17 +132,17 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 	if err != nil || json.Unmarshal(body, &leaves) != nil || len(leaves) > maxProofs {
 		return nil, problem.New(problem.InvalidJSON, "the body is not a list of at most %d leaves of the form {\"leaf_index\": integer, \"entry\": string}: correct it and send it again", maxProofs)
 	}
-	questions := make([]question, len(leaves))
+	questions := make([]headLeafQuery, len(leaves))
 	for i, leaf := range leaves {
 		entry, err := canon.ParseHash(leaf.Entry)
 		if err != nil {
 			return nil, problem.New(problem.InvalidRequest, "entry has %v: send a SHA-256 digest in hex", err)
 		}
-		questions[i] = question{LeafQuery{LeafIndex: &leaf.LeafIndex, Entry: &entry}, []*int64{nil}}
+		questions[i] = headLeafQuery{LeafQuery{LeafIndex: &leaf.LeafIndex, Entry: &entry}, []*int64{nil}}
 	}
 	read, err := l.reads.all(r.Context(), questions)
 	if err != nil {
-		return nil, l.checks.note(r.Context(), err)
+		return nil, l.checks.recordFailure(r.Context(), err)
 	}
 	all := make([]proved, len(leaves))
 	var group errgroup.Group
@@ -150,7 +150,7 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 	for i, q := range questions {
 		group.Go(func() error {
 			in, err := l.prove(r.Context(), q.leaf, read[i])
-			if all[i].Inclusion = &in; l.checks.note(r.Context(), err) != nil {
+			if all[i].Inclusion = &in; l.checks.recordFailure(r.Context(), err) != nil {
 				all[i] = proved{Error: toProblem(err).In(answer.REST)}
 			}
 			return nil

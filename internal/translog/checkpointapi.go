@@ -98,7 +98,7 @@ func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 	}
 	of, err := c.at(r.Context(), *size)
 	if err != nil {
-		return nil, l.checks.note(r.Context(), err)
+		return nil, l.checks.recordFailure(r.Context(), err)
 	}
 	return plain{textPlain, "no-store", of.text()}, nil
 }

@@ -114,7 +114,7 @@ func (c *checkpoints) run(ctx context.Context) {
 	for first := true; ; first = false {
 		if err := c.signDue(ctx); err != nil && ctx.Err() == nil {
 			checkpointFailures.Inc()
-			c.log.checks.logger.WarnContext(ctx, "publishing a checkpoint failed, retrying", "err", c.log.checks.note(ctx, err))
+			c.log.checks.logger.WarnContext(ctx, "publishing a checkpoint failed, retrying", "err", c.log.checks.recordFailure(ctx, err))
 		}
 		if (first || demands) && ctx.Err() == nil { // at start, reads the checkpoint that an earlier process stored
 			if _, err := c.newest(ctx); err != nil && !errors.Is(err, errNoCheckpoint) && ctx.Err() == nil {
@@ -186,7 +186,7 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 // newest reads the newest checkpoint. Concurrent calls share one database query.
 func (c *checkpoints) newest(ctx context.Context) (*signedCheckpoint, error) {
 	newest, err := c.reads.do(ctx, struct{}{})
-	return newest, c.log.checks.note(ctx, err)
+	return newest, c.log.checks.recordFailure(ctx, err)
 }
 
 func (c *checkpoints) readNewest(ctx context.Context, calls []struct{}) ([]*signedCheckpoint, error) {

@@ -434,8 +434,8 @@ func TestSecondConflictForOneCheckpointIsAFailure(t *testing.T) {
 		}
 		http.Error(w, size, http.StatusConflict)
 	})
-	a := &asking{checkpoints: l.checkpoints, client: http.DefaultClient}
-	place := &submission{url: ws.servers[0].URL, witnesses: ws.policy.Policy.Witnesses, done: -1}
+	a := &cosigning{checkpoints: l.checkpoints, client: http.DefaultClient}
+	place := &witnessEndpoint{url: ws.servers[0].URL, witnesses: ws.policy.Policy.Witnesses, done: -1}
 	target := waitForCheckpoint(t, l, 2)
 	for n := range 3 {
 		outcome, err := a.ask(t.Context(), place, target)

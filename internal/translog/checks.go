@@ -31,15 +31,15 @@ func (c *checks) head(h TreeHead) error {
 	if err != nil {
 		return fmt.Errorf("%w: the stored head of size %d cannot be verified: %w (if a retired key signed it, add the key to the key set file or to FAIRPACT_LEGACY_KEYS)", ErrInconsistent, h.TreeSize, err)
 	}
-	if !key.MayHold(h.TreeSize - 1) {
+	if !key.MaySignLeaf(h.TreeSize - 1) {
 		return fmt.Errorf("%w: the stored head of size %d is signed by the key %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)
 	}
 	return nil
 }
 
-// note logs and counts a contradiction in the log, and returns err unchanged. A refusal by the
+// recordFailure logs and counts a contradiction in the log, and returns err unchanged. A refusal by the
 // fork guard is only logged, because publishFailures counts the failed attempt to publish a head.
-func (c *checks) note(ctx context.Context, err error) error {
+func (c *checks) recordFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):
 		c.logger.ErrorContext(ctx, "no head is signed", "err", err)

@@ -103,7 +103,7 @@ func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, t
 		return 0, err
 	}
 	if appended.LeafIndex == nil || appended.TreeSize == nil || *appended.LeafIndex < 0 || *appended.LeafIndex >= *appended.TreeSize {
-		return 0, misshapen(errors.New("leaf_index or tree_size is missing, or leaf_index is not from 0 to tree_size-1"))
+		return 0, notLogServer(errors.New("leaf_index or tree_size is missing, or leaf_index is not from 0 to tree_size-1"))
 	}
 	return *appended.LeafIndex, nil
 }
@@ -124,7 +124,7 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 		return TreeHead{}, err
 	}
 	if err := checkShape(head); err != nil {
-		return TreeHead{}, misshapen(err)
+		return TreeHead{}, notLogServer(err)
 	}
 	return head, nil
 }
@@ -139,10 +139,10 @@ func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 		return Inclusion{}, err
 	}
 	if inclusion.Entry != hex.EncodeToString(entry[:]) || inclusion.LeafIndex != leafIndex {
-		return Inclusion{}, misshapen(fmt.Errorf("the proof is for leaf %d with entry %.64q, not for leaf %d with entry %x", inclusion.LeafIndex, inclusion.Entry, leafIndex, entry))
+		return Inclusion{}, notLogServer(fmt.Errorf("the proof is for leaf %d with entry %.64q, not for leaf %d with entry %x", inclusion.LeafIndex, inclusion.Entry, leafIndex, entry))
 	}
 	if err := inclusion.checkShape(); err != nil {
-		return Inclusion{}, misshapen(err)
+		return Inclusion{}, notLogServer(err)
 	}
 	return inclusion, nil
 }
@@ -158,7 +158,7 @@ func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64)
 		case err == nil && got.Inclusion != nil:
 			return *got.Inclusion, nil
 		case err == nil:
-			return inclusion, misshapen(errors.New("the answer has neither a proof nor an error"))
+			return inclusion, notLogServer(errors.New("the answer has neither a proof nor an error"))
 		case !errors.Is(err, errNotServed):
 			return inclusion, err
 		}
@@ -178,7 +178,7 @@ func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, e
 		return nil, err
 	}
 	if len(all) != len(leaves) {
-		return nil, misshapen(fmt.Errorf("the answer has %d proofs for %d leaves", len(all), len(leaves)))
+		return nil, notLogServer(fmt.Errorf("the answer has %d proofs for %d leaves", len(all), len(leaves)))
 	}
 	return all, nil
 }
@@ -266,7 +266,7 @@ func (c *Client) exchange(request *http.Request, into any) error {
 		return nil
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return misshapen(err)
+		return notLogServer(err)
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ const (
 // if the statement changed nothing; sqlAppendBatch says when.
 func appendTo(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
-}, g *growth) (appended bool, err error) {
+}, g *batchDelta) (appended bool, err error) {
 	levels, indexes, hashes := g.rows()
 	// A nil slice would become NULL, which does not equal the empty array of an empty log.
 	err = db.QueryRow(ctx, sqlAppendBatch, g.from.size, g.from.hash, append([][]byte{}, g.from.hashes...), g.to.size, g.to.hash, g.to.hashes,
@@ -41,7 +41,7 @@ func appendTo(ctx context.Context, db interface {
 //
 // commit needs three round trips. The first begins the transaction, locks the head and
 // looks the entries up. The second appends. The third commits.
-func (s *store) commit(ctx context.Context, entries []candidate) (places []place, g *growth, err error) {
+func (s *store) commit(ctx context.Context, entries []candidate) (places []sequenced, g *batchDelta, err error) {
 	var head state
 	all, named := make([][]byte, len(entries)), make([][]byte, len(entries))
 	for i := range entries {
@@ -103,18 +103,18 @@ func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 // the entries and tags in the log to their leaf indexes. admit adds the new entries and tags
 // to the maps. An entry that occurs twice in the batch gets one leaf. If two entries have the
 // same tag, the first entry gets the tag.
-func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]place, *growth, error) {
+func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]sequenced, *batchDelta, error) {
 	// Refuse the digest of the committed head, because the head may be signed but not
 	// stored yet.
 	leaves[s.head("").Digest()] = refused
 	var entries, added [][]byte
 	var tagged []int64
-	places := make([]place, len(batch))
+	places := make([]sequenced, len(batch))
 	for i := range batch {
 		c := &batch[i]
 		index, known := leaves[c.entry]
 		if owner, taken := tags[c.tag]; taken && (!known || index != owner && index >= 0) {
-			places[i] = place{owner, true}
+			places[i] = sequenced{owner, true}
 			continue
 		}
 		if !known {

@@ -42,7 +42,7 @@ func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, 
 // because the server runs an earlier release or has another append secret.
 var errNotServed = errors.New("the log-server does not serve this path to this client")
 
-func misshapen(err error) error {
+func notLogServer(err error) error {
 	return fmt.Errorf("%w: the answer is not from a log-server: %w; check the address", ErrUnavailable, err)
 }
 

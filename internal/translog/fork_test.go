@@ -85,7 +85,7 @@ func TestWitnessRefusesAFork(t *testing.T) {
 
 	at := func(size int64) *signedCheckpoint { return of(forked.checkpoints.at(t.Context(), size)).ok(t) }
 	short, same, larger := at(2), at(3), at(5)
-	a := &asking{checkpoints: forked.checkpoints, client: http.DefaultClient}
+	a := &cosigning{checkpoints: forked.checkpoints, client: http.DefaultClient}
 	own := of(a.proof(t.Context(), 3, larger)).ok(t)
 	shared := of(a.proof(t.Context(), 2, larger)).ok(t)
 	for name, request := range map[string]struct {

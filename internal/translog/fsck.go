@@ -166,7 +166,7 @@ func (f *fsck) page(above, end int64) error {
 func (f *fsck) grow(entries [][]byte, sizes []int64) (roots map[int64][]byte, err error) {
 	slices.Sort(sizes)
 	roots = map[int64][]byte{}
-	first, all := f.at.size, &growth{}
+	first, all := f.at.size, &batchDelta{}
 	for _, size := range append(sizes, first+int64(len(entries))) {
 		g, err := f.at.grow(entries[f.at.size-first : size-first])
 		if err != nil {
@@ -178,7 +178,7 @@ func (f *fsck) grow(entries [][]byte, sizes []int64) (roots map[int64][]byte, er
 	return roots, f.nodes(all)
 }
 
-func (f *fsck) nodes(g *growth) error {
+func (f *fsck) nodes(g *batchDelta) error {
 	levels, indexes, hashes := g.rows()
 	rows, _ := f.tx.Query(f.ctx, sqlFsckNodes, levels, indexes, hashes)
 	var level int16

@@ -10,10 +10,10 @@ import (
 // timer delays a run, so a single call runs at once. A run starts after its calls have
 // arrived, so the answers are never older than the calls.
 type group[Q, A any] struct {
-	run  func(ctx context.Context, queries []Q) ([]A, error) // returns one answer for each query
-	runs int                                                 // maximum number of concurrent runs
-	most int                                                 // a run takes no further call once it has this many queries
-	room int                                                 // maximum number of waiting calls
+	run       func(ctx context.Context, queries []Q) ([]A, error) // returns one answer for each query
+	runs      int                                                 // maximum number of concurrent runs
+	most      int                                                 // a run takes no further call once it has this many queries
+	maxQueued int                                                 // maximum number of waiting calls
 
 	ctx   context.Context // the method close cancels ctx, and with it the context of every run
 	stop  context.CancelFunc
@@ -40,7 +40,7 @@ type outcome[A any] struct {
 }
 
 func newGroup[Q, A any](runs, most, room int, run func(context.Context, []Q) ([]A, error)) *group[Q, A] {
-	g := &group[Q, A]{run: run, runs: runs, most: most, room: room}
+	g := &group[Q, A]{run: run, runs: runs, most: most, maxQueued: room}
 	g.ctx, g.stop = context.WithCancel(context.Background())
 	return g
 }
@@ -77,8 +77,8 @@ func (g *group[Q, A]) add(one *call[Q, A]) error {
 	switch {
 	case g.closed:
 		return errClosed
-	case len(g.waiting) >= g.room:
-		return fmt.Errorf("%w: the limit of %d waiting calls is reached: try again later", ErrUnavailable, g.room)
+	case len(g.waiting) >= g.maxQueued:
+		return fmt.Errorf("%w: the limit of %d waiting calls is reached: try again later", ErrUnavailable, g.maxQueued)
 	}
 	g.waiting = append(g.waiting, one)
 	if g.running < g.runs {

@@ -20,8 +20,8 @@ type state struct {
 
 var emptyState = state{root: emptyRoot}
 
-// growth is what a batch adds to the log: entries, and tags (see Tag) of new or existing leaves.
-type growth struct {
+// batchDelta is what a batch adds to the log: entries, and tags (see Tag) of new or existing leaves.
+type batchDelta struct {
 	from, to state
 	entries  [][]byte
 	nodes    []node // all nodes that the entries complete, leaves included
@@ -46,12 +46,12 @@ func (s state) check() error {
 	return err
 }
 
-func (s state) grow(entries [][]byte) (*growth, error) {
+func (s state) grow(entries [][]byte) (*batchDelta, error) {
 	tree, err := ranges.NewRange(0, uint64(s.size), slices.Clone(s.hashes)) // tree.Append overwrites the slice, so tree gets a clone
 	if err != nil {
 		return nil, fmt.Errorf("%w: the compact range of size %d is malformed: %w", ErrInconsistent, s.size, err)
 	}
-	g := &growth{from: s, entries: entries, nodes: make([]node, 0, 2*len(entries)+64)}
+	g := &batchDelta{from: s, entries: entries, nodes: make([]node, 0, 2*len(entries)+64)}
 	for _, entry := range entries {
 		err := tree.Append(hasher.HashLeaf(entry), func(id compact.NodeID, hash []byte) {
 			g.nodes = append(g.nodes, node{id, hash})
@@ -78,7 +78,7 @@ func rootOf(tree *compact.Range) ([]byte, error) {
 
 // rows returns the new rows of translog.nodes, one slice for each column. Only the nodes at
 // levels 8, 16, … are stored.
-func (g *growth) rows() (levels []int16, indexes []int64, hashes [][]byte) {
+func (g *batchDelta) rows() (levels []int16, indexes []int64, hashes [][]byte) {
 	for _, n := range g.nodes {
 		if n.id.Level > 0 && n.id.Level%tileHeight == 0 {
 			levels = append(levels, int16(n.id.Level))

@@ -13,10 +13,10 @@ import (
 // fails if another process replaces the record between Load and Store.
 const guardAttempts = 5
 
-// errBehind is returned in two cases: another replica has signed a larger head, or all attempts
+// errGuardConflict is returned in two cases: another replica has signed a larger head, or all attempts
 // to replace the guard's record failed (see guardAttempts). Then the publisher must read the
 // database again.
-var errBehind = fmt.Errorf("%w: another process changed the fork guard's record first", ErrUnavailable)
+var errGuardConflict = fmt.Errorf("%w: another process changed the fork guard's record first", ErrUnavailable)
 
 // advanceGuard stores the tree head r in the fork guard's record, so that the log may sign r. It
 // returns an error if the log must not sign r.
@@ -49,7 +49,7 @@ func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error 
 			return fmt.Errorf("%w: the fork guard was not advanced: %w", ErrUnavailable, err)
 		}
 	}
-	return fmt.Errorf("%w: another program wrote the guard's record before each of %d attempts to replace it: let only log-servers of this log write the record (runbooks/fork-guard.md)", errBehind, guardAttempts)
+	return fmt.Errorf("%w: another program wrote the guard's record before each of %d attempts to replace it: let only log-servers of this log write the record (runbooks/fork-guard.md)", errGuardConflict, guardAttempts)
 }
 
 // compare reports whether the loaded record of the fork guard is r already. If compare returns
@@ -78,7 +78,7 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 		if committed.size < recorded.size {
 			return false, refuse("the database is older than what was signed: it has %d leaves, but a head of size %d was signed", committed.size, recorded.size)
 		}
-		return false, fmt.Errorf("%w: the record has size %d, and the head of this replica has size %d", errBehind, recorded.size, r.size)
+		return false, fmt.Errorf("%w: the record has size %d, and the head of this replica has size %d", errGuardConflict, recorded.size, r.size)
 	case recorded.size == 0:
 		if loaded.Root != emptyRoot.head("").RootHash {
 			return false, refuse("the guard's record has size 0, but not the root of the empty tree")

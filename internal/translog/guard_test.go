@@ -163,7 +163,7 @@ func TestGuardThatIsAlwaysMovedIsAFailure(t *testing.T) {
 	eventually(t, "five rounds fail", func() bool { return failuresCounted(t) >= failed+5 })
 	g.set(func() {
 		took := time.Since(began)
-		if tried, most := g.tried-before, guardAttempts*(lostRaces+2+int(took/publishBackoff)); tried > most {
+		if tried, most := g.tried-before, guardAttempts*(maxLostRaces+2+int(took/publishBackoff)); tried > most {
 			t.Errorf("%d Stores in %s, want at most %d", tried, took, most)
 		}
 	})

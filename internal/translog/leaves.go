@@ -79,7 +79,7 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 
 // growTo returns what a statement must add to the tree s to reach the tree of head. It ignores the
 // given leaves that s has. It returns ErrRefused if the others have a gap or do not lead to head.
-func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*growth, error) {
+func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*batchDelta, error) {
 	leaves = slices.DeleteFunc(slices.Clone(leaves), func(l TaggedLeaf) bool { return l.Index < s.size })
 	slices.SortFunc(leaves, func(a, b TaggedLeaf) int { return cmp.Compare(a.Index, b.Index) })
 	leaves = slices.Compact(leaves)

@@ -21,7 +21,7 @@ type Log struct {
 	store     store
 	checks    checks
 	tree      *tree
-	reads     *group[question, *reading]
+	reads     *group[headLeafQuery, *readResult]
 	sequencer *sequencer
 	publisher *publisher
 	readOnly  bool
@@ -70,7 +70,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.
 		}
 	}
 	l.reads = newGroup(maxReads, maxAsked, maxQueue, l.readTables)
-	l.sequencer = newSequencer(&l.store, &l.checks, l.tree, l.publisher.hand)
+	l.sequencer = newSequencer(&l.store, &l.checks, l.tree, l.publisher.setLastBatch)
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.loop.Go(func() { l.publisher.run(l.closed) })
 	if l.checkpoints != nil {

@@ -45,7 +45,7 @@ func (l *Log) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
 func (l *Log) headAt(ctx context.Context, size *int64) (TreeHead, error) {
 	_, heads, err := l.ask(ctx, LeafQuery{}, size)
 	if err != nil {
-		return TreeHead{}, l.checks.note(ctx, err)
+		return TreeHead{}, l.checks.recordFailure(ctx, err)
 	}
 	return heads[0], nil
 }
@@ -56,11 +56,11 @@ func (l *Log) headAt(ctx context.Context, size *int64) (TreeHead, error) {
 // signature does not verify, or if the leaf's row does not lead to the head.
 func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	inclusion, err := l.inclusion(ctx, q)
-	return inclusion, l.checks.note(ctx, err)
+	return inclusion, l.checks.recordFailure(ctx, err)
 }
 
 func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
-	read, err := l.reads.do(ctx, question{q, []*int64{q.TreeSize}})
+	read, err := l.reads.do(ctx, headLeafQuery{q, []*int64{q.TreeSize}})
 	if err != nil {
 		return Inclusion{}, err
 	}
@@ -68,7 +68,7 @@ func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 }
 
 // prove returns the proof that q asks for. `read` must hold what the database returned for q.
-func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion, error) {
+func (l *Log) prove(ctx context.Context, q LeafQuery, read *readResult) (Inclusion, error) {
 	head, err := l.published(read, q.TreeSize)
 	if err != nil {
 		return Inclusion{}, err
@@ -100,11 +100,11 @@ func (l *Log) prove(ctx context.Context, q LeafQuery, read *reading) (Inclusion,
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
 	_, heads, err := l.ask(ctx, LeafQuery{}, &first, second)
 	if err != nil {
-		return Consistency{}, l.checks.note(ctx, err)
+		return Consistency{}, l.checks.recordFailure(ctx, err)
 	}
 	path, err := l.tree.consistency(ctx, treeOf(heads[0]), treeOf(heads[1]))
 	if err != nil {
-		return Consistency{}, l.checks.note(ctx, err)
+		return Consistency{}, l.checks.recordFailure(ctx, err)
 	}
 	return Consistency{First: heads[0], Second: heads[1], Path: toHex(path)}, nil
 }

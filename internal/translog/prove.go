@@ -27,7 +27,7 @@ func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head ro
 			err = proof.VerifyInclusion(hasher, at, size, leaf, path, head.hash)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: leaf %d does not lead to the head of size %d: %w", ErrInconsistent, at, size, shortly(err))
+			return fmt.Errorf("%w: leaf %d does not lead to the head of size %d: %w", ErrInconsistent, at, size, shortenRootMismatch(err))
 		}
 		return nil
 	})
@@ -49,7 +49,7 @@ func (t *tree) consistency(ctx context.Context, first, second root) (path [][]by
 			err = proof.VerifyConsistency(hasher, uint64(first.size), uint64(second.size), path, first.hash, second.hash)
 		}
 		if err != nil {
-			return fmt.Errorf("%w: the tree of size %d does not extend the tree of size %d: %w", ErrInconsistent, second.size, first.size, shortly(err))
+			return fmt.Errorf("%w: the tree of size %d does not extend the tree of size %d: %w", ErrInconsistent, second.size, first.size, shortenRootMismatch(err))
 		}
 		return nil
 	})
@@ -78,9 +78,9 @@ func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, veri
 	return nil
 }
 
-// shortly shortens the error of a root mismatch. The library's text prints both roots, over
+// shortenRootMismatch shortens the error of a root mismatch. The library's text prints both roots, over
 // several lines.
-func shortly(err error) error {
+func shortenRootMismatch(err error) error {
 	if _, ok := errors.AsType[proof.RootMismatchError](err); ok {
 		return errors.New("the computed root differs from the expected root")
 	}

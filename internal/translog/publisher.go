@@ -15,10 +15,10 @@ import (
 const (
 	publishBackoff = 100 * time.Millisecond
 	maxBackoff     = 2 * time.Second
-	// If another process changed the fork guard's record first (errBehind), the publisher repeats
-	// its attempt without a backoff. lostRaces is the maximum number of such repeats until an attempt
-	// succeeds. One more errBehind is a failure, because another program may be writing the record.
-	lostRaces = 10
+	// If another process changed the fork guard's record first (errGuardConflict), the publisher repeats
+	// its attempt without a backoff. maxLostRaces is the maximum number of such repeats until an attempt
+	// succeeds. One more errGuardConflict is a failure, because another program may be writing the record.
+	maxLostRaces = 10
 )
 
 // publisher signs and stores the committed tree head whenever an append waits for a signed head.
@@ -40,11 +40,11 @@ type publisher struct {
 	mu sync.Mutex
 	// mu guards the fields from size to handed. A waiter that gets an answer is also deleted
 	// from the map of waiters, so it gets only one answer.
-	size    int64 // the largest size of a published head that this replica has seen
-	wanted  int64 // the smallest tree size that covers every leaf that an append has waited for
-	waiting map[*waiter]struct{}
-	lastErr error   // the error of the last attempt to publish a head
-	handed  *growth // the batch that the sequencer committed last; nil: the next round reads the tables
+	size      int64 // the largest size of a published head that this replica has seen
+	wanted    int64 // the smallest tree size that covers every leaf that an append has waited for
+	waiting   map[*waiter]struct{}
+	lastErr   error       // the error of the last attempt to publish a head
+	lastBatch *batchDelta // the batch that the sequencer committed last; nil: the next round reads the tables
 
 	kick chan struct{} // has capacity 1; a token wakes the goroutine of run
 }
@@ -59,12 +59,12 @@ func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
 }
 
-// hand stores the tree growth that the sequencer committed last, for the next round of the
+// setLastBatch stores the tree growth that the sequencer committed last, for the next round of the
 // publisher. If g is nil, that round reads the tables.
-func (p *publisher) hand(g *growth) {
+func (p *publisher) setLastBatch(g *batchDelta) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.handed = g
+	p.lastBatch = g
 }
 
 // wait returns the size of a published head that covers the leaf. It waits for an attempt to
@@ -120,13 +120,13 @@ func uncovered(index int64, why error) error {
 
 // run publishes a head at the start and then on demand. After a failed round it backs off
 // and retries until a round succeeds. It repeats a round at once if that round lost the race
-// for the fork guard (see lostRaces).
+// for the fork guard (see maxLostRaces).
 func (p *publisher) run(ctx context.Context) {
 	backoff, lost := publishBackoff, 0
 	for {
 		began := time.Now()
 		size, err := p.round(p.traced(ctx))
-		if errors.Is(err, errBehind) && ctx.Err() == nil && lost < lostRaces {
+		if errors.Is(err, errGuardConflict) && ctx.Err() == nil && lost < maxLostRaces {
 			lost++
 			continue
 		}
@@ -136,7 +136,7 @@ func (p *publisher) run(ctx context.Context) {
 		} else if ctx.Err() == nil {
 			publishFailures.Inc()
 		}
-		p.answer(size, p.checks.note(ctx, err))
+		p.answer(size, p.checks.recordFailure(ctx, err))
 		if err != nil {
 			if ctx.Err() == nil {
 				p.checks.logger.WarnContext(ctx, "no head was published", "err", err, "retry_in", backoff.String())

@@ -16,15 +16,15 @@ const (
 	readsBudget = 10 * time.Second
 )
 
-// question is what a call reads from the database in addition to the newest head.
-type question struct {
+// headLeafQuery is what a call reads from the database in addition to the newest head.
+type headLeafQuery struct {
 	leaf  LeafQuery
 	sizes []*int64 // the sizes of the heads; a nil element means the newest head
 }
 
-// reading is the result of one SQL statement: the newest head, and the heads and leaves of
+// readResult is the result of one SQL statement: the newest head, and the heads and leaves of
 // all questions that share the statement.
-type reading struct {
+type readResult struct {
 	heads  map[int64]TreeHead // by size
 	newest int64              // the size of the newest head, or -1 if no head is published
 	leaves []leafRow
@@ -35,7 +35,7 @@ type leafRow struct {
 	entry []byte
 }
 
-func (r *reading) leaf(q LeafQuery) (row leafRow, found bool) {
+func (r *readResult) leaf(q LeafQuery) (row leafRow, found bool) {
 	at := slices.IndexFunc(r.leaves, func(row leafRow) bool {
 		if q.LeafIndex != nil {
 			return row.index == *q.LeafIndex
@@ -49,7 +49,7 @@ func (r *reading) leaf(q LeafQuery) (row leafRow, found bool) {
 }
 
 // readTables answers all questions with one SQL statement. Each question gets the same reading.
-func (l *Log) readTables(ctx context.Context, questions []question) ([]*reading, error) {
+func (l *Log) readTables(ctx context.Context, questions []headLeafQuery) ([]*readResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, readsBudget)
 	defer cancel()
 	sizes, indexes, entries := []int64{}, []int64{}, [][]byte{}
@@ -67,7 +67,7 @@ func (l *Log) readTables(ctx context.Context, questions []question) ([]*reading,
 		}
 	}
 	rows, _ := l.store.pool.Query(ctx, sqlHeadsAndLeaves, sizes, indexes, entries)
-	got := &reading{heads: map[int64]TreeHead{}, newest: -1}
+	got := &readResult{heads: map[int64]TreeHead{}, newest: -1}
 	var at int64
 	var value []byte
 	var signature *string
@@ -82,13 +82,13 @@ func (l *Log) readTables(ctx context.Context, questions []question) ([]*reading,
 	if err != nil {
 		return nil, fromDatabase(err)
 	}
-	return slices.Repeat([]*reading{got}, len(questions)), nil
+	return slices.Repeat([]*readResult{got}, len(questions)), nil
 }
 
 // ask reads a leaf and the heads of the given sizes, and verifies the heads. Concurrent
 // calls share a statement.
-func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*reading, []TreeHead, error) {
-	read, err := l.reads.do(ctx, question{leaf, sizes})
+func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*readResult, []TreeHead, error) {
+	read, err := l.reads.do(ctx, headLeafQuery{leaf, sizes})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,7 +103,7 @@ func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*readin
 
 // published returns the head of this size, or the newest head if size is nil, from the result
 // of a database read. It returns an error if the result lacks the head or the head does not verify.
-func (l *Log) published(read *reading, size *int64) (TreeHead, error) {
+func (l *Log) published(read *readResult, size *int64) (TreeHead, error) {
 	at := read.newest
 	if size != nil {
 		at = *size

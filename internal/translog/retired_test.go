@@ -106,7 +106,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 	t.Parallel()
 	_, l := newLog(t)
 	var batch []candidate
-	var want []place
+	var want []sequenced
 	for _, c := range []struct {
 		entry          int
 		ceiling, index int64
@@ -116,7 +116,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		{5, 2, late}, {6, math.MaxInt64, 4}, {1, 2, 1}, {6, 2, 4},
 	} {
 		batch = append(batch, candidate{entryOf(c.entry), c.ceiling, Tag{}})
-		want = append(want, place{index: c.index})
+		want = append(want, sequenced{index: c.index})
 	}
 	if got := of(l.sequencer.sequence(t.Context(), batch)).ok(t); !slices.Equal(got, want) {
 		t.Errorf("places %v, want %v", got, want)

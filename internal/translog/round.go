@@ -23,7 +23,7 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	defer span.End()
 
 	p.mu.Lock()
-	handed := p.handed
+	handed := p.lastBatch
 	p.mu.Unlock()
 	known := p.proven
 	p.proven = nil

@@ -22,13 +22,13 @@ const (
 // sequencer assigns leaf indexes to entries, a batch at a time. Entries that arrive while
 // one batch runs form the next batch.
 type sequencer struct {
-	batches *group[candidate, place]
+	batches *group[candidate, sequenced]
 	store   *store
 	checks  *checks
 	tree    *tree
-	// hand passes to the publisher what a committed batch added to the tree. After hand(nil), the
+	// setLastBatch passes to the publisher what a committed batch added to the tree. After setLastBatch(nil), the
 	// publisher's next round reads the database instead.
-	hand func(*growth)
+	setLastBatch func(*batchDelta)
 
 	// known is the tree that this process's last transaction (batch) of appends committed; nil
 	// before the first batch and after a batch with an unknown outcome. alone is false if another
@@ -49,8 +49,8 @@ type candidate struct {
 	tag     Tag
 }
 
-// place is the outcome of appending one candidate.
-type place struct {
+// sequenced is the outcome of appending one candidate.
+type sequenced struct {
 	index int64 // the leaf index, or the constant `refused` or `late`
 	taken bool  // the log has another entry with the same Tag; index is the leaf index of that entry
 }
@@ -64,15 +64,15 @@ func ceiling(key signing.Key) int64 {
 	return *key.TreeSize
 }
 
-func newSequencer(s *store, c *checks, t *tree, hand func(*growth)) *sequencer {
-	q := &sequencer{store: s, checks: c, tree: t, hand: hand}
+func newSequencer(s *store, c *checks, t *tree, hand func(*batchDelta)) *sequencer {
+	q := &sequencer{store: s, checks: c, tree: t, setLastBatch: hand}
 	q.batches = newGroup(1, maxBatch, maxQueue, q.sequence)
 	return q
 }
 
 // sequence commits the batch and returns the place of each candidate. A failed attempt may
 // have committed the batch. The next attempt then finds the entries in the log.
-func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, error) {
+func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]sequenced, error) {
 	// The batch may have an entry several times, signed by keys with different ceilings. The highest
 	// ceiling counts.
 	ceilings := make(map[[32]byte]int64, len(batch))
@@ -83,7 +83,7 @@ func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, e
 	for i, c := range batch {
 		entries[i] = candidate{c.entry, ceilings[c.entry], c.tag}
 	}
-	var places []place
+	var places []sequenced
 	var err error
 	for attempt := range batchAttempts {
 		if places, err = s.attempt(ctx, entries); err == nil || errors.Is(err, ErrInconsistent) {
@@ -95,33 +95,33 @@ func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]place, e
 		}
 	}
 	if err != nil {
-		return nil, s.checks.note(ctx, err)
+		return nil, s.checks.recordFailure(ctx, err)
 	}
 	batchEntries.Observe(float64(len(entries)))
 	crash.Point("log.sequenced")
 	return places, nil
 }
 
-func (s *sequencer) attempt(ctx context.Context, entries []candidate) ([]place, error) {
+func (s *sequencer) attempt(ctx context.Context, entries []candidate) ([]sequenced, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
 	if places := s.appendOptimistic(ctx, entries); places != nil {
 		return places, nil
 	}
-	return s.appendLocked(ctx, entries)
+	return s.lockAndAppend(ctx, entries)
 }
 
 // appendOptimistic appends the batch in one statement if the committed head is the one in
 // memory. It returns nil if it appended nothing or the outcome is unknown. The caller then
 // calls appendLocked.
-func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) []place {
+func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) []sequenced {
 	if s.known == nil || !s.alone {
 		return nil
 	}
 	places, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
 	// admit got empty maps, so an entry that seems refused or late may already be in the log.
 	// appendLocked looks up the entry in the database.
-	if err != nil || slices.ContainsFunc(places, func(p place) bool { return p.index < 0 }) {
+	if err != nil || slices.ContainsFunc(places, func(p sequenced) bool { return p.index < 0 }) {
 		return nil
 	}
 	crash.Point("log.before-commit")
@@ -137,12 +137,12 @@ func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) [
 	return places
 }
 
-// appendLocked locks the head, looks up the entries and appends those that are new.
-func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]place, error) {
+// lockAndAppend locks the head, looks up the entries and appends those that are new.
+func (s *sequencer) lockAndAppend(ctx context.Context, entries []candidate) ([]sequenced, error) {
 	places, g, err := s.store.commit(ctx, entries)
 	if err != nil {
 		s.known = nil
-		s.hand(nil)
+		s.setLastBatch(nil)
 		return nil, err
 	}
 	first := s.known == nil
@@ -155,7 +155,7 @@ func (s *sequencer) appendLocked(ctx context.Context, entries []candidate) ([]pl
 // `continues` is true if g is known to extend the head that the previous batch of this process
 // committed. If s.tree lacks tiles and s.alone is true, committed reads the tiles now. If s.alone is
 // false, they are read when a proof needs them.
-func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
+func (s *sequencer) committed(ctx context.Context, g *batchDelta, continues bool) {
 	s.known = &g.to
 	sizeCommitted.Set(float64(g.to.size))
 	if !s.tree.grow(g) && s.alone {
@@ -165,8 +165,8 @@ func (s *sequencer) committed(ctx context.Context, g *growth, continues bool) {
 	}
 	switch {
 	case !continues:
-		s.hand(nil)
+		s.setLastBatch(nil)
 	case len(g.entries) > 0:
-		s.hand(g)
+		s.setLastBatch(g)
 	}
 }

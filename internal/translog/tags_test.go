@@ -79,7 +79,7 @@ func TestATagHasOneEntry(t *testing.T) {
 			places, err := l.sequencer.sequence(t.Context(), []candidate{
 				c(0, tag(base)), c(1, tag(base)), c(0, tag(base)), c(2, Tag{}), c(2, tag(base+1)), c(3, tag(0))})
 			check(t, err)
-			want := []place{{size, false}, {size, true}, {size, false}, {size + 1, false}, {size + 1, false}, {0, true}}
+			want := []sequenced{{size, false}, {size, true}, {size, false}, {size + 1, false}, {size + 1, false}, {0, true}}
 			if fmt.Sprint(places) != fmt.Sprint(want) || committedSize(t, d) != size+2 {
 				t.Errorf("%s: %v, want %v, in a log of %d", what, places, want, size)
 			}

@@ -35,7 +35,7 @@ func (l *Log) serveTile(r *http.Request) (any, error) {
 	}
 	body, err := c.tile(r.Context(), t)
 	if err != nil {
-		return nil, l.checks.note(r.Context(), err)
+		return nil, l.checks.recordFailure(r.Context(), err)
 	}
 	return plain{"application/octet-stream", httpcache.Fixed, body}, nil
 }

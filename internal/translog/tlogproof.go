@@ -28,7 +28,7 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 	if certified := c.certified.Load(); certified > 0 {
 		better, err := c.at(ctx, certified) // read again even if `of`, the newest checkpoint, has this size: `of` may lack the last cosignatures
 		if err != nil {
-			return nil, l.checks.note(ctx, err)
+			return nil, l.checks.recordFailure(ctx, err)
 		}
 		if proof, err := l.tlogProof(ctx, q, better); !errors.Is(err, ErrNotFound) && !errors.Is(err, errNoHead) {
 			return proof, err
@@ -74,7 +74,7 @@ func (c *Client) TLogProof(ctx context.Context, entry [32]byte, leafIndex int64)
 	}
 	proof, err := checkpoint.ParseProof(text)
 	if err != nil {
-		return nil, misshapen(err)
+		return nil, notLogServer(err)
 	}
 	of, err := checkpoint.ParseNote(string(proof.Note))
 	if err == nil && proof.Index != leafIndex {
@@ -84,7 +84,7 @@ func (c *Client) TLogProof(ctx context.Context, entry [32]byte, leafIndex int64)
 		err = proof.VerifyInclusion(entry[:], of)
 	}
 	if err != nil {
-		return nil, misshapen(err)
+		return nil, notLogServer(err)
 	}
 	return text, nil
 }

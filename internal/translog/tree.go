@@ -34,9 +34,9 @@ type tree struct {
 	mu sync.Mutex
 	// mu guards the fields below. The hash of a full subtree in a tile that was found under mu may
 	// be read without mu, because such a hash never changes.
-	at       state          // size, root and compact range of the tree whose last tiles are `edge`
-	edge     map[uint]*tile // by level
-	complete *simplelru.LRU[tileID, *tile]
+	at        state          // size, root and compact range of the tree whose last tiles are `edge`
+	rightEdge map[uint]*tile // by level
+	complete  *simplelru.LRU[tileID, *tile]
 }
 
 func newTree(s *store, bytes int) *tree {
@@ -44,7 +44,7 @@ func newTree(s *store, bytes int) *tree {
 	if err != nil {
 		panic(err) // not possible: the size is positive
 	}
-	return &tree{store: s, loads: make(chan struct{}, maxLoads), at: emptyState, edge: map[uint]*tile{}, complete: complete}
+	return &tree{store: s, loads: make(chan struct{}, maxLoads), at: emptyState, rightEdge: map[uint]*tile{}, complete: complete}
 }
 
 // freshTree returns a tree without cached tiles, so its proofs use only rows read after this call.
@@ -56,7 +56,7 @@ func freshTree(s *store) *tree {
 
 // grow adds the nodes of a committed batch. It adds nothing and returns false if the batch does
 // not extend t.at, the tree in memory.
-func (t *tree) grow(g *growth) bool {
+func (t *tree) grow(g *batchDelta) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.at.same(g.from.root) {
@@ -64,13 +64,13 @@ func (t *tree) grow(g *growth) bool {
 	}
 	for _, n := range g.nodes {
 		id := tileOf(n.id)
-		last := t.edge[id.level]
+		last := t.rightEdge[id.level]
 		if last == nil || last.tileID != id {
 			if last != nil {
 				t.complete.Add(last.tileID, last)
 			}
 			last = &tile{tileID: id}
-			t.edge[id.level] = last
+			t.rightEdge[id.level] = last
 		}
 		copy(last.node(n.id), n.hash)
 	}
@@ -81,7 +81,7 @@ func (t *tree) grow(g *growth) bool {
 func (t *tree) replace(other *tree) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.at, t.edge, t.complete = other.at, other.edge, other.complete
+	t.at, t.rightEdge, t.complete = other.at, other.rightEdge, other.complete
 }
 
 // nodes returns the hashes of the nodes, which must be complete in the tree of the root
@@ -132,7 +132,7 @@ func (t *tree) inMemory(under root, ids []compact.NodeID) [][]byte {
 
 // tile returns nil if the tile is not in memory. The caller holds mu.
 func (t *tree) tile(id tileID) *tile {
-	if last := t.edge[id.level]; last != nil && last.tileID == id {
+	if last := t.rightEdge[id.level]; last != nil && last.tileID == id {
 		return last
 	}
 	in, _ := t.complete.Get(id)
@@ -221,7 +221,7 @@ func (t *tree) readEdge(ctx context.Context, to root) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.at.size < to.size {
-		t.at, t.edge = next, edge
+		t.at, t.rightEdge = next, edge
 	}
 	return nil
 }

@@ -44,9 +44,9 @@ func CheckWitnessURL(prefix string) error {
 	return nil
 }
 
-// asking is the state of the goroutines that ask the witnesses. It exists while this replica
+// cosigning is the state of the goroutines that ask the witnesses. It exists while this replica
 // holds the lock.
-type asking struct {
+type cosigning struct {
 	*checkpoints
 	client *http.Client
 
@@ -57,9 +57,9 @@ type asking struct {
 	moved  chan struct{} // closed when target changes
 }
 
-// submission is one URL to ask, with the policy's witnesses that have this URL. Each of them
+// witnessEndpoint is one URL to ask, with the policy's witnesses that have this URL. Each of them
 // has its own key.
-type submission struct {
+type witnessEndpoint struct {
 	url       string
 	witnesses []checkpoint.Witness
 	size      int64     // the last size that the witness is known to have cosigned; 0: none or unknown
@@ -68,7 +68,7 @@ type submission struct {
 	owes      time.Time // since when a cosignature is due; zero: none is due
 }
 
-func (s *submission) name() string { return s.witnesses[0].Name }
+func (s *witnessEndpoint) name() string { return s.witnesses[0].Name }
 
 // askWitnesses asks the witnesses until ctx ends. A Postgres lock lets only one replica ask at a time.
 func (c *checkpoints) askWitnesses(ctx context.Context) {
@@ -84,17 +84,17 @@ func (c *checkpoints) askWitnesses(ctx context.Context) {
 }
 
 // submissions groups the policy's witnesses by URL. A witness without a URL is not asked.
-func (c *checkpoints) submissions() (all []*submission) {
+func (c *checkpoints) submissions() (all []*witnessEndpoint) {
 	if c.Policy == nil {
 		return nil
 	}
-	by := map[string]*submission{}
+	by := map[string]*witnessEndpoint{}
 	for _, w := range c.Policy.Witnesses {
 		if w.URL == "" {
 			continue
 		}
 		if by[w.URL] == nil {
-			by[w.URL] = &submission{url: strings.TrimRight(w.URL, "/"), done: -1}
+			by[w.URL] = &witnessEndpoint{url: strings.TrimRight(w.URL, "/"), done: -1}
 			all = append(all, by[w.URL])
 		}
 		by[w.URL].witnesses = append(by[w.URL].witnesses, w)
@@ -126,7 +126,7 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 
 // askLocked takes the lock and asks the witnesses for cosignatures, until ctx ends or the lock's
 // connection fails. It does nothing if another replica holds the lock.
-func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error {
+func (c *checkpoints) askLocked(ctx context.Context, places []*witnessEndpoint) error {
 	conn, err := c.lock(ctx)
 	if err != nil || conn == nil {
 		return err
@@ -140,7 +140,7 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*submission) error
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	a := &asking{checkpoints: c, moved: make(chan struct{}), client: &http.Client{
+	a := &cosigning{checkpoints: c, moved: make(chan struct{}), client: &http.Client{
 		Timeout:       witnessTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -173,7 +173,7 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 
 // recall reads from the database, for each URL, the largest tree size that a witness with that
 // URL has cosigned.
-func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*submission) error {
+func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*witnessEndpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	for _, place := range places {
@@ -191,7 +191,7 @@ func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*subm
 
 // aim makes the newest checkpoint the target if the old target has its quorum, or has been
 // the target for `patience`.
-func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
+func (a *cosigning) aim(newest *signedCheckpoint, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if newest.Size == 0 || a.target != nil && newest.Size <= a.target.Size {
@@ -207,7 +207,7 @@ func (a *asking) aim(newest *signedCheckpoint, now time.Time) {
 
 // serve asks the witnesses at one URL to cosign each target checkpoint until ctx ends. After a
 // failure it backs off and retries.
-func (a *asking) serve(ctx context.Context, place *submission) {
+func (a *cosigning) serve(ctx context.Context, place *witnessEndpoint) {
 	behind := witnessBehind.WithLabelValues(place.name())
 	defer behind.Set(0)
 	retry := backoff.NewExponentialBackOff()
@@ -258,7 +258,7 @@ const (
 // ask submits the target once. A conflict (status 409) names the size that the witness has
 // cosigned, and the next request starts from that size. So the first conflict for a target
 // is not an error, and the second one is.
-func (a *asking) ask(ctx context.Context, place *submission, target *signedCheckpoint) (outcome string, err error) {
+func (a *cosigning) ask(ctx context.Context, place *witnessEndpoint, target *signedCheckpoint) (outcome string, err error) {
 	if place.size > target.Size { // the witness has cosigned a newer checkpoint and refuses older ones
 		place.done = target.Size
 		return outcomeConflict, nil
@@ -316,7 +316,7 @@ func (a *asking) ask(ctx context.Context, place *submission, target *signedCheck
 // proof returns the consistency proof (RFC 6962 2.1.2) from the tree of size `old` to the target.
 // The proof is empty if `old` is 0 or the target's size. Any other `old` is the size of a published
 // tree head, because a witness cosigns only checkpoints, and every checkpoint is of such a head.
-func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
+func (a *cosigning) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil
 	}
@@ -326,7 +326,7 @@ func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint)
 	}
 	path, err := a.log.tree.consistency(ctx, treeOf(head), root{target.Size, target.Root[:]})
 	if err != nil {
-		return nil, a.log.checks.note(ctx, err)
+		return nil, a.log.checks.recordFailure(ctx, err)
 	}
 	proof := make([][32]byte, len(path))
 	for i, hash := range path {
@@ -335,7 +335,7 @@ func (a *asking) proof(ctx context.Context, old int64, target *signedCheckpoint)
 	return proof, nil
 }
 
-func (a *asking) post(ctx context.Context, address string, body []byte) (status int, answer string, err error) {
+func (a *cosigning) post(ctx context.Context, address string, body []byte) (status int, answer string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
 		return 0, "", err
@@ -352,7 +352,7 @@ func (a *asking) post(ctx context.Context, address string, body []byte) (status 
 
 // keep stores verified cosignatures of the checkpoint `target`. If a quorum of witnesses has now
 // cosigned it, keep records the checkpoint's size as certified.
-func (a *asking) keep(ctx context.Context, target *signedCheckpoint, lines map[string]string) error {
+func (a *cosigning) keep(ctx context.Context, target *signedCheckpoint, lines map[string]string) error {
 	var ids, texts []string
 	for id, line := range lines {
 		ids, texts = append(ids, id), append(texts, line)

@@ -42,10 +42,10 @@ var bundleShape = record(map[string]rule{
 
 // Trust is what a verifier trusts and knows before it reads the bundle.
 type Trust struct {
-	Keys    []Key                 // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
-	Policy  *checkpoint.Policy    // the trusted logs and witnesses; if nil, witnesses are not checked
-	Parties map[int]string        // seat keys that the verifier knows, by party index; as in Evidence
-	Open    func([]Trusted) []Key // see Evidence.Open; MUST be set if Keys is nil
+	Keys          []Key                 // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
+	Policy        *checkpoint.Policy    // the trusted logs and witnesses; if nil, witnesses are not checked
+	Parties       map[int]string        // seat keys that the verifier knows, by party index; as in Evidence
+	VerifyingKeys func([]Trusted) []Key // see Evidence.Open; MUST be set if Keys is nil
 }
 
 // VerifyBundle makes every check that the bundle allows. It does not panic on any bundle.
@@ -64,10 +64,10 @@ func VerifyBundle(bundle any, trust Trust) Report {
 	}
 	keys := trust.Keys
 	if keys == nil {
-		keys = trust.Open(named)
+		keys = trust.VerifyingKeys(named)
 		r.Notes = append(r.Notes, "who issued the certificate: the keys come from the bundle itself; give the key of the deployment")
 	}
-	of, c := verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys, Parties: trust.Parties, Open: trust.Open})
+	of, c := verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys, Parties: trust.Parties, VerifyingKeys: trust.VerifyingKeys})
 	r.Checks, r.Notes, r.Valid = append(r.Checks, of.Checks...), append(r.Notes, of.Notes...), of.Valid
 
 	if c == nil {
@@ -157,7 +157,7 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, po
 		switch {
 		case policy != nil && slices.ContainsFunc(logs[:ofPolicy], func(l checkpoint.Key) bool { return l.String() == by.String() }):
 			return "", "signed by " + by.ID() + ", a log of the policy"
-		case policy == nil && deployed && of.mayHold(c.Size-1):
+		case policy == nil && deployed && of.maySignLeaf(c.Size-1):
 			return "", "signed by the deployment's key " + of.Label + "; no policy was given, so the log's own key was not checked"
 		}
 	}

@@ -56,7 +56,7 @@ func (c bundleCase) report(t *testing.T) verification.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust := verification.Trust{Open: trustedKeys, Parties: c.Parties}
+	trust := verification.Trust{VerifyingKeys: trustedKeys, Parties: c.Parties}
 	if c.Policy != "" {
 		if trust.Policy, err = checkpoint.ParsePolicy([]byte(c.Policy)); err != nil {
 			t.Fatal(err)

@@ -25,8 +25,8 @@ type Trusted struct {
 
 const developmentKey = "who issued the certificate: the deployment declares the signing key a development key, and certificates by such a key prove nothing"
 
-// mayHold reports whether the key was allowed to sign a leaf at this index.
-func (t Trusted) mayHold(leafIndex int64) bool {
+// maySignLeaf reports whether the key was allowed to sign a leaf at this index.
+func (t Trusted) maySignLeaf(leafIndex int64) bool {
 	return t.State != Retired || t.TreeSize == nil || leafIndex < *t.TreeSize
 }
 
@@ -124,9 +124,9 @@ func (r *Report) inForce(cert, head *Key, leafIndex, headSize int64) {
 		r.add(KeyInForce, "not checked, because no trusted key signed the certificate", "")
 	case head == nil:
 		r.add(KeyInForce, "not checked, because no trusted key signed the tree head", "")
-	case !cert.mayHold(leafIndex):
+	case !cert.maySignLeaf(leafIndex):
 		r.add(KeyInForce, fmt.Sprintf("the key of the certificate retired at tree size %d, so it must not sign leaf %d: somebody used the key after it retired", *cert.TreeSize, leafIndex), "")
-	case !head.mayHold(headSize - 1):
+	case !head.maySignLeaf(headSize - 1):
 		r.add(KeyInForce, fmt.Sprintf("the key of the tree head retired at tree size %d, so it must not sign a head of size %d: somebody used the key after it retired", *head.TreeSize, headSize), "")
 	default:
 		good := "certificate: " + cert.standing()
@@ -150,7 +150,7 @@ func VerifyTreeHead(document any, keys []Key) (by Key, problem string) {
 	if signer == nil {
 		return by, r.Checks[0].Detail
 	}
-	if !signer.mayHold(head.TreeSize - 1) {
+	if !signer.maySignLeaf(head.TreeSize - 1) {
 		return by, fmt.Sprintf("the signing key retired at tree size %d, so it must not sign a head of size %d: somebody used the key after it retired", *signer.TreeSize, head.TreeSize)
 	}
 	return *signer, ""

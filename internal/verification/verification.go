@@ -71,8 +71,8 @@ type Evidence struct {
 	Inputs any            // array of {input, salt}, or null if unknown, for each party in order; nil if all are unknown
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
-	Parties map[int]string        // seat keys that the verifier knows, by party index: es256:HEX or ed25519:HEX
-	Open    func([]Trusted) []Key // a Key for each Trusted, with Verify or Problem set; nil: every seat signature fails
+	Parties       map[int]string        // seat keys that the verifier knows, by party index: es256:HEX or ed25519:HEX
+	VerifyingKeys func([]Trusted) []Key // a Key for each Trusted, with Verify or Problem set; nil: every seat signature fails
 }
 
 // Verify makes every check that the evidence allows. It does not panic on any input.
@@ -128,7 +128,7 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 	if a, _ := algorithm.Lookup(c.Algorithm); c.Outcome == certificate.Computed && a.Redraws() {
 		r.add(Draw, drawProblem(a, c.Payload), "recomputed from the beacon value and nonce_digest")
 	}
-	r.seats(c.Payload, e.Parties, e.Open)
+	r.seats(c.Payload, e.Parties, e.VerifyingKeys)
 	if e.Inputs != nil {
 		r.inputs(c.Payload, e.Inputs, e.Params)
 	}

@@ -6,9 +6,9 @@
 //	a use case of this process changes a deal  that deal (Changed, which also announces the change)
 //	another replica announces changes          the announced deals (Heard)
 //	Connected changes to true                  all
-//	every lookSlowly × lookEvery               all
-//	every lookEvery, while Connected is false  all
-//	every lookEvery, after a failed look       all
+//	every slowPollFactor × pollInterval               all
+//	every pollInterval, while Connected is false  all
+//	every pollInterval, after a failed look       all
 //
 // A look wakes each call whose deal has a due step or differs from what the call knows. The
 // call then reads its deal. If an announcement is lost, the answer is only delayed, because the
@@ -34,10 +34,10 @@ import (
 const Longest = 45 * time.Second
 
 const (
-	lookEvery   = time.Second
-	lookSlowly  = 5                     // while Connected is true, Run reads all deals every lookSlowly × lookEvery
-	betweenTwo  = 10 * time.Millisecond // pause after a read of the deals, so that one read serves more deals under load
-	lookTimeout = 5 * time.Second
+	pollInterval   = time.Second
+	slowPollFactor = 5                     // while Connected is true, Run reads all deals every slowPollFactor × pollInterval
+	batchDelay     = 10 * time.Millisecond // pause after a read of the deals, so that one read serves more deals under load
+	lookTimeout    = 5 * time.Second
 
 	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Waiting calls can use three
 	// quarters of the connections of a process, so that the rest is left for other calls.
@@ -48,7 +48,7 @@ const (
 
 // Hub holds the waiting calls of a process. It is safe for concurrent use.
 type Hub struct {
-	read      func(ctx context.Context, dealIDs []string) ([]store.Marked, error)
+	read      func(ctx context.Context, dealIDs []string) ([]store.DealProgress, error)
 	announce  func(dealID string)
 	logger    *slog.Logger
 	connected atomic.Bool
@@ -56,7 +56,7 @@ type Hub struct {
 	maxCalls, maxNetwork int
 
 	mu       sync.Mutex
-	deals    map[string]map[*Call]struct{}
+	deals    map[string]map[*Waiter]struct{}
 	networks map[string]int
 	calls    int
 	touched  map[string]struct{} // ids of deals that may have changed
@@ -68,11 +68,11 @@ type Hub struct {
 // New returns a hub with the default bounds (see Bound). read is the method Marks of store.Store.
 // announce tells the other replicas that a deal has changed, and MUST NOT block; nil if there are
 // no other replicas.
-func New(read func(context.Context, []string) ([]store.Marked, error), announce func(dealID string), logger *slog.Logger) *Hub {
+func New(read func(context.Context, []string) ([]store.DealProgress, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
 	h := &Hub{
 		read: read, announce: announce, logger: logger,
-		deals: map[string]map[*Call]struct{}{}, networks: map[string]int{}, touched: map[string]struct{}{},
+		deals: map[string]map[*Waiter]struct{}{}, networks: map[string]int{}, touched: map[string]struct{}{},
 		look: make(chan struct{}, 1), ended: ended, end: sync.OnceFunc(func() { close(ended) }),
 	}
 	h.Bound(Connections)
@@ -88,17 +88,17 @@ func (h *Hub) Bound(connections int) {
 	h.maxCalls, h.maxNetwork = max(1, connections/4*3), max(1, connections/4)
 }
 
-// Changed tells the hub and the other replicas that this process has changed a deal. It does
+// Notify tells the hub and the other replicas that this process has changed a deal. It does
 // not block.
-func (h *Hub) Changed(dealID string) {
-	h.Heard(dealID)
+func (h *Hub) Notify(dealID string) {
+	h.NotifyLocal(dealID)
 	if h.announce != nil {
 		h.announce(dealID)
 	}
 }
 
-// Heard tells the hub that deals may have changed.
-func (h *Hub) Heard(dealIDs ...string) {
+// NotifyLocal tells the hub that deals may have changed.
+func (h *Hub) NotifyLocal(dealIDs ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range dealIDs {
@@ -116,10 +116,10 @@ func (h *Hub) touch(dealID string) {
 	}
 }
 
-// Connected tells the hub whether it receives announcements of other replicas from now on. At
+// SetConnected tells the hub whether it receives announcements of other replicas from now on. At
 // a change from false to true, the hub looks at all deals of waiting calls, because it may have
 // missed announcements.
-func (h *Hub) Connected(now bool) {
+func (h *Hub) SetConnected(now bool) {
 	if h.connected.Swap(now) == now || !now {
 		return
 	}
@@ -136,7 +136,7 @@ func (h *Hub) End() { h.end() }
 // Run reads the deals of waiting calls when the package comment says so, and wakes the calls whose
 // deal has changed or has a due step. It returns when ctx ends.
 func (h *Hub) Run(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	failed := false
 	for n := 1; ; {
@@ -146,7 +146,7 @@ func (h *Hub) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if n++; h.connected.Load() && !failed && n%lookSlowly != 0 {
+			if n++; h.connected.Load() && !failed && n%slowPollFactor != 0 {
 				continue
 			}
 			h.mu.Lock()
@@ -161,21 +161,21 @@ func (h *Hub) Run(ctx context.Context) {
 		if len(wanted) == 0 {
 			continue
 		}
-		err := h.lookAt(ctx, wanted)
+		err := h.poll(ctx, wanted)
 		if err != nil && !failed && ctx.Err() == nil {
 			h.logger.WarnContext(ctx, "cannot read the deals with waiting calls, retrying", "err", err)
 		}
 		failed = err != nil || failed && !all // failed stays true until a look at all deals succeeds
 		select {
 		case <-ctx.Done():
-		case <-time.After(betweenTwo):
+		case <-time.After(batchDelay):
 		}
 	}
 }
 
-// lookAt reads a summary of each deal (store.Mark). It wakes each call whose deal has a due step or
+// poll reads a summary of each deal (store.Mark). It wakes each call whose deal has a due step or
 // whose deal differs from the summary that the call passed to Wait.
-func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
+func (h *Hub) poll(ctx context.Context, dealIDs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	looks.Inc()
@@ -184,7 +184,7 @@ func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 	defer h.mu.Unlock()
 	for _, m := range marked {
 		for c := range h.deals[m.DealID] {
-			if m.Due || !c.knows(m.Mark) {
+			if m.Due || !c.knows(m.Progress) {
 				c.Wake()
 			}
 		}
@@ -192,32 +192,32 @@ func (h *Hub) lookAt(ctx context.Context, dealIDs []string) error {
 	return err
 }
 
-// Call is one API call that may wait for a change of a deal.
-type Call struct {
+// Waiter is one API call that may wait for a change of a deal.
+type Waiter struct {
 	hub             *Hub
 	dealID, network string
 	changed         chan struct{} // capacity 1; has an element if the deal may have changed since the last Wait
 
 	// The arguments of the latest Wait; known is nil before the first Wait. hub.mu guards both.
-	known     *store.Mark
+	known     *store.Progress
 	stateOnly bool
 }
 
 // Join begins to watch a deal for a call from a client network. The caller MUST call Leave
 // afterwards. A change between Join and Wait also ends the Wait. The error is RATE_LIMITED if
 // too many calls of the network wait, and OVERLOADED if too many calls of the process wait.
-func (h *Hub) Join(dealID, network string) (*Call, error) {
+func (h *Hub) Join(dealID, network string) (*Waiter, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
 	case h.networks[network] >= h.maxNetwork:
-		return nil, problem.New(problem.RateLimited, "%d calls from your network already wait at this replica; send the same request again in a few seconds, or send it now without a wait", h.maxNetwork).After(5)
+		return nil, problem.New(problem.RateLimited, "%d calls from your network already wait at this replica; send the same request again in a few seconds, or send it now without a wait", h.maxNetwork).WithRetryAfter(5)
 	case h.calls >= h.maxCalls:
-		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or send it now without a wait").After(5)
+		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or send it now without a wait").WithRetryAfter(5)
 	}
-	c := &Call{hub: h, dealID: dealID, network: network, changed: make(chan struct{}, 1)}
+	c := &Waiter{hub: h, dealID: dealID, network: network, changed: make(chan struct{}, 1)}
 	if h.deals[dealID] == nil {
-		h.deals[dealID] = map[*Call]struct{}{}
+		h.deals[dealID] = map[*Waiter]struct{}{}
 	}
 	h.deals[dealID][c] = struct{}{}
 	h.networks[network]++
@@ -227,7 +227,7 @@ func (h *Hub) Join(dealID, network string) (*Call, error) {
 }
 
 // Leave removes the waiting call from the hub. The caller MUST call Leave exactly once.
-func (c *Call) Leave() {
+func (c *Waiter) Leave() {
 	h := c.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -246,7 +246,7 @@ func (c *Call) Leave() {
 // Wait waits until the deal may differ from `known`, and returns true. If stateOnly
 // is true, Wait ignores commitments and reveals that do not change the state (see
 // store.Mark.Same). Wait returns false if timeUp fires, ctx ends or the process drains.
-func (c *Call) Wait(ctx context.Context, known store.Mark, stateOnly bool, timeUp <-chan time.Time) bool {
+func (c *Waiter) Wait(ctx context.Context, known store.Progress, stateOnly bool, timeUp <-chan time.Time) bool {
 	c.hub.mu.Lock()
 	c.known, c.stateOnly = &known, stateOnly
 	c.hub.mu.Unlock()
@@ -265,12 +265,12 @@ func (c *Call) Wait(ctx context.Context, known store.Mark, stateOnly bool, timeU
 	return false
 }
 
-func (c *Call) knows(now store.Mark) bool {
+func (c *Waiter) knows(now store.Progress) bool {
 	return c.known != nil && c.known.Same(now, c.stateOnly)
 }
 
 // Wake makes the current or next Wait return true, as a change of the deal does.
-func (c *Call) Wake() {
+func (c *Waiter) Wake() {
 	select {
 	case c.changed <- struct{}{}:
 	default:

@@ -17,12 +17,12 @@ import (
 
 type deals struct {
 	mu    sync.Mutex
-	marks map[string]store.Marked
+	marks map[string]store.DealProgress
 	reads int
 	err   error
 }
 
-func (d *deals) read(_ context.Context, ids []string) (found []store.Marked, err error) {
+func (d *deals) read(_ context.Context, ids []string) (found []store.DealProgress, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.reads++
@@ -38,15 +38,15 @@ func (d *deals) set(id string, phase deal.State, acted int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.marks == nil {
-		d.marks = map[string]store.Marked{}
+		d.marks = map[string]store.DealProgress{}
 	}
-	d.marks[id] = store.Marked{DealID: id, Mark: store.Mark{Phase: phase, Acted: acted}}
+	d.marks[id] = store.DealProgress{DealID: id, Progress: store.Progress{Phase: phase, Acted: acted}}
 }
 
-func (d *deals) mark(id string) store.Mark {
+func (d *deals) mark(id string) store.Progress {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.marks[id].Mark
+	return d.marks[id].Progress
 }
 
 func (d *deals) asked() int {
@@ -93,15 +93,15 @@ func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time
 
 func TestWaitEndsWithAChange(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
-		h.Connected(true)
+		h.SetConnected(true)
 		d.set("d_1", deal.Committing, 1)
 		d.set("d_2", deal.Committing, 1)
 		one, other := waiter(t, h, d, "d_1", false, Longest), waiter(t, h, d, "d_2", false, Longest)
 		d.set("d_1", deal.Committing, 2)
 		began := time.Now()
-		h.Changed("d_1")
-		if !<-one || time.Since(began) > betweenTwo {
-			t.Errorf("the wait ended after %s, want a wake within %s", time.Since(began), betweenTwo)
+		h.Notify("d_1")
+		if !<-one || time.Since(began) > batchDelay {
+			t.Errorf("the wait ended after %s, want a wake within %s", time.Since(began), batchDelay)
 		}
 		if <-other {
 			t.Error("the call of a deal that did not change was woken, want it to wait")
@@ -117,15 +117,15 @@ func TestWaitForAnotherState(t *testing.T) {
 		d.set("d_1", deal.Committing, 1)
 		woken := waiter(t, h, d, "d_1", true, Longest)
 		d.set("d_1", deal.Committing, 2)
-		h.Changed("d_1")
-		time.Sleep(2 * lookEvery)
+		h.Notify("d_1")
+		time.Sleep(2 * pollInterval)
 		select {
 		case <-woken:
 			t.Fatal("the call was woken by a commitment, want it to wait for another state")
 		default:
 		}
 		d.set("d_1", deal.Revealing, 0)
-		h.Changed("d_1")
+		h.Notify("d_1")
 		if !<-woken {
 			t.Error("the call was not woken by the new state, want a wake")
 		}
@@ -136,7 +136,7 @@ func TestWaitForAnotherState(t *testing.T) {
 // the change.
 func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
-		h.Connected(true)
+		h.SetConnected(true)
 		d.set("d_1", deal.Committing, 1)
 		c, err := h.Join("d_1", "")
 		if err != nil {
@@ -145,7 +145,7 @@ func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
 		defer c.Leave()
 		seen := d.mark("d_1")
 		d.set("d_1", deal.Committing, 2)
-		h.Changed("d_1")
+		h.Notify("d_1")
 		synctest.Wait()
 		if !c.Wait(t.Context(), seen, false, time.After(Longest)) {
 			t.Error("Wait = false, want true: the deal changed after Join")
@@ -158,13 +158,13 @@ func TestOneStatementReadsForAll(t *testing.T) {
 	for _, c := range []struct {
 		connected bool
 		seconds   int // seconds between two statements
-	}{{false, 1}, {true, lookSlowly}} {
+	}{{false, 1}, {true, slowPollFactor}} {
 		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *Hub, d *deals) {
-				h.Connected(c.connected)
+				h.SetConnected(c.connected)
 				// The calls below start between two reads of the database (looks), because a look
 				// between Join and Wait wakes the call.
-				time.Sleep(time.Minute + lookEvery/2)
+				time.Sleep(time.Minute + pollInterval/2)
 				if n := d.asked(); n != 0 {
 					t.Errorf("%d statements without waiting calls, want 0", n)
 				}
@@ -188,7 +188,7 @@ func TestOneStatementReadsForAll(t *testing.T) {
 				time.Sleep(Longest / 2)
 				d.set("d_7", deal.Committing, 1)
 				all.Wait()
-				if most := int(Longest/lookEvery)/c.seconds + 1; d.asked() > most {
+				if most := int(Longest/pollInterval)/c.seconds + 1; d.asked() > most {
 					t.Errorf("%d statements in %s, want at most %d", d.asked(), Longest, most)
 				}
 			})
@@ -198,17 +198,17 @@ func TestOneStatementReadsForAll(t *testing.T) {
 
 func TestFailedLookIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
-		h.Connected(true)
+		h.SetConnected(true)
 		d.set("d_1", deal.Committing, 1)
 		woken := waiter(t, h, d, "d_1", false, Longest)
 		d.set("d_1", deal.Revealing, 0)
 		d.fails(errors.New("gone"))
-		h.Changed("d_1")
+		h.Notify("d_1")
 		synctest.Wait()
 		d.fails(nil)
 		began := time.Now()
-		if !<-woken || time.Since(began) > lookEvery {
-			t.Errorf("the wait ended after %s, want a wake within %s", time.Since(began), lookEvery)
+		if !<-woken || time.Since(began) > pollInterval {
+			t.Errorf("the wait ended after %s, want a wake within %s", time.Since(began), pollInterval)
 		}
 	})
 }
@@ -219,9 +219,9 @@ func TestReconnectedLooksAtAll(t *testing.T) {
 		woken := waiter(t, h, d, "d_1", false, Longest)
 		d.set("d_1", deal.Committing, 2)
 		began := time.Now()
-		h.Connected(true)
-		if !<-woken || time.Since(began) > betweenTwo {
-			t.Errorf("the wait ended after %s, want a wake within %s", time.Since(began), betweenTwo)
+		h.SetConnected(true)
+		if !<-woken || time.Since(began) > batchDelay {
+			t.Errorf("the wait ended after %s, want a wake within %s", time.Since(began), batchDelay)
 		}
 	})
 }
@@ -235,8 +235,8 @@ func TestLeave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.Heard("d_1", "d_unknown")
-		if c.Wait(gone, store.Mark{}, false, nil) {
+		h.NotifyLocal("d_1", "d_unknown")
+		if c.Wait(gone, store.Progress{}, false, nil) {
 			t.Error("Wait = true, want false: its context has ended")
 		}
 		c.Leave()
@@ -250,7 +250,7 @@ func TestCallsAreBounded(t *testing.T) {
 	h := New((&deals{}).read, nil, slog.New(slog.DiscardHandler))
 	const connections = 80
 	h.Bound(connections)
-	var calls []*Call
+	var calls []*Waiter
 	join := func(network string) error {
 		c, err := h.Join("d_1", network)
 		if err == nil {

@@ -94,9 +94,9 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	return c, nil
 }
 
-// Handed parses `{certificate, cert_id}`: a certificate that the caller received from somebody
+// SubmittedCertificate parses `{certificate, cert_id}`: a certificate that the caller received from somebody
 // and, optionally, the certificate id that the caller expects.
-func Handed(body map[string]any) (document map[string]any, certID string, err error) {
+func SubmittedCertificate(body map[string]any) (document map[string]any, certID string, err error) {
 	o := object{body, &err}
 	document = o.object("certificate", "the certificate as you received it, a JSON object")
 	if document["bundle_version"] != nil {

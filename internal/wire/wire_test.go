@@ -95,7 +95,7 @@ func TestViewHasAllMembers(t *testing.T) {
 			"commits_closed_at":null,"reveals_closed_at":null,"computed_at":null,"result":null,"void_flakers":null,"certificate_id":null}`: func(v *escrow.View) { v.State = deal.Open },
 		`"state":"COMPUTED","parties":[{"index":0,"label":"a","committed":true,"commitment":"` + hash + `","revealed":true},{"index":1,"label":"<b>","committed":true,"commitment":"` + hash + `","revealed":true}],
 			"commits_closed_at":2,"reveals_closed_at":3,"computed_at":4,"result":{"x":1},"void_flakers":null,"certificate_id":"c_1"}`: func(v *escrow.View) {
-			v.State, v.Parts = deal.Computed, []store.Part{{Commitment: &hash, Revealed: true}, {Commitment: &hash, Revealed: true}}
+			v.State, v.Parts = deal.Computed, []store.PartyStatus{{Commitment: &hash, Revealed: true}, {Commitment: &hash, Revealed: true}}
 			v.CommitsClosedAt, v.RevealsClosedAt, v.ComputedAt = ptr(int64(2)), ptr(int64(3)), ptr(int64(4))
 			v.Result, v.CertificateID, v.Sealed = []byte(`{"x":1}`), ptr("c_1"), [][]byte{[]byte("sealed input")}
 		},
@@ -107,7 +107,7 @@ func TestViewHasAllMembers(t *testing.T) {
 		v := escrow.View{Deal: &escrow.Deal{Declaration: &store.Declaration{
 			DealID: "d_1", Algorithm: "split.v1", Params: []byte(`{"items":["<car>"]}`), Mode: "sealed", Retention: "standard",
 			Labels: []string{"a", "<b>"}, CommitDeadline: 10, RevealDeadline: 20, CreatedAt: 1, OwnerHash: []byte("owner"),
-		}}, Snapshot: &store.Snapshot{Parts: make([]store.Part, 2)}}
+		}}, Snapshot: &store.Snapshot{Parts: make([]store.PartyStatus, 2)}}
 		change(&v)
 		body, err := wire.View(v)
 		if got, want := parsed(t, body, err), parsed(t, []byte(declared+want), nil); !reflect.DeepEqual(got, want) {

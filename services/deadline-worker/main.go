@@ -78,7 +78,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	// /metrics also serves controller-runtime's registry, which has its own Go and process collectors.
 	prometheus.Unregister(collectors.NewGoCollector())
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	health.Measure(runtimemetrics.Registry)
+	health.AddGatherer(runtimemetrics.Registry)
 	health.KeySet, health.Secrets = parts.Keys.Digest(), parts.Secrets.Digest()
 	return health.ServeBeside(ctx, logger, mgr.Start, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
 }

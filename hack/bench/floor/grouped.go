@@ -17,8 +17,8 @@ const (
 )
 
 const (
-	maxGroup   = 256
-	committers = 2 // workers that insert deals; as many other workers insert actions
+	maxGroup        = 256
+	workersPerGroup = 2 // workers that insert deals; as many other workers insert actions
 )
 
 // grouped stores deals and actions (commits and reveals). Concurrent calls share one INSERT.
@@ -35,12 +35,12 @@ type action struct {
 
 func newGrouped(pool *pgxpool.Pool, sign *signer) *grouped {
 	return &grouped{
-		deals: newGroup(committers, func(ids []int64) error {
+		deals: newGroup(workersPerGroup, func(ids []int64) error {
 			_, err := pool.Exec(context.Background(),
 				`INSERT INTO deals SELECT id, 'open', $2::jsonb FROM unnest($1::bigint[]) id`, ids, document)
 			return err
 		}),
-		actions: newGroup(committers, func(list []action) error {
+		actions: newGroup(workersPerGroup, func(list []action) error {
 			n := len(list)
 			deals, parties, kinds, hashes := make([]int64, n), make([]int, n), make([]int, n), make([][]byte, n)
 			for i, a := range list {

@@ -123,7 +123,7 @@ func builtIn(folder string) (definitions schema, err error) {
 	// The OpenAPI document declares these two types as strings. The API server also accepts numbers.
 	definitions["io.k8s.apimachinery.pkg.api.resource.Quantity"] = schema{"type": []any{"string", "number"}}
 	definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = schema{"type": []any{"string", "integer"}}
-	seal(definitions)
+	forbidUnknownFields(definitions)
 	for _, name := range slices.Sorted(maps.Keys(definitions)) {
 		kinds, _ := definitions[name].(schema)["x-kubernetes-group-version-kind"].([]any)
 		// Only the definition of a Kubernetes object has exactly one kind. The type of a field
@@ -167,7 +167,7 @@ func custom(folder string, m module, file string, definitions schema) error {
 			continue
 		}
 		whole := version.Schema.Whole
-		seal(whole)
+		forbidUnknownFields(whole)
 		whole["properties"].(schema)["metadata"] = schema{"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}
 		if err := save(folder, resource.Spec.Group, version.Name, resource.Spec.Names.Kind, whole, definitions); err != nil {
 			return err
@@ -176,9 +176,9 @@ func custom(folder string, m module, file string, definitions schema) error {
 	return nil
 }
 
-// seal makes a schema and the schemas inside it reject unknown fields, except schemas with
+// forbidUnknownFields makes a schema and the schemas inside it reject unknown fields, except schemas with
 // additionalProperties or x-kubernetes-preserve-unknown-fields.
-func seal(node any) {
+func forbidUnknownFields(node any) {
 	switch node := node.(type) {
 	case schema:
 		_, fields := node["properties"].(schema)
@@ -188,11 +188,11 @@ func seal(node any) {
 			node["additionalProperties"] = false
 		}
 		for _, child := range node {
-			seal(child)
+			forbidUnknownFields(child)
 		}
 	case []any:
 		for _, child := range node {
-			seal(child)
+			forbidUnknownFields(child)
 		}
 	}
 }

@@ -35,10 +35,10 @@ type library struct {
 	// refused has the PINs that a token refused. offerPIN never sends such a PIN to the same
 	// token again, for any key. A few wrong PINs lock a token, and a signing.Ring tries to
 	// open a key every 30 s until the key opens.
-	refused map[refusal]bool
+	refused map[rejectedPIN]bool
 }
 
-type refusal struct {
+type rejectedPIN struct {
 	manufacturer, model, serial, label string
 	pin                                [sha256.Size]byte
 }
@@ -50,7 +50,7 @@ func libraryAt(path string) *library {
 	if file, err := filepath.EvalSymlinks(path); err == nil {
 		path = file
 	}
-	l, _ := libraries.LoadOrStore(path, &library{path: path, lock: make(chan struct{}, 1), refused: map[refusal]bool{}})
+	l, _ := libraries.LoadOrStore(path, &library{path: path, lock: make(chan struct{}, 1), refused: map[rejectedPIN]bool{}})
 	return l.(*library)
 }
 

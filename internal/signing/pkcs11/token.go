@@ -77,7 +77,7 @@ func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	if err != nil {
 		return fmt.Errorf("pin-source: %w", err)
 	}
-	this := refusal{token.ManufacturerID, token.Model, token.SerialNumber, token.Label, sha256.Sum256([]byte(pin))}
+	this := rejectedPIN{token.ManufacturerID, token.Model, token.SerialNumber, token.Label, sha256.Sum256([]byte(pin))}
 	if k.library.refused[this] {
 		return explain("log in", cryptoki.Error(cryptoki.CKR_PIN_INCORRECT))
 	}
