@@ -46,7 +46,8 @@ func (d *CreatedDeal) Attempt(action string, party int, b Body) bool {
 // first deadline. Scenario returns nil if a deadline passes before these calls are done.
 type Scenario func(c *Client, lead time.Duration) *UnfinishedDeal
 
-// UnfinishedDeal is a deal that lacks only its last call. Crash tests kill a process during that call.
+// UnfinishedDeal is a deal that lacks only its last call. Crash tests kill a process during that
+// call.
 type UnfinishedDeal struct {
 	Deal   *CreatedDeal // Deal.C calls a deal-api that the crash tests never kill
 	Params Body
@@ -54,11 +55,11 @@ type UnfinishedDeal struct {
 
 	// Last is the last call: a POST, or GET /v1/deals/{id} if Action is empty.
 	Last struct{ Action, Token, Body string }
-	// EndsByDeadline is true if a deadline ends the deal. From is then that deadline in unix seconds, and
-	// the last call only reads the deal. If EndsByDeadline is false, From is the unix time that must pass
-	// between the crash and the recovery, or 0.
+	// EndsByDeadline is true if a deadline ends the deal. The last call then only reads the deal.
 	EndsByDeadline bool
-	From           int64
+	// From is a time in unix seconds. If EndsByDeadline is true, From is the deadline that ends the
+	// deal. Otherwise From must pass between the crash and the recovery; 0 means no wait.
+	From int64
 
 	Outcome string // the final state: COMPUTED or VOID
 	Flakers []int
@@ -149,7 +150,8 @@ func MissedReveal(c *Client, lead time.Duration) *UnfinishedDeal {
 	return x
 }
 
-// Near creates a split.v1 deal of Ann and Bob with the given deadlines. It returns nil if one has passed.
+// Near creates a split.v1 deal of Ann and Bob with the given deadlines. It returns nil if a deadline
+// has already passed.
 func Near(c *Client, commitDeadline, revealDeadline int64) *UnfinishedDeal {
 	c.T.Helper()
 	b := Timed(SplitBody(0, 0), commitDeadline, revealDeadline)
@@ -162,7 +164,7 @@ func Near(c *Client, commitDeadline, revealDeadline int64) *UnfinishedDeal {
 }
 
 // Commits and Reveals send the commit or reveal of each party from 0 to `parties`-1. They stop at
-// the first that is too late, and report whether all were in time.
+// the first refusal because of a deadline, and report whether all parties were in time.
 func (x *UnfinishedDeal) Commits(parties int) bool { return x.act("commit", parties) }
 func (x *UnfinishedDeal) Reveals(parties int) bool { return x.act("reveal", parties) }
 
@@ -194,8 +196,9 @@ func Played(t testing.TB, c *Client, play Scenario) *UnfinishedDeal {
 	return nil
 }
 
-// RevealedRandomDeal creates a random.v1 deal of two parties, whose beacon round is already published. It
-// commits and reveals for both parties. inTime is false if a deadline passed meanwhile.
+// RevealedRandomDeal creates a random.v1 deal of two parties, whose beacon round is already
+// published. It commits and reveals for both parties. inTime is false if a commit or reveal was
+// refused because its deadline had passed.
 func (c *Client) RevealedRandomDeal(chain interface{ RoundAt(int64) int64 }, commitDeadline, revealDeadline int64) (d *CreatedDeal, inTime bool) {
 	c.T.Helper()
 	d = c.Create(Timed(RandomBody(2, chain.RoundAt(time.Now().Unix())-60, 0, 0), commitDeadline, revealDeadline))

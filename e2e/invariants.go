@@ -18,7 +18,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// never lists queries that must return no row once a stack has converged ([Witness.Converged]),
+// never lists queries that must return no row once a stack has converged ([DB.Converged]),
 // whichever processes were killed before.
 var never = []struct{ what, query string }{
 	{"a COMPUTED or VOID deal without exactly one certificate", `SELECT deal_id FROM deals d WHERE phase IN ('COMPUTED', 'VOID')
@@ -37,9 +37,9 @@ var never = []struct{ what, query string }{
 	{"a commit or reveal at or after its deadline", `SELECT deal_id FROM commitments JOIN deals USING (deal_id) WHERE committed_at >= commit_deadline
 		UNION ALL SELECT deal_id FROM reveals JOIN deals USING (deal_id) WHERE revealed_at >= reveal_deadline`},
 	{"a reveal after the end of its deal", `SELECT deal_id FROM reveals JOIN certificates USING (deal_id) WHERE revealed_at > certificates.created_at`},
-	// Times are in whole seconds, so the query above misses a reveal that is stored after the end of
-	// its deal but in the same second. If all reveals of the deal are then stored, the next query
-	// finds the fault, because the certificate has no input root.
+	// Stored times are in whole seconds. A comparison of times misses a reveal that is stored after the
+	// end of its deal but in the same second. This query finds such a reveal if no reveal is then
+	// missing, because the certificate has no input root.
 	{"a certificate that has an input root although a reveal is missing, or has none although all reveals are stored", `SELECT c.cert_id FROM certificates c JOIN deals d USING (deal_id)
 		WHERE (convert_from(payload, 'UTF8')::json->>'input_root' IS NULL) <> ((SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id) < parties)`},
 	{"a deal whose phase contradicts its result, void_flakers or computed_at", `SELECT deal_id FROM deals
@@ -57,8 +57,8 @@ var never = []struct{ what, query string }{
 		WHERE (sealed IS NULL) <> (retention = 'purge' AND phase NOT IN ('COMMITTING', 'REVEALING'))`},
 }
 
-// Invariants checks a converged database against the promises that no crash may break.
-// Every leaf of the log must belong to a certificate of this stack.
+// Invariants checks the invariants of the database after [DB.Converged]. They must hold after any
+// crash. Every leaf of the log must belong to a certificate of this stack.
 func Invariants(t testing.TB, stack *localstack.Stack) {
 	t.Helper()
 	InvariantsUnder(t, stack, Trusted(t, stack))
@@ -172,8 +172,8 @@ func TreeRoot(leaves [][]byte) []byte {
 	return Hashed(1, TreeRoot(leaves[:split]), TreeRoot(leaves[split:]))
 }
 
-// NeverQuery returns one query for what the database must not hold after [Witness.Converged].
-// A row of the result is the description of a violation and the value found, usually an id.
+// NeverQuery returns one SQL query that selects no row after [DB.Converged] unless an invariant is
+// violated. A row has the description of a violation and the value found, usually an id.
 func NeverQuery() string {
 	var selects []string
 	for _, n := range never {

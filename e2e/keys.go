@@ -26,12 +26,12 @@ func KeyService(t testing.TB) *kmstest.GCP {
 	return kms
 }
 
-// IssueBound is the longest time that the last reveal of a deal waits for the certificate:
-// issueBound of internal/escrow.
+// IssueBound is the longest time that the last reveal of a deal waits for the certificate. The
+// value must equal issueBound of internal/escrow.
 const IssueBound = 3 * time.Second
 
-// PlayedWithoutKey calls PlayedAndTimed and requires that the certificate is not ready. The
-// caller must first make the key service fail.
+// PlayedWithoutKey plays a deal as PlayedAndTimed does, and requires that the certificate is not
+// ready. The caller must first make the key service fail.
 func PlayedWithoutKey(c *Client) (*UnfinishedDeal, time.Duration) {
 	x, took := PlayedAndTimed(c)
 	c.Refused(409, "CERT_NOT_READY", "GET", x.Deal.Path("/certificate"), x.Deal.Tokens[0], nil)
@@ -81,7 +81,7 @@ func KeyFile(t testing.TB) (uri, label string) {
 	return "file://" + path, signer.PublicKey()
 }
 
-// SignedByKey reports whether the key with this label signed a certificate.
+// SignedByKey reports whether a certificate is signed with the key whose public key is label.
 func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 	t.Helper()
 	members, err := canon.ParseObject(certificate)

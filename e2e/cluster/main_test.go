@@ -1,8 +1,9 @@
 //go:build cluster
 
-// Package cluster tests Fairpact on a Kubernetes cluster. It installs the chart under
-// the restricted Pod Security Standard, and checks the rights and the network policies. It
-// upgrades the release and causes faults under load. hack/e2e-cluster.sh runs the tests.
+// Package cluster tests Fairpact on a Kubernetes cluster. It installs the chart under the
+// restricted Pod Security Standard, and checks the ServiceAccounts' rights and the network
+// policies. It upgrades the release and causes faults under load. hack/e2e-cluster.sh runs the
+// tests.
 //
 // The tests need kubectl and helm on the PATH, KUBECONFIG, and:
 //
@@ -44,13 +45,13 @@ type cluster struct {
 	old, new     string // image tags
 	base         string
 	values       []string // Helm values files
-	node         string   // address of a node if base is a NodePort, otherwise empty
-	measurements []string // measurements, logged again at the end
+	node         string   // address of a node if the tests call deal-api's NodePort, otherwise empty
+	measurements []string
 	overdue      *stream
 	dir          string
 	keySet       string // JSON of the release's key set; empty before startRotation
-	// formerSet is the key set before the rotation. The function `rotated` gives formerSet to the
-	// worker, as an operator might by mistake.
+	// formerSet is the signing key set before the rotation. The function `rotated` rolls formerSet
+	// out to deadline-worker, as an operator might by mistake.
 	formerSet string
 }
 
@@ -123,7 +124,6 @@ func needed(t *testing.T, name string) string {
 	return value
 }
 
-// install creates the servers and Secrets that the chart needs, and then the release.
 func install(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{base: os.Getenv("FAIRPACT_E2E_BASE_URL"), dir: t.TempDir()}

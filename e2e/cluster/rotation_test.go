@@ -16,8 +16,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// rotateIn is the time from the rotate command until the new key signs. It must be at least twice
-// signing.Margin.
+// rotateIn is the time from `fairpactctl keys rotate` until the new key signs. rotateIn must be at
+// least twice signing.Margin.
 const rotateIn = "11m"
 
 func keysIn(t *testing.T, document string, args ...string) (string, error) {
@@ -55,18 +55,18 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	})
 }
 
-// startRotation rotates to a second key as the runbook does. The next phases of TestCluster run
-// before the new key signs.
+// startRotation rotates to a second signing key as runbooks/keys.md does. The next phases of
+// TestCluster run before the new key signs.
 func startRotation(t *testing.T, c *cluster) {
 	c.rollOutKeys(t, keysCommand(t, "", "init", "--signer", "file:///run/fairpact/key/key.pem"), "next: nothing")
 	c.formerSet = c.keySet
 	c.rollOutKeys(t, keysCommand(t, c.keySet, "rotate", "--file", "-", "--to", "file:///run/fairpact/key/next.pem", "--in", rotateIn), "signs from")
 }
 
-// rotated runs deals before and after the new key begins to sign. Before that, the test makes two
-// mistakes. It tries to close the key that still signs: fairpactctl must refuse. It gives the worker
-// the former key set: `fairpactctl keys check` must report the difference. The last roll-out repairs
-// this.
+// rotated runs deals before and after the new key begins to sign. Before that, rotated makes two
+// mistakes of an operator. `fairpactctl keys close` must refuse to close the key that still signs.
+// `fairpactctl keys check` must report that deadline-worker has the former key set. The last
+// roll-out replaces the former key set.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
 		Keys []struct {

@@ -58,7 +58,8 @@ func startStream(t *testing.T, base string) *stream {
 	return s
 }
 
-// plays runs deals until at least 100 requests are made, and then checks them (see stream.stop).
+// plays runs deals until at least 100 requests are made. It fails the test if a deal failed, or if
+// fewer than ten deals were certified.
 func (c *cluster) plays(t *testing.T, when string) {
 	t.Helper()
 	s := startStream(t, c.base)
@@ -113,7 +114,7 @@ func newClient(t *testing.T, base string) *e2e.Client {
 }
 
 // stop makes the stream start no further deals, waits for the running deals, and logs the stream's
-// numbers. It fails the test if a deal failed, or if fewer than ten deals were certified.
+// measurements. It fails the test if a deal failed, or if fewer than ten deals were certified.
 func (s *stream) stop(t *testing.T, c *cluster, what string) {
 	t.Helper()
 	s.cancel()
@@ -260,8 +261,8 @@ func (s *stream) miss(ctx context.Context, commits bool, deadline int64) (m miss
 	return m, err
 }
 
-// judged requires that the view and the certificate of an overdue deal say VOID, with
-// exactly the missing party as flaker. The certificate must verify.
+// judged requires that GET /v1/deals/{id} and the certificate of an overdue deal say VOID. Their
+// void_flakers must have exactly the party that missed the deadline. The certificate must verify.
 func (s *stream) judged(ctx context.Context, m missed) error {
 	var view struct {
 		State       string
@@ -293,7 +294,7 @@ const (
 	missAfter = 20 // seconds from the creation to the deadline, enough for retried requests
 )
 
-// startOverdue starts a stream of deals that miss a deadline. It runs until the `stopOverdue` phase.
+// startOverdue starts a stream of deals that miss a deadline. The stream runs until stopOverdue.
 func startOverdue(t *testing.T, c *cluster) {
 	t.Helper()
 	s, ctx := newStream(t, c.base)
@@ -305,7 +306,7 @@ func startOverdue(t *testing.T, c *cluster) {
 				m, err := s.miss(ctx, n%2 == 0, time.Now().Unix()+missAfter)
 				if err == nil {
 					// Half of the deals are read at their deadline, and the read makes them VOID. The
-					// others are read 3 s later, when the worker has made them VOID.
+					// others are read 3 s later. By then, deadline-worker has usually made them VOID.
 					time.Sleep(time.Until(time.Unix(m.deadline, 0)) + time.Duration(n/2%2)*3*time.Second)
 					err = s.judged(ctx, m)
 				}

@@ -130,9 +130,9 @@ func missTogether(t *testing.T, base string, n int, from time.Duration) (*stream
 	return s, all
 }
 
-// attended waits until the workers have published every deal's certificate. Meanwhile it reads
-// only the database, because a call would end an overdue deal. Then it checks each deal through the
-// service, and returns the longest delay after the deadline, in seconds.
+// attended waits until the workers have published every deal's certificate. While it waits, attended
+// reads only the database, because an API request would end an overdue deal. It then checks each
+// deal through deal-api. `late` is the longest delay after the deadline, in seconds.
 func attended(t *testing.T, s *stream, all []missed) (late string) {
 	t.Helper()
 	var ids []string
@@ -152,8 +152,8 @@ func attended(t *testing.T, s *stream, all []missed) (late string) {
 	return late
 }
 
-// leaderKilled kills the leading worker under load just before many deadlines. Another
-// worker must lead within the configured time, and end every deal once.
+// leaderKilled kills the leading worker under load just before many deadlines. Another worker must
+// lead within FAIRPACT_FAILOVER, and end every deal once.
 func leaderKilled(t *testing.T, c *cluster) {
 	load := startStream(t, c.base)
 	last, pod := leader(t)
@@ -183,7 +183,8 @@ func leaderKilled(t *testing.T, c *cluster) {
 	rolledOut(t, namespace, release+"-deadline-worker")
 }
 
-// restartsOf returns a container's restart count and previous exit code, such as "1 137" after a SIGKILL.
+// restartsOf returns a container's restart count and previous exit code, such as "1 137" after a
+// SIGKILL.
 func restartsOf(t *testing.T, pod string) string {
 	t.Helper()
 	return kubectl(t, "get", "pod", pod, "-o", "jsonpath={.status.containerStatuses[0].restartCount} {.status.containerStatuses[0].lastState.terminated.exitCode}")

@@ -11,8 +11,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// crashPoint is a crash point (see internal/crash), and the stage of a deal after a crash at that point
-// (see fate.stage).
+// crashPoint names a crash point (see internal/crash). stage is the stage of a deal after a crash at
+// that point (see dealRecord.stage).
 type crashPoint struct{ point, stage string }
 
 // ending lists the crash points of deal-api and the worker, from a deal's last input to its
@@ -51,10 +51,10 @@ var finishers = map[string][]finisher{
 	},
 }
 
-// crashes is a scenario with the points at which the test kills a process, the victim (see yard).
-// After a crash, one of the victim's finishers completes the deal. The test runs every point once
-// with each finisher. If `turns` is true, it runs every point only once, and each point takes the
-// next finisher in the list.
+// crashes is a scenario with the crash points at which the test kills a process, the victim. After
+// a crash, one of the victim's finishers completes the deal. The test runs every crash point once
+// with each finisher. If `turns` is true, it runs every crash point only once, and each crash point
+// takes the next finisher in the list.
 type crashes struct {
 	name  string
 	play  e2e.Scenario
@@ -123,7 +123,7 @@ func (y *crashTest) crash(all []crashes) {
 					continue
 				}
 				if c.name == "draw" && cut.stage == "active" && f.via == "" {
-					continue // the worker draws no earlier than a minute after the last reveal
+					continue // too slow: the worker draws no earlier than a minute after the last reveal
 				}
 				if y.victim == localstack.DealAPI && f.via == "" && !c.locks {
 					left = append(left, crashCase{c, cut})

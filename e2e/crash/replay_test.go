@@ -8,13 +8,13 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// replays kills deal-api after an effect and before the answer. Retries at another replica and at the
-// restarted replica must get the same answer, and the effect must happen once.
+// replays kills deal-api after a POST has taken effect and before the response. Retries at another
+// replica and at the restarted replica must get the same response, without a second effect.
 func (y *crashTest) replays() {
 	y.t.Helper()
 	rows := func() string { return fmt.Sprint(y.w.APIKeys(), y.w.Number("SELECT count(*) FROM deals")) }
-	// killed sends a request to a deal-api that dies after the effect, and returns the
-	// answer to the retry. If locks is true, the dead process's lock stays in Redis.
+	// killed sends a POST to a deal-api that dies after the effect of the POST. It returns the
+	// response to the retry. If locks is true, the dead process's lock stays in Redis.
 	killed := func(locks bool, path, token string, sent any) e2e.Answer {
 		y.t.Helper()
 		y.start(localstack.DealAPI, "FAIRPACT_CRASH_AT=idempotency.effect")

@@ -14,9 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// crashTest is a stack with two replicas of each binary. Every case kills one process, the victim. The
-// test stops the workers between cases, because they would finish deals that another process must
-// finish.
+// crashTest is a stack with two replicas of each binary. Every case kills one process, the victim.
+// The test stops the workers between cases, because they would finish deals that another process
+// must finish.
 type crashTest struct {
 	t       *testing.T
 	stack   *localstack.Stack
@@ -78,9 +78,9 @@ type crashCase struct {
 func (y *crashTest) runCases(all []crashCase) {
 	y.t.Helper()
 	y.rest()
-	deals, fates := make([]*e2e.UnfinishedDeal, len(all)), make([]dealRecord, len(all))
+	deals, records := make([]*e2e.UnfinishedDeal, len(all)), make([]dealRecord, len(all))
 	for i, c := range all {
-		if !y.t.Run(c.name+"/"+c.cut.point, func(t *testing.T) { deals[i], fates[i] = y.at(t).kill(c.crashes, c.cut) }) {
+		if !y.t.Run(c.name+"/"+c.cut.point, func(t *testing.T) { deals[i], records[i] = y.at(t).kill(c.crashes, c.cut) }) {
 			return
 		}
 	}
@@ -94,7 +94,7 @@ func (y *crashTest) runCases(all []crashCase) {
 		y.t.Run(c.name+"/"+c.cut.point+" finished", func(t *testing.T) {
 			here := y.at(t)
 			deals[i].Deal.C = here.healthy
-			here.settled(deals[i], fates[i])
+			here.settled(deals[i], records[i])
 		})
 	}
 }
@@ -126,8 +126,8 @@ func (y *crashTest) startAll(names []string) {
 	}
 }
 
-// runUntilCrash runs a deal until the process y.victim dies at its crash point. If a deadline passes too
-// early on a slow machine, strike tries again with a new deal and later deadlines.
+// runUntilCrash runs a deal until the process y.victim dies at its crash point. If a deadline passes
+// too early on a slow machine, runUntilCrash tries again with a new deal and later deadlines.
 func (y *crashTest) runUntilCrash(play e2e.Scenario) *e2e.UnfinishedDeal {
 	y.t.Helper()
 	dead := y.stack.Ended(y.victim)
@@ -160,8 +160,8 @@ func (y *crashTest) runUntilCrash(play e2e.Scenario) *e2e.UnfinishedDeal {
 }
 
 // finish brings the deal to its published certificate, with calls to the deal-api that `via` names.
-// If `via` is empty, the worker must first finish what the crash interrupted, and the calls go to the
-// second deal-api.
+// If `via` is empty, the worker must first finish what the crash interrupted. The calls then go to
+// the second deal-api.
 func (y *crashTest) finish(x *e2e.UnfinishedDeal, via string) {
 	y.t.Helper()
 	caller := y.healthy
@@ -203,8 +203,8 @@ type dealRecord struct {
 	payload   []byte
 	signature *string
 	index     *int64 // leaf index in the certificate's row
-	leaf      *int64 // index of the leaf with the certificate's entry
-	headed    bool   // a published head covers the leaf
+	leaf      *int64 // index of the log leaf that holds the certificate's digest
+	headed    bool   // a published tree head covers the leaf
 }
 
 func (y *crashTest) fate(x *e2e.UnfinishedDeal) (f dealRecord) {

@@ -71,7 +71,7 @@ func TestExpired(t *testing.T) {
 		t.Errorf("POST entropy without a relay: %d %s, want 502", a.Status, a.Body)
 	}
 	w.Pass(expiry)
-	w.RevealedEarlier(d, 60) // the worker acts no earlier than a minute after the last reveal
+	w.RevealedEarlier(d, 60) // the worker expires a deal no earlier than a minute after its last reveal
 	e2e.Eventually(t, "the worker expires the deal", e2e.DefaultTimeout, func() bool { return w.Phase(d) == "EXPIRED" })
 	c.Refused(409, "NO_CERTIFICATE", "GET", d.Path("/certificate"), d.Tokens[0], nil)
 	c.Refused(409, "DEAL_ENDED", "POST", d.Path("/entropy"), d.Tokens[0], nil)

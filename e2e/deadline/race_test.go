@@ -38,9 +38,9 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 	group.Wait()
 }
 
-// judge requires that void_flakers of each deal lists exactly the parties whose calls were refused. A
-// deal with a refused call must be VOID, and any other deal must be in the state `unvoided`. judge
-// reports whether some calls were accepted and some refused.
+// judge requires that void_flakers of each deal lists exactly the parties whose calls were refused.
+// A deal with a refused call must be VOID, and any other deal must be in the state `unvoided`.
+// judge reports whether some calls were accepted and some refused.
 func judge(t testing.TB, racers []*racer, unvoided string) (raced bool) {
 	t.Helper()
 	refused, statuses := map[*e2e.CreatedDeal][]int{}, map[int]int{}

@@ -33,12 +33,12 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*e2e.DefaultTimeout)
 	defer cancel()
-	doors := []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
+	clients := []*e2e.Client{e2e.NewClient(t, stack.URL(localstack.DealAPI)), e2e.NewClient(t, stack.URL(e2e.SecondAPI))}
 	logs := []*e2e.Client{e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)), e2e.NewClient(t, stack.LogReadURL(e2e.SecondLog))}
 	var seen heads
 	watching, over := context.WithCancel(ctx)
-	watched := seen.watch(watching, t, append(logs, doors...)...)
-	s := e2e.StartStream(ctx, t, stack, doors...)
+	watched := seen.watch(watching, t, append(logs, clients...)...)
+	s := e2e.StartStream(ctx, t, stack, clients...)
 
 	for range 2 {
 		e2e.Must(t, s.Passes(ctx, 400))
@@ -47,9 +47,9 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 		killed := time.Now()
 		e2e.Must(t, standby.Promote(ctx))
 		promoted := time.Now()
-		for _, door := range doors {
-			e2e.Must(t, answers(ctx, door))
-			t.Logf("%s: first success %s after the promotion, %s after the crash", door.Base,
+		for _, client := range clients {
+			e2e.Must(t, answers(ctx, client))
+			t.Logf("%s: first success %s after the promotion, %s after the crash", client.Base,
 				time.Since(promoted).Round(time.Millisecond), time.Since(killed).Round(time.Millisecond))
 		}
 		e2e.Must(t, s.Passes(ctx, 200))
@@ -74,8 +74,8 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 }
 
 // A lagging asynchronous standby is promoted. The fork guard logs the reason and refuses to
-// sign, so no published head contradicts an earlier head. When the old primary is back, the
-// service continues.
+// sign, so no published tree head contradicts an earlier tree head. When the old primary is
+// back, the service continues.
 func TestLaggingStandbyIsRefused(t *testing.T) {
 	t.Parallel()
 	primary, standby := pair(t)
@@ -85,12 +85,12 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*e2e.DefaultTimeout)
 	defer cancel()
-	door := e2e.NewClient(t, stack.BaseURL())
+	client := e2e.NewClient(t, stack.BaseURL())
 	var seen heads
 	watching, over := context.WithCancel(ctx)
-	watched := seen.watch(watching, t, door, e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)))
+	watched := seen.watch(watching, t, client, e2e.NewClient(t, stack.LogReadURL(localstack.LogServer)))
 
-	door.ComputedDeal().Certified(e2e.DefaultTimeout)
+	client.ComputedDeal().Certified(e2e.DefaultTimeout)
 	connected := func(p *localservers.Postgres, do func(*pgx.Conn) error) {
 		t.Helper()
 		conn, err := pgx.Connect(ctx, p.URL("fairpact"))
@@ -110,26 +110,26 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 		connected(standby, func(conn *pgx.Conn) error { _, err := conn.Exec(ctx, statement); return err })
 	}
 	e2e.Eventually(t, "the standby lags", e2e.DefaultTimeout, func() bool {
-		door.ComputedDeal().Certified(e2e.DefaultTimeout)
+		client.ComputedDeal().Certified(e2e.DefaultTimeout)
 		return published(standby) < published(primary)-2
 	})
 	signed, lagging := published(primary), published(standby)
 
 	primary.Kill()
 	e2e.Must(t, standby.Promote(ctx))
-	e2e.Must(t, answers(ctx, door))
-	lost := door.ComputedDeal() // the deal's leaf gets an index that a head of the old primary already covers
+	e2e.Must(t, answers(ctx, client))
+	lost := client.ComputedDeal() // the deal's leaf gets an index that a tree head of the old primary already covers
 	e2e.Eventually(t, "the fork guard refuses, and the log says so", e2e.DefaultTimeout, func() bool {
 		text, err := os.ReadFile(stack.Log(localstack.LogServer))
 		e2e.Must(t, err)
 		return bytes.Contains(text, []byte("the database is older than what was signed")) &&
 			e2e.Sum(e2e.Scrape(t, stack, localstack.LogServer)["fairpact_log_guard_refusals_total"]) > 0 // the metric of the alert FairpactForkGuardRefused
 	})
-	for range 3 { // the guard keeps refusing
-		if a := door.Do("GET", lost.Path("/certificate"), lost.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
+	for range 3 { // the fork guard must keep refusing to sign
+		if a := client.Do("GET", lost.Path("/certificate"), lost.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
 			t.Fatalf("GET certificate on the lagging standby: %d %s, want CERT_NOT_READY", a.Status, a.Body)
 		}
-		e2e.Must(t, answers(ctx, door))
+		e2e.Must(t, answers(ctx, client))
 	}
 	if size := published(standby); size != lagging {
 		t.Errorf("the lagging standby has heads up to size %d, want %d as before", size, lagging)
@@ -137,8 +137,8 @@ func TestLaggingStandbyIsRefused(t *testing.T) {
 
 	e2e.Must(t, standby.Stop())
 	e2e.Must(t, primary.Restart(ctx))
-	e2e.Must(t, answers(ctx, door))
-	door.ComputedDeal().Certified(e2e.DefaultTimeout)
+	e2e.Must(t, answers(ctx, client))
+	client.ComputedDeal().Certified(e2e.DefaultTimeout)
 	over()
 	watched()
 	e2e.OpenDB(t, stack).Converged()

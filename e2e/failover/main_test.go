@@ -85,12 +85,12 @@ func (h *heads) stand(w e2e.DB) {
 	}
 }
 
-func answers(ctx context.Context, door *e2e.Client) error {
+func answers(ctx context.Context, client *e2e.Client) error {
 	for ctx.Err() == nil {
-		if a, err := door.Try(ctx, "POST", "/v1/keys", "", nil); err == nil && a.Status < 300 {
+		if a, err := client.Try(ctx, "POST", "/v1/keys", "", nil); err == nil && a.Status < 300 {
 			return nil
 		}
 		e2e.Pause(ctx, 5*time.Millisecond)
 	}
-	return fmt.Errorf("deal-api at %s has accepted no write: %w", door.Base, ctx.Err())
+	return fmt.Errorf("deal-api at %s has accepted no write: %w", client.Base, ctx.Err())
 }

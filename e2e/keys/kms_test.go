@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localstack"
 )
 
-// Each certificate, tree head and checkpoint takes one signature. The log signs at most one tree head
-// for each deal, and at most one checkpoint a second.
+// Each certificate, tree head and checkpoint takes one signature. The log signs at most one tree
+// head for each deal, and at most one checkpoint a second.
 func TestSignaturesOfADeal(t *testing.T) {
 	t.Parallel()
 	kms := e2e.KeyService(t)

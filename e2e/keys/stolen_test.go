@@ -95,8 +95,9 @@ func (b *theft) good(d *e2e.CreatedDeal, key string) {
 	}
 }
 
-// verdicts requires that REST, MCP, fairpactctl and the independent verifier all find the certificate
-// valid, or all invalid, as `valid` says. verdicts returns the note in the REST answer.
+// verdicts requires that REST, MCP, fairpactctl and the independent verifier all find the
+// certificate valid, or all invalid, as `valid` says. verdicts returns the note in the REST
+// response.
 func (b *theft) verdicts(d *e2e.CreatedDeal, certificate []byte, valid bool) (note string) {
 	b.T.Helper()
 	var shown struct {
@@ -174,8 +175,8 @@ func TestStolenKeys(t *testing.T) {
 	b.found("[1]")
 
 	t.Log("A retired key is stolen: closed")
-	b.falseLog(thief, 2, true)  // the key may sign heads of size 2, but this one contradicts the log
-	b.falseLog(thief, 3, false) // the key is closed at size 2, and this head is larger
+	b.falseLog(thief, 2, true)  // the key may sign a tree head of size 2, but this head contradicts the log
+	b.falseLog(thief, 3, false) // the key is closed at tree size 2, so it must not sign a head of size 3
 
 	t.Log("A retired key is stolen: open")
 	b.Keys(0, "rotate", "--to", lastURI, "--in", e2e.Soonest.String())

@@ -24,12 +24,12 @@ package deal
 
 import "math"
 
-// State is what a deal view shows (SPEC 3).
+// State is the state of a deal as clients see it (SPEC 3).
 type State string
 
-// The states. Open and Certified are shown and never stored: a deal is OPEN while its
-// phase is Committing and no party has committed. A COMPUTED deal shows CERTIFIED once
-// a quorum of witnesses has cosigned its leaf.
+// The states. Clients see OPEN and CERTIFIED, but the database never stores them. A deal is
+// OPEN while its stored phase is COMMITTING and no party has committed. A COMPUTED deal is shown
+// as CERTIFIED once a quorum of witnesses has cosigned the log leaf of its certificate.
 const (
 	Open       State = "OPEN"
 	Committing State = "COMMITTING"
@@ -41,17 +41,18 @@ const (
 	Cancelled  State = "CANCELLED"
 )
 
-// States lists all states that a view can show.
+// States lists all states that clients can see.
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
-// DrawDelay is how many seconds the worker waits before it draws, so that a party can draw
-// first. The delay begins at the last reveal or the beacon round's time, whichever is later.
+// DrawDelay is how many seconds deadline-worker waits before it draws the result of a random.v1
+// deal, so that a party can draw first. The delay begins at the last reveal or the beacon
+// round's time, whichever is later.
 const DrawDelay = 60
 
-// Deal holds the facts that the rules need. Times are unix seconds.
+// Deal holds the facts that decide a deal's next step and permitted actions. Times are unix seconds.
 type Deal struct {
 	ID             string
-	Phase          State // never Open
+	Phase          State // never Open: method State derives OPEN from Phase and Commits
 	Parties        int
 	Commits        int
 	Reveals        int
@@ -64,12 +65,12 @@ type Deal struct {
 	EntropyWindow int64 // seconds from max(RevealDeadline, RoundTime) to ExpiresAt
 
 	InputLost   bool  // a revealed input cannot be decrypted, so no result can be computed
-	VoidFlakers []int // party indexes, ascending; VOID only
+	VoidFlakers []int // indexes of the parties that made the deal VOID, ascending
 }
 
-// Step is a change of a deal. It becomes due at a certain time, or when the last party commits
-// or reveals. The service takes a due step before any other action on the deal. Draw is the
-// exception: a due Draw waits for an entropy call or the worker.
+// Step is a change of a deal's phase. A step becomes due at a certain time, or when the last
+// party commits or reveals. The service takes a due step before any other action on the deal.
+// The exception is Draw, which waits for a POST /v1/deals/{id}/entropy or for deadline-worker.
 type Step int
 
 // The steps. The table in the package comment says when each is due.
@@ -145,9 +146,9 @@ func (d Deal) DueAt() (int64, bool) {
 }
 
 // LookAt returns the time by which a caller should read the deal again even if no party
-// acts. While a random.v1 deal with all reveals waits for its beacon round, this is
-// RoundTime, because a party can draw from then on. Otherwise LookAt returns the same as
-// DueAt.
+// acts. While a random.v1 deal with all reveals waits for its beacon round, LookAt
+// returns RoundTime, because a party can draw from then on. Otherwise LookAt returns the same
+// as DueAt.
 func (d Deal) LookAt(now int64) (int64, bool) {
 	if d.Random && d.AllRevealed() && now < d.RoundTime {
 		return d.RoundTime, true
@@ -155,7 +156,7 @@ func (d Deal) LookAt(now int64) (int64, bool) {
 	return d.DueAt()
 }
 
-// DrawAt returns when the worker draws a random.v1 deal that no party has drawn.
+// DrawAt returns when deadline-worker draws the result of a random.v1 deal that no party has drawn.
 func (d Deal) DrawAt() int64 { return addSaturating(max(d.LastReveal, d.RoundTime), DrawDelay) }
 
 // ExpiresAt returns when a random.v1 deal ends as EXPIRED because no draw has succeeded.

@@ -90,8 +90,8 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// DrawAt counts from the last reveal or the round, whichever is later. ExpiresAt counts
-// from the reveal deadline or the round, whichever is later.
+// DrawAt counts from the last reveal or the beacon round's time, whichever is later. ExpiresAt
+// counts from the reveal deadline or the beacon round's time, whichever is later.
 func TestDrawTimes(t *testing.T) {
 	for _, row := range []struct{ round, draw, expiry int64 }{
 		{120, 150 + DrawDelay, 200 + 1000}, {300, 300 + DrawDelay, 300 + 1000},
@@ -123,7 +123,7 @@ func TestTimesSaturate(t *testing.T) {
 }
 
 // LookAt (when to read the deal again) differs from DueAt (when the next step is due) only
-// before the beacon round: a party can draw from the round's time on, the worker draws later.
+// before the beacon round's time. From that time a party can draw; deadline-worker draws later.
 func TestDueAtAndLookAt(t *testing.T) {
 	short := drawing(2)
 	short.EntropyWindow = 10
@@ -131,7 +131,7 @@ func TestDueAtAndLookAt(t *testing.T) {
 		what      string
 		deal      Deal
 		now       int64
-		due, look int64 // 0: the method returns false
+		due, look int64 // 0: DueAt or LookAt returns false
 	}{
 		{"commits are missing", committing(1), 50, 100, 100},
 		{"all have committed: the advance waits for no time", committing(2), 50, 0, 0},

@@ -14,14 +14,14 @@ import (
 const (
 	maxChanges   = 4096
 	maxAnnounced = 256
-	betweenTwo   = 10 * time.Millisecond // pause after a message, so that one message announces more deals under load
+	betweenTwo   = 10 * time.Millisecond // pause between Redis messages, so that one announces more deals under load
 	// listenTimeout is how long a listener waits for a message before it sends a
 	// ping. The listener then waits up to listenTimeout again for the answer.
 	listenTimeout = 3 * time.Second
 )
 
-// changes returns the name of the channel for announcements. The name includes the database
-// number, because all databases of a Redis server share the server's channels.
+// changes returns the name of the Redis channel that announces changed deals. The name includes
+// the database number, because all databases of a Redis server share the server's channels.
 func (r *Redis) changes() string {
 	database := 0 // a cluster has only database 0
 	if one, ok := r.client.(*redis.Client); ok {
@@ -80,20 +80,20 @@ func (r *Redis) publish(ctx context.Context, message string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.timeout)
 	defer cancel()
 	err := r.client.Publish(ctx, r.changes(), message).Err()
-	// An error reply is no outage: for example, the ACL may forbid the channel.
+	// An error reply from Redis is no outage: for example, the ACL may forbid the channel.
 	if _, refused := errors.AsType[redis.Error](err); !refused {
 		r.noteFailure(context.WithoutCancel(ctx), err)
 	}
 	return err
 }
 
-// Listen calls heard(dealIDs...) for each message of another process, until ctx ends. It
-// calls connected(true) after it subscribes, and connected(false) when the subscription
-// breaks. After a pause it then subscribes again.
-func (r *Redis) Listen(ctx context.Context, heard func(dealIDs ...string), connected func(bool)) {
+// Listen calls notify(dealIDs...) for each message of another process, until ctx ends. It
+// calls setConnected(true) after it subscribes, and setConnected(false) when the subscription
+// breaks. Listen then waits for a second and subscribes again.
+func (r *Redis) Listen(ctx context.Context, notify func(dealIDs ...string), setConnected func(bool)) {
 	for ctx.Err() == nil {
-		r.listen(ctx, heard, connected)
-		connected(false)
+		r.listen(ctx, notify, setConnected)
+		setConnected(false)
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
@@ -101,7 +101,7 @@ func (r *Redis) Listen(ctx context.Context, heard func(dealIDs ...string), conne
 	}
 }
 
-func (r *Redis) listen(ctx context.Context, heard func(...string), connected func(bool)) {
+func (r *Redis) listen(ctx context.Context, notify func(...string), setConnected func(bool)) {
 	subscription := r.subscribe(ctx, r.changes())
 	defer subscription.Close()
 	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
@@ -120,10 +120,10 @@ func (r *Redis) listen(ctx context.Context, heard func(...string), connected fun
 		asked = false
 		switch m := received.(type) {
 		case *redis.Subscription:
-			connected(true)
+			setConnected(true)
 		case *redis.Message:
 			if from, ids, _ := strings.Cut(m.Payload, " "); from != r.name {
-				heard(strings.Fields(ids)...)
+				notify(strings.Fields(ids)...)
 			}
 		}
 	}

@@ -22,8 +22,10 @@ import (
 
 const (
 	commandTimeout = 250 * time.Millisecond
-	pause          = time.Second // how long Lock, Allow and publish skip Redis after a failure
-	maxLocal       = 1 << 14     // maximum number of rate limiters that a process keeps for use while Redis is down
+	// pause is how long after a failure Lock, Allow and publish skip Redis, and how long Listen
+	// waits before it subscribes again.
+	pause    = time.Second
+	maxLocal = 1 << 14 // maximum number of rate limiters that a process keeps for use while Redis is down
 )
 
 // Redis is a client whose commands time out if the server is down. It is safe for
@@ -37,7 +39,7 @@ type Redis struct {
 	close     func() error
 
 	limiter *redis_rate.Limiter
-	local   *lru.Cache[string, *rate.Limiter] // by name; used while Redis is down
+	local   *lru.Cache[string, *rate.Limiter] // by the name of the limit; used while Redis is down
 	timeout time.Duration                     // of one command
 	// downUntil is a unix time in nanoseconds. Lock, Allow and publish skip Redis until then.
 	downUntil atomic.Int64
@@ -54,8 +56,8 @@ type subscription interface {
 	Close() error
 }
 
-// Open returns a client for a URL in one of the forms that connect lists. It fails only if
-// the URL is malformed, not if Redis is down.
+// Open returns a client for the redis:// or rediss:// URL of one server, of Sentinels or of a
+// cluster (forms: see connect). Open fails only if the URL is malformed, not if Redis is down.
 func Open(url string) (*Redis, error) {
 	client, timeout, err := connect(url)
 	if err != nil {
@@ -77,7 +79,7 @@ func Open(url string) (*Redis, error) {
 	return r, nil
 }
 
-// LogTo makes go-redis log to the logger. The messages contain no keys or values.
+// LogTo makes go-redis log to the logger. The messages contain no Redis keys or values.
 func LogTo(logger *slog.Logger) { redis.SetLogger(messages{logger}) }
 
 type messages struct{ logger *slog.Logger }

@@ -83,7 +83,7 @@ func TestRedisRestartsEmpty(t *testing.T) {
 		t.Fatal("the first lock is not free")
 	}
 	server.Kill()
-	unlock() // must not hang
+	unlock() // must not hang while Redis is down
 	checkWithoutRedis(t, r)
 	if err := server.Restart(ctx); err != nil {
 		t.Fatal(err)
@@ -147,8 +147,8 @@ func freeze(t *testing.T, server *localservers.Redis) (thaw func()) {
 	return thaw
 }
 
-// checkShared checks that two clients of one Redis share locks and limits. The names are
-// random, so that they reach all nodes of a cluster.
+// checkShared checks that two clients of one Redis share locks and limits. The lock and limit
+// names are random, so that their keys spread over all nodes of a cluster.
 func checkShared(t *testing.T, url string) {
 	t.Helper()
 	url += "&" + strings.TrimPrefix(servertest.PatientRedis, "?")

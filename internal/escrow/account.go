@@ -8,16 +8,17 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// A deal costs one unit, plus one for each full 100 parties and for each full 10 KiB (Declared.Units).
+// A deal costs one unit, plus one for each full 100 parties, plus one for each full 10 KiB of
+// labels, seat keys and params (Declared.Units).
 const (
 	partiesPerUnit = 100
 	bytesPerUnit   = 10 << 10
 )
 
 const (
-	// While a key is at its limit, this process counts the key's open deals in the database
-	// at most once per recountEvery. Below the limit, it counts again after it has created
-	// about limit/recountAfter units, because other replicas create deals too.
+	// While an API key is at its limit, this process counts the key's open deals in the database
+	// at most once per recountEvery. Below the limit, it counts again after it has created deals
+	// of about limit/recountAfter units, because other replicas create deals too.
 	recountEvery = 10 * time.Second
 	recountAfter = 16
 )

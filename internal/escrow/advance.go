@@ -11,11 +11,12 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// advance takes the deal's due steps, except a draw, and returns the deal after them. It tries to
-// issue a new certificate within issueBound; if that fails, the worker retries. If an input cannot
-// be decrypted, advance returns the deal unchanged until the deal expires.
-func (s *Service) advance(ctx context.Context, a Access, want store.Selection) (*store.Snapshot, error) {
-	now, err := s.takeSteps(ctx, a.deal, want)
+// advance takes the due steps of a deal (deal.Next) except Draw, and returns the resulting
+// snapshot. If a step ends the deal, advance tries to issue the certificate within issueBound; if
+// that fails, deadline-worker retries. If an input cannot be decrypted, advance returns the deal
+// unchanged until the deal expires.
+func (s *Service) advance(ctx context.Context, a Access, selection store.Selection) (*store.Snapshot, error) {
+	now, err := s.takeSteps(ctx, a.deal, selection)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, s.dealMissing(a)
 	}
@@ -25,13 +26,13 @@ func (s *Service) advance(ctx context.Context, a Access, want store.Selection) (
 	return now, err
 }
 
-// takeSteps takes the deal's due steps, except a draw. If an input cannot be decrypted, it returns
-// the deal together with errInputLost, so that the worker logs the error and tries again.
-func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Selection) (*store.Snapshot, error) {
+// takeSteps takes the due steps of a deal (deal.Next) except Draw. If an input cannot be decrypted,
+// takeSteps returns the snapshot with errInputLost, so that deadline-worker logs and retries.
+func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Selection) (*store.Snapshot, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
 	for range 8 {
-		now, err := s.store.Snapshot(ctx, d.DealID, want)
+		now, err := s.store.Snapshot(ctx, d.DealID, selection)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +43,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Selection) 
 		switch {
 		case step == deal.Advance, rules.Random && rules.AllRevealed() && now.RevealsClosedAt == nil:
 			err = s.store.CatchUp(ctx, d.DealID)
-		case step == deal.None || step == deal.Draw: // Entropy (for a party) or ProcessDeal (for the worker) makes a due draw
+		case step == deal.None || step == deal.Draw: // Entropy (for a caller) or ProcessDeal (for deadline-worker) draws
 			return now, nil
 		case step == deal.Expire:
 			ended, err = s.drawOrExpire(ctx, d)
@@ -57,7 +58,7 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, want store.Selection) 
 			ended, err = s.expireLost(ctx, d)
 		}
 		switch {
-		case err == nil && ended != nil && !want.More():
+		case err == nil && ended != nil && !selection.More():
 			return ended, nil
 		case err != nil && !errors.Is(err, errDealChanged):
 			return nil, err

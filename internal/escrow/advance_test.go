@@ -36,11 +36,11 @@ var meets = map[string]func(*testing.T, *game) error{
 		svc := g.replica()
 		return of(svc.Reveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty), escrow.Opening{Input: map[string]any{"x": int64(1)}}, nil)).err
 	},
-	"attend": func(t *testing.T, g *game) error { return of(g.replica().ProcessDeal(t.Context(), g.id)).err },
+	"process": func(t *testing.T, g *game) error { return of(g.replica().ProcessDeal(t.Context(), g.id)).err },
 }
 
-// abandoned returns a deal as a crash leaves it, before its change of state. If revealed is
-// true, all parties have revealed. Otherwise all have committed and the deal is still
+// abandoned returns a deal as if the process had crashed before it took a due step. If revealed
+// is true, all parties have revealed. Otherwise all have committed and the deal is still
 // COMMITTING, which only an older release can cause.
 func abandoned(t *testing.T, h *fixture, revealed bool) *game {
 	t.Helper()
@@ -118,7 +118,7 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 					want = problem.CertNotReady
 				}
 				switch name {
-				case "view", "attend", "entropy", "cancel", "certificate":
+				case "view", "process", "entropy", "cancel", "certificate":
 					if want == "" && err != nil || want != "" && !problem.Is(err, want) {
 						t.Errorf("%s in a deal that becomes %s: got error %v, want %q", name, row.phase, err, want)
 					}
@@ -151,13 +151,13 @@ func TestVoidWithoutRevealsClaimsNothingAboutInputs(t *testing.T) {
 func TestAttendSaysWhenToComeBack(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
-	attend := func(g *game, at func(now int64) int64) {
+	processDeal := func(g *game, at func(now int64) int64) {
 		t.Helper()
 		before := h.now(t)
 		again := of(h.replica().ProcessDeal(t.Context(), g.id)).ok(t)
 		after := h.now(t)
 		if least, most := at(before)-after-1, at(after)-before; again <= time.Duration(least)*time.Second || again > time.Duration(most)*time.Second {
-			t.Errorf("Attend of a %s deal = %v, want more than %d s and at most %d s", g.phase(t), again, least, most)
+			t.Errorf("ProcessDeal of a %s deal = %v, want more than %d s and at most %d s", g.phase(t), again, least, most)
 		}
 	}
 	column := func(g *game, name string, plus int64) func(int64) int64 {
@@ -166,15 +166,16 @@ func TestAttendSaysWhenToComeBack(t *testing.T) {
 		return func(int64) int64 { return at + plus }
 	}
 	open := h.split(t, nil).later(t, 3000)
-	attend(open, column(open, "commit_deadline", 0))
-	attend(h.split(t, nil).later(t, -86400), func(now int64) int64 { return now + 3600 })
-	drawn := h.random(t, nil).revealed(t).later(t, roundOut) // a party can draw, but the worker waits for deal.DrawDelay
-	attend(drawn, column(drawn, "round_time", deal.DrawDelay))
+	processDeal(open, column(open, "commit_deadline", 0))
+	processDeal(h.split(t, nil).later(t, -86400), func(now int64) int64 { return now + 3600 })
+	// A party can draw this deal, but deadline-worker waits for deal.DrawDelay.
+	drawn := h.random(t, nil).revealed(t).later(t, roundOut)
+	processDeal(drawn, column(drawn, "round_time", deal.DrawDelay))
 	if drawn.phase(t) != "REVEALING" || h.beacon.fetched() != 0 {
 		t.Errorf("before the worker's draw the deal is %s after %d fetches, want REVEALING after 0", drawn.phase(t), h.beacon.fetched())
 	}
 	if again := of(h.replica().ProcessDeal(t.Context(), h.split(t, nil).revealed(t).id)).ok(t); again != 0 {
-		t.Errorf("Attend of an ended deal = %v, want 0", again)
+		t.Errorf("ProcessDeal of an ended deal = %v, want 0", again)
 	}
 }
 
@@ -195,7 +196,8 @@ func TestRevealsOfARandomDealAreClosed(t *testing.T) {
 	}
 }
 
-// A replay without a stored answer takes the due steps and shows the deal's present state.
+// If a repeated call has no stored answer, ReplayCommit and ReplayReveal take the deal's due steps
+// and return the deal's present state.
 func TestReplayShowsTheDealAsItStands(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)

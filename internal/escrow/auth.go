@@ -38,7 +38,7 @@ type NewKey struct {
 	APIKey string `json:"api_key"`
 }
 
-// CreateKey stores a new API key and returns it. SPEC 1: no signup and no e-mail.
+// CreateKey stores the hash of a new API key and returns the key. SPEC 1: no signup and no e-mail.
 func (s *Service) CreateKey(ctx context.Context, rec *idempotency.Record) (NewKey, error) {
 	key := NewKey{sealing.Token(keyPrefix)}
 	replay, err := rec.ReplayWith(key)
@@ -68,8 +68,8 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 		}
 		if known {
 			a := &account{open: open, counted: time.Now()}
-			// In read-only mode the key is not cached: a later call must reach UseKey,
-			// which records the key's first use.
+			// In read-only mode the key is not cached: a later call must reach UseKey, which deletes
+			// the idempotency record of the key's creation.
 			if !readOnly {
 				s.apiKeys.Add(hash(sum), a, 0)
 			}
@@ -110,10 +110,10 @@ type Action int
 
 // The actions, each with the credentials of the deal that permit it (SPEC 4, 5).
 const (
-	Read        Action = iota // any invite token or the initiator's key
-	AsParty                   // commit, reveal, read the certificate, the bundle or the inputs: any invite token
-	DrawEntropy               // any invite token or the initiator's key
-	CancelDeal                // the initiator's key
+	Read        Action = iota // permitted to any invite token of the deal and to the initiator's API key
+	AsParty                   // commit, reveal, or read certificate, bundle or inputs; permitted to any invite token
+	DrawEntropy               // permitted to any invite token of the deal and to the initiator's API key
+	CancelDeal                // permitted only to the initiator's API key
 )
 
 // Access is a principal's permission for one action on one deal.
@@ -165,9 +165,9 @@ func unknownDeal(action Action) error {
 	return problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s returned", create)
 }
 
-// dealMissing refuses a call about a deal that is cached but not in the database. This happens if
-// a dump is restored without a restart of the database server. Other cached data may be
-// stale too, so lost empties the caches.
+// dealMissing returns the error for a call about a deal that is cached but not in the database.
+// Such a deal exists after a dump is restored without a restart of the database server. Other
+// cached data may be stale too, so dealMissing empties the caches.
 func (s *Service) dealMissing(a Access) error {
 	s.purgeCachesTwice()
 	if a.by.isParty() {

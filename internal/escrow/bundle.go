@@ -13,8 +13,8 @@ import (
 // that does not exist is nil.
 type Bundle struct {
 	Issued
-	TLogProof   []byte        // a .tlog-proof file
-	Keys        []byte        // the answer of GET /v1/pubkeys
+	TLogProof   []byte        // the inclusion proof as a .tlog-proof file (c2sp.org/tlog-proof)
+	Keys        []byte        // the response body of GET /v1/pubkeys
 	Declaration []byte        // nil if the certificate has no declaration digest, because an earlier release issued it
 	Chain       *beacon.Chain // the beacon chain of a random.v1 result
 	// Own is the proof for the caller's input. It is nil if the caller did not reveal, or if
@@ -29,8 +29,8 @@ type OwnInput struct {
 	Path  []string `json:"input_path,omitzero"` // nil if any party did not reveal: the certificate then has no input_root
 }
 
-// Bundle returns the bundle of a deal for the party that calls. It can return every error
-// of Certificate.
+// Bundle returns a deal's bundle for the calling party. It can return every error of
+// Service.Certificate.
 func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	issued, err := s.Certificate(ctx, a)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	if chain := s.beacon.Chain(); issued.Outcome == certificate.Computed && a.deal.RoundTime != nil && a.deal.ChainHash != nil && *a.deal.ChainHash == chain.Hash {
 		b.Chain = &chain
 	}
-	// Wait for a turn even if the declaration is small: ownInput may read large inputs.
+	// Acquire a slot even if the declaration is small: ownInput may read large inputs.
 	if err := limits.AcquireSlot(ctx); err != nil {
 		return Bundle{}, err
 	}

@@ -64,9 +64,11 @@ func TestARefusedCommitmentIsNotCached(t *testing.T) {
 	g.reveal(t, svc, 0).ok(t)
 }
 
-// The cache answers the view of a deal whose certificate is published. Certificates and
-// verifications read the database each time, so that a changed row is noticed.
-func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: database.Server is process-wide, and other tests use other servers
+// Service.View answers from the cache if the deal's certificate is published. Service.Certificate
+// and Service.Verify read the database each time, so that they notice a changed row.
+//
+// Not parallel: database.Server is process-wide, and other tests use other servers.
+func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) {
 	server := servertest.StartPostgres(t)
 	h := newFixtureOn(t, server.AdminURL())
 	svc := h.replica()
@@ -94,7 +96,9 @@ func TestPublishedDealShowsWithoutTheDatabase(t *testing.T) { // not parallel: d
 
 // A restored database is older than the caches. The process notices a restart of the
 // database server and empties its caches within a second.
-func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database.Server is process-wide, and other tests use other servers
+//
+// Not parallel: database.Server is process-wide, and other tests use other servers.
+func TestCachesAreEmptiedAfterARestore(t *testing.T) {
 	server := servertest.StartPostgres(t)
 	h := newFixtureOn(t, server.AdminURL())
 	svc := h.replica()
@@ -128,7 +132,7 @@ func TestCachesAreEmptiedAfterARestore(t *testing.T) { // not parallel: database
 	check(t, server.Restart(t.Context()))
 	h.sql.Reset()
 
-	// The process notices the restore even while its caches answer all calls.
+	// The process notices the restart of the database even while its caches answer all calls.
 	for until := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := svc.Authenticate(t.Context(), gone.key); problem.Is(err, problem.InvalidCredential) {
 			break

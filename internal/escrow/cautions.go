@@ -96,7 +96,7 @@ func alike(labels []string) (all []string) {
 }
 
 // checkVisible returns INVALID_PARAMS if a text in `value` has a character that is invisible or
-// reverses the text order. `what` is the name of the request's member.
+// reverses the text order. `what` names the member of the request for the error text.
 func checkVisible(what string, value any) error {
 	switch v := value.(type) {
 	case string:

@@ -20,7 +20,7 @@ func TestDeclarationsAreBounded(t *testing.T) {
 	many := slices.Repeat([]string{strings.Repeat("x", 100)}, 6000)
 	for name, row := range map[string]struct {
 		change func(*escrow.Declared)
-		code   problem.Code // empty: accepted
+		code   problem.Code // empty if the declaration is accepted
 	}{
 		"as it should be":           {func(*escrow.Declared) {}, ""},
 		"a reveal in a year":        {func(d *escrow.Declared) { d.RevealDeadline = now + year - 60 }, ""},

@@ -67,7 +67,7 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 }
 
 // errDrawable is the cause of CERT_NOT_READY between the beacon round's time and the worker's
-// draw. In this time a caller can draw the deal without waiting for the worker.
+// draw. In this time a caller can draw without waiting for deadline-worker.
 var errDrawable = errors.New("the deal can be drawn")
 
 // drawRetryAfter is the RetryAfter of CERT_NOT_READY, in seconds, if the worker's draw is overdue
@@ -92,7 +92,8 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
 			return nil, problem.New(problem.CertNotReady, published+"; the service draws in %d s: to have the result now, draw with %s", left, a.call(problem.Draw)).WithRetryAfter(left).WithCause(errDrawable)
 		}
-		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).WithRetryAfter(drawRetryAfter) // no exact time: the worker draws as soon as a relay has the round
+		// The exact time is unknown: deadline-worker draws as soon as a drand relay serves the round.
+		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).WithRetryAfter(drawRetryAfter)
 	case rules.Random && rules.AllRevealed():
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", rules.RoundTime, now.Now, a.call(problem.Draw)).
 			WithRetryAfter(min(rules.RoundTime-now.Now, 86_400))
@@ -164,7 +165,8 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 }
 
 // intact returns the facts of a stored certificate. The error is LOG_INCONSISTENT if the
-// certificate does not verify, belongs to another deal, or has a leaf that Key.MayHold denies.
+// certificate does not verify, belongs to another deal, or has a leaf that was appended after
+// the signing key had retired (Key.MaySignLeaf).
 func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, err error) {
 	if c.Signature == nil {
 		err = fmt.Errorf("certificate %s has a leaf but no signature", c.CertID)
@@ -183,7 +185,8 @@ func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, er
 }
 
 // prove asks the log for an inclusion proof of the certificate's leaf. It verifies the proof
-// and the signature of the proof's tree head. The errors are those of logTrouble.
+// and the signature of the proof's tree head. The error is LOG_INCONSISTENT or
+// LOG_UNAVAILABLE (logTrouble).
 func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.LogProof, translog.TreeHead, error) {
 	entry := certificate.Entry(c.Payload)
 	in, err := s.log.Inclusion(ctx, entry, *c.LeafIndex)

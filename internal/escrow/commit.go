@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Committed is the answer to a commitment.
+// Committed is the answer to Service.Commit.
 type Committed struct {
 	DealID    string     `json:"deal_id"`
 	State     deal.State `json:"state"`
@@ -57,7 +57,7 @@ func (s *Service) ReplayCommit(ctx context.Context, a Access) (Committed, error)
 	return Committed{a.deal.DealID, s.rules(a.deal, now).State(), a.party, true}, nil
 }
 
-// Cancelled is the answer to Cancel.
+// Cancelled is the answer to Service.Cancel.
 type Cancelled struct {
 	DealID string     `json:"deal_id"`
 	State  deal.State `json:"state"`

@@ -17,22 +17,22 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// Declared is what a creation request declares (SPEC 2.2).
+// Declared is the content of a request to create a deal (SPEC 2.2).
 type Declared struct {
 	Algorithm      string
 	Mode           string // sealed or open
 	Retention      string // standard or purge
 	Labels         []string
-	PartyKeys      []*string // declared public key (seat key) of each party; nil element: none; nil slice: none at all
+	PartyKeys      []*string // each party's public key (seat key); nil element: no key; nil slice: no party has a key
 	CommitDeadline int64     // unix seconds
 	RevealDeadline int64     // unix seconds
 	Params         map[string]any
-	Unknown        []string // names of the unknown members of the request, which are ignored
+	Unknown        []string // names of request members that the service does not know and ignores
 }
 
-// Units returns what the deal costs its API key: one unit, plus one for each full 100 parties
-// and one for each full 10 KiB of labels, seat keys and params. Two limits of an API key
-// count units: the limit on open deals, and the limit on new deals per minute.
+// Units returns the deal's cost: one unit, plus one for each full 100 parties and one for each
+// full 10 KiB of labels, seat keys and params. An API key has a limit on the units of its open
+// deals, and a limit on the units of its new deals per minute.
 func (d Declared) Units() int {
 	bytes := len(canon.Encode(d.Params))
 	for _, label := range d.Labels {
@@ -46,16 +46,16 @@ func (d Declared) Units() int {
 	return 1 + len(d.Labels)/partiesPerUnit + bytes/bytesPerUnit
 }
 
-// AnswerBytes returns the approximate size of the answer to the creation, in bytes.
+// AnswerBytes returns the approximate size, in bytes, of the answer to the request (Created).
 func (d Declared) AnswerBytes() int {
 	bytes := 0
 	for _, label := range d.Labels {
-		bytes += len(label) + 100 // 100 for the token and the member names
+		bytes += len(label) + 100 // 100 bytes for the invite token and the JSON member names
 	}
 	return bytes
 }
 
-// Created is the answer to a creation (SPEC 2.3).
+// Created is the answer to a request to create a deal (SPEC 2.3).
 type Created struct {
 	DealID  string     `json:"deal_id"`
 	State   deal.State `json:"state"`
@@ -70,8 +70,9 @@ type Invite struct {
 	Token string `json:"token"`
 }
 
-// Create stores a deal and returns its invite tokens. The same transaction stores the answer
-// for replays. Only a replay can show the tokens again: the deal's rows hold only token hashes.
+// Create stores a deal and returns its invite tokens. The same transaction stores the answer in
+// the idempotency record rec. Only a repeat of the request can return the tokens again, because
+// the deal's rows hold only token hashes.
 func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
 	declaration, warnings, err := s.declare(p, r)
 	if err != nil {
@@ -145,7 +146,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		return nil, nil, err
 	}
 	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
-		r.PartyKeys = nil // so that the declaration equals the one that the store returns later
+		r.PartyKeys = nil // the store, too, returns nil if no party has a key
 	}
 	if err := checkVisible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err
@@ -202,7 +203,7 @@ func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice
 	return []string{fmt.Sprintf("use round %d or later as beacon_round", first)}, nil
 }
 
-// Shown returns a text of the request in quotes, cut to 60 bytes, for an error or a warning.
+// Shown quotes a text from a request and cuts it to 60 bytes, for an error or a warning.
 func Shown(text string) string {
 	if len(text) > 60 {
 		text = strings.ToValidUTF8(text[:60], "") + "…"

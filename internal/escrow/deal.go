@@ -22,16 +22,17 @@ const (
 	certPrefix = "c_"
 )
 
-// Deal is a deal as it was declared. The declaration never changes.
+// Deal is a deal's declaration, which never changes. A store.Snapshot holds the deal's current
+// state.
 type Deal struct {
 	*store.Declaration
 	algorithm *algorithm.Algorithm
-	params    map[string]any // only members that the algorithm knows
+	params    map[string]any // algorithm_params without members that the algorithm does not know
 	cautions  func() []string
-	digest    func() (string, error) // the digest of the declaration, see attestation.Digest
+	digest    func() (string, error) // returns the declaration's SHA-256 in hex (attestation.Digest)
 
-	// All parties before firstUncommitted have committed, and all before firstUnrevealed have
-	// revealed. The store begins its search for a missing party at these indexes.
+	// Every party with an index below firstUncommitted has committed, and every party below
+	// firstUnrevealed has revealed. The store searches for a missing party from these indexes on.
 	firstUncommitted, firstUnrevealed atomic.Int64
 }
 
@@ -43,7 +44,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	if d, ok := s.deals.Get(dealID); ok {
 		return d, nil
 	}
-	// Concurrent calls share one read, because a deal can have 10,000 labels.
+	// Concurrent calls share one read of the declaration, because it can have 10,000 labels.
 	loaded, err, _ := s.loads.Do(dealID, func() (any, error) {
 		ctx, cancel := detached(ctx)
 		defer cancel()
@@ -84,7 +85,7 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	if err != nil {
 		return nil, err
 	}
-	bytes := 512 + 3*len(d.Params) // the params are in memory as text and as parsed values
+	bytes := 512 + 3*len(d.Params) // the params as text, and as parsed values of about twice the size
 	for _, label := range d.Labels {
 		bytes += len(label) + 16
 	}
@@ -93,7 +94,8 @@ func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
 	return d, nil
 }
 
-// rules returns the deal's facts as a deal.Deal, whose methods are the rules.
+// rules returns the deal as a deal.Deal, whose methods decide which step is due and which actions
+// are allowed.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	phase := now.Phase
 	if s.mayBeCertified(now) && *now.LeafIndex < s.log.Certified() {
@@ -122,17 +124,18 @@ func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	}
 }
 
-// partyStatus returns what a party has done. The snapshot MUST include the party.
+// partyStatus returns whether a party has committed and revealed. The snapshot MUST include the
+// party.
 func partyStatus(now *store.Snapshot, party int) deal.Party {
 	p := now.Parts[party-now.First]
 	return deal.Party{Index: party, Committed: p.Commitment != nil, Revealed: p.Revealed}
 }
 
-// partyStatusBytes approximates the bytes of one party's store.Part in memory.
+// partyStatusBytes is the approximate size of one store.PartyStatus in memory, in bytes.
 const partyStatusBytes = 128
 
-// large is the size in bytes from which the work on a deal or a certificate needs a turn
-// (limits.Turn).
+// large is the size, in bytes, of a deal or a certificate from which work on it needs a slot for
+// large work (limits.AcquireSlot).
 const large = 64 << 10
 
 func (d *Deal) acquireSlot(ctx context.Context) error {

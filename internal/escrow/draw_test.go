@@ -15,11 +15,10 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Seconds from the creation of a random.v1 deal until its beacon round is published, and until
-// the worker's draw is due.
+// Times of a deal that fixture.random has created, in seconds after the creation.
 const (
-	roundOut = 7200 + 600 + 6
-	drawTime = roundOut + deal.DrawDelay
+	roundOut = 7200 + 600 + 6            // the beacon round is published
+	drawTime = roundOut + deal.DrawDelay // the worker draws, if no party has drawn
 )
 
 func beaconOf(t *testing.T, d escrow.Drawn) (pinned struct {
@@ -52,7 +51,7 @@ func TestBeaconFailures(t *testing.T) {
 		h.beacon.set(row.chain, row.err)
 		g.entropy(t, h.replica()).refused(t, row.code)
 		if _, err := h.replica().ProcessDeal(t.Context(), g.id); !problem.Is(err, row.code) {
-			t.Errorf("%s: Attend: got error %v, want %s", row.name, err, row.code)
+			t.Errorf("%s: ProcessDeal: got error %v, want %s", row.name, err, row.code)
 		}
 		if g.phase(t) != "REVEALING" {
 			t.Errorf("%s: the deal is %s, want REVEALING", row.name, g.phase(t))
@@ -65,8 +64,9 @@ func TestBeaconFailures(t *testing.T) {
 	}
 }
 
-// The service does not fetch a beacon round before the round is due. The RetryAfter of CERT_NOT_READY
-// is the time until the round is due, then the time until the worker draws, and then 15 s.
+// The service does not fetch a beacon round before the round is due. Until then, RetryAfter of
+// CERT_NOT_READY is the time until the round is due. Then it is the time until the worker draws.
+// Once the worker's draw is overdue, RetryAfter is 15 s.
 func TestLookAgainForADraw(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
@@ -120,8 +120,8 @@ func TestStoredRounds(t *testing.T) {
 	}
 }
 
-// A deal whose beacon round cannot be fetched becomes EXPIRED at the first call after the
-// entropy window. An EXPIRED deal never has a certificate.
+// A deal whose beacon round cannot be fetched becomes EXPIRED at the first call after the entropy
+// window (Options.EntropyWindow). An EXPIRED deal never has a certificate.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
@@ -153,8 +153,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// After the entropy window a deal is still drawn if the round can be fetched. A failure of
-// the database does not make the deal expire.
+// A draw after the entropy window (Options.EntropyWindow) succeeds if the beacon round can be
+// fetched. A failure of the database does not make the deal expire.
 func TestDrawAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
@@ -196,7 +196,7 @@ func TestConcurrentDraws(t *testing.T) {
 		}
 		group.Go(func() {
 			if _, err := h.replica().ProcessDeal(t.Context(), g.id); err != nil {
-				t.Errorf("Attend: %v, want no error", err)
+				t.Errorf("ProcessDeal: %v, want no error", err)
 			}
 		})
 		group.Wait()

@@ -17,10 +17,10 @@ import (
 
 var errDealChanged = errors.New("the deal changed while its ending was computed")
 
-// endDeal takes a step that ends the deal, tries to issue the certificate, and returns the
-// ended deal. The caller may pass a snapshot with everything that the step needs; otherwise
-// endDeal reads one. If the step is no longer due, or the deal has changed since the
-// snapshot, endDeal returns errDealChanged.
+// endDeal takes a step that ends the deal, and tries to issue the certificate. It returns the
+// snapshot of the ended deal. `now` is a snapshot with everything that the step needs; if `now`
+// is nil, endDeal reads a snapshot. If the step is no longer due, or the deal has changed since
+// the snapshot, endDeal returns errDealChanged.
 //
 // Concurrent calls in one process for the same step share one run, with the first caller's
 // snapshot. An old snapshot is safe: store.End writes nothing if the deal has changed
@@ -37,11 +37,11 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 			}
 		}
 		if now == nil {
-			want := store.Attested(len(d.Labels))
+			selection := store.Attested(len(d.Labels))
 			if step == deal.Compute || step == deal.Draw {
-				want = store.WithInputs
+				selection = store.WithInputs
 			}
-			if now, err = s.store.Snapshot(ctx, d.DealID, want); err != nil {
+			if now, err = s.store.Snapshot(ctx, d.DealID, selection); err != nil {
 				return nil, err
 			}
 		}
@@ -61,18 +61,19 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 }
 
 // stillDue reports whether a step, such as deal.Expire, may still end the deal. For deal.Draw it
-// requires only that all have revealed: a party may draw before the worker's draw is due.
+// requires only that all parties have revealed: a party may draw before the worker's draw is due.
 func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	rules := s.rules(d, now)
 	if step == deal.Draw {
 		return rules.AllRevealed()
 	}
-	rules.InputLost = step == deal.Expire // Next returns Expire only for random.v1 or with InputLost
+	rules.InputLost = step == deal.Expire // without InputLost, Next returns Expire only for random.v1
 	return rules.Next(now.Now) == step
 }
 
-// storeEnding stores an ending, tries to issue its certificate, and returns the ended deal
-// without another read. It returns errDealChanged if the deal has changed since the snapshot.
+// storeEnding stores e, the deal's end, and tries to issue the certificate. It makes the returned
+// snapshot of the ended deal from `now` and e, without a read. It returns errDealChanged if the
+// deal has changed since the snapshot `now`.
 func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot, e *store.Ending) (*store.Snapshot, error) {
 	crash.Point("escrow.before-end")
 	done, err := s.store.End(ctx, e)
@@ -82,7 +83,8 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	if !done {
 		return nil, errDealChanged
 	}
-	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 { // an early draw, by a party, is not late
+	// A party may draw before DueAt, the time of the worker's draw. Such a draw has no lateness.
+	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 {
 		lateness.Observe(float64(now.NowMilli-at*1000) / 1000)
 	}
 	s.noteEnd(ctx, e)
@@ -158,7 +160,7 @@ func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 // the deal becomes EXPIRED.
 var errInputLost = errors.New("input lost")
 
-// compute runs the algorithm. SPEC 1: the engine is deterministic and pure.
+// compute runs the deal's algorithm. SPEC 1: the algorithm is deterministic and pure.
 func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, error) {
 	objects := make([]map[string]any, len(inputs))
 	for i, in := range inputs {
@@ -170,8 +172,8 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
 }
 
-// certify adds the unsigned certificate to an ending (SPEC 2.5). `void` is the property that
-// states why the deal is VOID, or "" for a COMPUTED deal. `inputs` is nil if a party has not
+// certify adds the unsigned certificate to e, the deal's end (SPEC 2.5). `void` is the property
+// that states why the deal is VOID, or "" for a COMPUTED deal. `inputs` is nil if a party has not
 // revealed.
 func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
 	digest, err := d.digest()
@@ -193,8 +195,8 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	p.Properties = certificate.Properties(certificate.Facts{
 		Algorithm: d.Algorithm, Retention: d.Retention, Void: void, Revealed: now.Reveals > 0 || void == certificate.Rejected, Declaration: digest,
 	})
-	for i, part := range now.Parts {
-		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: part.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}
+	for i, status := range now.Parts {
+		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: status.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}
 	}
 	if inputs != nil { // SPEC 2.5: input_root is null for a VOID deal with insufficient reveals
 		root := certificate.InputRoot(leavesOf(inputs))
@@ -208,7 +210,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	return nil
 }
 
-// leavesOf returns the leaves of input_root, input ‖ salt, in party order.
+// leavesOf returns the Merkle leaves under input_root, in party order. Each leaf is input ‖ salt.
 func leavesOf(inputs []sealing.Input) [][]byte {
 	leaves := make([][]byte, len(inputs))
 	for i, in := range inputs {

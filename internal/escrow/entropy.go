@@ -14,12 +14,12 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Drawn is the answer to a draw.
+// Drawn is the answer to Entropy, the draw of a random.v1 deal.
 type Drawn struct {
 	DealID        string          `json:"deal_id"`
 	State         deal.State      `json:"state"`
 	Result        json.RawMessage `json:"result"`
-	CertificateID *string         `json:"certificate_id"` // nil: not published yet
+	CertificateID *string         `json:"certificate_id"` // nil until the certificate is published
 }
 
 // Entropy draws a random.v1 deal: the service fetches the declared beacon round, stores it

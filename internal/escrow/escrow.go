@@ -1,20 +1,21 @@
-// Package escrow holds the use cases: what a caller can do to a deal, and the steps that
-// a deal takes when a deadline passes. REST, MCP and the worker change deals only through
-// this package. Use cases take and return Go values. They refuse a call with an error of
-// package problem.
+// Package escrow holds the use cases: the actions of callers on a deal, and the steps that
+// the service takes when a deadline has passed or all parties have acted. REST, MCP and the
+// worker change deals only through this package. Use cases take and return Go values. They
+// refuse an action with an error of package problem.
 //
 // # Order of reading
 //
-//	escrow.go     Service: its parts and its caches
-//	auth.go       who calls, and which actions they may take
-//	deal.go       a deal as it was declared, and its facts for the rules of package deal
-//	create.go     Create; account.go bounds the open deals of an API key, cautions.go warns the parties
+//	escrow.go     Service, its dependencies and its caches
+//	auth.go       authenticates callers and authorizes their actions
+//	deal.go       Deal, a deal's declaration, and its conversion for the rules of package deal
+//	create.go     Create; account.go limits the open deals of an API key
+//	cautions.go   warnings about a deal's beacon round, deadlines and labels
 //	commit.go     Commit and Cancel; seat.go checks the signature of a seat key
 //	reveal.go     Reveal, and the rejection of a shapley.v1 deal
 //	advance.go    takes the steps that are due; entropy.go draws a random.v1 deal
 //	end.go        computes the result and stores it with the unsigned certificate
 //	issue.go      signs the certificate, appends it to the log, publishes it
-//	view.go, wait.go, certificate.go, bundle.go, verify.go, handed.go    the reads
+//	view.go, wait.go, certificate.go, bundle.go, verify.go, handed.go    reads
 //	worker.go, reseal.go    what only the worker calls
 //
 // # The life of a deal
@@ -29,11 +30,11 @@
 //
 // endDeal also ends a random.v1 deal at its draw, and a deal with a missed deadline (VOID).
 //
-// The deadline decides, not the worker. These calls first take the steps that are due
-// (advance): a read of an active deal, a draw, a rejection, and the replay of a commit or
-// reveal whose answer is not stored. Any other action takes the due steps only after the
-// store or a check has refused it. After a crash, any process can repeat the interrupted
-// step.
+// A deadline takes effect at its time, even if the worker is late. These calls first take the
+// steps that are due (advance): a read of an active deal, a draw, a rejection, and the replay
+// of a commit or reveal whose answer is not stored. Any other action takes the due steps only
+// after the store or a check has refused the action. After a crash, any process can repeat the
+// interrupted step.
 //
 // Every use case that changes a deal announces the change after its transaction has
 // committed. ViewAfter and CertificateAfter wait for such a change (package waiting).
@@ -50,10 +51,10 @@
 //
 // # Large work
 //
-// limits.Turn bounds how many calls do large work at once. This package takes and ends
-// turns, because only it knows when large work begins and when a call waits for another
-// server. REST and MCP bound the bytes of large answers (limits.Answer), because only they
-// know an answer's size.
+// Package limits has a few slots for large work, and a call holds a slot while it does such work.
+// This package acquires and releases the slots (limits.AcquireSlot), because only this package
+// knows when large work begins and when a call waits for another server. REST and MCP bound the
+// bytes of large answers (limits.Answer), because only they know an answer's size.
 package escrow
 
 import (
@@ -74,12 +75,13 @@ import (
 	"github.com/fairpact/fairpact/internal/waiting"
 )
 
-// Signer signs a SHA-256 digest with the deployment key and returns `<scheme>:<hex>`.
+// Signer signs a SHA-256 digest with the deployment's key. It returns the signature as
+// `<scheme>:<hex>`.
 type Signer interface {
 	Sign(ctx context.Context, digest [32]byte) (string, error)
 }
 
-// Log is what this package needs of the transparency log.
+// Log is the part of the transparency log that this package uses.
 type Log interface {
 	Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (leafIndex int64, err error)
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
@@ -93,22 +95,26 @@ type Log interface {
 	TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error)
 }
 
-// Beacon is the public randomness beacon. It verifies the rounds that it returns.
+// Beacon fetches rounds of a public randomness beacon. Fetch returns only rounds that it has
+// verified.
 type Beacon interface {
 	Chain() beacon.Chain
 	Fetch(ctx context.Context, round int64) (beacon.Round, error)
 }
 
-// Options are the deployment's choices.
+// Options are the settings of a Service.
 type Options struct {
 	EntropyWindow time.Duration // how long a random.v1 deal waits for a due beacon round before the deal is EXPIRED
 	StrictBeacon  bool          // refuse a new deal whose beacon round is published at or before the reveal deadline
-	OpenUnits     int           // limit on the units of one API key's open deals, see Declared.Units; 0: no limit
+	OpenUnits     int           // limit on the cost of one API key's open deals, in Declared.Units; 0: no limit
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
-	ReadOnly      bool          // the database and the log take no changes
-	Waits         *waiting.Hub  // wakes waiting calls; nil: New creates a hub without a connection to other processes
-
-	Development func(label string) bool // reports whether a key is a development key; nil: there are no development keys
+	ReadOnly      bool          // maintenance: the database and the log accept no writes
+	// Waits wakes calls that wait for a change of a deal. If Waits is nil, New creates a hub
+	// without a connection to other processes.
+	Waits *waiting.Hub
+	// Development reports whether the signing key with this label is a development key. If
+	// Development is nil, no key is.
+	Development func(label string) bool
 }
 
 // Service runs the use cases. It is safe for concurrent use.
@@ -122,7 +128,7 @@ type Service struct {
 	options Options
 	logger  *slog.Logger
 
-	// The section Caches of the package comment explains these caches.
+	// Caches. Except for apiKeys, they hold only data that never changes (see the package comment).
 	apiKeys     *cache.Cache[hash, *account]
 	tokens      *cache.Cache[hash, seat]
 	deals       *cache.Cache[string, *Deal]
@@ -131,11 +137,11 @@ type Service struct {
 	verified    *cache.Cache[hash, checked]
 	server      atomic.Value // the database server that filled the caches
 
-	loads  singleflight.Group // keyed by deal
+	loads  singleflight.Group // keyed by deal_id
 	steps  singleflight.Group // keyed by deal_id and deal.Step
 	issues singleflight.Group // keyed by cert_id
 
-	contradicted *expirable.LRU[string, contradiction] // keyed by deal
+	contradicted *expirable.LRU[string, contradiction] // keyed by deal_id
 }
 
 // hash is a SHA-256 digest, the key of a cache.
@@ -153,8 +159,8 @@ const (
 	mostContradicted = 1 << 14 // capacity of Service.contradicted, in deals
 )
 
-// issueBound is the timeout for issuing a certificate within a call. If the append to the
-// log fails, the write that keeps the signature has a timeout of the same length.
+// issueBound is the timeout for issuing a certificate within a request. If the append to the
+// log fails, a separate timeout of this length applies to the write that stores the signature.
 const issueBound = 3 * time.Second
 
 // New returns a Service with empty caches.
@@ -192,15 +198,15 @@ func (s *Service) sameServer(ctx context.Context) {
 	s.purgeCachesTwice()
 }
 
-// purgeCachesTwice calls forget now, and again after forgetAgain. The second time removes stale data
-// that a call in flight has added in between.
+// purgeCachesTwice empties the caches now, and again after forgetAgain. The second purge removes
+// stale data that calls in flight have added after the first purge.
 func (s *Service) purgeCachesTwice() {
 	s.forget()
 	time.AfterFunc(forgetAgain, s.forget)
 }
 
-// forgetAgain is longer than limits.CallTime, because a call adds data to a cache at most
-// CallTime after reading the data.
+// forgetAgain is the time between the two purges of purgeCachesTwice. It MUST be longer than
+// limits.CallTime, because a call adds data to a cache at most CallTime after reading the data.
 const forgetAgain = time.Minute
 
 func (s *Service) forget() {

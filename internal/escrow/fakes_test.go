@@ -19,10 +19,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// signer, ledger and well are fakes of the signer, the log and the beacon. A test can make the
-// calls of each fake fail.
-
-// pen is a signer that signs with a real key and counts the calls of Sign.
+// fakeSigner signs with a real key and counts the calls of Sign.
 type fakeSigner struct {
 	*signing.Signer
 	mu     sync.Mutex
@@ -35,29 +32,29 @@ func newPen(t *testing.T) *fakeSigner {
 	return &fakeSigner{Signer: of(signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))).ok(t)}
 }
 
-func (p *fakeSigner) fail(before func(context.Context) error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.before = before
+func (s *fakeSigner) fail(before func(context.Context) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = before
 }
 
-func (p *fakeSigner) signatures() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.signed
+func (s *fakeSigner) signatures() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.signed
 }
 
-func (p *fakeSigner) Sign(ctx context.Context, digest [32]byte) (string, error) {
-	p.mu.Lock()
-	before := p.before
-	p.signed++
-	p.mu.Unlock()
+func (s *fakeSigner) Sign(ctx context.Context, digest [32]byte) (string, error) {
+	s.mu.Lock()
+	before := s.before
+	s.signed++
+	s.mu.Unlock()
 	if before != nil {
 		if err := before(ctx); err != nil {
 			return "", err
 		}
 	}
-	return p.Signer.Sign(ctx, digest)
+	return s.Signer.Sign(ctx, digest)
 }
 
 // fakeLog is a transparency log in memory.
@@ -68,10 +65,12 @@ type fakeLog struct {
 	leaves    [][32]byte
 	taken     []string // the signature of each leaf, in the order of leaves
 	tags      map[translog.Tag][32]byte
-	appending func(add func()) error // a hook of Append; `add` appends the entry
+	appending func(add func()) error // hook that Append calls first; if it fails, Append fails; `add` appends the entry
 	reading   func(*translog.Inclusion) error
 
-	cosigned, certified atomic.Int64 // cosigned is the tree size that a quorum of witnesses has cosigned
+	// cosigned is the tree size that a quorum of witnesses has cosigned. LearnCertified copies
+	// cosigned to certified, and Certified returns certified.
+	cosigned, certified atomic.Int64
 }
 
 func (l *fakeLog) Certified() int64 { return l.certified.Load() }
@@ -116,7 +115,7 @@ func (l *fakeLog) Append(_ context.Context, entry [32]byte, signature string, ta
 	return add()
 }
 
-// TLogProof returns nil, because the ledger signs no checkpoints.
+// TLogProof returns nil, because fakeLog signs no checkpoints.
 func (l *fakeLog) TLogProof(context.Context, [32]byte, int64) ([]byte, error) { return nil, nil }
 
 func (l *fakeLog) Inclusion(ctx context.Context, entry [32]byte, index int64) (translog.Inclusion, error) {
@@ -180,7 +179,7 @@ func (l *fakeLog) size() int {
 	return len(l.leaves)
 }
 
-// well is a beacon with a chain of its own. Its rounds have valid signatures.
+// fakeBeacon is a beacon in memory with its own chain. Its rounds have valid signatures.
 type fakeBeacon struct {
 	server *devbeacon.Server
 	mu     sync.Mutex
@@ -194,32 +193,32 @@ func newWell() *fakeBeacon {
 	return &fakeBeacon{server: s, chain: s.Chain()}
 }
 
-func (w *fakeBeacon) set(chain beacon.Chain, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.chain, w.err = chain, err
+func (b *fakeBeacon) set(chain beacon.Chain, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.chain, b.err = chain, err
 }
 
-func (w *fakeBeacon) fetched() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.asked
+func (b *fakeBeacon) fetched() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.asked
 }
 
-func (w *fakeBeacon) Chain() beacon.Chain {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.chain
+func (b *fakeBeacon) Chain() beacon.Chain {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.chain
 }
 
-func (w *fakeBeacon) Fetch(_ context.Context, round int64) (beacon.Round, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.asked++
-	if w.err != nil {
-		return beacon.Round{}, w.err
+func (b *fakeBeacon) Fetch(_ context.Context, round int64) (beacon.Round, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.asked++
+	if b.err != nil {
+		return beacon.Round{}, b.err
 	}
-	signature := w.server.Sign(round)
+	signature := b.server.Sign(round)
 	randomness := sha256.Sum256(signature)
 	return beacon.Round{Round: round, Randomness: hex.EncodeToString(randomness[:]), Signature: hex.EncodeToString(signature)}, nil
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// game is a deal with the initiator's API key, and with the invite tokens and inputs of the
-// parties.
+// game is a deal under test, with the initiator's API key, and with the invite tokens and inputs
+// of the parties.
 type game struct {
 	*fixture
 	id     string
@@ -166,8 +166,8 @@ func (g *game) revealed(t *testing.T) *game {
 	return g
 }
 
-// later subtracts the given seconds from all times of a deal, as if this time had passed.
-// Replicas cache the deadlines of a deal, so a test must ask a new replica afterwards.
+// later subtracts the given seconds from all times of a deal, as if this time had passed. An
+// escrow.Service caches the deadlines of a deal, so afterwards a test must use a new Service.
 func (g *game) later(t *testing.T, seconds int64) *game {
 	t.Helper()
 	g.exec(t, `UPDATE deals SET created_at = created_at - $2, commit_deadline = commit_deadline - $2, reveal_deadline = reveal_deadline - $2,
@@ -198,7 +198,8 @@ func (g *game) attended(t *testing.T) *game {
 	return g
 }
 
-// published returns the deal's only published certificate, after it has checked it.
+// published returns the deal's certificate. It fails the test unless exactly one certificate is
+// published, Verify finds that certificate valid, and the view shows its id.
 func (g *game) published(t *testing.T) certificate.Certificate {
 	t.Helper()
 	svc := g.replica()

@@ -18,7 +18,7 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// Bounds of what a report quotes from an untrusted document.
+// Limits on what a SubmittedReport quotes from the untrusted certificate.
 const (
 	longestText   = 200     // bytes of one label, id or check detail
 	longestResult = 4 << 10 // bytes of the result
@@ -32,7 +32,7 @@ type SubmittedReport struct {
 	Findings []verification.Check `json:"findings"`
 	Stored   string               `json:"stored"` // StoredSame, StoredDiffers or StoredUnknown
 	Says     *CertificateSummary  `json:"says"`   // null if the document does not have the form of a certificate
-	PubKey   *string              `json:"pubkey"` // the key that signed the document; null if no key of this deployment did
+	PubKey   *string              `json:"pubkey"` // the key that signed the document; null: no key of this deployment
 	TreeHead *translog.TreeHead   `json:"tree_head"`
 }
 
@@ -89,8 +89,8 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 		trusted = append(trusted, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize, Development: s.options.Development(k.PublicKey)})
 	}
 	evidence := verification.Evidence{Certificate: document, Keys: verifyingKeys(trusted)}
-	// A document can name thousands of seat keys, so the signatures of seat keys are checked
-	// only if this service signed the document.
+	// A document can name thousands of seat keys (public keys of parties). The signatures of
+	// seat keys are checked only if this service signed the document.
 	signer, unsigned := s.keys.SignerOf(verification.Signed(document), c.Signature)
 	if unsigned == nil {
 		evidence.VerifyingKeys = verifyingKeys
@@ -101,7 +101,8 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 	if evidence.VerifyingKeys != nil {
 		evidence.VerifyingKeys = whileRunning(ctx, evidence.VerifyingKeys)
 	}
-	// Add the checks `cert_id` and `stored` only if they fail. Either failure makes the document invalid.
+	// Add the checks `cert_id` and `stored` only if they fail. Either failure makes the document
+	// invalid.
 	var report verification.Report
 	if certID != "" && certID != c.CertID {
 		report.Add(verification.Check{Name: "cert_id", Detail: "the document's cert_id is not the cert_id of the request"})
@@ -115,7 +116,7 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 	if err := ctx.Err(); err != nil { // the report may be incomplete, so its valid:false may be wrong
 		return SubmittedReport{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
 	}
-	h := SubmittedReport{
+	answer := SubmittedReport{
 		Verification: Verification{
 			CertID: cut(c.CertID), Valid: report.Valid, Outcome: certificate.Void,
 			Checks: Checks{report.Holds(verification.Signature), report.Holds(verification.InputRootForm), report.Holds(verification.MerkleInclusion) && report.Holds(verification.TreeHeadSignature)},
@@ -128,40 +129,42 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 			check.Detail = fmt.Sprintf("the log has no tree of size %d (the tree_size in log_proof)", c.LogProof.TreeSize)
 		}
 		check.Detail = cut(check.Detail)
-		h.Findings = append(h.Findings, check)
+		answer.Findings = append(answer.Findings, check)
 	}
 	if len(report.Notes) > 0 {
-		h.Note += ". Not proven: " + strings.Join(report.Notes, "; ") // the notes need no cut: they quote only the keys and indexes of a few parties
+		// The notes need no cut: they quote only the keys and indexes of a few parties.
+		answer.Note += ". Not proven: " + strings.Join(report.Notes, "; ")
 	}
-	if !h.Valid {
+	if !answer.Valid {
 		proof := ""
-		if compared == StoredSame && h.Checks.Signature && !report.Holds(verification.MerkleInclusion) {
+		if compared == StoredSame && answer.Checks.Signature && !report.Holds(verification.MerkleInclusion) {
 			proof = "the signed part equals the stored one, but the document's log_proof is altered or damaged; "
 		}
-		h.Note = "do not rely on this document: " + proof + failed(h.Findings)
+		answer.Note = "do not rely on this document: " + proof + failed(answer.Findings)
 	}
 	if unsigned == nil {
-		h.PubKey = &signer.PublicKey
+		answer.PubKey = &signer.PublicKey
 	}
 	claim := "outcome is VOID because the document does not have the form of a certificate"
 	if formed && report.Holds(verification.Shape) {
-		h.Outcome, h.Says = c.Outcome, summaryOf(c.Payload)
+		answer.Outcome, answer.Says = c.Outcome, summaryOf(c.Payload)
 		claim = "the members `outcome` and `says` repeat what the document claims, true or not"
 	}
-	if !h.Valid {
-		h.Note += "; " + claim
+	if !answer.Valid {
+		answer.Note += "; " + claim
 	}
-	return h, nil
+	return answer, nil
 }
 
-// whileRunning wraps `open` to return only errors once ctx has ended, because the check of 10,000
-// seat signatures takes more than a second.
-func whileRunning(ctx context.Context, open func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
+// whileRunning wraps keysOf to return only errors once ctx has ended. Otherwise
+// verification.Verify would continue to check up to 10,000 signatures of seat keys, which takes
+// more than a second.
+func whileRunning(ctx context.Context, keysOf func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
 	return func(named []verification.Trusted) []verification.Key {
 		if err := ctx.Err(); err != nil {
 			return slices.Repeat([]verification.Key{{Problem: err}}, len(named))
 		}
-		return open(named)
+		return keysOf(named)
 	}
 }
 
@@ -172,7 +175,7 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 	}
 	head, err := s.log.TreeHeadAt(ctx, size)
 	switch {
-	case errors.Is(err, translog.ErrNotFound), errors.Is(err, translog.ErrRefused): // ErrRefused: no log can have this size
+	case errors.Is(err, translog.ErrNotFound), errors.Is(err, translog.ErrRefused): // ErrRefused: no log has this size
 		return nil, nil
 	case err != nil:
 		return nil, logTrouble(err)
@@ -181,9 +184,9 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 }
 
 // compare compares a document with the published certificate of its cert_id. The parameter
-// `stored` is nil if no such certificate is published. compare ignores the proof, which differs from read to
-// read. compare does not say which members differ: otherwise the holder of a redacted
-// certificate could guess the redacted members one by one.
+// `stored` is nil if no such certificate is published. compare ignores the proof, which differs
+// from read to read. compare does not say which members differ: otherwise the holder of a
+// redacted certificate could guess the redacted members one by one.
 func compare(document map[string]any, stored *store.Certificate) string {
 	switch {
 	case stored == nil:
@@ -217,15 +220,15 @@ func failed(findings []verification.Check) string {
 }
 
 func summaryOf(p certificate.Payload) *CertificateSummary {
-	says := &CertificateSummary{DealID: cut(p.DealID), Algorithm: cut(p.Algorithm), Outcome: p.Outcome, Parties: len(p.Parties), Labels: []string{}, Result: p.Result}
+	summary := &CertificateSummary{DealID: cut(p.DealID), Algorithm: cut(p.Algorithm), Outcome: p.Outcome, Parties: len(p.Parties), Labels: []string{}, Result: p.Result}
 	for _, party := range p.Parties[:min(mostParties, len(p.Parties))] {
-		says.Labels = append(says.Labels, cut(party.Label))
+		summary.Labels = append(summary.Labels, cut(party.Label))
 	}
-	says.VoidFlakers = p.VoidFlakers[:min(mostParties, len(p.VoidFlakers))]
-	if len(says.Result) > longestResult {
-		says.Result = nil
+	summary.VoidFlakers = p.VoidFlakers[:min(mostParties, len(p.VoidFlakers))]
+	if len(summary.Result) > longestResult {
+		summary.Result = nil
 	}
-	return says
+	return summary
 }
 
 func cut(text string) string {

@@ -82,10 +82,11 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 			return err
 		}
 	}
-	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID) // facts.dealID is from the signed payload; somebody may have changed c.DealID in the database
+	// facts.dealID is from the signed payload; somebody may have changed c.DealID in the database.
+	entry, tag := certificate.Entry(c.Payload), certificate.Tag(facts.dealID)
 	index, err := s.log.Append(ctx, entry, signature, tag)
-	// The key may have been closed after it signed the certificate. Then the signature is not
-	// valid for this leaf: sign again with the current key.
+	// The key may have been closed (retired at a tree size) after it signed the certificate. Then
+	// the signature is not valid for this leaf: sign again with the current key.
 	if err == nil && !facts.key.MaySignLeaf(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != signing.StateCurrent {
 		if signature, _, err = s.sign(ctx, c); err != nil {
 			return err
@@ -133,7 +134,7 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 	crash.Point("escrow.signed")
 	signed := *c
 	signed.Signature = &signature
-	facts, err := s.check(&signed) // also caches the facts, so that the next read need not verify the signature
+	facts, err := s.check(&signed) // check caches the facts, so that the next read need not verify the signature
 	return signature, facts, err
 }
 

@@ -24,8 +24,9 @@ var errKeyAway = errors.New("the key is away")
 
 func keyAway(context.Context) error { return errKeyAway }
 
-// lastReveal returns a deal in which all parties have revealed. The caller makes the signer or the log
-// fail before the call. So the last reveal must return the result, and the view must show no certificate.
+// lastReveal returns a split.v1 deal in which all parties have revealed. The test MUST make the
+// signer or the log fail before it calls lastReveal. lastReveal checks that the last reveal returns
+// the result, and that the view shows no certificate.
 func lastReveal(t *testing.T, h *fixture) *game {
 	t.Helper()
 	g := h.split(t, nil).committed(t)
@@ -70,12 +71,12 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 		return translog.ErrUnavailable
 	}
 	for name, row := range map[string]struct {
-		pen        func(context.Context) error
+		signer     func(context.Context) error
 		log        func(add func()) error
 		died       bool // the process died before it stored the signature
 		reason     string
 		err        error // the error of ProcessDeal during the outage
-		signatures int   // 0: any number
+		signatures int   // expected calls of Sign; 0: any number
 	}{
 		"the key is away":          {keyAway, nil, false, "the certificate is not signed yet", errKeyAway, 0},
 		"the log is down":          {nil, down, false, "transparency log is out of reach", translog.ErrUnavailable, 1},
@@ -86,13 +87,13 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 			t.Parallel()
 			h := newFixture(t)
 			of(h.log.Append(t.Context(), [32]byte{1}, "es256:00", translog.Tag{})).ok(t)
-			h.signer.fail(row.pen)
+			h.signer.fail(row.signer)
 			h.log.fail(row.log, nil)
 			g := lastReveal(t, h)
 			checkPending(t, g, row.reason)
 			for range 3 {
 				if _, err := h.replica().ProcessDeal(t.Context(), g.id); !errors.Is(err, row.err) {
-					t.Errorf("Attend: got error %v, want %v", err, row.err)
+					t.Errorf("ProcessDeal: got error %v, want %v", err, row.err)
 				}
 			}
 			if row.died {
@@ -112,8 +113,9 @@ func TestPendingCertificateIsFinished(t *testing.T) {
 	}
 }
 
-// If the log has another certificate of the deal, each process tries only once to issue the
-// pending certificate. The signature is not stored, and readers get an error.
+// If the log has another certificate of the deal, a process tries to issue the pending
+// certificate only once an hour (contradictedFor). The signature is not stored, and readers get
+// an error.
 func TestSecondCertificateIsTriedOnce(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
@@ -135,7 +137,8 @@ func TestSecondCertificateIsTriedOnce(t *testing.T) {
 	}
 }
 
-// The log gets the tag of the signed deal_id, even if the row has another deal_id.
+// A certificate is appended under the tag of the deal_id in its signed payload, even if the row's
+// column deal_id has another value.
 func TestTagIsOfTheSignedDeal(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
@@ -191,7 +194,7 @@ func TestOneProcessSignsOnce(t *testing.T) { // not parallel: this test reads th
 				_, err = svc.Certificate(bounded(t), access)
 			}
 			if err != nil {
-				t.Errorf("call %d (Attend or Certificate): %v, want no error", i, err)
+				t.Errorf("call %d (ProcessDeal or Certificate): %v, want no error", i, err)
 			}
 		})
 	}
@@ -244,7 +247,7 @@ func TestConcurrentIssuing(t *testing.T) {
 		for range 8 {
 			group.Go(func() {
 				if _, err := h.replica().ProcessDeal(bounded(t), g.id); err != nil {
-					t.Errorf("Attend: %v, want no error", err)
+					t.Errorf("ProcessDeal: %v, want no error", err)
 				}
 			})
 		}

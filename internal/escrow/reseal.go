@@ -15,9 +15,9 @@ import (
 const (
 	resealRows  = 200     // maximum number of stored inputs that one call of Reseal reads (a batch)
 	resealBytes = 4 << 20 // a batch with this many bytes takes no further input
-	pendingRows = 16      // certificates in one page; few, because a payload can be megabytes long
-	// settleTime is how long Reseal waits after a new server secret came into force. No statement
-	// runs longer, so afterwards no process stores another row under the former secret.
+	pendingRows = 16      // pending certificates in one read; few, because a payload can be megabytes long
+	// settleTime is how long Reseal waits after a new server secret came into force. No SQL
+	// statement runs longer, so afterwards no process stores a row under the former secret.
 	settleTime = time.Minute
 )
 

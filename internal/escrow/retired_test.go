@@ -16,8 +16,9 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// retire makes a new key current and returns the signer of the old key, which it closes at treeSize
-// (-1: the old key stays open). From then on, the log also checks signatures.
+// retire makes a new key current, retires the old key, and returns the old key's signer. From then
+// on, the old key may sign only leaves below treeSize (-1: any leaf), and fakeLog refuses entries
+// without a valid signature.
 func (h *fixture) retire(t *testing.T, treeSize int64) (old *fakeSigner) {
 	t.Helper()
 	old, h.signer = h.signer, newPen(t)
@@ -97,9 +98,9 @@ func (g *game) issuedBy(t *testing.T, by *fakeSigner, leaves int) certificate.Ce
 	return c
 }
 
-// If a retired key is closed at a tree size (signing.Key.TreeSize) while a certificate that it signed
-// is pending, the current key signs the certificate again. Wherever the process dies, one signature
-// is published and there is one leaf.
+// If a retired key is closed at a tree size (signing.Key.TreeSize) while a certificate that it
+// signed is pending, the current key signs the certificate again. Wherever the process dies, one
+// signature is published and there is one leaf.
 func TestPendingUnderAClosedKeyIsSignedAgain(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
@@ -159,7 +160,7 @@ func TestFirstPublishedSignatureStays(t *testing.T) {
 	var slow sync.WaitGroup
 	slow.Go(func() {
 		if _, err := h.replica().ProcessDeal(bounded(t), g.id); err != nil {
-			t.Errorf("Attend of the slow replica: %v, want no error", err)
+			t.Errorf("ProcessDeal by the slow replica: %v, want no error", err)
 		}
 	})
 	<-began
@@ -175,7 +176,7 @@ func TestFirstPublishedSignatureStays(t *testing.T) {
 func TestPendingUnderARetiredKey(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		step   string // crash point of the first process (see die)
+		step   string // at which the first process dies: "append" or "logged" (see die)
 		closed int64  // tree size at which the key was closed (-1: the key is open); the leaf has index 1
 		kept   bool
 	}{

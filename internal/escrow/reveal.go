@@ -24,19 +24,18 @@ type Opening struct {
 	Salt  string
 }
 
-// Revealed is the answer to a reveal.
+// Revealed is the response to a reveal call.
 type Revealed struct {
 	DealID   string          `json:"deal_id"`
 	State    deal.State      `json:"state"`
 	Party    int             `json:"party"`
 	Revealed bool            `json:"revealed"` // always true
-	Result   json.RawMessage `json:"result"`   // null until COMPUTED
+	Result   json.RawMessage `json:"result"`   // null until the deal is COMPUTED
 }
 
-// Reveal stores a party's input if input and salt open the commitment and the input fits the
-// algorithm.
-// SPEC 4 rule 4: with the last reveal the algorithm runs and the certificate is issued
-// in the same flow, except for random.v1.
+// Reveal stores a party's input if input and salt open the party's commitment and the algorithm
+// accepts the input. SPEC 4 rule 4: the call with the last reveal also computes the result and
+// tries to issue the certificate, except in a random.v1 deal.
 func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempotency.Record) (Revealed, error) {
 	act, err := s.checkOpening(ctx, a, o)
 	if err != nil {
@@ -58,7 +57,7 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	crash.Point("escrow.revealed")
 	if stored.All && a.deal.RoundTime == nil {
 		now, err := s.endDeal(ctx, a.deal, deal.Compute, stored.Inputs)
-		if errors.Is(err, errDealChanged) || errors.Is(err, errInputLost) { // the reveal is stored; only the end of the deal failed
+		if errors.Is(err, errDealChanged) || errors.Is(err, errInputLost) { // the reveal is stored, so the call succeeds although endDeal failed
 			return s.ReplayReveal(ctx, a)
 		}
 		if err != nil {
@@ -73,8 +72,8 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	return Revealed{a.deal.DealID, deal.Revealing, a.party, true, nil}, nil
 }
 
-// ReplayReveal returns the answer to a reveal that was stored before. The answer shows the
-// deal's present state and result.
+// ReplayReveal returns the response to a reveal that is already stored, with the deal's present
+// state and result.
 func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) {
 	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
@@ -83,9 +82,9 @@ func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) 
 	return Revealed{a.deal.DealID, s.rules(a.deal, now).State(), a.party, true, now.Result}, nil
 }
 
-// checkOpening checks that input and salt open the commitment and that the input fits the
-// algorithm. It returns the act to store, with the encrypted input. The refusals are
-// COMMITS_MISSING, COMMITMENT_MISMATCH and INVALID_INPUT.
+// checkOpening checks that input and salt open the party's commitment and that the algorithm
+// accepts the input. It returns the reveal to store, with the encrypted input. The errors of a
+// refused reveal are COMMITS_MISSING, COMMITMENT_MISMATCH and INVALID_INPUT.
 func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.Act, error) {
 	commitment, err := s.commitmentOf(ctx, a)
 	if errors.Is(err, store.ErrNotFound) {
@@ -110,8 +109,8 @@ func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.
 	}, nil
 }
 
-// CheckInput returns INVALID_INPUT if the input does not fit the declared deal. Otherwise it
-// returns a warning about an input that is legal but probably a mistake, or "". It stores nothing.
+// CheckInput returns an INVALID_INPUT error if the deal's algorithm does not accept the input.
+// The warning is "" unless the input is valid but probably a mistake. CheckInput stores nothing.
 func (a Access) CheckInput(input map[string]any) (warning string, err error) {
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, input); err != nil {
 		return "", problem.New(problem.InvalidInput, "%s. Nothing is committed yet: correct the input, then hash it", err)
@@ -165,7 +164,7 @@ func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed
 		var inputs []sealing.Input
 		if now.Reveals+1 == len(a.deal.Labels) {
 			e.RevealsClosedAt = &now.Now
-			// now.Sealed has no element for this party, because it has not revealed yet.
+			// now.Sealed has no element for this party, because the party has not revealed yet.
 			sealed := slices.Concat(now.Sealed[:a.party], [][]byte{act.Sealed}, now.Sealed[a.party:])
 			if inputs, err = s.inputs(a.deal, sealed); err != nil {
 				return Revealed{}, err
@@ -181,7 +180,7 @@ func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed
 		if done {
 			s.noteEnd(ctx, e)
 			crash.Point("escrow.ended")
-			_ = s.tryIssue(ctx, certificateOf(e)) // if this fails, the worker issues the certificate
+			_ = s.tryIssue(ctx, certificateOf(e)) // if tryIssue fails, the worker issues the certificate later
 			return Revealed{a.deal.DealID, deal.Void, a.party, true, nil}, nil
 		}
 	}

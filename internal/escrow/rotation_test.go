@@ -42,8 +42,8 @@ func (r rotation) rotate(t *testing.T) {
 	}
 }
 
-// resealed makes the rotation and the idempotency records 61 seconds older, which exceeds
-// settleTime. Then it calls Reseal until Reseal returns false.
+// resealed makes the rotation and the idempotency records 61 seconds older, because Reseal does
+// nothing in the first minute of a rotation. Then it calls Reseal until Reseal returns false.
 func (r rotation) resealed(t *testing.T, h *fixture) {
 	t.Helper()
 	r.exec(t, "UPDATE server_secret SET since = since - 61")
@@ -72,13 +72,13 @@ func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 	r.exec(t, "UPDATE reveals SET sealed = substr(sealed, 1, length(sealed) - 1) WHERE deal_id = $1 AND party = 0", g.id)
 	g.later(t, 7201)
 	if _, err := lacking.replica().ProcessDeal(t.Context(), g.id); !problem.Is(err, problem.Unavailable) {
-		t.Errorf("Attend by a process without the secret: got error %v, want UNAVAILABLE", err)
+		t.Errorf("ProcessDeal by a process without the secret: got error %v, want UNAVAILABLE", err)
 	}
 	g.attended(t).published(t)
 }
 
-// A process that still encrypts under the former secret after a rotation cannot store an
-// input. After serversecret.Refresh it can.
+// A process that still encrypts under the former server secret after a rotation cannot store an
+// input. After serversecret.Refresh the process can.
 func TestAStaleProcessStoresNoReveal(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -105,7 +105,7 @@ func (g *game) as(h *fixture) *game {
 	return &other
 }
 
-// Processes need the former secret as long as an idempotency record may be encrypted under
+// Processes need the former server secret as long as an idempotency record may be encrypted under
 // that secret. A certificate that was pending at the rotation is issued even after the former
 // secret is removed.
 func TestFormerSecretIsNeededForReplays(t *testing.T) {
@@ -118,13 +118,13 @@ func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	r.resealed(t, one)
 	r.refused(t, r.next)
 	r.exec(t, "UPDATE idempotency SET expires_at = expires_at - $1", escrow.ReplayTime)
-	check(t, r.store.InsertKey(t.Context(), bytes.Repeat([]byte("l"), 32), &store.Replay{Scope: []byte("t"), Body: []byte("b"), Lifetime: escrow.ReplayTime})) // a record from after the rotation does not need the former secret
+	check(t, r.store.InsertKey(t.Context(), bytes.Repeat([]byte("l"), 32), &store.Replay{Scope: []byte("t"), Body: []byte("b"), Lifetime: escrow.ReplayTime})) // an idempotency record from after the rotation does not need the former secret
 	r.resealed(t, one)
 	waits.as(r.holding(t, r.next)).attended(t).published(t)
 }
 
-// Until the first rotation, inputs carry no mark of their secret, so that an earlier
-// release can decrypt them.
+// Until the first rotation of the server secret, encrypted inputs have no mark that identifies
+// their secret. Otherwise an earlier release could not decrypt the inputs.
 func TestInputsAreMarkedAfterTheFirstRotation(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -169,7 +169,7 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts th
 	const lost = "fairpact_inputs_unopened_total"
 	before := counted(t, lost, "")
 	if _, err := h.replica().ProcessDeal(t.Context(), g.id); !problem.Is(err, problem.Unavailable) || counted(t, lost, "") != before+1 {
-		t.Errorf("Attend: got error %v after %v failed decryptions, want UNAVAILABLE after 1", err, counted(t, lost, "")-before)
+		t.Errorf("ProcessDeal: got error %v after %v failed decryptions, want UNAVAILABLE after 1", err, counted(t, lost, "")-before)
 	}
 	if v := g.later(t, 7201).view(t, h.replica()); v.State != deal.Expired || v.CertificateID != nil {
 		t.Errorf("after the deadline the view is %s, want EXPIRED without a certificate", show(v))
@@ -188,10 +188,10 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts th
 	}
 }
 
-// The first process records its secret. Then serversecret.Check refuses every process that
-// lacks the recorded secret. If an earlier release stored inputs and recorded no secret, Check
-// accepts only a process with the secret that decrypts these inputs. Once no deal needs the
-// recorded secret, an operator can replace the secret without a rotation.
+// The first process records its server secret in the database. Then serversecret.Check refuses
+// every process that lacks the recorded secret. If an earlier release stored inputs and recorded
+// no secret, Check accepts only a process with the secret that decrypts these inputs. Once no deal
+// needs the recorded secret, an operator can replace the secret without a rotation.
 func TestAnotherServerSecretIsRefused(t *testing.T) {
 	t.Parallel()
 	r := rotation{fixture: newFixture(t)}

@@ -13,18 +13,18 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Commitment is a party's commitment. Key and Signature are "" if the party commits with
-// its invite token only.
+// Commitment is the hash that a party commits to, and the party's signature of the commitment.
+// Key and Signature are "" if the party does not sign.
 type Commitment struct {
 	Hash      [32]byte
-	Key       string // the seat key, es256:HEX or ed25519:HEX
-	Signature string // made with Key over the bytes that ToSign returns
+	Key       string // the party's public key (seat key): es256:HEX or ed25519:HEX
+	Signature string // verifies under Key for the bytes that Service.ToSign returns
 }
 
 var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment accepts no seat keys, because it has no public address for them to sign: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
-// checkSeatKeys checks the public keys with which a deal requires parties to sign commitments
-// (party_keys). `keys` must be nil or have one entry for each party, nil for a party without a key.
+// checkSeatKeys checks party_keys, the public keys of the parties that must sign their
+// commitments. `keys` must be nil or have one entry for each party, nil for a party without a key.
 func (s *Service) checkSeatKeys(keys []*string, parties int) error {
 	if keys == nil {
 		return nil
@@ -74,8 +74,8 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	return &text, nil
 }
 
-// attested returns the party's attested_by for a certificate. `stored` is the result of attest
-// from the party's commit, or nil if the party has not committed.
+// attested returns the party's attested_by for a certificate. `stored` is the attested_by that
+// was stored with the commitment; nil: the party has not committed, or has not signed.
 func (d *Deal) attested(party int, stored *string) string {
 	switch declared := d.SeatKey(party); {
 	case stored != nil:
@@ -93,7 +93,7 @@ func (a Access) signedSeat(commitment string) (attestation.Seat, error) {
 	return attestation.Seat{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Declaration: digest}, err
 }
 
-// ToSign returns the bytes that the party's seat key signs to make a commitment. It returns
+// ToSign returns the bytes that a party signs with its own key (seat key) to commit. It returns
 // nil if the caller is not a party, or this deployment accepts no seat keys.
 func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 	seat, err := a.signedSeat(commitment)
@@ -114,14 +114,14 @@ func (d *Deal) declaration() ([]byte, error) {
 	}.Bytes(), nil
 }
 
-// Declaration is a deal's declaration, with the attested_by of each party.
+// Declaration holds a deal's terms as the initiator declared them, and each party's attested_by.
 type Declaration struct {
 	DealID     string          `json:"deal_id"`
 	Party      *int            `json:"party"`  // the caller's party index; nil: the caller used the initiator's API key
-	Origin     *string         `json:"origin"` // the origin that seat keys sign; nil: this deployment accepts no seat keys
+	Origin     *string         `json:"origin"` // the deployment's web origin, which seat keys sign; nil: no seat keys are accepted
 	Digest     string          `json:"declaration_sha256"`
-	Declared   json.RawMessage `json:"declaration"` // RFC 8785
-	AttestedBy []string        `json:"attested_by"` // in party order, as in a certificate that is issued now
+	Declared   json.RawMessage `json:"declaration"` // canonical JSON (RFC 8785)
+	AttestedBy []string        `json:"attested_by"` // in party order, as in a certificate issued now
 }
 
 // Declaration returns the terms that the deal fixed at its creation (algorithm, params, parties,

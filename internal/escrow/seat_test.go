@@ -89,7 +89,7 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 	}
 	g.signed(t, svc, 0, brought, signBrought).ok(t)
 	g.signed(t, svc, 1, declared, signDeclared).ok(t)
-	fresh := h.replica() // this replica has no origin, so it must use the stored attested_by
+	fresh := h.replica() // this replica has no PublicURL, so the certificate must take attested_by from the database
 	g.reveal(t, fresh, 0).ok(t)
 	g.reveal(t, fresh, 1).ok(t)
 	c := g.certificate(t, fresh).ok(t)

@@ -60,8 +60,9 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// VerifySubmitted reports StoredSame for a certificate with a wrong log_proof, because the signature
-// does not cover log_proof. The certificate is invalid all the same, and the note names log_proof.
+// VerifySubmitted reports StoredSame for a certificate with a wrong log_proof, because the
+// signature does not cover log_proof. The certificate is invalid all the same, and the note names
+// log_proof.
 func TestHandedCertificateWithAnotherProof(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
@@ -70,7 +71,7 @@ func TestHandedCertificateWithAnotherProof(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		change func(*certificate.LogProof)
-		says   []string // required parts of SubmittedReport.Note; empty: the document is valid
+		notes  []string // texts that SubmittedReport.Note must contain; empty: the document is valid
 	}{
 		{"as issued", func(*certificate.LogProof) {}, nil},
 		{"another leaf_index", func(p *certificate.LogProof) { p.LeafIndex-- }, []string{"the document's log_proof is altered or damaged"}},
@@ -80,38 +81,39 @@ func TestHandedCertificateWithAnotherProof(t *testing.T) {
 		row.change(&c.LogProof)
 		document := of(canon.ParseObject(of(canon.Marshal(c)).ok(t))).ok(t)
 		got := of(h.replica().VerifySubmitted(t.Context(), document, "")).ok(t)
-		if got.Stored != escrow.StoredSame || got.Valid != (len(row.says) == 0) || strings.Contains(got.Note, "log_proof") == got.Valid {
+		if got.Stored != escrow.StoredSame || got.Valid != (len(row.notes) == 0) || strings.Contains(got.Note, "log_proof") == got.Valid {
 			t.Errorf("%s: got %+v, want stored same, and the log_proof named if it is invalid", row.name, got)
 		}
-		for _, part := range row.says {
-			if !strings.Contains(got.Note, part) {
-				t.Errorf("%s: the note is %q, want %q in it", row.name, got.Note, part)
+		for _, text := range row.notes {
+			if !strings.Contains(got.Note, text) {
+				t.Errorf("%s: the note is %q, want %q in it", row.name, got.Note, text)
 			}
 		}
 	}
 }
 
-// If the log contradicts the certificate, the certificate is invalid. If the log is out of
-// reach, refuses to answer or uses other keys, the answer is a 503 and never valid:false.
+// If the log contradicts a certificate, Verify reports the certificate as invalid. If the log is
+// out of reach, refuses the request or signs with an unknown key, Verify returns an error with
+// status 503, never valid:false.
 func TestVerifyAndTheLog(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
 	g, id := certified(t, h)
-	stranger := newPen(t)
+	otherSigner := newPen(t)
 	answers := func(err error) func(*translog.Inclusion) error {
 		return func(*translog.Inclusion) error { return err }
 	}
 	for _, row := range []struct {
 		name string
 		read func(*translog.Inclusion) error
-		code problem.Code // the error's code, with status 503; empty: no error, and valid is false
+		code problem.Code // code of Verify's error, whose status is 503; empty: no error, and valid is false
 	}{
 		{"out of reach", answers(translog.ErrUnavailable), problem.LogUnavailable},
 		{"timed out", answers(context.DeadlineExceeded), problem.LogUnavailable},
 		{"refused", answers(translog.ErrRefused), problem.LogUnavailable},
 		{"an error of another kind", answers(errors.New("odd")), problem.LogUnavailable},
 		{"a head by another key", func(in *translog.Inclusion) (err error) {
-			in.TreeHead.Signature, err = stranger.Signer.Sign(t.Context(), in.Digest())
+			in.TreeHead.Signature, err = otherSigner.Signer.Sign(t.Context(), in.Digest())
 			return err
 		}, problem.LogUnavailable},
 		{"inconsistent", answers(translog.ErrInconsistent), ""},
@@ -143,7 +145,8 @@ func TestVerifyAndTheLog(t *testing.T) {
 	}
 }
 
-// A retired key must not sign a tree head that is larger than the key's tree_size.
+// A tree head signed by a retired key proves nothing if the head is larger than the log was when
+// the key retired (the key's tree_size).
 func TestAHeadOfAClosedKeyProvesNothing(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
@@ -167,7 +170,7 @@ func TestAPlantedPayloadIsNeverSigned(t *testing.T) {
 	signed := h.signer.signatures()
 	g.exec(t, "UPDATE certificates SET payload = convert_to(replace(convert_from(payload, 'UTF8'), 'adjusted_winner', 'proportional'), 'UTF8') WHERE deal_id = $1", g.id)
 	if _, err := h.replica().ProcessDeal(t.Context(), g.id); err == nil {
-		t.Error("Attend of a deal with a planted certificate: got no error, want one")
+		t.Error("ProcessDeal of a deal with a planted certificate: got no error, want one")
 	}
 	g.certificate(t, h.replica()).refused(t, problem.CertNotReady)
 	if n := h.signer.signatures() - signed; n != 0 || h.log.size() != 0 {

@@ -17,7 +17,8 @@ type View struct {
 	CertificateID   *string    // nil until the certificate is published
 }
 
-// View takes the due steps of the deal and returns the deal.
+// View returns the deal. Before that, it takes the steps that are due, such as the end of the deal
+// after a missed deadline.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
 	now, ok := s.ended.Get(a.deal.DealID)
 	if !ok {
@@ -43,11 +44,11 @@ func publishedID(now *store.Snapshot) *string {
 // OpenInput is a party's revealed input in a deal of mode open.
 type OpenInput struct {
 	Party int             `json:"party"`
-	Input json.RawMessage `json:"input"` // RFC 8785
+	Input json.RawMessage `json:"input"` // canonical JSON (RFC 8785)
 	Salt  string          `json:"salt"`
 }
 
-// OpenInputs is the answer with the revealed inputs.
+// OpenInputs holds all revealed inputs of a deal of mode open.
 type OpenInputs struct {
 	DealID string      `json:"deal_id"`
 	Inputs []OpenInput `json:"inputs"` // in party order

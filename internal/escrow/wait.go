@@ -19,8 +19,8 @@ type Wait struct {
 	For     time.Duration // 0: do not wait
 	Network string
 	// State is the state that the caller knows, or "". If State is "", any change ends the wait.
-	// Otherwise only a change of the deal's state, or of Drawing or Published in its store.Mark,
-	// ends the wait.
+	// Otherwise only a change of the deal's state, or of Drawing or Published in its
+	// store.Progress, ends the wait.
 	State deal.State
 	Same  func(View) bool // reports whether the caller already has this view
 }
@@ -39,11 +39,11 @@ func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error)
 }
 
 func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
-	call, err := s.options.Waits.Join(a.deal.DealID, w.Network)
+	waiter, err := s.options.Waits.Join(a.deal.DealID, w.Network)
 	if err != nil {
 		return err
 	}
-	defer call.Leave()
+	defer waiter.Leave()
 	snapshot, err := s.known(ctx, a, w)
 	if err != nil || snapshot == nil {
 		return err
@@ -52,7 +52,7 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 	defer timeUp.Stop()
 	known, stateOnly := snapshot.Progress(), w.State != ""
 	for now := known; now.Same(known, stateOnly) && !final(now); {
-		if !pause(ctx, call, now, stateOnly, timeUp.C) {
+		if !pause(ctx, waiter, now, stateOnly, timeUp.C) {
 			return ctx.Err()
 		}
 		if snapshot, err = s.advance(ctx, a, store.NoParties); err != nil {
@@ -95,13 +95,13 @@ func final(now store.Progress) bool {
 	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
-// pause calls call.Wait and returns the result. First it gives back the request's slot for large
-// work and the memory of its body (limits.Wait). The wait does not count as latency.
-func pause(ctx context.Context, call *waiting.Waiter, known store.Progress, stateOnly bool, timeUp <-chan time.Time) bool {
+// pause calls waiter.Wait and returns the result. First it releases the request's slot for large
+// work and the memory of the request body. The metrics of latency do not count the wait.
+func pause(ctx context.Context, waiter *waiting.Waiter, known store.Progress, stateOnly bool, timeUp <-chan time.Time) bool {
 	limits.ReleaseForWait(ctx)
 	began := time.Now()
 	defer func() { telemetry.NoteWait(ctx, time.Since(began)) }()
-	return call.Wait(ctx, known, stateOnly, timeUp)
+	return waiter.Wait(ctx, known, stateOnly, timeUp)
 }
 
 // CertificateAfter returns the deal's certificate. If a try fails with CERT_NOT_READY, the
@@ -116,7 +116,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, prepare)
 	}
-	call, refused := s.options.Waits.Join(a.deal.DealID, w.Network)
+	waiter, refused := s.options.Waits.Join(a.deal.DealID, w.Network)
 	if refused != nil { // too many calls wait, but the certificate may be ready
 		issued, err := s.tryCertificate(ctx, a, prepare)
 		if problem.Is(err, problem.CertNotReady) {
@@ -124,7 +124,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 		}
 		return issued, err
 	}
-	defer call.Leave()
+	defer waiter.Leave()
 	timeUp := time.NewTimer(w.For)
 	defer timeUp.Stop()
 	for {
@@ -138,9 +138,9 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 			return issued, err
 		}
 		if retry := problem.From(err).RetryAfter; retry > 0 && s.rules(a.deal, now).AllRevealed() {
-			defer time.AfterFunc(time.Duration(retry)*time.Second, call.Wake).Stop()
+			defer time.AfterFunc(time.Duration(retry)*time.Second, waiter.Wake).Stop()
 		}
-		if pause(ctx, call, now.Progress(), true, timeUp.C) {
+		if pause(ctx, waiter, now.Progress(), true, timeUp.C) {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -165,7 +165,7 @@ func (s *Service) tryCertificate(ctx context.Context, a Access, prepare func() e
 const pendingLook = 5
 
 // LookAt returns the unix time by which a caller should read the deal again. It returns
-// false if the clock no longer changes the deal.
+// false if time alone no longer changes the deal.
 func (s *Service) LookAt(v View) (int64, bool) {
 	if v.CertID != nil && !v.Published {
 		return v.Now + pendingLook, true

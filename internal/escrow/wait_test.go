@@ -97,8 +97,8 @@ func TestDeadlineEndsAWait(t *testing.T) {
 	}
 }
 
-// CertificateAfter looks for the certificate three times: at once, when the last party has
-// revealed, and after the RetryAfter of the second error.
+// CertificateAfter tries to get the certificate three times: at once, after the last reveal, and
+// after the RetryAfter of the second try's error.
 func TestCertificateWaitsForTheDraw(t *testing.T) {
 	h := newFixture(t)
 	g := h.random(t, nil).committed(t)
@@ -158,8 +158,8 @@ func TestCertificateIsTriedAtTheStartAndTheEndOfAWait(t *testing.T) {
 	}
 }
 
-// The tests of package deal cover deal.Deal.LookAt, which does not know whether the
-// certificate is pending. Service.LookAt does.
+// Unlike deal.Deal.LookAt, which package deal tests, Service.LookAt takes account of a pending
+// certificate.
 func TestLookAt(t *testing.T) {
 	h := newFixture(t)
 	svc := h.replica()

@@ -10,7 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// listLimit bounds the deals that Complete returns, and those of each kind that Due returns (see store.Store.Due).
+// listLimit is the maximum number of deals that ListComplete returns, and that Due returns for each
+// kind of work (see store.Store.Due).
 const listLimit = 1000
 
 // Due lists the deals that need the worker within the horizon. If the log has another
@@ -20,8 +21,8 @@ func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, 
 	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
 }
 
-// ListComplete lists the deals in which every party has committed or revealed but the next step was not
-// taken, usually because a process died. ListComplete reads every active deal.
+// ListComplete lists the deals in which every party has committed or revealed but the next step was
+// not taken, usually because a process died. ListComplete reads every active deal.
 func (s *Service) ListComplete(ctx context.Context) ([]string, error) {
 	return s.store.ListComplete(ctx, listLimit)
 }

@@ -76,7 +76,7 @@ type apiServer struct {
 	mu      sync.Mutex
 	version int
 	object  map[string]any
-	answer  int  // if set, the status of the next answer
+	answer  int  // HTTP status of the next response; 0: serve the request normally
 	lose    bool // store the object of the next PUT, then close the connection without an answer
 }
 
@@ -197,7 +197,7 @@ func TestOpenRefusesUnusableURIs(t *testing.T) {
 // power. The client gets no more answers and does not see the connection end.
 type silent struct {
 	net.Listener
-	now atomic.Pointer[chan struct{}] // the channel of new connections; they go silent when fall closes it
+	now atomic.Pointer[chan struct{}] // the channel of new connections, which go silent when the method fall closes the channel
 }
 
 type silentConn struct {

@@ -1,6 +1,6 @@
 // Package httpapi serves the REST surface (SPEC 4). A handler finds the caller and
-// the deal, reads the body, calls one use case of package escrow and writes its
-// answer. The package holds no rules of the protocol.
+// the deal, reads the body, calls one use case of package escrow and writes the
+// response. The package holds no rules of the protocol.
 //
 // The checks of a call run in this order:
 //

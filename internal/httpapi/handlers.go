@@ -53,7 +53,7 @@ func (a *API) cancel(w http.ResponseWriter, r *http.Request, access escrow.Acces
 	return encoded(a.Calls.Cancel(r.Context(), access, a.request(w, r, credential(r), maxSmall, true)))
 }
 
-// entropy makes the draw. Every call for a deal returns the same draw, so an
+// entropy draws a random.v1 deal. Every call for a deal returns the same draw, so an
 // Idempotency-Key has no effect. entropy checks only the syntax of that header.
 func (a *API) entropy(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
 	if _, err := idempotencyKey(r); err != nil {
@@ -195,8 +195,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	}
 }
 
-// request returns r as a calls.Request. An Idempotency-Key is valid only for `caller`. `limit` is the
-// maximum size of the body in bytes. If `empty` is true, the body may be left out.
+// request returns r as a calls.Request. An Idempotency-Key is valid only for `caller`. `limit` is
+// the maximum size of the body in bytes. If `empty` is true, the body may be left out.
 func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, limit int64, empty bool) calls.Request {
 	return calls.Request{
 		Body: func() (map[string]any, error) { return a.body(w, r, limit, empty) },

@@ -21,7 +21,8 @@ type object = map[string]any
 func openAPI() ([]byte, error) {
 	schemas, deals, reveals := object{}, object{}, object{}
 	var params, inputs, results []any
-	// declaration-sha256:HASH is not in this list because the hash varies. The document has a pattern for it.
+	// The property declaration-sha256:HASH is not in this list, because the hash varies.
+	// openapi.json has a pattern for that property.
 	properties := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "inputs-purged", "logged", certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected}
 	for _, a := range algorithm.All() {
 		name := schemaName(a.ID)

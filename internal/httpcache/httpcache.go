@@ -17,23 +17,23 @@ import (
 // Values of Cache-Control.
 const (
 	Public  = "public, no-cache"                    // a cache revalidates before every use
-	Private = "private, no-cache"                   // like Public, but shared caches do not store the answer; for answers that need a credential
+	Private = "private, no-cache"                   // for answers that need a credential: not stored by shared caches
 	Fixed   = "public, max-age=31536000, immutable" // never revalidated; for paths whose content never changes
 )
 
-// smallest is the size in bytes of the smallest answer that is compressed. Compressing a
-// smaller answer costs too much: compressing 1.5 kB takes as much time as serving the call.
+// smallest is the size in bytes from which an answer is compressed. Compressing a smaller answer
+// costs too much: to compress 1.5 kB takes as much time as to serve the request.
 const smallest = 4096
 
-// suffix is added to the tag of a compressed answer, because a strong tag names one
+// suffix is added to the ETag of a compressed answer, because a strong ETag names exactly one
 // sequence of bytes (RFC 9110 8.8.3.3).
 const suffix = "-gzip"
 
-const tagBytes = 18 // a tag is the first 18 bytes of the body's SHA-256
+const tagBytes = 18 // an ETag holds the first 18 bytes of the body's SHA-256
 
-// compressed wraps a handler and compresses its answers with gzip at the fastest level. For a
-// view with 10,000 random commitments, the other levels do not make the answer smaller and
-// take ten times as long.
+// compressed wraps a handler and compresses its answers with gzip at the fastest level. For the
+// JSON of a deal with 10,000 random commitments, the other levels do not make the answer smaller
+// and take ten times as long.
 var compressed = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(smallest), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.SuffixETag(suffix), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -57,7 +57,7 @@ func Handler(control string, next http.Handler) http.HandlerFunc {
 		}
 		kept := &answer{header: w.Header()}
 		whole := r
-		if r.Method == http.MethodHead { // a HEAD has the tag of the GET body, so the handler `next` gets a GET
+		if r.Method == http.MethodHead { // the ETag of a HEAD is that of the GET body, so `next` gets a GET
 			whole = r.WithContext(r.Context())
 			whole.Method = http.MethodGet
 		}
@@ -97,8 +97,8 @@ func Known(sent string) string {
 	return tag
 }
 
-// match looks for the tag, with or without suffix, in the If-None-Match headers by weak
-// comparison (RFC 9110 13.1.2). It returns the ETag to answer with, and whether a header matched.
+// match looks for tag, with or without suffix, in the If-None-Match headers by weak comparison
+// (RFC 9110 13.1.2). It returns the ETag for the 304, and whether a header matched.
 func match(headers []string, tag string) (string, bool) {
 	for known := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		known = strings.TrimPrefix(strings.TrimSpace(known), "W/")
@@ -112,7 +112,7 @@ func match(headers []string, tag string) (string, bool) {
 	return "", false
 }
 
-// answer buffers a handler's answer until its tag is known.
+// answer is a ResponseWriter that buffers the body, because the ETag header is its hash.
 type answer struct {
 	header http.Header
 	status int

@@ -42,8 +42,8 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 // its change, and returns the second call's answer.
 func TestAnotherCallTakesEffectFirst(t *testing.T) {
 	for what, row := range map[string]struct {
-		expired bool  // whether an expired record of the key is still stored; if so, the first call's effect fails once and runs again
-		failure error // error of the first call's change; nil: its record cannot be stored, because the second call's is
+		expired bool  // an expired record of the key is stored, so the first call's effect fails once and runs again
+		failure error // error of the first call's effect; nil: the insert of the first call's record fails
 	}{
 		"the scope is taken":                              {false, nil},
 		"the party has committed":                         {false, problem.New(problem.AlreadyCommitted, "refused")},

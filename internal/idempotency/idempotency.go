@@ -58,12 +58,12 @@ const (
 	lockTime = 4 * time.Second
 	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key before it answers 409
 	pollTime = 10 * time.Millisecond // first pause of a waiting call; the pause doubles each time, up to half a second
-	attempts = 4                     // maximum number of passes of the loop in Do and of the loop in run
+	attempts = 4                     // maximum tries: in Do after a new server secret, in run after an expired record
 
 	_ = uint64(waitTime - lockTime - pollTime - 1) // compiles only if lockTime + pollTime is less than waitTime
 )
 
-// Guard lets an effect happen at most once for each key.
+// Guard lets the effect of a POST happen at most once for each Idempotency-Key.
 type Guard struct {
 	store   *store.Store
 	redis   *ephemeral.Redis
@@ -76,10 +76,10 @@ func New(s *store.Store, r *ephemeral.Redis, secrets *sealing.Secrets) *Guard {
 	return &Guard{store: s, redis: r, secrets: secrets}
 }
 
-// Request is a call with its Idempotency-Key.
+// Request is a call of REST or MCP with its Idempotency-Key.
 type Request struct {
-	Key      string // value of the Idempotency-Key header; empty: the call runs without a record
-	Caller   string // the Bearer credential, or the client's address if there is none
+	Key      string // value of Idempotency-Key (MCP: idempotency_key); empty: none, the call has no record
+	Caller   string // the API key or invite token, or the client's address if there is none
 	Method   string
 	Path     string
 	Body     func() []byte // returns the body in its RFC 8785 form; called only if there is a key
@@ -87,14 +87,14 @@ type Request struct {
 	Lifetime time.Duration
 }
 
-// Record is the idempotency record of a call. The change that the call makes (the parameter `effect` of Do)
-// stores the record in the same transaction.
+// Record is the idempotency record of a call. The function `effect` of Do stores the record in the
+// transaction that makes the call's change.
 type Record struct {
 	req    Request
 	secret *sealing.Secret
 	scope  []byte
 	body   []byte
-	former [][]byte // like scope, under each other server secret of the process
+	former [][]byte // scopes of the same request under the other server secrets of the process
 }
 
 // Replay returns the record without an answer, for an effect whose answer is stored
@@ -279,7 +279,7 @@ func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any
 			return nil, failure
 		case !errors.Is(err, store.ErrNotFound):
 			return nil, err
-		case failure != nil: // ErrReplayed without a valid record: an expired record of this scope is not deleted yet
+		case failure != nil: // the insert failed because an expired record still has this scope
 			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
 				return nil, err
 			}

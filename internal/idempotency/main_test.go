@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
 
-// bench has two replicas with one database and one Redis. Each effect inserts an API key,
-// so that a test can count the effects.
+// bench has one Guard for each of two replicas, with one database and one Redis. Each effect
+// inserts an API key, so that a test can count the effects.
 type bench struct {
 	guards []*idempotency.Guard
 	secret *sealing.Secret

@@ -144,7 +144,7 @@ func (b *bench) scopeOf(req idempotency.Request) []byte {
 	return b.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key))
 }
 
-// In a rolling upgrade the previous release reads what this release stores.
+// During a rolling update, the previous release reads idempotency records that this release stored.
 func TestThePreviousReleaseReadsARecord(t *testing.T) {
 	b := newBench(t)
 	for name, effect := range map[string]effect{"stored later": b.later, "stored at once": b.atOnce} {
@@ -173,7 +173,8 @@ func TestThePreviousReleaseReadsARecord(t *testing.T) {
 func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
-	// The previous release stored the whole REST body. A replay ignores members that reply lacks, here `next`.
+	// The previous release stored the whole REST body. A replay ignores its member `next`, which the
+	// type reply lacks.
 	sealed, err := b.secret.Encrypt([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
 	check(t, err)
 	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",

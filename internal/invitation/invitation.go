@@ -20,7 +20,7 @@ type Seat struct {
 	Token          string
 	CommitDeadline int64   // unix seconds
 	RevealDeadline int64   // unix seconds
-	Key            *string // seat key that the deal declares for the party; nil: none
+	Key            *string // public key (seat key) that must sign the party's commitment; nil: none
 }
 
 const (

@@ -63,7 +63,7 @@ func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 // which this process signs. The missing key may be why log-server refused the request.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
-	if named == "" { // log-server is of an earlier release
+	if named == "" { // an earlier release of log-server sends no such header
 		return nil
 	}
 	theirs := strings.Split(named, ",")

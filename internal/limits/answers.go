@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	answerBytes  = 128 << 20 // bound of all large answers together, in bytes
-	networkShare = 4         // one network may use answerBytes/networkShare
+	answerBytes  = 128 << 20 // bound of all large answers of the process together, in bytes
+	networkShare = 4         // a client's network (caller.Network) may use answerBytes/networkShare
 )
 
 type answers struct {
@@ -25,9 +25,9 @@ func newAnswers(maxAll int64) *answers {
 	return &answers{maxAll: maxAll, maxNetwork: maxAll / networkShare, networks: map[string]int64{}}
 }
 
-// take counts `more` bytes for an answer of which `has` bytes are already counted. If this
-// would exceed a bound, take counts nothing and returns a problem.Error. If no other answer of
-// the network is counted, this one may exceed the network's share, because waiting would not help.
+// take counts `more` bytes for an answer of which `has` bytes are already counted. If the bytes
+// exceed a bound, take counts nothing and returns a problem.Error. The only counted answer of a
+// network may exceed the network's share, because waiting would not help.
 func (a *answers) take(network string, has, more int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,7 +10,7 @@ func TestBytesOfLargeAnswersAreBounded(t *testing.T) {
 	p := New()
 	p.answers = newAnswers(3 * step)
 	first, one := begin(p, 0, "192.0.2.1")
-	for _, bytes := range []int{2 * step, 2*step + 1, step + 1} { // estimates of the same answer
+	for _, bytes := range []int{2 * step, 2*step + 1, step + 1} { // estimates for one answer; Answer counts the largest
 		if err := Answer(one.Context(), bytes); err != nil {
 			t.Fatal(err)
 		}

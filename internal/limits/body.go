@@ -25,21 +25,21 @@ type body struct {
 	// Only Read and takeStep use these fields, so they need no lock.
 	size   int64 // Content-Length in bytes; -1: not known
 	read   int64
-	end    int64     // number of bytes of the body that Read may read before the next takeStep
-	placed time.Time // when the body got one of its network's places for large bodies; zero: not yet
+	end    int64     // total number of bytes that Read may read before the next takeStep
+	placed time.Time // when the body got one of its network's networkBodies places; zero: not yet
 
 	mu sync.Mutex
-	// mu guards the fields below. Read may outlive the call, but MUST NOT take bytes or a place
-	// after the method release has run.
-	small int64 // bytes taken from room.small
-	large int64 // bytes acquired from the semaphore room.large
+	// mu guards the fields below. Read may run after Call.End, but MUST NOT acquire bytes or a
+	// place after the method release has run.
+	small int64 // bytes acquired from the semaphore pool.small
+	large int64 // bytes acquired from the semaphore pool.large
 	place bool  // whether the body counts toward the networkBodies large bodies of its network
 	ended bool
 }
 
-// Read reads at most to the end of the current step. It returns a problem.Error if the process
-// holds too many bytes of bodies, if the network sends too many large bodies (see place in the
-// package comment), or if the call gets no turn to parse a large body.
+// Read reads at most to the next multiple of 64 KiB (step). It returns a problem.Error if the
+// process holds too many bytes of bodies, if the network sends too many large bodies
+// (networkBodies), or if the call gets no slot to parse a large body.
 func (b *body) Read(p []byte) (int, error) {
 	if b.hasEnded() {
 		return 0, io.EOF
@@ -82,13 +82,13 @@ func (b *body) hasEnded() bool {
 	return b.ended
 }
 
-func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
+func (b *body) hold(free *semaphore.Weighted, held *int64, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ended {
 		return io.EOF
 	}
-	if !room.TryAcquire(bytes) {
+	if !free.TryAcquire(bytes) {
 		return errBytes
 	}
 	*held += bytes
@@ -97,9 +97,9 @@ func (b *body) hold(room *semaphore.Weighted, held *int64, bytes int64) error {
 
 var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").WithRetryAfter(2)
 
-// takeStep lets a large body read `step` more bytes. At first it waits for one of the places of the
-// client's network (see networkBodies). Later it returns an error if the body has had its place for
-// longer than slotTimeout and another body of the same network waits.
+// takeStep lets Read read `step` more bytes of a large body. The first takeStep of a body waits for
+// one of the networkBodies places of the client's network. A later takeStep returns an error if the
+// body has had its place for longer than slotTimeout and another body of the network waits.
 func (b *body) takeStep() error {
 	senders, network := b.pool.senders, b.call.network
 	if b.placed.IsZero() {
@@ -130,8 +130,8 @@ func (b *body) crowded() error {
 	return problem.New(problem.Overloaded, "your network is sending %d other large bodies at the moment; send the same request again in a few seconds", networkBodies).WithRetryAfter(2)
 }
 
-// keepPlace records that the body has one of its network's places for large bodies. It returns
-// false if the body was released meanwhile.
+// keepPlace records that the body has one of its network's networkBodies places. It returns false
+// if the method release has run meanwhile.
 func (b *body) keepPlace() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,7 +21,7 @@ type Connections struct {
 
 	mu    sync.Mutex // guards the fields below
 	open  int
-	peers map[string]*peer // by IPv4 address or IPv6 /64 (caller.Network)
+	peers map[string]*peer // keyed by IPv4 address or IPv6 /64 (caller.Network)
 	idle  *list.List       // of *connection, longest idle first
 }
 
@@ -35,8 +35,8 @@ type peer struct {
 type connection struct {
 	net.Conn
 	peer   *peer         // nil: closed or hijacked, so no longer counted
-	ofAll  *list.Element // in Connections.idle; nil: not idle
-	ofPeer *list.Element // in the idle list of the field peer; nil: not idle
+	ofAll  *list.Element // element of Connections.idle; nil: not idle
+	ofPeer *list.Element // element of peer.idle; nil: not idle
 }
 
 // CloseWrite shuts down the writing side. net/http calls CloseWrite before it closes a
@@ -68,7 +68,7 @@ type bounded struct {
 	in *Connections
 }
 
-// Accept waits for the next connection within the bounds, and closes those beyond the bounds.
+// Accept returns the next connection within the bounds, and closes connections that exceed them.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		accepted, err := b.Listener.Accept()

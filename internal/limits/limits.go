@@ -5,9 +5,10 @@
 //   - the number of calls that do large work at the same time;
 //   - the open connections.
 //
-// A body or an answer of more than 64 KiB (step) is large. Each network has a fixed number of
-// places (networkBodies), and each large body that it sends takes one place. Each process has a
-// fixed number of turns. A call takes a turn before it parses a large body or does other large work.
+// A body or an answer of more than 64 KiB (step) is large. Each client's network has a fixed number
+// of places (networkBodies), and each large body of the network occupies one place. Each process has
+// a fixed number of slots. A call acquires a slot before it parses a large body or does other large
+// work: a long computation, or a large read from the database.
 //
 // Package caller bounds what one caller may use in a minute.
 package limits
@@ -25,12 +26,12 @@ import (
 )
 
 const (
-	bodyBytes   = 64 << 20              // capacity of room.small and of room.large each, in bytes
+	bodyBytes   = 64 << 20              // capacity of pool.small and of pool.large each, in bytes
 	step        = 64 << 10              // a longer body or answer is large; a large body is admitted in steps of this many bytes
-	stepTime    = 5 * time.Second       // longest time for one step of a body to arrive
+	stepTime    = 5 * time.Second       // longest time for each 64 KiB (step) of a body to arrive
 	bodyTime    = 30 * time.Second      // longest time for a whole body to arrive
-	slotTimeout = 5 * time.Second       // longest wait for a turn or a place; later a body may lose its place (see takeStep)
-	maxPause    = 50 * time.Millisecond // longest pause after the parsing of a large body, before its slot is free again (see rest)
+	slotTimeout = 5 * time.Second       // longest wait for a slot, or for a place of a network (networkBodies)
+	maxPause    = 50 * time.Millisecond // longest pause between the parsing of a large body and the release of its slot
 )
 
 // CallTime is the longest time that a call may take, not counting its wait for other parties.
@@ -42,18 +43,20 @@ const CallTime = 35 * time.Second
 // read a body, for one process.
 type Process struct {
 	parties, strangers pool
-	slots              *semaphore.Weighted // concurrent calls that do large work; New allows half the number of cores, to leave cores for other calls
-	answers            *answers
-	stepTime           time.Duration
-	bodyTime           time.Duration
+	// slots has one slot for each call that does large work (see AcquireSlot). The number of slots is
+	// half the number of cores, so that other calls find idle cores.
+	slots    *semaphore.Weighted
+	answers  *answers
+	stepTime time.Duration
+	bodyTime time.Duration
 }
 
 // pool holds the limits on the request bodies of one class of callers. Callers without an invite
 // token (strangers) have separate limits, so that they cannot keep a party from revealing. In an
 // MCP call the token is inside the body, so all MCP bodies count as bodies of strangers.
 type pool struct {
-	small   *semaphore.Weighted // bytes for the first step of each body (the const step is its length)
-	large   *semaphore.Weighted // bytes for the rest of large bodies; separate, so that large bodies cannot block small ones
+	small   *semaphore.Weighted // bytes of the first 64 KiB (step) of each body
+	large   *semaphore.Weighted // bytes after the first 64 KiB; separate, so that large bodies cannot block small ones
 	slots   *semaphore.Weighted // large bodies that are parsed as JSON at the same time
 	senders *senders
 }
@@ -61,11 +64,11 @@ type pool struct {
 // New returns the bounds of one process.
 func New() *Process {
 	half := max(1, int64(runtime.GOMAXPROCS(0))/2)
-	newRoom := func() pool {
+	newPool := func() pool {
 		return pool{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(half), &senders{networks: map[string]*sender{}}}
 	}
 	return &Process{
-		parties: newRoom(), strangers: newRoom(), slots: semaphore.NewWeighted(half),
+		parties: newPool(), strangers: newPool(), slots: semaphore.NewWeighted(half),
 		answers: newAnswers(answerBytes), stepTime: stepTime, bodyTime: bodyTime,
 	}
 }
@@ -78,8 +81,8 @@ type Call struct {
 
 	mu sync.Mutex
 	// mu guards the fields below.
-	slot   *semaphore.Weighted // the semaphore that the call must release after its large work; nil: none
-	began  time.Time           // when the turn began
+	slot   *semaphore.Weighted // semaphore of the slot that the call holds for large work; nil: none
+	began  time.Time           // when the call acquired the slot
 	answer int64               // bytes counted for the answer
 	ended  bool
 }
@@ -104,19 +107,19 @@ func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) 
 	return c, r
 }
 
-// Party counts the body of the call in ctx against the limits for parties, not against those for
-// strangers. Call Party before the body is read, and only for a caller with an invite token of the
-// deal. An API key is not enough, because anyone can get one.
+// Party counts the body of the call in ctx against the limits for callers with an invite token. Call
+// Party before the body is read, and only if the invite token belongs to the deal. An API key is not
+// enough, because anyone can get one.
 func Party(ctx context.Context) {
 	if c := callIn(ctx); c != nil && c.body != nil {
 		c.body.pool = &c.process.parties
 	}
 }
 
-// AcquireSlot waits until the call in ctx gets one of the process's few slots (turns) for large work: a
-// long computation, or a large read from the database. After slotTimeout, AcquireSlot returns a problem.Error.
-// Rest and Wait end the turn. At the latest, the turn ends when the answer begins, because the client
-// may read the answer slowly.
+// AcquireSlot waits until the call in ctx gets one of the process's few slots for large work: a long
+// computation, or a large read from the database. After 5 s (slotTimeout), AcquireSlot returns a
+// problem.Error. ReleaseSlot and ReleaseForWait release the slot. The slot is released at the latest
+// when the answer begins, because the client may read the answer slowly.
 func AcquireSlot(ctx context.Context) error {
 	c := callIn(ctx)
 	if c == nil {
@@ -125,16 +128,17 @@ func AcquireSlot(ctx context.Context) error {
 	return c.acquireSlot(ctx, c.process.slots)
 }
 
-// ReleaseForWait gives back the slot for large work (see Turn) and the request body that the call in ctx
-// holds. Call ReleaseForWait before the call waits for other parties. The body MUST have been read.
+// ReleaseForWait releases the slot for large work (see AcquireSlot) and the memory for the request
+// body that the call in ctx holds. Call ReleaseForWait before the call waits for other parties. The
+// body MUST have been read.
 func ReleaseForWait(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.ReleaseSlotAndBody()
 	}
 }
 
-// ReleaseSlot gives back the slot for large work (see Turn) that the call in ctx holds. Call ReleaseSlot before
-// a request to another server, and call Turn again before more large work.
+// ReleaseSlot releases the slot for large work that the call in ctx holds. Call ReleaseSlot before a
+// request to another server, and call AcquireSlot again before more large work.
 func ReleaseSlot(ctx context.Context) {
 	if c := callIn(ctx); c != nil {
 		c.mu.Lock()
@@ -144,22 +148,22 @@ func ReleaseSlot(ctx context.Context) {
 }
 
 func (c *Call) releaseSlot() {
-	turn := c.slot
+	slot := c.slot
 	switch {
-	case turn == nil:
+	case slot == nil:
 		return
-	case turn == c.process.slots:
-		turn.Release(1)
+	case slot == c.process.slots:
+		slot.Release(1)
 	default:
-		// The turn was for a large body. Another large body can take the turn only after a pause,
-		// so that small calls find an idle core. The pause is as long as the turn was, but at
-		// most maxPause.
-		time.AfterFunc(min(time.Since(c.began), maxPause), func() { turn.Release(1) })
+		// The slot was for a large body. Another large body can acquire the slot only after a
+		// pause, so that small calls find an idle core. The pause is as long as the call held the
+		// slot, but at most maxPause.
+		time.AfterFunc(min(time.Since(c.began), maxPause), func() { slot.Release(1) })
 	}
 	c.slot = nil
 }
 
-func (c *Call) acquireSlot(ctx context.Context, turns *semaphore.Weighted) error {
+func (c *Call) acquireSlot(ctx context.Context, slots *semaphore.Weighted) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.slot != nil || c.ended {
@@ -167,15 +171,15 @@ func (c *Call) acquireSlot(ctx context.Context, turns *semaphore.Weighted) error
 	}
 	waiting, cancel := context.WithTimeout(ctx, slotTimeout)
 	defer cancel()
-	if turns.Acquire(waiting, 1) != nil {
+	if slots.Acquire(waiting, 1) != nil {
 		return problem.New(problem.Overloaded, "too many large requests are being answered at the moment; send the same request again in a few seconds").WithRetryAfter(2)
 	}
-	c.slot, c.began = turns, time.Now()
+	c.slot, c.began = slots, time.Now()
 	return nil
 }
 
-// ReleaseSlotAndBody gives back the slot for large work and the memory for the request body that the call
-// holds. Call ReleaseSlotAndBody when the answer begins.
+// ReleaseSlotAndBody releases the slot for large work and the memory for the request body that the
+// call holds. Call ReleaseSlotAndBody when the answer begins.
 func (c *Call) ReleaseSlotAndBody() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -185,7 +189,7 @@ func (c *Call) ReleaseSlotAndBody() {
 	}
 }
 
-// End releases all memory and slots that the call holds. After End the call can take no more.
+// End releases all memory and slots that the call holds. After End the call can acquire no more.
 func (c *Call) End() {
 	c.ReleaseSlotAndBody()
 	c.mu.Lock()

@@ -56,7 +56,7 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	p.strangers.slots, p.parties.slots = semaphore.NewWeighted(1), semaphore.NewWeighted(1)
 	end := reads(t, p, step+1, step+1)
 	gone, cancel := context.WithCancel(t.Context())
-	cancel() // so that the second body is refused at once, instead of waiting for a turn
+	cancel() // so that the second body is refused at once, instead of waiting for a slot
 	next, r := p.Begin(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "POST", "/", bytes.NewReader(make([]byte, step+1))), "")
 	if _, err := io.ReadAll(r.Body); !problem.Is(err, problem.Overloaded) {
 		t.Errorf("two large bodies at once: %v, want OVERLOADED", err)
@@ -65,10 +65,10 @@ func TestLargeBodiesTakeTurns(t *testing.T) {
 	party, r := begin(p, step+1, "")
 	Party(r.Context())
 	if _, err := io.ReadAll(r.Body); err != nil {
-		t.Errorf("a party's body while the strangers' room is full: %v, want no error", err)
+		t.Errorf("a party's body while no slot of the strangers' pool is free: %v, want no error", err)
 	}
 	if p.parties.slots.TryAcquire(1) {
-		t.Error("a party's large body takes no turn")
+		t.Error("a party's large body acquires no slot")
 	}
 	party.End()
 	reads(t, p, step, step)()
@@ -89,7 +89,7 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 				Party(r.Context())
 			}
 			calls = append(calls, call)
-			// Stop before the EOF, because the call would wait there for a turn to parse the body.
+			// Stop before the EOF, because at the EOF Read waits for a slot to parse the body.
 			_, err := io.ReadAll(io.LimitReader(r.Body, step+1))
 			return err
 		}
@@ -124,7 +124,8 @@ func TestLargeBodiesOfANetworkAreBounded(t *testing.T) {
 	})
 }
 
-// A slow large body is refused once another large body of its network waits for a place (networkBodies).
+// A slow large body is refused once another large body of its network waits for one of the
+// networkBodies places.
 func TestSlowBodiesLoseTheirPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New()
@@ -163,8 +164,8 @@ func TestSlowBodiesLoseTheirPlace(t *testing.T) {
 	})
 }
 
-// A body read that runs during or after Call.End must not keep bytes, a place or a turn (see the
-// package comment).
+// A body read that runs during or after Call.End must not keep bytes, a slot, or one of the
+// networkBodies places of the network.
 func TestReadingBesideTheEnd(t *testing.T) {
 	p := New()
 	for range 200 {
@@ -180,11 +181,11 @@ func TestReadingBesideTheEnd(t *testing.T) {
 	}
 	for until := time.Now().Add(time.Minute); !p.strangers.slots.TryAcquire(1); time.Sleep(time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatal("the turn stays taken")
+			t.Fatal("the slot is not released")
 		}
 	}
 	if !p.strangers.small.TryAcquire(bodyBytes) || !p.strangers.large.TryAcquire(bodyBytes) || len(p.strangers.senders.networks) > 0 {
-		t.Error("bytes or places stay taken")
+		t.Error("bytes or places of the network are not released")
 	}
 }
 
@@ -203,7 +204,7 @@ func TestLargeBodiesLeaveTimeToOthers(t *testing.T) {
 			if waited := time.Since(began); waited != pause {
 				t.Errorf("parsed in %v, then the next body waited %v, want %v", parsing, waited, pause)
 			}
-			time.Sleep(maxPause) // until the timer of the last body has fired
+			time.Sleep(maxPause) // until the timer that releases the last body's slot has fired
 		})
 	}
 }
@@ -218,12 +219,12 @@ func TestTurnsEnd(t *testing.T) {
 		}
 	}
 	if p.slots.TryAcquire(1) {
-		t.Error("the call holds no turn")
+		t.Error("the call holds no slot")
 	}
 	call.ReleaseSlotAndBody()
 	call.End()
 	if err := AcquireSlot(r.Context()); err != nil || !p.slots.TryAcquire(1) {
-		t.Errorf("Turn after the first turn ended: %v, or the turn stays taken; want it free", err)
+		t.Errorf("AcquireSlot after End: %v, or the slot is not free; want no error and a free slot", err)
 	}
 }
 
@@ -276,7 +277,8 @@ func TestSlowSendersAreCut(t *testing.T) {
 	}
 	timesOut("is slow on the whole")
 	p.bodyTime, p.stepTime = bodyTime, 100*time.Millisecond
-	send("POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nall of it") // header and body arrive together, however slow the machine is
+	// One write, so that the body arrives within stepTime on a slow machine too.
+	send("POST /long HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nall of it")
 	if err := <-got; err != nil {
 		t.Errorf("an answer that takes long: %v, want no error", err)
 	}
@@ -296,11 +298,11 @@ func TestCallsThatWaitHoldNothing(t *testing.T) {
 	}
 	ReleaseForWait(r.Context())
 	if !p.slots.TryAcquire(1) || !p.parties.small.TryAcquire(2*step) || !p.parties.large.TryAcquire(2*step) {
-		t.Error("it holds something")
+		t.Error("a call that waits holds a slot or bytes of its body, want none")
 	}
 	p.slots.Release(1)
 	if err := AcquireSlot(r.Context()); err != nil || p.slots.TryAcquire(1) {
-		t.Errorf("it gets no turn to answer: %v", err)
+		t.Errorf("AcquireSlot after ReleaseForWait: %v, or no slot acquired; want a slot", err)
 	}
 	ReleaseForWait(context.Background())
 }

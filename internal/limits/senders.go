@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// networkBodies is how many large bodies one network may send at the same time in each class of
-// callers (see room). A further large body waits after its first 64 KiB. So one client cannot use
-// all the memory for bodies or keep all cores busy with reading.
+// networkBodies is how many large bodies one network may send at the same time, separately for
+// callers with and without an invite token (see pool). A further large body waits after its first
+// 64 KiB. So one client cannot use all the memory for bodies or keep all cores busy with reading.
 const networkBodies = 8
 
 // senders limits the large bodies that each network sends at the same time (networkBodies).
@@ -24,7 +24,7 @@ type sender struct {
 	calls  int // number of calls that send a large body or wait to send one
 }
 
-// acquire waits for a free place of the network and takes it. If ctx ends first, acquire
+// acquire waits for one of the network's networkBodies places. If ctx ends first, acquire
 // returns an error. After acquire returns nil, the caller MUST call release.
 func (s *senders) acquire(ctx context.Context, network string) error {
 	s.mu.Lock()

@@ -28,13 +28,13 @@ type answered struct {
 
 type statement struct {
 	*coalescer[ask, answered]
-	hold chan struct{} // each call of the function run with wait == false blocks until hold is closed
+	hold chan struct{} // until hold is closed, a call of run with wait == false blocks
 	fail func(group []ask) error
-	free map[string]chan struct{} // by deal; until the channel is closed, another transaction has the deal's row locked
+	free map[string]chan struct{} // by deal; an open channel simulates another transaction's lock on the deal's row
 
 	mu     sync.Mutex
-	groups [][]ask // the group of each call of run with wait == false
-	aside  [][]ask
+	groups [][]ask // arguments of the calls of run with wait == false
+	aside  [][]ask // arguments of the calls of run with wait == true
 }
 
 func newStatement(t *testing.T) *statement {
@@ -87,8 +87,8 @@ func closed(c chan struct{}) bool {
 	}
 }
 
-// behind starts the call `first`, queues `calls` behind it in order, and then lets all of
-// them finish. It returns the answers to `calls`.
+// behind queues `calls` in order while the statement of `first` is blocked. Then it unblocks
+// the statement, and returns the answers and errors of `calls`.
 func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, []error) {
 	t.Helper()
 	answers, errs := make([]answered, len(calls)+1), make([]error, len(calls)+1)
@@ -140,7 +140,7 @@ func TestGroupsAreBoundedAndAnsweredInFull(t *testing.T) {
 	const kib = 1 << 10
 	for what, row := range map[string]struct {
 		calls []ask
-		sizes []int // number of calls in each group after the first group
+		sizes []int // expected calls per group, without the group of the blocking first call
 	}{
 		"all that wait are one group":  {numbered(200, 0), []int{200}},
 		"a bound on calls":             {numbered(2*maxGroup+10, 0), []int{maxGroup, maxGroup, 10}},
@@ -180,7 +180,7 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 		{&pgconn.PgError{Code: "23505", ConstraintName: "idempotency_pkey"}, true},
 		{&pgconn.PgError{Code: "40P01"}, true},
 		{&pgconn.PgError{Code: "40001"}, true},
-		{&pgconn.PgError{Code: "55P03"}, false}, // lock timeout: run separately, each call would wait for the lock again
+		{&pgconn.PgError{Code: "55P03"}, false}, // lock timeout: not retried, because each call would wait for the lock again
 		{&pgconn.PgError{Code: "57014"}, false},
 		{errors.New("connection reset"), false},
 	} {
@@ -209,8 +209,8 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 	}
 }
 
-// Calls wait together if another transaction has locked the row of their deal. The store
-// waits for the locks of at most slowDeals deals at once. Calls of other deals proceed.
+// If another transaction has locked a deal's row, the calls of this deal wait as one group, and
+// calls of other deals proceed. At most slowDeals such groups wait at once.
 func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	const each, slow = 5, slowDeals + 3
 	s := newStatement(t)
@@ -260,7 +260,8 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 			t.Errorf("a waiting group has calls of several deals, want one deal: %v", g)
 		}
 	}
-	if got := len(s.aside); got > 2*slow { // at most two statements for each deal: one with the first call, one with the rest
+	// The calls of a deal wait in at most two groups: the first calls, and all that arrived later.
+	if got := len(s.aside); got > 2*slow {
 		t.Errorf("%d groups waited for %d deals with %d calls each, want at most %d groups", got, slow, each, 2*slow)
 	}
 	s.await(t, func() bool {
@@ -270,8 +271,8 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 	})
 }
 
-// A caller whose context ends gets UNAVAILABLE at once, whether its call waits for a place in a
-// full queue, is in a running statement, or waits for a locked deal (aside).
+// If a call's context ends, its caller gets UNAVAILABLE at once. The call may be before a full
+// queue, in a running statement, or waiting for a locked deal (aside).
 func TestACallEndsWithItsContext(t *testing.T) {
 	s := newStatement(t)
 	s.free["slow"] = make(chan struct{})
@@ -322,7 +323,7 @@ func TestCloseInterruptsStatementsThatWait(t *testing.T) {
 	group.Wait()
 }
 
-// A panic also frees the slots that the group took from the budget of concurrent statements.
+// After a panic, the slots that the group took from the budget of concurrent statements are free.
 func TestAPanicFailsItsGroupOnly(t *testing.T) {
 	for what, aside := range map[string]bool{"in a group": false, "aside": true} {
 		t.Run(what, func(t *testing.T) {
@@ -337,7 +338,7 @@ func TestAPanicFailsItsGroupOnly(t *testing.T) {
 				}
 				return nil
 			}
-			for n := range 2*statements + 2*slowDeals { // more than the budget has places: a leaked place would block a call
+			for n := range 2*statements + 2*slowDeals { // more calls than the budget has slots: after a leak, a call would block
 				failed := make(chan error, 1)
 				go func() { _, err := s.do(t.Context(), ask{"sick", n, 0}); failed <- err }()
 				if aside && n == 0 {
@@ -361,7 +362,7 @@ func TestOnlyAnOutageIsUnavailable(t *testing.T) {
 	pg := func(code string) error { return fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: code}) }
 	for _, row := range []struct {
 		err  error
-		code problem.Code // empty: the error stays as it is
+		code problem.Code // empty: translate returns err unchanged
 	}{
 		{pg("08006"), problem.Unavailable}, // connection failure
 		{pg("53300"), problem.Unavailable}, // too many connections

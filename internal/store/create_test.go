@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// One statement creates many deals. A creation that is refused does not affect the others.
+// If the database refuses one deal of a group, the other deals of the group are created.
 func TestCreationsOfOneGroup(t *testing.T) {
 	f := newFixture(t)
 	taken, fresh := newReplay(), newReplay()

@@ -16,7 +16,7 @@ type Declaration struct {
 	DealID         string
 	OwnerHash      []byte // SHA-256 of the API key that created the deal
 	Algorithm      string
-	Params         []byte // in RFC 8785 form
+	Params         []byte // canonical JSON (RFC 8785)
 	Mode           string
 	Retention      string
 	Labels         []string
@@ -24,7 +24,7 @@ type Declaration struct {
 	CommitDeadline int64
 	RevealDeadline int64
 	CreatedAt      int64
-	ChainHash      *string // nil unless the algorithm is random.v1, as are BeaconRound and RoundTime
+	ChainHash      *string // like BeaconRound and RoundTime, nil unless the algorithm is random.v1
 	BeaconRound    *int64
 	RoundTime      *int64
 }
@@ -36,12 +36,12 @@ type NewDeal struct {
 	Replay       *Replay
 }
 
-// Created is the outcome of a creation.
+// Created is the outcome of CreateDeal.
 type Created struct {
-	Now int64 // unix seconds; the deal's created_at
+	Now int64 // time of the database's clock in unix seconds; if OK, the deal's created_at
 	OK  bool  // false: nothing was stored, because SecretReplaced is true or commit_deadline is not after Now
 
-	SecretReplaced bool // true: the call used a server secret that is not in force, and CreateDeal returns ErrSecretReplaced
+	SecretReplaced bool // true: a call of the statement used a server secret that is not in force (ErrSecretReplaced)
 }
 
 // CreateDeal stores a deal and its parties, or returns ErrSecretReplaced.

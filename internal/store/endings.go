@@ -33,7 +33,7 @@ type Ending struct {
 	VoidFlakers     []int
 	CertID          *string // nil: no certificate
 	Payload         []byte  // the bytes of the certificate that are signed
-	MAC             []byte  // of CertID and Payload, with the server secret
+	MAC             []byte  // HMAC of CertID and Payload under the server secret
 	At              int64   // time of the end in unix seconds
 }
 
@@ -103,8 +103,8 @@ func endingColumns(endings []*Ending) (deals []string, args []any) {
 	return deals, []any{deals, from, to, commits, reveals, closed, computed, results, flakers, certs, payloads, macs, at}
 }
 
-// intArray returns numbers as the text of an int[]. An SQL array of arrays cannot hold the
-// flakers of several deals, because its inner arrays must have equal lengths.
+// intArray returns numbers as the text of an int[]. An SQL array of arrays cannot hold
+// one list for each deal, because its inner arrays must have equal lengths.
 func intArray(numbers []int) *string {
 	if numbers == nil {
 		return nil
@@ -117,7 +117,7 @@ func intArray(numbers []int) *string {
 	return &text
 }
 
-// Reject stores a reveal that rejects the deal (shapley.v1), and ends the deal as VOID. It does
+// Reject stores a shapley.v1 reveal with `accept` false, and ends the deal as VOID. Reject does
 // both in one transaction, so that no other call computes a result from the stored reveal.
 // e.Reveals does not count this reveal. Reject returns false if the deal has changed since e was
 // computed, or if the deal's reveal_deadline has passed. Reject returns ErrSecretReplaced if the
@@ -128,16 +128,16 @@ func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, distinctSecrets(a.Secret, a.Replay.secret()))
 }
 
-// Cancel ends a deal to which no counterparty has committed. It returns false if a
-// counterparty has committed, or if the deal is past its commit deadline or has ended.
+// Cancel ends a deal as CANCELLED. Cancel returns false if a party other than the initiator has
+// committed, if the commit deadline has passed, or if the deal has ended.
 func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, error) {
 	scope, body, response, lifetime := r.columns()
 	return s.decide(ctx, dealID, cancelSQL, dealID, scope, body, response, lifetime)
 }
 
 // Adopt overwrites the end and the certificate of a deal with the given values. The caller takes
-// these values from a certificate whose digest is in the log. Adopt returns false if the deal
-// does not exist.
+// these values from a party's copy of a certificate that is in the log but not in the database.
+// Adopt returns false if the deal does not exist.
 func (s *Store) Adopt(ctx context.Context, e *Ending, commitsClosedAt *int64, p Publication) (bool, error) {
 	return s.decide(ctx, e.DealID, adoptSQL, e.DealID, e.CertID, e.Payload, e.MAC, p.Signature, p.LeafIndex,
 		e.To, commitsClosedAt, e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers)
@@ -154,9 +154,10 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 	return done != nil && *done, translate(err)
 }
 
-// CatchUp advances a deal if all parties have acted and the last act did not advance the
-// deal. Otherwise CatchUp does nothing. Such a deal exists only if a process of the previous
-// release died between its last insert and its change of phase.
+// CatchUp advances a deal if all parties have committed (or all have revealed), and the last
+// commitment (or reveal) did not advance the deal. Otherwise CatchUp does nothing. Such a deal
+// exists only if a process of the previous release died between its last insert and its change
+// of phase.
 func (s *Store) CatchUp(ctx context.Context, dealID string) error {
 	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)
 	return translate(err)

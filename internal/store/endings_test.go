@@ -64,7 +64,7 @@ func TestEndingsOfOneGroup(t *testing.T) {
 	}
 }
 
-// At the end of the entropy window, a draw and an expiry of one deal can be queued together.
+// At the end of a deal's entropy window (random.v1), one group can hold the draw and the expiry.
 func TestOfTwoEndingsInOneGroupOneTakesPlace(t *testing.T) {
 	f := newFixture(t)
 	for what, to := range map[string][2]deal.State{

@@ -7,9 +7,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// In production, timing decides which calls form a group. So that a test does not depend on
-// timing, the methods whose names end in Together run their calls in as few groups as possible.
-// Retries and the wait for locked deals work as in production.
+// In production, timing decides which calls share one SQL statement (a group). In tests, the
+// methods whose names end in Together run their calls in as few groups as possible, whatever the
+// timing. Retries and the wait for locked deals work as in production.
 
 func (s *Store) CreateTogether(all ...NewDeal) ([]Created, []error) {
 	return together(s.creations, all)
@@ -20,10 +20,10 @@ func (s *Store) PublishTogether(all ...Publication) ([]bool, []error) {
 	return together(s.publications, all)
 }
 
-func (s *Store) SnapshotTogether(dealIDs []string, wants []Selection) ([]*Snapshot, []error) {
+func (s *Store) SnapshotTogether(dealIDs []string, selections []Selection) ([]*Snapshot, []error) {
 	all := make([]snapshotOf, len(dealIDs))
 	for i, id := range dealIDs {
-		all[i] = snapshotOf{id, wants[i]}
+		all[i] = snapshotOf{id, selections[i]}
 	}
 	return together(s.snapshots, all)
 }

@@ -23,7 +23,8 @@ func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error 
 
 // UseKey reports whether the API key is known. It also deletes the idempotency record of the
 // key's creation, so that the service never returns the key again after the first use. The
-// result `open` is the cost in units (see escrow/account.go) of at most maxDeals open deals.
+// result `open` is the cost of the key's open deals, of which UseKey counts at most maxDeals. A
+// deal costs one unit, and a large deal more (see use_key.sql).
 func (s *Store) UseKey(ctx context.Context, keyHash []byte, maxDeals int) (known bool, open int, err error) {
 	err = s.pool.QueryRow(ctx, useKeySQL, keyHash, maxDeals).Scan(&known, &open)
 	return known, open, translate(err)

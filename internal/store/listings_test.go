@@ -30,7 +30,7 @@ func (f *fixture) lists(t *testing.T, what string, d *store.Declaration, due, co
 	all, err := f.ListComplete(t.Context(), 1000)
 	check(t, err)
 	if listed := slices.Contains(all, d.DealID); listed != complete {
-		t.Errorf("%s: Complete lists the deal: %v, want %v", what, listed, complete)
+		t.Errorf("%s: ListComplete lists the deal: %v, want %v", what, listed, complete)
 	}
 }
 
@@ -98,8 +98,8 @@ func TestListingsOfDeadlines(t *testing.T) {
 	f.lists(t, "published", d, false, false)
 }
 
-// Store.Due MUST NOT list a random.v1 deal in which all have revealed before its draw is due:
-// the worker cannot draw earlier.
+// If all parties of a random.v1 deal have revealed, Store.Due MUST NOT list the deal before its
+// draw is due. Until then the worker has no step to take.
 func TestListingsOfADraw(t *testing.T) {
 	f := newFixture(t)
 	d := f.create(t, random)
@@ -147,7 +147,7 @@ func TestListingsAreLimited(t *testing.T) {
 		t.Errorf("Due with limit 3 and 5 overdue deals: got %d, %v; want 3", len(due), err)
 	}
 	if complete, err := f.ListComplete(t.Context(), 3); err != nil || len(complete) != 3 {
-		t.Errorf("Complete with limit 3 and 5 complete deals: got %d, %v; want 3", len(complete), err)
+		t.Errorf("ListComplete with limit 3 and 5 complete deals: got %d, %v; want 3", len(complete), err)
 	}
 }
 

@@ -179,9 +179,9 @@ func (f *fixture) leave(t *testing.T, d *store.Declaration, commitments bool) {
 	}
 }
 
-func (f *fixture) snapshot(t *testing.T, d *store.Declaration, want store.Selection) *store.Snapshot {
+func (f *fixture) snapshot(t *testing.T, d *store.Declaration, selection store.Selection) *store.Snapshot {
 	t.Helper()
-	s, err := f.Snapshot(t.Context(), d.DealID, want)
+	s, err := f.Snapshot(t.Context(), d.DealID, selection)
 	check(t, err)
 	return s
 }

@@ -10,50 +10,51 @@ import (
 
 var marksSQL = query("marks")
 
-// Progress is a summary of a deal. It changes whenever a view of the deal changes, except from
-// COMPUTED to CERTIFIED. A call that waits for a change compares marks. A count of
-// commitments or reveals shows every change, because no commitment or reveal is ever removed.
+// Progress is a summary of a deal. A call that waits for a change compares two Progress values.
+// Progress changes whenever the API's view of the deal changes, except from COMPUTED to
+// CERTIFIED. The counts in Acted suffice, because no commitment or reveal is ever removed.
 type Progress struct {
 	Phase     deal.State
 	Acted     int  // COMMITTING: number of commitments; REVEALING: number of reveals; else 0
-	Drawing   bool // all parties have revealed, and the deal waits for its beacon round
+	Drawing   bool // random.v1: all parties have revealed, and the deal waits for its draw
 	Published bool // the certificate has a leaf in the log
 }
 
-// State returns the state that a view shows, but COMPUTED if the view shows CERTIFIED.
-func (m Progress) State() deal.State { return deal.Deal{Phase: m.Phase, Commits: m.Acted}.State() }
+// State returns the state that the API shows for the deal, except that it returns COMPUTED for a
+// CERTIFIED deal.
+func (p Progress) State() deal.State { return deal.Deal{Phase: p.Phase, Commits: p.Acted}.State() }
 
-// Same reports whether two marks are equal. With stateOnly, it ignores a difference in Phase or
+// Same reports whether p equals other. With stateOnly, Same ignores a difference in Phase or
 // Acted if State() is the same.
-func (m Progress) Same(other Progress, stateOnly bool) bool {
+func (p Progress) Same(other Progress, stateOnly bool) bool {
 	if stateOnly {
-		return m.State() == other.State() && m.Drawing == other.Drawing && m.Published == other.Published
+		return p.State() == other.State() && p.Drawing == other.Drawing && p.Published == other.Published
 	}
-	return m == other
+	return p == other
 }
 
 // Progress returns the Progress of the deal at the time of the snapshot.
 func (s *Snapshot) Progress() Progress {
-	m := Progress{Phase: s.Phase, Published: s.Published}
+	p := Progress{Phase: s.Phase, Published: s.Published}
 	switch s.Phase {
 	case deal.Committing:
-		m.Acted = s.Commits
+		p.Acted = s.Commits
 	case deal.Revealing:
-		m.Acted, m.Drawing = s.Reveals, s.RevealsClosedAt != nil
+		p.Acted, p.Drawing = s.Reveals, s.RevealsClosedAt != nil
 	}
-	return m
+	return p
 }
 
 // DealProgress is the id of a deal with its Progress, the summary that shows whether the deal has changed.
 type DealProgress struct {
 	DealID string
 	Progress
-	Due bool // a deadline has passed, and the step that follows it has not been taken
+	Due bool // a deadline of the deal has passed, and no process has handled it yet
 }
 
-// Progress returns the Progress of each deal. It leaves out unknown deals.
+// Progress returns the Progress of each deal that exists.
 func (s *Store) Progress(ctx context.Context, dealIDs []string) ([]DealProgress, error) {
-	return rows(ctx, s.pool, func(row pgx.CollectableRow) (m DealProgress, err error) {
-		return m, row.Scan(&m.DealID, &m.Phase, &m.Acted, &m.Drawing, &m.Published, &m.Due)
+	return rows(ctx, s.pool, func(row pgx.CollectableRow) (p DealProgress, err error) {
+		return p, row.Scan(&p.DealID, &p.Phase, &p.Acted, &p.Drawing, &p.Published, &p.Due)
 	}, marksSQL, dealIDs)
 }

@@ -7,33 +7,33 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Marks and Snapshot.Progress return equal marks of a deal. Each commitment, reveal, phase change and
-// publication of the certificate changes the mark.
+// Store.Progress and Snapshot.Progress return equal values for a deal. Each commitment, reveal,
+// phase change and publication of the certificate changes the value.
 func TestMarksChangeWithTheView(t *testing.T) {
 	f := newFixture(t)
 	d, other := f.create(t, parties(3)), f.create(t, nil)
 	f.commit(t, other, 0, 1)
 	f.reveal(t, other, 0)
-	marks := func() (store.Progress, bool) {
+	progress := func() (store.Progress, bool) {
 		t.Helper()
 		all, err := f.Progress(t.Context(), []string{other.DealID, "d_none", d.DealID})
 		check(t, err)
 		var found store.DealProgress
-		for _, m := range all {
-			if m.DealID == d.DealID {
-				found = m
-			} else if want := (store.Progress{Phase: deal.Revealing, Acted: 1}); m.DealID != other.DealID || m.Progress != want || m.Due {
-				t.Errorf("Marks: got %+v for the other deal, want %+v, not due", m, want)
+		for _, p := range all {
+			if p.DealID == d.DealID {
+				found = p
+			} else if want := (store.Progress{Phase: deal.Revealing, Acted: 1}); p.DealID != other.DealID || p.Progress != want || p.Due {
+				t.Errorf("Store.Progress: got %+v for the other deal, want %+v, not due", p, want)
 			}
 		}
 		if len(all) != 2 || found.Progress != f.current(t, d).Progress() {
-			t.Errorf("Marks: got %d marks, with %+v for the deal; want 2, with %+v", len(all), found, f.current(t, d).Progress())
+			t.Errorf("Store.Progress: got %d deals, with %+v for the tested deal; want 2, with %+v", len(all), found, f.current(t, d).Progress())
 		}
 		return found.Progress, found.Due
 	}
-	before, due := marks()
+	before, due := progress()
 	if before.State() != deal.Open || due {
-		t.Errorf("a new deal has the mark %+v, due: %v; want OPEN, not due", before, due)
+		t.Errorf("a new deal has the progress %+v, due: %v; want OPEN, not due", before, due)
 	}
 	var e *store.Ending
 	for _, step := range []struct {
@@ -54,9 +54,9 @@ func TestMarksChangeWithTheView(t *testing.T) {
 		}, deal.Computed, false},
 	} {
 		step.take()
-		now, due := marks()
+		now, due := progress()
 		if now.Same(before, false) || now.Same(before, true) != step.same || now.State() != step.state || due {
-			t.Errorf("after %s: got mark %+v (before %+v), due %v; want another mark, state %s, same state %v, not due", step.what, now, before, due, step.state, step.same)
+			t.Errorf("after %s: got progress %+v (before %+v), due %v; want another value, state %s, same state %v, not due", step.what, now, before, due, step.state, step.same)
 		}
 		before = now
 	}

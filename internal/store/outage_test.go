@@ -38,7 +38,7 @@ func calls(s *store.Store, dealID string) map[string]func(context.Context) error
 		"SetSignature":  func(ctx context.Context) error { return s.SetSignature(ctx, "c_1", "x", nil) },
 		"Publish":       func(ctx context.Context) error { return second(s.Publish(ctx, store.Publication{CertID: "c_1"})) },
 		"Due":           func(ctx context.Context) error { return second(s.Due(ctx, 3, 10, 60, nil)) },
-		"Complete":      func(ctx context.Context) error { return second(s.ListComplete(ctx, 10)) },
+		"ListComplete":  func(ctx context.Context) error { return second(s.ListComplete(ctx, 10)) },
 		"Load":          func(ctx context.Context) error { return second(s.Load(ctx, 60)) },
 		"FindReplay":    func(ctx context.Context) error { return second(s.FindReplay(ctx, random32(), nil)) },
 		"SetResponse":   func(ctx context.Context) error { return second(s.SetResponse(ctx, random32(), []byte("x"))) },
@@ -78,7 +78,8 @@ func recovers(t *testing.T, f *fixture, d *store.Declaration) {
 	defer cancel()
 	for {
 		var now *store.Snapshot
-		_, err := f.Commit(ctx, act(d, 1)) // ignores Acted.Done, which is false if an earlier try was stored and its answer was lost
+		// Ignore ActResult.Done: it is false if an earlier try was stored and its answer was lost.
+		_, err := f.Commit(ctx, act(d, 1))
 		if err == nil {
 			now, err = f.Snapshot(ctx, d.DealID, store.OneParty(1))
 		}
@@ -100,7 +101,8 @@ func TestPostgresHangs(t *testing.T) {
 	f := newFixture(t)
 	proxied, freeze, thaw := freezable(t, f.url)
 	f.Store = open(t, proxied)
-	called, d := f.create(t, nil), f.create(t, nil) // a call that got a 503 may still take effect, so allUnavailable must not use `d`
+	// A call that returns UNAVAILABLE may still take effect, so allUnavailable must not use `d`.
+	called, d := f.create(t, nil), f.create(t, nil)
 	f.commit(t, d, 0)
 	freeze()
 	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)
@@ -111,7 +113,8 @@ func TestPostgresHangs(t *testing.T) {
 	allUnavailable(t, f.Store, called.DealID, 200*time.Millisecond)
 	began := time.Now()
 	f.Close()
-	if took := time.Since(began); took > 18*time.Second { // if Close waited for the statements under way, it would take 20 s
+	// If Close waited for the statements under way, it would take almost 20 s (groupTimeout).
+	if took := time.Since(began); took > 18*time.Second {
 		t.Errorf("Close took %s, want at most 18 s", took)
 	}
 }

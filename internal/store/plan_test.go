@@ -25,7 +25,8 @@ func (f *fixture) planner(t *testing.T) planner {
 	conn, err := pool.Acquire(t.Context())
 	check(t, err)
 	t.Cleanup(conn.Release)
-	_, err = conn.Exec(t.Context(), "SELECT set_config('fairpact.locked', '', false)") // as lock.sql does in production
+	// Some statements read the setting fairpact.locked, which lock.sql sets in production.
+	_, err = conn.Exec(t.Context(), "SELECT set_config('fairpact.locked', '', false)")
 	check(t, err)
 	return planner{conn}
 }
@@ -104,7 +105,8 @@ func (s step) touched() float64 {
 }
 
 func (s step) scans() (bad []string) {
-	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"} // small: only active deals and pending certificates
+	// A statement may read a whole partial index, which has only active deals or pending certificates.
+	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"}
 	switch {
 	case s.Node == "Seq Scan":
 		bad = append(bad, "scans "+s.Table)
@@ -117,8 +119,8 @@ func (s step) scans() (bad []string) {
 	return bad
 }
 
-// Every statement reads by index, and JIT does not compile it. This holds on a server with
-// stock settings, with and without statistics about the tables.
+// On a server with stock settings, every statement reads by index and runs without JIT, both
+// with and without statistics about the tables.
 func TestPlansReadByIndex(t *testing.T) {
 	f := newFixture(t)
 	var jit string
@@ -195,9 +197,9 @@ func (f *fixture) burst(t *testing.T, like string, n int) {
 	}
 }
 
-// In a deal of n parties, a commit or reveal with a good hint (Act.First) must not read n rows,
-// and the last one must not read n² rows. Both bounds hold even without statistics and with a
-// plan made while the tables were empty.
+// In a deal of n parties, a commit or reveal must not read n rows if Act.First is a little before
+// the first missing party. The last commit or reveal must not read n² rows. Both bounds hold
+// even without statistics and with a plan made while the tables were empty.
 func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	const size, acted = 4000, 2000
 	f := newFixture(t)
@@ -214,7 +216,7 @@ func TestActsOfALargeDealReadFewRows(t *testing.T) {
 	}
 	f.exec(t, "INSERT INTO commitments SELECT $1, i, sha256('x'), 1 FROM generate_series(0, $2::int - 1) i", revealing.DealID, size)
 	act(0, acted)
-	act(acted+10, size) // the parties acted to acted+9 are missing
+	act(acted+10, size) // the ten parties from number `acted` on are missing
 	touched := func(name, dealID, args string) float64 {
 		t.Helper()
 		for _, statement := range []string{"BEGIN", "EXECUTE lock (ARRAY['" + dealID + "'])"} {

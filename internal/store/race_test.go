@@ -15,8 +15,8 @@ import (
 
 func isDone(a store.ActResult, err error) (bool, error) { return a.Done, err }
 
-// Concurrent commitments, or reveals, of all parties are all stored. One transaction advances the
-// deal. Acted.All is true only for the commitments or reveals that this transaction stored.
+// If all parties commit (or reveal) at once, every commitment is stored, and one transaction
+// advances the deal. ActResult.All is true only for the commitments that this transaction stored.
 func TestConcurrentLastActsAdvanceTheDealOnce(t *testing.T) {
 	f := newFixture(t)
 	for _, n := range []int{2, 3, 8} {

@@ -11,17 +11,17 @@ var (
 	getRoundSQL     = query("get_round")
 )
 
-// FindReplay returns the idempotency record of a scope, or ErrNotFound if there is none
-// or it has expired. The slice `former` holds the same scope, computed with each former
-// server secret. A nil Response means that the effect took place and its response was
-// not stored.
+// FindReplay returns the idempotency record with this Replay.Scope, or ErrNotFound if there is
+// no record or the record has expired. The slice `former` holds the same scope, computed with
+// each other server secret of the process. A nil Response means that the effect took place and
+// its response was not stored.
 func (s *Store) FindReplay(ctx context.Context, scope []byte, former [][]byte) (r Replay, err error) {
 	err = s.pool.QueryRow(ctx, findReplaySQL, scope, former).Scan(&r.Scope, &r.Body, &r.Response)
 	return r, translate(err)
 }
 
-// SetResponse stores a record's response unless the record already has one, and returns the
-// stored response. It returns ErrNotFound if the record is gone.
+// SetResponse stores the response of an idempotency record unless the record already has one,
+// and returns the stored response. It returns ErrNotFound if the record is gone.
 func (s *Store) SetResponse(ctx context.Context, scope, response []byte) (stored []byte, err error) {
 	err = s.pool.QueryRow(ctx, setResponseSQL, scope, response).Scan(&stored)
 	return stored, translate(err)

@@ -15,14 +15,14 @@ var (
 	forgetSecretsSQL = query("forget_secrets")
 )
 
-// Rotation is the progress of a rotation of the server secret. To reseal an input is
-// to encrypt it again under the secret in force.
+// Rotation is the progress of a rotation of the server secret. To reseal an input is to
+// re-encrypt it under the secret in force.
 type Rotation struct {
 	SecretState
-	After   *SealedInput // only inputs after this one, in the order of deal and party, are left to reseal; nil: no input is left
+	After   *SealedInput // only inputs after this deal and party are left to reseal; nil: no input is left
 	Now     int64        // unix seconds
 	Replays int          // idempotency records that may need a former secret
-	Inputs  int          // inputs that are not resealed yet
+	Inputs  int          // inputs that are not yet re-encrypted under the secret in force
 }
 
 // Rotation returns the progress of a rotation, or ErrNotFound if no secret is
@@ -46,8 +46,8 @@ func (s *Store) InputsAfter(ctx context.Context, last SealedInput, limit, bytes 
 
 // Reseal replaces the stored inputs `read` by `fresh`: the same inputs, encrypted under the
 // secret with this fingerprint. It does not replace an input that has changed since the read.
-// It also records that resealing continues after the input `last`; nil: no input is left. If
-// another secret is in force, Reseal does nothing.
+// It also records that the re-encryption continues after the input `last`; nil: no input is
+// left. If another secret is in force, Reseal does nothing.
 func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, fresh [][]byte, last *SealedInput) error {
 	deals, parties, sealed := make([]string, len(read)), make([]int, len(read)), make([][]byte, len(read))
 	for i, in := range read {
@@ -62,7 +62,7 @@ func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInp
 	return translate(err)
 }
 
-// PendingMAC is a pending certificate and its MAC.
+// PendingMAC is a pending certificate (one that is not in the log yet) and its MAC.
 type PendingMAC struct {
 	CreatedAt int64 // unix seconds
 	CertID    string
@@ -70,8 +70,8 @@ type PendingMAC struct {
 	MAC       []byte
 }
 
-// PendingMACs returns at most `limit` pending certificates in the order of creation, starting
-// after the certificate `last`.
+// PendingMACs returns at most `limit` certificates that are not in the log yet, in the order of
+// creation, starting after the certificate `last`.
 func (s *Store) PendingMACs(ctx context.Context, last PendingMAC, limit int) ([]PendingMAC, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingMAC], pendingMACsSQL, last.CreatedAt, last.CertID, limit)
 }
@@ -85,7 +85,7 @@ func (s *Store) SetMAC(ctx context.Context, p PendingMAC, mac []byte) error {
 
 // ForgetSecrets ends the rotation to the secret with this fingerprint. It records that stored
 // data no longer needs former secrets. It returns false and changes nothing if another secret
-// is in force, if inputs are left to reseal, or if there is no rotation to end.
+// is in force, if inputs are left to re-encrypt, or if there is no rotation to end.
 func (s *Store) ForgetSecrets(ctx context.Context, fingerprint []byte) (bool, error) {
 	tag, err := s.pool.Exec(ctx, forgetSecretsSQL, fingerprint)
 	return tag.RowsAffected() > 0, translate(err)

@@ -18,8 +18,8 @@ var (
 	rotateSecretSQL = query("rotate_secret")
 )
 
-// ErrSecretReplaced is returned when the server secret that a call used is not in force. The
-// call changed nothing.
+// ErrSecretReplaced is returned when a call, or another call in the same SQL statement, used a
+// server secret that is not in force. The call changed nothing.
 var ErrSecretReplaced = errors.New("store: another server secret is in force")
 
 // SecretState holds the fingerprints of the server secrets that a database uses.
@@ -56,8 +56,8 @@ func (s *Store) LiveInputs(ctx context.Context) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], liveInputSQL)
 }
 
-// Live counts the deals that have an input and have not ended, and the pending certificates.
-// They need the server secret under which they were stored.
+// Live counts the deals that have an input and have not ended, and the certificates that are not
+// in the log yet. Both need the server secret under which they were stored.
 func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 	err = s.pool.QueryRow(ctx, liveSQL).Scan(&deals, &certificates)
 	return deals, certificates, translate(err)

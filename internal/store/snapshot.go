@@ -33,14 +33,14 @@ type Snapshot struct {
 	Now        int64 // time of the read
 	NowMilli   int64 // Now, in unix milliseconds
 
-	Parts []PartyStatus // of the parties from Selection.first to Selection.last
+	Parts []PartyStatus // one for each party from Selection.first to Selection.last
 	First int           // party index of Parts[0]
-	// Sealed is set if Selection asks for the inputs. It holds one encrypted input for each stored
+	// Sealed is nil unless Selection.inputs is true. Sealed holds one encrypted input for each stored
 	// reveal, in party order. An element is nil if the input is purged.
 	Sealed [][]byte
-	// AttestedBy is set if Selection asks for it. For each element of Parts it holds the party's
-	// attested_by in the certificate. An element is nil if the party has not committed, or if
-	// no seat key signed the commitment.
+	// AttestedBy is nil unless Selection.attested is true. For each element of Parts, AttestedBy
+	// holds the attested_by of the party in the certificate. An element is nil if the party has
+	// not committed, or if no seat key signed the commitment.
 	AttestedBy []*string
 }
 
@@ -52,38 +52,38 @@ type PartyStatus struct {
 
 // Selection says what a snapshot reads in addition to the deal's row and counts.
 type Selection struct {
-	first, last int  // party indexes of the first and the last Part to read
-	inputs      bool // whether Snapshot.Sealed is wanted
+	first, last int  // party indexes of the first and the last PartyStatus to read
+	inputs      bool // whether to read Snapshot.Sealed
 	attested    bool
-	bytes       int // rough size of the answer; 0: too small to count
+	bytes       int // estimated size of the snapshot; 0: too small to count
 }
 
 var (
-	// NoParties is the Selection of a snapshot with no party: Snapshot.Parts is empty.
+	// NoParties selects no party: Snapshot.Parts is empty.
 	NoParties = Selection{last: -1}
-	// WithInputs is the Selection of a snapshot with all Parts, Sealed and AttestedBy. The size
-	// of the inputs is unknown before the read. So `bytes` is the maximum for one SQL statement,
-	// and a statement that serves several calls serves at most one with inputs.
+	// WithInputs selects all parties, Sealed and AttestedBy. The size of the inputs is unknown
+	// before the read, so `bytes` is the maximum for one SQL statement. Therefore one statement
+	// serves at most one call with WithInputs.
 	WithInputs = Selection{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
-// AllParties returns the Selection of a snapshot with the Part of every party; `parties` is their number.
+// AllParties returns a Selection of the PartyStatus of every party; `parties` is their number.
 func AllParties(parties int) Selection { return Selection{last: parties - 1, bytes: 128 * parties} }
 
-// Attested returns the Selection for Snapshot.AttestedBy and for the Snapshot.Parts of all parties.
+// Attested returns a Selection of all parties and of AttestedBy; `parties` is their number.
 func Attested(parties int) Selection {
 	return Selection{last: parties - 1, attested: true, bytes: 512 * parties}
 }
 
-// OneParty returns the Selection of a snapshot with the Part of one party.
+// OneParty returns a Selection of the PartyStatus of one party.
 func OneParty(party int) Selection { return Selection{first: party, last: party} }
 
-// More reports whether Sealed or AttestedBy is wanted.
-func (w Selection) More() bool { return w.inputs || w.attested }
+// More reports whether s selects Sealed or AttestedBy.
+func (s Selection) More() bool { return s.inputs || s.attested }
 
 // Snapshot returns the current state of a deal, or ErrNotFound.
-func (s *Store) Snapshot(ctx context.Context, dealID string, want Selection) (*Snapshot, error) {
-	snapshot, err := s.snapshots.do(ctx, snapshotOf{dealID, want})
+func (s *Store) Snapshot(ctx context.Context, dealID string, selection Selection) (*Snapshot, error) {
+	snapshot, err := s.snapshots.do(ctx, snapshotOf{dealID, selection})
 	if err == nil && snapshot == nil {
 		return nil, ErrNotFound
 	}
@@ -121,24 +121,24 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 		return nil, err
 	}
 	s.Now, s.Published = s.NowMilli/1000, s.LeafIndex != nil
-	want := calls[*n-1].want
-	s.First = want.first
-	s.Parts = make([]PartyStatus, max(0, min(want.last+1, parties)-want.first))
-	if end := want.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= end || len(revealed) > 0 && revealed[len(revealed)-1] >= end {
+	selection := calls[*n-1].want
+	s.First = selection.first
+	s.Parts = make([]PartyStatus, max(0, min(selection.last+1, parties)-selection.first))
+	if end := selection.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= end || len(revealed) > 0 && revealed[len(revealed)-1] >= end {
 		return nil, fmt.Errorf("store: deal %s has %d parties, but the party index of a stored commitment or reveal is too high", calls[*n-1].dealID, parties)
 	}
 	for i, party := range committed {
 		text := CommitmentText(commitments[i])
-		s.Parts[party-want.first].Commitment = &text
+		s.Parts[party-selection.first].Commitment = &text
 	}
-	if want.attested {
+	if selection.attested {
 		s.AttestedBy = make([]*string, len(s.Parts))
 		for i, party := range committed {
-			s.AttestedBy[party-want.first] = attested[i]
+			s.AttestedBy[party-selection.first] = attested[i]
 		}
 	}
 	for _, party := range revealed {
-		s.Parts[party-want.first].Revealed = true
+		s.Parts[party-selection.first].Revealed = true
 	}
 	return s, nil
 }

@@ -52,9 +52,9 @@ func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	if err != nil || string(found.Response) != "x" {
 		t.Errorf("FindReplay with a standby: got response %q, %v; want %q", found.Response, err, "x")
 	}
-	acted, err := f.Commit(t.Context(), act(d, 0))
-	if err != nil || acted.Done {
-		t.Errorf("a second Commit = %+v, %v; want not Done, because the commit of unknown outcome was stored", acted, err)
+	result, err := f.Commit(t.Context(), act(d, 0))
+	if err != nil || result.Done {
+		t.Errorf("a second Commit = %+v, %v; want not Done, because the commit of unknown outcome was stored", result, err)
 	}
 }
 

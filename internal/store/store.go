@@ -143,8 +143,8 @@ func rows[T any](ctx context.Context, pool *pgxpool.Pool, scan pgx.RowToFunc[T],
 // Replay is the idempotency record that a transaction writes together with its
 // effect. For a nil *Replay the transaction writes no record.
 type Replay struct {
-	Scope    []byte // 32-byte HMAC
-	Body     []byte // 32-byte HMAC
+	Scope    []byte // 32-byte HMAC of caller, method, path and Idempotency-Key
+	Body     []byte // 32-byte HMAC of the request's body
 	Response []byte // encrypted; nil if the response is stored later
 	Lifetime int64  // seconds
 	Secret   []byte // fingerprint of the server secret that Scope, Body and Response were made with

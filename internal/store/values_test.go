@@ -51,7 +51,7 @@ func TestValuesAreReadBackUnchanged(t *testing.T) {
 		}
 	}
 	if by := f.snapshot(t, d, store.AllParties(2)).AttestedBy; by != nil {
-		t.Errorf("AttestedBy, which Everyone does not read, is %q, want nil", shownAll(by))
+		t.Errorf("AttestedBy, which AllParties does not read, is %q, want nil", shownAll(by))
 	}
 	if !reflect.DeepEqual(now.Sealed, inputs) {
 		t.Errorf("the %d elements of Sealed differ from the %d stored inputs, want them unchanged", len(now.Sealed), len(inputs))

@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/checkpoint"
 )
 
-// Finding is a contradiction that Fsck found in the tables.
+// Finding is a contradiction that Fsck found in the log's tables.
 type Finding struct {
 	Row     string `json:"row"` // a row or a table, for example "leaf 17", "head 1000" or "tags"
 	Problem string `json:"problem"`
@@ -56,7 +56,7 @@ func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, e
 	return f.report, fromDatabase(err)
 }
 
-// readSnapshot sets no statement timeout, because reading a large log takes a long time.
+// readSnapshot turns off the statement timeout, because reading a large log takes a long time.
 func readSnapshot(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
@@ -245,8 +245,8 @@ func (f *fsck) checkpoint(c storedCheckpoint, want []byte) {
 	}
 }
 
-// tags reports each leaf that has two tags, and the first leaf index that a tag names but the
-// tree lacks.
+// tags reports each leaf that has two tags (see Tag). It also reports the smallest leaf index that
+// has a tag but is not in the tree.
 func (f *fsck) tags() error {
 	tagged := make([]byte, f.at.size/8+1)
 	last, first := []byte{}, int64(-1)

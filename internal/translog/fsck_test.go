@@ -58,7 +58,7 @@ func TestFsckNamesChangedRows(t *testing.T) {
 				t.Errorf("%s: found %v, want %s (%v)", name, report.Findings, want, err)
 			}
 		}
-		back := cmp.Or(c.back, c.change) // a second run of a statement from flip restores the row
+		back := cmp.Or(c.back, c.change) // c.back is empty if a second run of c.change restores the row
 		asOwner(t, d, back)
 	}
 	asOwner(t, d, "UPDATE translog.leaves SET leaf_index = 1000000 WHERE leaf_index = 20")

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// group coalesces concurrent calls. The calls that wait when a run starts share that run. No
-// timer delays a run, so a single call runs at once. A run starts after its calls have
-// arrived, so the answers are never older than the calls.
+// group coalesces concurrent calls: the calls that wait share one run, which is one call of the
+// function group.run. No timer delays a run, so a single call runs at once. A run starts after its
+// calls have arrived, so the answers are never older than the calls.
 type group[Q, A any] struct {
 	run       func(ctx context.Context, queries []Q) ([]A, error) // returns one answer for each query
 	runs      int                                                 // maximum number of concurrent runs
@@ -27,7 +27,7 @@ type group[Q, A any] struct {
 	closed  bool
 }
 
-// call holds the queries of one caller. One call of group.run answers all of them.
+// call holds the queries of one caller. One run answers all these queries.
 type call[Q, A any] struct {
 	queries []Q
 	ctx     context.Context   // the caller's context
@@ -39,8 +39,8 @@ type outcome[A any] struct {
 	err    error
 }
 
-func newGroup[Q, A any](runs, most, room int, run func(context.Context, []Q) ([]A, error)) *group[Q, A] {
-	g := &group[Q, A]{run: run, runs: runs, most: most, maxQueued: room}
+func newGroup[Q, A any](runs, most, maxQueued int, run func(context.Context, []Q) ([]A, error)) *group[Q, A] {
+	g := &group[Q, A]{run: run, runs: runs, most: most, maxQueued: maxQueued}
 	g.ctx, g.stop = context.WithCancel(context.Background())
 	return g
 }

@@ -20,7 +20,8 @@ type state struct {
 
 var emptyState = state{root: emptyRoot}
 
-// batchDelta is what a batch adds to the log: entries, and tags (see Tag) of new or existing leaves.
+// batchDelta is what a batch adds to the log: entries, and tags (see Tag) of new or existing
+// leaves.
 type batchDelta struct {
 	from, to state
 	entries  [][]byte

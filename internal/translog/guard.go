@@ -13,9 +13,9 @@ import (
 // fails if another process replaces the record between Load and Store.
 const guardAttempts = 5
 
-// errGuardConflict is returned in two cases: another replica has signed a larger head, or all attempts
-// to replace the guard's record failed (see guardAttempts). Then the publisher must read the
-// database again.
+// errGuardConflict is returned if another replica has put a larger head into the fork guard's
+// record, or if all attempts to replace the record failed (see guardAttempts). The publisher must
+// then read the database again.
 var errGuardConflict = fmt.Errorf("%w: another process changed the fork guard's record first", ErrUnavailable)
 
 // advanceGuard stores the tree head r in the fork guard's record, so that the log may sign r. It
@@ -94,8 +94,8 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	return false, nil
 }
 
-// mayAdopt returns nil if the fork guard, which has no record, may accept this database. It may
-// if the log has published no leaf, or if Options.Adopt is the size of the newest published head.
+// mayAdopt decides whether a fork guard without a record accepts this database. It returns nil if
+// the log has published no leaf, or if Options.Adopt is the size of the newest published head.
 // Otherwise the record may have been lost, and only the operator knows whether the database is
 // complete.
 func (p *publisher) mayAdopt(ctx context.Context, r root) error {
@@ -121,6 +121,6 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w: %s (runbooks/fork-guard.md)", ErrInconsistent, errGuarded, fmt.Sprintf(format, args...))
 }
 
-// errGuarded marks a refusal by the fork guard. A refusal also wraps ErrInconsistent, although
-// the published heads are consistent.
+// errGuarded marks an error as a refusal by the fork guard. Such an error also wraps
+// ErrInconsistent, so waiting appends fail at once, but it is not counted as a contradiction.
 var errGuarded = errors.New("the fork guard refuses the new head")

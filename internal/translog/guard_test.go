@@ -212,8 +212,8 @@ func TestLostRaceIsNoFailure(t *testing.T) {
 	}
 }
 
-// A process died after it had committed leaves, before or after it recorded the new tree head in the
-// fork guard. The next process publishes the leaves.
+// A process died after it had committed leaves, before or after it recorded the new tree head in
+// the fork guard. The next process publishes the leaves.
 func TestCommittedLeavesArePublishedAtStart(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)
@@ -276,8 +276,8 @@ func TestOlderCopyIsRefused(t *testing.T) {
 	}
 }
 
-// A guard without a record is new or has lost its record. If the log has published leaves, it
-// signs no head until the operator sets Adopt.
+// A fork guard without a record is new or has lost its record. A log that has published leaves
+// then signs no head until the operator sets Options.Adopt.
 func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

@@ -17,7 +17,7 @@ type TaggedLeaf struct {
 	Tag   Tag
 }
 
-// Untagged returns the indexes of the leaves without a tag, in ascending order. An earlier
+// Untagged returns the indexes of the leaves without a Tag, in ascending order. An earlier
 // release, which had no tags, appended these leaves.
 func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
 	var indexes []int64
@@ -77,8 +77,9 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 	return returned, nil
 }
 
-// growTo returns what a statement must add to the tree s to reach the tree of head. It ignores the
-// given leaves that s has. It returns ErrRefused if the others have a gap or do not lead to head.
+// growTo returns the batch that extends the tree s to the tree of head. It ignores the given
+// leaves that s already has. It returns ErrRefused if the remaining leaves have a gap or do not
+// lead to head.
 func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*batchDelta, error) {
 	leaves = slices.DeleteFunc(slices.Clone(leaves), func(l TaggedLeaf) bool { return l.Index < s.size })
 	slices.SortFunc(leaves, func(a, b TaggedLeaf) int { return cmp.Compare(a.Index, b.Index) })

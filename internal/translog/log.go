@@ -51,8 +51,8 @@ type Options struct {
 
 // Open starts a replica on a migrated database. The pool must come from database.Open.
 // Open does not wait for the first head: in the background the replica publishes a head that
-// covers all committed leaves, unless there is one. A new log gets a head of size 0. Until a head is
-// published, Ready returns an error. Open returns an error if the schema is not current or
+// covers all committed leaves, unless such a head exists. A new log gets a head of size 0. Until a
+// head is published, Ready returns an error. Open returns an error if the schema is not current or
 // o.Checkpoints is invalid.
 func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, o Options) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
@@ -104,8 +104,8 @@ type Appended struct {
 // The errors include:
 //   - ErrTagTaken if another entry has the tag.
 //   - ErrRefused if the signature does not verify.
-//   - ErrRefused if the entry is new and the key that signed it is closed at a tree size that
-//     the log has reached.
+//   - ErrRefused if the entry is new, but the retired key that signed it may sign only leaf
+//     indexes that are already in use.
 //   - ErrRefused if the entry is the digest of a head or checkpoint of this log. Such a
 //     digest and its signature are public, so anyone could send them.
 //   - ErrUnavailable if the log cannot publish the leaf now. The leaf may be in the log

@@ -49,7 +49,7 @@ func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 	head := root{300, refRoot(history)}.head("")
 	head.Signature = d.sign(t, head.Digest())
 	check(t, second(l.store.insertHead(t.Context(), head, nil)))
-	// Leaf 299 comes first: all tiles of its proof are in memory, with the old history.
+	// Leaf 299 comes first: memory has all tiles of its proof, but computed from the old leaves.
 	checkHeadAndPaths(t, l, history, []int{299, 0, 199, 200, 255, 256})
 	requireNoContradiction(t, l)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/fairpact/fairpact/internal/telemetry"
 )
 
-// Each replica reports the sizes that it read last. The largest value of all replicas is the
-// current one.
 var (
+	// Each replica reports the tree sizes that it read last, so the current size is the largest
+	// value of all replicas.
 	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_log_tree_size", Help: "Number of leaves when this replica last read it. committed: all leaves; published: leaves under the newest head; checkpoint: leaves under the newest checkpoint; certified: leaves under the newest checkpoint that met the witnesses' quorum.",
 	}, []string{"of"})

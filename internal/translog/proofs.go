@@ -30,8 +30,8 @@ type LeafQuery struct {
 	TreeSize  *int64
 }
 
-// TreeHead returns the newest published head. Each call reads the database, so the head
-// is at least as new as every head that was returned before the call. Exception: after a failover of
+// TreeHead returns the newest published head. Each call reads the database, so the head is at
+// least as new as every head that was returned before the call. Exception: after a failover of
 // Postgres, a head that was returned during the crash may be missing until the log signs it again.
 func (l *Log) TreeHead(ctx context.Context) (TreeHead, error) {
 	return l.headAt(ctx, nil)

@@ -78,8 +78,8 @@ func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, veri
 	return nil
 }
 
-// shortenRootMismatch shortens the error of a root mismatch. The library's text prints both roots, over
-// several lines.
+// shortenRootMismatch shortens the error of a root mismatch. The library's text prints both roots,
+// over several lines.
 func shortenRootMismatch(err error) error {
 	if _, ok := errors.AsType[proof.RootMismatchError](err); ok {
 		return errors.New("the computed root differs from the expected root")

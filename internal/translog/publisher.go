@@ -15,9 +15,9 @@ import (
 const (
 	publishBackoff = 100 * time.Millisecond
 	maxBackoff     = 2 * time.Second
-	// If another process changed the fork guard's record first (errGuardConflict), the publisher repeats
-	// its attempt without a backoff. maxLostRaces is the maximum number of such repeats until an attempt
-	// succeeds. One more errGuardConflict is a failure, because another program may be writing the record.
+	// maxLostRaces is how often the publisher retries without a backoff, because another process
+	// changed the fork guard's record first (errGuardConflict). A success resets the count. One
+	// more errGuardConflict is a failure, because another program may be writing the record.
 	maxLostRaces = 10
 )
 
@@ -30,21 +30,21 @@ type publisher struct {
 	tree   *tree
 	signer Signer
 	guard  forkguard.Guard // nil if the deployment has none
-	adopt  *int64          // see Options.Adopt
-	// guardAccepted is true once the guard has accepted this database. proven is the root
-	// that the last round verified, or nil if that round failed. Only the goroutine of run
-	// uses these two fields.
+	adopt  *int64          // Options.Adopt: if the guard has no record, accept only a newest head of this size
+	// guardAccepted is true once the guard has accepted this database. proven is the root that
+	// the last round (attempt to publish) verified, or nil if that round failed. Only the
+	// goroutine of run uses these two fields.
 	guardAccepted bool
 	proven        *root
 
 	mu sync.Mutex
-	// mu guards the fields from size to handed. A waiter that gets an answer is also deleted
+	// mu guards the fields from size to lastBatch. A waiter that gets an answer is also deleted
 	// from the map of waiters, so it gets only one answer.
 	size      int64 // the largest size of a published head that this replica has seen
 	wanted    int64 // the smallest tree size that covers every leaf that an append has waited for
 	waiting   map[*waiter]struct{}
 	lastErr   error       // the error of the last attempt to publish a head
-	lastBatch *batchDelta // the batch that the sequencer committed last; nil: the next round reads the tables
+	lastBatch *batchDelta // the batch that the sequencer committed last; nil makes the next round read the tables
 
 	kick chan struct{} // has capacity 1; a token wakes the goroutine of run
 }
@@ -59,8 +59,8 @@ func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
 }
 
-// setLastBatch stores the tree growth that the sequencer committed last, for the next round of the
-// publisher. If g is nil, that round reads the tables.
+// setLastBatch stores the batch that the sequencer committed last, for the publisher's next round
+// (attempt to publish a head). If g is nil, that round reads the tables.
 func (p *publisher) setLastBatch(g *batchDelta) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +158,8 @@ func (p *publisher) run(ctx context.Context) {
 	}
 }
 
-// traced returns ctx with the span of one waiting append, so that the spans of publishing join its trace.
+// traced returns ctx with the span of one waiting append, so that the spans of publishing join the
+// trace of that append.
 func (p *publisher) traced(ctx context.Context) context.Context {
 	p.mu.Lock()
 	defer p.mu.Unlock()

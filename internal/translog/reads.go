@@ -11,19 +11,19 @@ import (
 )
 
 const (
-	maxReads    = 2    // maximum number of concurrent statements
-	maxAsked    = 1024 // a statement that already has this many questions (see the type question) takes no further call
+	maxReads    = 2    // maximum number of concurrent SQL statements of one group
+	maxAsked    = 1024 // a statement that already answers this many queries takes no further call
 	readsBudget = 10 * time.Second
 )
 
-// headLeafQuery is what a call reads from the database in addition to the newest head.
+// headLeafQuery names the leaf and the heads that a call reads in addition to the newest head.
 type headLeafQuery struct {
 	leaf  LeafQuery
 	sizes []*int64 // the sizes of the heads; a nil element means the newest head
 }
 
 // readResult is the result of one SQL statement: the newest head, and the heads and leaves of
-// all questions that share the statement.
+// all queries that share the statement.
 type readResult struct {
 	heads  map[int64]TreeHead // by size
 	newest int64              // the size of the newest head, or -1 if no head is published
@@ -48,12 +48,12 @@ func (r *readResult) leaf(q LeafQuery) (row leafRow, found bool) {
 	return r.leaves[at], true
 }
 
-// readTables answers all questions with one SQL statement. Each question gets the same reading.
-func (l *Log) readTables(ctx context.Context, questions []headLeafQuery) ([]*readResult, error) {
+// readTables answers all queries with one SQL statement. Each query gets the same readResult.
+func (l *Log) readTables(ctx context.Context, queries []headLeafQuery) ([]*readResult, error) {
 	ctx, cancel := context.WithTimeout(ctx, readsBudget)
 	defer cancel()
 	sizes, indexes, entries := []int64{}, []int64{}, [][]byte{}
-	for _, q := range questions {
+	for _, q := range queries {
 		for _, size := range q.sizes {
 			if size != nil {
 				sizes = append(sizes, *size)
@@ -82,7 +82,7 @@ func (l *Log) readTables(ctx context.Context, questions []headLeafQuery) ([]*rea
 	if err != nil {
 		return nil, fromDatabase(err)
 	}
-	return slices.Repeat([]*readResult{got}, len(questions)), nil
+	return slices.Repeat([]*readResult{got}, len(queries)), nil
 }
 
 // ask reads a leaf and the heads of the given sizes, and verifies the heads. Concurrent

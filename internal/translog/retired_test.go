@@ -22,7 +22,8 @@ type ring struct {
 }
 
 // newRing returns a deployment with the keys "current", "next" and "open", and a key "closed
-// at N" for each given tree size N. "open" is a retired key that no tree size closes.
+// at N" for each given tree size N. "closed at N" is a retired key that may sign only leaves below
+// index N. "open" is a retired key that may sign any leaf.
 func newRing(t *testing.T, closedAt ...int64) *ring {
 	t.Helper()
 	r := &ring{newDeployment(t), map[string]*signing.Signer{}}
@@ -112,14 +113,14 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		ceiling, index int64
 	}{
 		{0, math.MaxInt64, 0}, {1, 2, 1}, {2, 2, late}, {3, math.MaxInt64, 2},
-		{4, 2, 3}, {4, math.MaxInt64, 3}, // an entry that occurs twice: the higher ceiling counts
+		{4, 2, 3}, {4, math.MaxInt64, 3},
 		{5, 2, late}, {6, math.MaxInt64, 4}, {1, 2, 1}, {6, 2, 4},
 	} {
 		batch = append(batch, candidate{entryOf(c.entry), c.ceiling, Tag{}})
 		want = append(want, sequenced{index: c.index})
 	}
 	if got := of(l.sequencer.sequence(t.Context(), batch)).ok(t); !slices.Equal(got, want) {
-		t.Errorf("places %v, want %v", got, want)
+		t.Errorf("results %v, want %v", got, want)
 	}
 }
 
@@ -131,7 +132,8 @@ func lockWaiters(t *testing.T, d *deployment) (n int) {
 }
 
 // A closed key may sign only leaves below a tree size. An entry by such a key waits for the lock
-// while another replica adds a leaf. The tree size after the wait decides whether the entry gets a leaf.
+// while another replica adds a leaf. The tree size after the wait decides whether the entry gets a
+// leaf.
 func TestCeilingIsDecidedUnderTheLock(t *testing.T) {
 	t.Parallel()
 	for way, leaves := range map[string]int{"the head is looked up": 0, "the head in memory": 2} {

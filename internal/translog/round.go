@@ -23,20 +23,20 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	defer span.End()
 
 	p.mu.Lock()
-	handed := p.lastBatch
+	batch := p.lastBatch
 	p.mu.Unlock()
 	known := p.proven
 	p.proven = nil
-	if known != nil && handed != nil && handed.to.size > known.size {
+	if known != nil && batch != nil && batch.to.size > known.size {
 		// The fast path: prove from memory that the sequencer's tree extends the tree
 		// of the last round.
-		if _, err = p.tree.consistency(ctx, *known, handed.to.root); err == nil {
+		if _, err = p.tree.consistency(ctx, *known, batch.to.root); err == nil {
 			var head TreeHead
-			head, err = p.sign(ctx, handed.to.root, p.tree, handed.entries[len(handed.entries)-1])
+			head, err = p.sign(ctx, batch.to.root, p.tree, batch.entries[len(batch.entries)-1])
 			size = head.TreeSize
 		}
 		if err == nil {
-			p.proven = &handed.to.root
+			p.proven = &batch.to.root
 		}
 		if !errors.Is(err, ErrInconsistent) {
 			return size, err

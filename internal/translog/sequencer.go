@@ -13,7 +13,7 @@ import (
 
 const (
 	maxBatch      = 4096    // maximum number of entries in one transaction
-	maxQueue      = 1 << 16 // maximum number of entries that wait for a transaction
+	maxQueue      = 1 << 16 // maximum number of calls that wait in one group (group.go)
 	batchTimeout  = 10 * time.Second
 	batchAttempts = 3
 	batchBackoff  = 50 * time.Millisecond
@@ -26,8 +26,8 @@ type sequencer struct {
 	store   *store
 	checks  *checks
 	tree    *tree
-	// setLastBatch passes to the publisher what a committed batch added to the tree. After setLastBatch(nil), the
-	// publisher's next round reads the database instead.
+	// setLastBatch passes a committed batch to the publisher. After setLastBatch(nil), the
+	// publisher's next attempt to publish a head reads the database instead.
 	setLastBatch func(*batchDelta)
 
 	// known is the tree that this process's last transaction (batch) of appends committed; nil
@@ -64,17 +64,17 @@ func ceiling(key signing.Key) int64 {
 	return *key.TreeSize
 }
 
-func newSequencer(s *store, c *checks, t *tree, hand func(*batchDelta)) *sequencer {
-	q := &sequencer{store: s, checks: c, tree: t, setLastBatch: hand}
+func newSequencer(s *store, c *checks, t *tree, setLastBatch func(*batchDelta)) *sequencer {
+	q := &sequencer{store: s, checks: c, tree: t, setLastBatch: setLastBatch}
 	q.batches = newGroup(1, maxBatch, maxQueue, q.sequence)
 	return q
 }
 
-// sequence commits the batch and returns the place of each candidate. A failed attempt may
+// sequence commits the batch and returns the result of each candidate. A failed attempt may
 // have committed the batch. The next attempt then finds the entries in the log.
 func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]sequenced, error) {
-	// The batch may have an entry several times, signed by keys with different ceilings. The highest
-	// ceiling counts.
+	// The batch may have an entry several times, signed by keys with different ceilings. The
+	// highest ceiling counts.
 	ceilings := make(map[[32]byte]int64, len(batch))
 	for _, c := range batch {
 		ceilings[c.entry] = max(ceilings[c.entry], c.ceiling)
@@ -83,10 +83,10 @@ func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]sequence
 	for i, c := range batch {
 		entries[i] = candidate{c.entry, ceilings[c.entry], c.tag}
 	}
-	var places []sequenced
+	var results []sequenced
 	var err error
 	for attempt := range batchAttempts {
-		if places, err = s.attempt(ctx, entries); err == nil || errors.Is(err, ErrInconsistent) {
+		if results, err = s.attempt(ctx, entries); err == nil || errors.Is(err, ErrInconsistent) {
 			break
 		}
 		s.checks.logger.WarnContext(ctx, "attempt to sequence a batch failed", "entries", len(entries), "attempt", attempt+1, "err", err)
@@ -99,29 +99,29 @@ func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]sequence
 	}
 	batchEntries.Observe(float64(len(entries)))
 	crash.Point("log.sequenced")
-	return places, nil
+	return results, nil
 }
 
 func (s *sequencer) attempt(ctx context.Context, entries []candidate) ([]sequenced, error) {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout)
 	defer cancel()
-	if places := s.appendOptimistic(ctx, entries); places != nil {
-		return places, nil
+	if results := s.appendOptimistic(ctx, entries); results != nil {
+		return results, nil
 	}
 	return s.lockAndAppend(ctx, entries)
 }
 
 // appendOptimistic appends the batch in one statement if the committed head is the one in
 // memory. It returns nil if it appended nothing or the outcome is unknown. The caller then
-// calls appendLocked.
+// calls lockAndAppend.
 func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) []sequenced {
 	if s.known == nil || !s.alone {
 		return nil
 	}
-	places, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
-	// admit got empty maps, so an entry that seems refused or late may already be in the log.
-	// appendLocked looks up the entry in the database.
-	if err != nil || slices.ContainsFunc(places, func(p sequenced) bool { return p.index < 0 }) {
+	results, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
+	// admit got empty maps, so an entry that admit refuses (index below 0) may already be in the
+	// log. lockAndAppend looks up the entry in the database.
+	if err != nil || slices.ContainsFunc(results, func(r sequenced) bool { return r.index < 0 }) {
 		return nil
 	}
 	crash.Point("log.before-commit")
@@ -134,12 +134,11 @@ func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) [
 		return nil
 	}
 	s.committed(ctx, g, true)
-	return places
+	return results
 }
 
-// lockAndAppend locks the head, looks up the entries and appends those that are new.
 func (s *sequencer) lockAndAppend(ctx context.Context, entries []candidate) ([]sequenced, error) {
-	places, g, err := s.store.commit(ctx, entries)
+	results, g, err := s.store.commit(ctx, entries)
 	if err != nil {
 		s.known = nil
 		s.setLastBatch(nil)
@@ -148,13 +147,13 @@ func (s *sequencer) lockAndAppend(ctx context.Context, entries []candidate) ([]s
 	first := s.known == nil
 	s.alone = first || g.from.same(s.known.root)
 	s.committed(ctx, g, s.alone && !first)
-	return places, nil
+	return results, nil
 }
 
-// committed updates s.known and s.tree after the commit of g, and informs the publisher (s.hand).
-// `continues` is true if g is known to extend the head that the previous batch of this process
-// committed. If s.tree lacks tiles and s.alone is true, committed reads the tiles now. If s.alone is
-// false, they are read when a proof needs them.
+// committed updates s.known and s.tree after the commit of g, and informs the publisher
+// (s.setLastBatch). `continues` is true if g is known to extend the head that the previous batch
+// of this process committed. If s.tree lacks tiles and no other replica appends (s.alone),
+// committed reads the tiles now. Otherwise the tiles are read when a proof needs them.
 func (s *sequencer) committed(ctx context.Context, g *batchDelta, continues bool) {
 	s.known = &g.to
 	sizeCommitted.Set(float64(g.to.size))

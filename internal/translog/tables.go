@@ -11,14 +11,15 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// heads reads the committed head and the newest published one (nil if there is none) in one round trip.
+// heads reads the committed head and the newest published head in one round trip. newest is nil if
+// no head is published.
 func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
 	batch := &pgx.Batch{}
-	// sqlReplicated makes the batch wait until the synchronous standby has the leaves under
-	// the committed head. If a head covered leaves that the standby lacks, a failover to the
-	// standby would leave the fork guard ahead of the database for ever.
+	// sqlReplicated makes the batch wait until the synchronous standby has the leaves under the
+	// committed head. Otherwise the log could sign a head whose leaves are lost in a failover to the
+	// standby. The fork guard's record of that head would then block new heads for ever.
 	batch.Queue(sqlReplicated)
-	// Read the published head first, so that the committed one is at least as new.
+	// The published head is read before the committed head, so the committed head is at least as new.
 	batch.Queue(sqlNewestHead).Query(func(rows pgx.Rows) error {
 		heads, err := pgx.CollectRows(rows, scanHead)
 		if len(heads) > 0 {
@@ -41,10 +42,9 @@ func scanHead(row pgx.CollectableRow) (TreeHead, error) {
 }
 
 // insertHead stores the head and returns it. If a head of the same size is already stored,
-// insertHead returns the stored one instead. The parameter `last` is the last entry that the head
-// covers, or nil if unknown. If the leaf of that entry is missing or has another entry, insertHead
-// does not store the head. If no head of the size is stored either, the error wraps
-// pgx.ErrNoRows.
+// insertHead returns the stored head instead. `last` is the entry of the last leaf under the head,
+// or nil if unknown. If the database lacks that leaf or has another entry there, insertHead does
+// not store the head. The error wraps pgx.ErrNoRows if then no head of that size is stored.
 func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {
 	r := treeOf(head)
 	digest := head.Digest()
@@ -57,9 +57,9 @@ func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (Tre
 	return stored, fromDatabase(err)
 }
 
-// readTiles reads the stored nodes of tiles in one round trip. It skips nodes that are not
-// complete in a tree of the given size. It returns ErrInconsistent if a row is missing. It
-// does not verify hashes.
+// readTiles reads tiles of the Merkle tree in one round trip. It skips nodes whose subtrees are not
+// full in a tree of `size` leaves. It returns ErrInconsistent if a row is missing. It does not
+// verify hashes.
 func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*tile, error) {
 	tiles := make([]*tile, len(ids))
 	batch := &pgx.Batch{}
@@ -89,7 +89,7 @@ func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*ti
 }
 
 func (s *store) readEntries(ctx context.Context, first, end uint64) ([][]byte, error) {
-	rows, _ := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end)) // collect returns the error
+	rows, _ := s.pool.Query(ctx, sqlLeavesBetween, int64(first), int64(end)) // collect returns the error of Query
 	entries, err := collect(rows, 0, first, end)
 	return entries, fromDatabase(err)
 }
@@ -119,9 +119,10 @@ func missing(level uint, index uint64) error {
 	return fmt.Errorf("%w: the row of node %d at level %d is missing", ErrInconsistent, index, level)
 }
 
-// CheckClosed returns an error if a key signed a head larger than the key's TreeSize (see
-// signing.Key), because certificates under that head would no longer verify. It skips disowned
-// (stolen) keys. For each key it checks only the `limit` smallest heads above TreeSize.
+// CheckClosed returns an error if a retired key signed a tree head larger than the key's TreeSize.
+// Verifiers reject such a head, so certificates under the head would no longer verify. CheckClosed
+// skips keys without TreeSize and disowned (stolen) keys. For each key it checks only the `limit`
+// smallest heads above TreeSize.
 func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, limit int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err

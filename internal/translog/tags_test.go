@@ -60,9 +60,9 @@ func TestATagHasOneEntry(t *testing.T) {
 	t.Run("a leaf without a tag is tagged", func(t *testing.T) {
 		check(t, takenBy(0)(d.tagged(t, l, 1, tag(0))))
 		check(t, isAt(1)(d.tagged(t, other, 1, tag(1))))
-		// The other replica tagged leaf 1 without changing the head, so the head in l's memory is
-		// still current. Therefore l first tries to append in one statement. That attempt must
-		// detect that the tag is taken.
+		// The other replica tagged leaf 1, which did not change the committed head. So l still has
+		// the current head in memory, and appends by one statement without first locking the head.
+		// The statement must detect that the tag is taken.
 		check(t, takenBy(1)(d.tagged(t, l, 2, tag(1))))
 	})
 	t.Run("in one batch", func(t *testing.T) {
@@ -76,20 +76,20 @@ func TestATagHasOneEntry(t *testing.T) {
 			} else {
 				l.sequencer.known = nil
 			}
-			places, err := l.sequencer.sequence(t.Context(), []candidate{
+			got, err := l.sequencer.sequence(t.Context(), []candidate{
 				c(0, tag(base)), c(1, tag(base)), c(0, tag(base)), c(2, Tag{}), c(2, tag(base+1)), c(3, tag(0))})
 			check(t, err)
 			want := []sequenced{{size, false}, {size, true}, {size, false}, {size + 1, false}, {size + 1, false}, {0, true}}
-			if fmt.Sprint(places) != fmt.Sprint(want) || committedSize(t, d) != size+2 {
-				t.Errorf("%s: %v, want %v, in a log of %d", what, places, want, size)
+			if fmt.Sprint(got) != fmt.Sprint(want) || committedSize(t, d) != size+2 {
+				t.Errorf("%s: %v, want %v, in a log of %d", what, got, want, size)
 			}
 			check(t, takenBy(size+1)(d.tagged(t, other, base+4, tag(base+1))))
 		}
 	})
 	t.Run("an entry that is refused for its key does not take the tag", func(t *testing.T) {
-		places := of(l.sequencer.sequence(t.Context(), []candidate{{entryOf(900), 0, tag(900)}, {entryOf(901), math.MaxInt64, tag(900)}})).ok(t)
-		if places[0].index != late || places[1].taken || places[1].index < 0 {
-			t.Errorf("places %v, want the first entry late and the second one with a leaf", places)
+		got := of(l.sequencer.sequence(t.Context(), []candidate{{entryOf(900), 0, tag(900)}, {entryOf(901), math.MaxInt64, tag(900)}})).ok(t)
+		if got[0].index != late || got[1].taken || got[1].index < 0 {
+			t.Errorf("results %v, want the first entry late and the second one with a leaf", got)
 		}
 	})
 	requireNoContradiction(t, l, other)

@@ -31,10 +31,10 @@ func flip(table, column, where string) string {
 	return fmt.Sprintf("UPDATE translog.%s SET %[2]s = set_byte(%[2]s, 5, 255 - get_byte(%[2]s, 5)) WHERE %s", table, column, where)
 }
 
-// Each case changes rows that the proof of leaf 10 depends on. Each proof reads the rows of the
-// leaf and of the head again. A process verifies the other rows when it reads a tile, and keeps
-// the tile in memory. So in the cases with `cached`, the old process still proves the leaf, and
-// a new process refuses.
+// Each case changes rows that the inclusion proof of leaf 10 depends on. Every proof reads the rows
+// of the leaf and of the tree head again. A Log verifies the other rows once and caches them in
+// memory. So in the cases with `cached`, the first Log still proves the leaf, and a newly opened Log
+// returns ErrInconsistent.
 func TestTamperedTables(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
@@ -168,7 +168,7 @@ func TestTamperedCommittedHead(t *testing.T) {
 			gate := newGate(d)
 			close(gate.pass)
 			l := d.open(t, d.pool, gate)
-			if inMemory { // fill commits without the sequencer; after mustAppend, the sequencer has the head in memory
+			if inMemory { // fill bypasses the sequencer; only mustAppend puts the head into the sequencer's memory
 				fill(t, l, 0, 298)
 				d.mustAppend(t, l, 298)
 				d.mustAppend(t, l, 299)

@@ -9,9 +9,9 @@ const (
 	tileBytes  = tileNodes*32 + 256
 )
 
-// tileID names a tile. A tile has 256 neighbouring nodes of a stored level (0, 8, 16, …).
-// It also has the nodes of the seven levels above them, which are computed and not stored.
-// Level 0 has the leaves. A node is complete when the tree has all leaves under the node.
+// tileID names a tile of the Merkle tree. A tile has 256 neighbouring nodes of a level that Postgres
+// stores (0, 8, 16, …). It also has the nodes of the seven levels above, which are computed. Level 0
+// has the leaves. A node is complete when the tree has all leaves under the node.
 type tileID struct {
 	level uint
 	index uint64 // the first stored node has the index 256*index
@@ -22,8 +22,8 @@ func tileOf(id compact.NodeID) tileID {
 	return tileID{level: id.Level - above, index: id.Index >> (tileHeight - above)}
 }
 
-// span returns the indexes [first, end) of the tile's stored nodes that are complete in a
-// tree of the given size.
+// span returns the indexes [first, end) of the tile's stored nodes whose subtrees are full in a
+// tree of `size` leaves.
 func (t tileID) span(size uint64) (first, end uint64) {
 	first = t.index * tileWidth
 	return first, min(first+tileWidth, size>>t.level)
@@ -34,8 +34,8 @@ func (t tileID) complete(size uint64) bool { return t.index+1 <= size>>(t.level+
 // root returns the id of the tile's root node, which belongs to the tile above.
 func (t tileID) root() compact.NodeID { return compact.NewNodeID(t.level+tileHeight, t.index) }
 
-// tile is a tile in memory. Nodes that are not complete yet are zero. Each node is written
-// only once, when it is complete. After that, reading the node needs no lock.
+// tile holds the nodes of a tile in memory. A node is zero until the tree has all leaves under the
+// node. The node is then written once, and reading it needs no lock.
 type tile struct {
 	tileID
 	nodes [tileNodes][32]byte

@@ -42,7 +42,7 @@ func (l *Log) serveTile(r *http.Request) (any, error) {
 
 func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	under := c.latest.Load()
-	if under == nil || !covered(t, under.Size) { // read again: another replica may have signed a newer checkpoint
+	if under == nil || !covered(t, under.Size) { // read the newest checkpoint: another replica may have signed it
 		var err error
 		if under, err = c.newest(ctx); err != nil {
 			return nil, err
@@ -62,7 +62,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	if t.L >= 0 {
 		return bytes.Join(hashes, nil), nil
 	}
-	select { // this limit is separate from maxLoads, so that public requests for bundles do not delay proofs
+	select { // bundle reads have their own limit, so that public requests for bundles do not delay proofs
 	case c.bundles <- struct{}{}:
 		defer func() { <-c.bundles }()
 	case <-ctx.Done():
@@ -81,8 +81,8 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	return checkpoint.EntryBundle(entries), nil
 }
 
-// covered reports whether all nodes of the tile or entry bundle are complete in a tree of
-// the given size.
+// covered reports whether a tree of `size` leaves has all leaves of the entry bundle, or all leaves
+// under the nodes of the tile.
 func covered(t tlog.Tile, size int64) bool {
 	level := uint(max(t.L, 0)) * checkpoint.TileHeight
 	have := uint64(size) >> level

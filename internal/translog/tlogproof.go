@@ -26,7 +26,9 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 		return nil, err
 	}
 	if certified := c.certified.Load(); certified > 0 {
-		better, err := c.at(ctx, certified) // read again even if `of`, the newest checkpoint, has this size: `of` may lack the last cosignatures
+		// Read the checkpoint again even if `of` has the same size: `of` may lack cosignatures that were
+		// stored since it was read.
+		better, err := c.at(ctx, certified)
 		if err != nil {
 			return nil, l.checks.recordFailure(ctx, err)
 		}

@@ -13,36 +13,36 @@ import (
 const (
 	// cacheBytes is the memory for complete tiles. 64 MiB hold the tiles of a million leaves.
 	cacheBytes = 64 << 20
-	// maxLoads is how many callers may read tiles at the same time.
+	// maxLoads is how many callers may read tiles from the database at the same time.
 	maxLoads = 4
-	// If memory lacks more than maxCatchUp new leaves, the last tile of each level (the edge) is
-	// read again. Otherwise only the missing leaves are read.
+	// maxCatchUp is the largest number of new leaves that the tree in memory reads as leaves. If more
+	// are missing, it reads the last tile of each level again.
 	maxCatchUp = 1024
 )
 
-// tree is the part of the log in this process's memory: the edge and complete tiles. The
-// edge is the last tile of each level, and grows as leaves are committed. Complete tiles
+// tree is the part of the Merkle tree in this process's memory. It has the right edge, which is the
+// last tile of each level and grows as leaves are committed. It also caches complete tiles, which
 // never change.
 //
-// A tile is verified once, when it is read. The hashes of the edge must lead to the root of
-// the tree, and the hashes of a complete tile to the node above the tile.
+// A tile is verified once, when it is read. The right edge must hash to the root of the Merkle tree.
+// A complete tile must hash to the node above the tile.
 type tree struct {
 	store *store
-	fresh bool // set by freshTree: the tree has no older tiles, so prove does not retry with a fresh tree
+	fresh bool // set by freshTree: no tile is cached from before, so prove does not retry a failed proof
 	loads chan struct{}
 
 	mu sync.Mutex
-	// mu guards the fields below. The hash of a full subtree in a tile that was found under mu may
-	// be read without mu, because such a hash never changes.
-	at        state          // size, root and compact range of the tree whose last tiles are `edge`
-	rightEdge map[uint]*tile // by level
+	// mu guards the fields below. Once a tile was looked up under mu, the hashes of its full subtrees
+	// may be read without mu, because they never change.
+	at        state          // size, root and compact range of the tree whose last tiles are in rightEdge
+	rightEdge map[uint]*tile // the last tile of each level, by level
 	complete  *simplelru.LRU[tileID, *tile]
 }
 
 func newTree(s *store, bytes int) *tree {
 	complete, err := simplelru.NewLRU[tileID, *tile](max(1, bytes/tileBytes), nil)
 	if err != nil {
-		panic(err) // not possible: the size is positive
+		panic(err) // not possible: NewLRU fails only if the size is below 1
 	}
 	return &tree{store: s, loads: make(chan struct{}, maxLoads), at: emptyState, rightEdge: map[uint]*tile{}, complete: complete}
 }
@@ -56,13 +56,13 @@ func freshTree(s *store) *tree {
 
 // grow adds the nodes of a committed batch. It adds nothing and returns false if the batch does
 // not extend t.at, the tree in memory.
-func (t *tree) grow(g *batchDelta) bool {
+func (t *tree) grow(delta *batchDelta) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.at.same(g.from.root) {
+	if !t.at.same(delta.from.root) {
 		return false
 	}
-	for _, n := range g.nodes {
+	for _, n := range delta.nodes {
 		id := tileOf(n.id)
 		last := t.rightEdge[id.level]
 		if last == nil || last.tileID != id {
@@ -74,7 +74,7 @@ func (t *tree) grow(g *batchDelta) bool {
 		}
 		copy(last.node(n.id), n.hash)
 	}
-	t.at = g.to
+	t.at = delta.to
 	return true
 }
 
@@ -84,8 +84,8 @@ func (t *tree) replace(other *tree) {
 	t.at, t.rightEdge, t.complete = other.at, other.rightEdge, other.complete
 }
 
-// nodes returns the hashes of the nodes, which must be complete in the tree of the root
-// `under`. Tiles that are not in memory are read from the database.
+// nodes returns the hashes of the nodes `ids`. The tree with the root `under` must have all leaves
+// under these nodes. Tiles that are not in memory are read from the database.
 func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][]byte, error) {
 	if hashes := t.inMemory(under, ids); hashes != nil {
 		return hashes, nil
@@ -167,9 +167,9 @@ func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
 	return in, nil
 }
 
-// follow extends the edge (the last tile of each level) at least to the size of `to`. It reads
-// up to maxCatchUp missing leaves. If more are missing, if the edge is empty, or if the leaves
-// do not hash to the root `to`, follow reads the whole edge.
+// follow extends the right edge (the last tile of each level) at least to the size of `to`. It reads
+// up to maxCatchUp missing leaves. It reads the whole right edge if more leaves are missing, if the
+// right edge is empty, or if the leaves do not hash to the root `to`.
 func (t *tree) follow(ctx context.Context, to root) error {
 	t.mu.Lock()
 	from := t.at
@@ -182,17 +182,17 @@ func (t *tree) follow(ctx context.Context, to root) error {
 		if err != nil {
 			return err
 		}
-		g, err := from.grow(entries)
-		if err == nil && bytes.Equal(g.to.hash, to.hash) {
-			t.grow(g) // adds nothing if another caller has changed t meanwhile
+		delta, err := from.grow(entries)
+		if err == nil && bytes.Equal(delta.to.hash, to.hash) {
+			t.grow(delta) // adds nothing if another caller has changed t since `from` was read
 			return nil
 		}
 	}
 	return t.readEdge(ctx, to)
 }
 
-// readEdge reads the edge (the last tile of each level) of the tree with the root `to`. It
-// verifies that the hashes in the edge lead to that root.
+// readEdge reads the right edge (the last tile of each level) of the tree with the root `to`. It
+// verifies that the right edge hashes to that root.
 func (t *tree) readEdge(ctx context.Context, to root) error {
 	size := uint64(to.size)
 	perfect := compact.RangeNodes(0, size, nil)

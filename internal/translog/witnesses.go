@@ -44,8 +44,8 @@ func CheckWitnessURL(prefix string) error {
 	return nil
 }
 
-// cosigning is the state of the goroutines that ask the witnesses. It exists while this replica
-// holds the lock.
+// cosigning is the state of the goroutines that ask the witnesses to cosign checkpoints. It exists
+// while this replica holds the Postgres lock of askWitnesses.
 type cosigning struct {
 	*checkpoints
 	client *http.Client
@@ -57,14 +57,14 @@ type cosigning struct {
 	moved  chan struct{} // closed when target changes
 }
 
-// witnessEndpoint is one URL to ask, with the policy's witnesses that have this URL. Each of them
-// has its own key.
+// witnessEndpoint is one URL to ask for cosignatures, and the policy's witnesses that have this URL.
+// Each witness has its own key.
 type witnessEndpoint struct {
 	url       string
 	witnesses []checkpoint.Witness
-	size      int64     // the last size that the witness is known to have cosigned; 0: none or unknown
+	size      int64     // the tree size that the witness last cosigned, as far as known; 0: none or unknown
 	done      int64     // the largest checkpoint size for which no further request is needed; -1: none
-	conflict  int64     // size of the target that the witness last refused with status 409; 0: none
+	conflict  int64     // size of the checkpoint that the witness last refused with status 409; 0: none
 	owes      time.Time // since when a cosignature is due; zero: none is due
 }
 
@@ -72,12 +72,12 @@ func (s *witnessEndpoint) name() string { return s.witnesses[0].Name }
 
 // askWitnesses asks the witnesses until ctx ends. A Postgres lock lets only one replica ask at a time.
 func (c *checkpoints) askWitnesses(ctx context.Context) {
-	places := c.submissions()
-	if len(places) == 0 {
+	endpoints := c.submissions()
+	if len(endpoints) == 0 {
 		return
 	}
 	for pause(ctx, checkpointEvery) {
-		if err := c.askLocked(ctx, places); err != nil && ctx.Err() == nil {
+		if err := c.askLocked(ctx, endpoints); err != nil && ctx.Err() == nil {
 			c.log.checks.logger.WarnContext(ctx, "asking the witnesses failed, retrying", "err", err)
 		}
 	}
@@ -126,7 +126,7 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 
 // askLocked takes the lock and asks the witnesses for cosignatures, until ctx ends or the lock's
 // connection fails. It does nothing if another replica holds the lock.
-func (c *checkpoints) askLocked(ctx context.Context, places []*witnessEndpoint) error {
+func (c *checkpoints) askLocked(ctx context.Context, endpoints []*witnessEndpoint) error {
 	conn, err := c.lock(ctx)
 	if err != nil || conn == nil {
 		return err
@@ -136,7 +136,7 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*witnessEndpoint) 
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if err := c.recall(ctx, conn, places); err != nil {
+	if err := c.recall(ctx, conn, endpoints); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -147,8 +147,8 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*witnessEndpoint) 
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	defer cancel()
-	for _, place := range places {
-		loops.Go(func() { a.serve(ctx, place) })
+	for _, endpoint := range endpoints {
+		loops.Go(func() { a.serve(ctx, endpoint) })
 	}
 	for {
 		newest, err := c.newest(ctx)
@@ -164,7 +164,7 @@ func (c *checkpoints) askLocked(ctx context.Context, places []*witnessEndpoint) 
 	}
 }
 
-// ping keeps the session alive.
+// ping resets the idle timeout of the session that holds the lock. It fails if the session is lost.
 func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -173,24 +173,24 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 
 // recall reads from the database, for each URL, the largest tree size that a witness with that
 // URL has cosigned.
-func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, places []*witnessEndpoint) error {
+func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, endpoints []*witnessEndpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
-	for _, place := range places {
+	for _, endpoint := range endpoints {
 		var ids []string
-		for _, w := range place.witnesses {
+		for _, w := range endpoint.witnesses {
 			ids = append(ids, w.Key.ID())
 		}
-		place.done, place.conflict = -1, 0
-		if err := conn.QueryRow(ctx, sqlCosigned, ids).Scan(&place.size); err != nil {
+		endpoint.done, endpoint.conflict = -1, 0
+		if err := conn.QueryRow(ctx, sqlCosigned, ids).Scan(&endpoint.size); err != nil {
 			return fromDatabase(err)
 		}
 	}
 	return nil
 }
 
-// aim makes the newest checkpoint the target if the old target has its quorum, or has been
-// the target for `patience`.
+// aim makes the newest checkpoint the target, which all witnesses are asked to cosign. A target
+// without its quorum stays the target for the duration `patience`.
 func (a *cosigning) aim(newest *signedCheckpoint, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -207,8 +207,8 @@ func (a *cosigning) aim(newest *signedCheckpoint, now time.Time) {
 
 // serve asks the witnesses at one URL to cosign each target checkpoint until ctx ends. After a
 // failure it backs off and retries.
-func (a *cosigning) serve(ctx context.Context, place *witnessEndpoint) {
-	behind := witnessBehind.WithLabelValues(place.name())
+func (a *cosigning) serve(ctx context.Context, endpoint *witnessEndpoint) {
+	behind := witnessBehind.WithLabelValues(endpoint.name())
 	defer behind.Set(0)
 	retry := backoff.NewExponentialBackOff()
 	retry.InitialInterval, retry.MaxInterval = firstRetry, lastRetry
@@ -216,8 +216,8 @@ func (a *cosigning) serve(ctx context.Context, place *witnessEndpoint) {
 		a.mu.Lock()
 		target, moved := a.target, a.moved
 		a.mu.Unlock()
-		if target == nil || target.Size <= place.done {
-			place.owes = time.Time{}
+		if target == nil || target.Size <= endpoint.done {
+			endpoint.owes = time.Time{}
 			behind.Set(0)
 			select {
 			case <-moved:
@@ -225,24 +225,24 @@ func (a *cosigning) serve(ctx context.Context, place *witnessEndpoint) {
 			}
 			continue
 		}
-		if place.owes.IsZero() {
-			place.owes = time.Now()
+		if endpoint.owes.IsZero() {
+			endpoint.owes = time.Now()
 		}
-		outcome, err := a.ask(ctx, place, target)
+		outcome, err := a.ask(ctx, endpoint, target)
 		if ctx.Err() != nil {
 			return
 		}
-		witnessRequests.WithLabelValues(place.name(), outcome).Inc()
+		witnessRequests.WithLabelValues(endpoint.name(), outcome).Inc()
 		if outcome == outcomeCosigned {
-			place.owes = time.Now() // the next cosignature is due from now on
+			endpoint.owes = time.Now() // the next cosignature is due from now on
 		}
-		behind.Set(time.Since(place.owes).Seconds())
+		behind.Set(time.Since(endpoint.owes).Seconds())
 		if err == nil {
 			retry.Reset()
 			continue
 		}
 		wait := retry.NextBackOff()
-		a.log.checks.logger.WarnContext(ctx, "a witness did not cosign", "witness", place.name(), "outcome", outcome, "tree_size", target.Size, "err", err, "retry_in", wait.String())
+		a.log.checks.logger.WarnContext(ctx, "a witness did not cosign", "witness", endpoint.name(), "outcome", outcome, "tree_size", target.Size, "err", err, "retry_in", wait.String())
 		pause(ctx, wait)
 	}
 }
@@ -255,20 +255,20 @@ const (
 	outcomeUnreachable = "unreachable"
 )
 
-// ask submits the target once. A conflict (status 409) names the size that the witness has
-// cosigned, and the next request starts from that size. So the first conflict for a target
-// is not an error, and the second one is.
-func (a *cosigning) ask(ctx context.Context, place *witnessEndpoint, target *signedCheckpoint) (outcome string, err error) {
-	if place.size > target.Size { // the witness has cosigned a newer checkpoint and refuses older ones
-		place.done = target.Size
+// ask submits the checkpoint `target` once. An answer with status 409 names the size that the
+// witness has cosigned, and the next request proves consistency from that size. So the first 409
+// for a target is not an error, and a second 409 is.
+func (a *cosigning) ask(ctx context.Context, endpoint *witnessEndpoint, target *signedCheckpoint) (outcome string, err error) {
+	if endpoint.size > target.Size { // the witness has cosigned a newer checkpoint and refuses older ones
+		endpoint.done = target.Size
 		return outcomeConflict, nil
 	}
-	request := checkpoint.AddCheckpoint{Old: place.size, Note: []byte(target.note)}
-	if request.Proof, err = a.proof(ctx, place.size, target); err != nil {
-		place.size = 0 // the next request starts from size 0, so that the witness names the size that it has cosigned
+	request := checkpoint.AddCheckpoint{Old: endpoint.size, Note: []byte(target.note)}
+	if request.Proof, err = a.proof(ctx, endpoint.size, target); err != nil {
+		endpoint.size = 0 // the next request starts from size 0, so that the witness names the size that it has cosigned
 		return outcomeRefused, err
 	}
-	status, answer, err := a.post(ctx, place.url+checkpoint.AddCheckpointPath, request.Marshal())
+	status, answer, err := a.post(ctx, endpoint.url+checkpoint.AddCheckpointPath, request.Marshal())
 	switch {
 	case err != nil:
 		return outcomeUnreachable, err
@@ -283,8 +283,8 @@ func (a *cosigning) ask(ctx context.Context, place *witnessEndpoint, target *sig
 		if err != nil {
 			return outcomeRefused, fmt.Errorf("the witness answered status 409: %w", err)
 		}
-		again := place.conflict == target.Size
-		place.size, place.conflict = size, target.Size
+		again := endpoint.conflict == target.Size
+		endpoint.size, endpoint.conflict = size, target.Size
 		if again {
 			return outcomeConflict, fmt.Errorf("the witness named a size and got a proof from that size, but now names size %d", size)
 		}
@@ -294,8 +294,8 @@ func (a *cosigning) ask(ctx context.Context, place *witnessEndpoint, target *sig
 	case status != http.StatusOK:
 		return outcomeUnreachable, fmt.Errorf("the witness answered status %d", status)
 	}
-	keys := make([]checkpoint.Key, len(place.witnesses))
-	for i, w := range place.witnesses {
+	keys := make([]checkpoint.Key, len(endpoint.witnesses))
+	for i, w := range endpoint.witnesses {
 		keys[i] = w.Key
 	}
 	lines, err := checkpoint.Cosignatures(target.Text(), answer, keys)
@@ -305,11 +305,11 @@ func (a *cosigning) ask(ctx context.Context, place *witnessEndpoint, target *sig
 	if err != nil {
 		return outcomeInvalid, err
 	}
-	place.size = target.Size
+	endpoint.size = target.Size
 	if err := a.keep(ctx, target, lines); err != nil {
 		return outcomeCosigned, err
 	}
-	place.done = target.Size
+	endpoint.done = target.Size
 	return outcomeCosigned, nil
 }
 

@@ -19,9 +19,9 @@ import (
 // OwnInput fails if own_input has only one of input and salt. If own_input has both and the
 // certificate has an input_root, InputPath fails if input_path is missing.
 const (
-	BundleShape         = "bundle"               // exactly the members of a bundle; if this check fails, no other check is made
+	BundleShape         = "bundle"               // the bundle has exactly the specified members, well-formed; if not, no other check follows
 	LogProof            = "log_proof"            // the path in log_proof leads from the certificate's entry to the checkpoint's root
-	CheckpointSignature = "checkpoint_signature" // signed by a log of the policy; without a policy, by a deployment key
+	CheckpointSignature = "checkpoint_signature" // a log of the policy signed the checkpoint; without a policy, a deployment key did
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; checked only with a policy
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
@@ -44,8 +44,8 @@ var bundleShape = record(map[string]rule{
 type Trust struct {
 	Keys          []Key                 // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
 	Policy        *checkpoint.Policy    // the trusted logs and witnesses; if nil, witnesses are not checked
-	Parties       map[int]string        // seat keys that the verifier knows, by party index; as in Evidence
-	VerifyingKeys func([]Trusted) []Key // see Evidence.Open; MUST be set if Keys is nil
+	Parties       map[int]string        // known seat keys (the parties' own keys) by party index, as in Evidence
+	VerifyingKeys func([]Trusted) []Key // returns a Key for each Trusted, as in Evidence; MUST be set if Keys is nil
 }
 
 // VerifyBundle makes every check that the bundle allows. It does not panic on any bundle.

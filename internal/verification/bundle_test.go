@@ -21,7 +21,6 @@ import (
 // forged bundles, so they are stored (see e2e/verifier/README.md).
 const bundleCases = "../../e2e/testdata/bundles"
 
-// bundleCase is a bundle, what the verifier trusts, and the checks that must fail.
 type bundleCase struct {
 	Bundle  any      `json:"bundle"`
 	Policy  string   `json:"policy,omitempty"`
@@ -29,7 +28,7 @@ type bundleCase struct {
 	Failed  []string `json:"failed"`
 	Says    string   `json:"says,omitempty"` // must occur in the detail of a failed check
 
-	Parties  map[int]string `json:"parties,omitempty"`  // seat keys that the verifier knows
+	Parties  map[int]string `json:"parties,omitempty"`  // known seat keys (the parties' own keys) by party index
 	Unproven string         `json:"unproven,omitempty"` // if the report is valid, its notes must contain this text
 }
 
@@ -137,7 +136,7 @@ func everyPlaceCounts(t *testing.T, name string) {
 		each := func(key any, v any) {
 			at := fmt.Sprint(path, "/", key)
 			if strings.HasPrefix(at, "/keys/") || strings.HasPrefix(at, "/beacon/") && at != "/beacon/chain_hash" {
-				return // VerifyBundle takes the keys from the test case, and does not check the beacon signature
+				return // the test case sets the keys, and VerifyBundle does not verify the beacon's signature
 			}
 			var other any
 			switch v := v.(type) {

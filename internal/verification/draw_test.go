@@ -60,7 +60,8 @@ func inputsOf(t rapid.TB, v algorithm.Vector) []any {
 	return rows
 }
 
-// failing leaves out the checks that need keys or a tree head, because its callers give neither.
+// failing returns the names of the failed checks. It skips checks that need keys or a tree head,
+// because its callers pass neither.
 func failing(e verification.Evidence) []string {
 	var names []string
 	for _, check := range verification.Verify(e).Checks {
@@ -121,8 +122,8 @@ func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 	}
 }
 
-// A certificate does not contain its declaration, so a certificate alone does not prove
-// the params and deadlines that the parties signed.
+// The declaration has the params and deadlines that the parties signed. A certificate contains only
+// the digest of its declaration, so a certificate alone does not prove params and deadlines.
 func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
 	t.Parallel()
 	const note = "the params and deadlines were not checked"

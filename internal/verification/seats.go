@@ -14,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/certificate"
 )
 
-// Checks of who committed, in report order.
+// Names of the checks of the parties' signatures and of the declaration, in report order.
 const (
 	// PartySignatures: every attested_by is well-formed, and every signature with a seat key (a
 	// party's own key) is valid. Checked only if an attested_by has a seat key or is malformed.
@@ -23,14 +23,14 @@ const (
 	Declaration     = "declaration" // the declaration in a bundle is the one that the certificate names, and agrees with the certificate
 )
 
-// seats checks the signatures of seat keys. If the verifier knows a party's key, seats also
-// checks that the party signed with this key.
-func (r *Report) seats(p certificate.Payload, parties map[int]string, open func([]Trusted) []Key) {
+// seats checks the signatures that parties made with their own keys (seat keys). If the verifier
+// knows a party's key, seats also checks that the party signed with this key.
+func (r *Report) seats(p certificate.Payload, parties map[int]string, verifyingKeys func([]Trusted) []Key) {
 	holds := func(label string, message []byte, signature string) error {
-		if open == nil {
+		if verifyingKeys == nil {
 			return errors.New("seat signatures cannot be checked here: use fairpactctl verify")
 		}
-		key := open([]Trusted{{Label: label}})[0]
+		key := verifyingKeys([]Trusted{{Label: label}})[0]
 		if key.Problem != nil {
 			return key.Problem
 		}
@@ -180,8 +180,8 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	return ""
 }
 
-// late returns which phase closed at or after its declared deadline, or "". A closing time
-// is nil if a party missed the deadline.
+// late returns which phase closed at or after its declared deadline, or "". A phase has no closing
+// time if not all parties committed or revealed.
 func late(declaration map[string]any, t certificate.Timing) string {
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
 		return fmt.Sprintf("commits must close before the declared commit_deadline %d, but they closed at %d", by, *t.CommitsClosedAt)

@@ -29,8 +29,8 @@ const (
 	TreeHeadSignature = "tree_head_signature"   // one of the keys signed the tree head
 	KeyInForce        = "key_in_force"          // the certificate's key may sign a leaf at leaf_index; the tree head's key may sign a head of tree_size leaves
 	TreeSize          = "tree_size"             // log_proof and the tree head have the same tree_size
-	MerkleInclusion   = "merkle_inclusion"      // the certificate's entry is in the tree
-	InputRootForm     = "input_root_wellformed" // SPEC 2.9
+	MerkleInclusion   = "merkle_inclusion"      // the SHA-256 of the bytes that `signature` covers is a leaf under the tree head
+	InputRootForm     = "input_root_wellformed" // input_root is `sha256:` and 64 hex digits, or null if VOID (SPEC 2.9)
 	Consistency       = "consistency"           // no member contradicts another; the checks Draw and Result examine the contents of `result`
 	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
 	Commitments       = "commitments"           // each given input, with its salt, opens the party's commitment
@@ -71,8 +71,8 @@ type Evidence struct {
 	Inputs any            // array of {input, salt}, or null if unknown, for each party in order; nil if all are unknown
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
-	Parties       map[int]string        // seat keys that the verifier knows, by party index: es256:HEX or ed25519:HEX
-	VerifyingKeys func([]Trusted) []Key // a Key for each Trusted, with Verify or Problem set; nil: every seat signature fails
+	Parties       map[int]string        // known seat keys (the parties' own keys) by party index: es256:HEX or ed25519:HEX
+	VerifyingKeys func([]Trusted) []Key // returns a Key for each Trusted; if nil, every seat signature fails
 }
 
 // Verify makes every check that the evidence allows. It does not panic on any input.

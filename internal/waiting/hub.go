@@ -1,19 +1,20 @@
-// Package waiting lets calls wait for a change of a deal. A waiting call costs only memory:
-// it uses no connection to the database or Redis. The hub reads the deals of waiting calls.
-// Each read is one SQL statement (store.Marks), called a look. The hub looks:
+// Package waiting lets API calls wait for a change of a deal. A waiting call uses no connection
+// to the database or Redis. The hub polls the deals of waiting calls. Each poll is one SQL
+// statement (store.Store.Progress). The hub polls:
 //
-//	when                                       at which deals
-//	a use case of this process changes a deal  that deal (Changed, which also announces the change)
-//	another replica announces changes          the announced deals (Heard)
-//	Connected changes to true                  all
-//	every slowPollFactor × pollInterval               all
-//	every pollInterval, while Connected is false  all
-//	every pollInterval, after a failed look       all
+//	when                                             which deals
+//	this process changes a deal                      that deal (Notify)
+//	another replica announces changes                the announced deals (NotifyLocal)
+//	the subscription to announcements begins         all (SetConnected)
+//	every slowPollFactor × pollInterval              all
+//	every pollInterval without a subscription        all
+//	every pollInterval after a failed poll, until
+//	a poll of all deals succeeds                     all
 //
-// A look wakes each call whose deal has a due step or differs from what the call knows. The
-// call then reads its deal. If an announcement is lost, the answer is only delayed, because the
-// periodic looks at all deals find the change. These looks also find changes that somebody
-// made directly in the database.
+// A poll wakes each call whose deal has changed since the call read the deal, or has passed a
+// deadline that is not processed yet. The woken call reads its deal again. A lost announcement
+// only delays the call's answer, because the periodic polls of all deals find the change. These
+// polls also find changes that somebody made directly in the database.
 package waiting
 
 import (
@@ -29,20 +30,24 @@ import (
 	"github.com/fairpact/fairpact/internal/store"
 )
 
-// Longest is the longest time that a call can wait. Most clients and proxies give up after
-// 60 s, so there is time left for the answer.
+// Longest is the longest time that a call can wait for a change of its deal. Most clients and
+// proxies give up after 60 s, so 15 s are left to send the answer.
 const Longest = 45 * time.Second
 
 const (
-	pollInterval   = time.Second
-	slowPollFactor = 5                     // while Connected is true, Run reads all deals every slowPollFactor × pollInterval
-	batchDelay     = 10 * time.Millisecond // pause after a read of the deals, so that one read serves more deals under load
-	lookTimeout    = 5 * time.Second
+	pollInterval = time.Second
+	// slowPollFactor × pollInterval is the interval of polls of all deals while the process
+	// receives announcements of other replicas.
+	slowPollFactor = 5
+	// batchDelay is the pause after each poll, so that under load one SQL statement reads more
+	// deals.
+	batchDelay  = 10 * time.Millisecond
+	lookTimeout = 5 * time.Second
 
 	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Waiting calls can use three
 	// quarters of the connections of a process, so that the rest is left for other calls.
-	// The waiting calls of one client network can use one quarter. A waiting call needs
-	// about 30 kB.
+	// The waiting calls of one client network can use one quarter. A client network is an
+	// IPv4 address or an IPv6 /64. A waiting call needs about 30 kB of memory.
 	Connections = 8192
 )
 
@@ -65,9 +70,9 @@ type Hub struct {
 	end      func()
 }
 
-// New returns a hub with the default bounds (see Bound). read is the method Marks of store.Store.
-// announce tells the other replicas that a deal has changed, and MUST NOT block; nil if there are
-// no other replicas.
+// New returns a hub with the default limits (see Bound). `read` is the method Progress of
+// store.Store. `announce` tells the other replicas that a deal has changed, and MUST NOT block;
+// it is nil if there are no other replicas.
 func New(read func(context.Context, []string) ([]store.DealProgress, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
 	h := &Hub{
@@ -79,8 +84,9 @@ func New(read func(context.Context, []string) ([]store.DealProgress, error), ann
 	return h
 }
 
-// Bound limits how many calls can wait. The limits are fractions of the number of connections
-// that the process serves; 0 means the constant Connections. Call Bound before Join.
+// Bound limits how many calls can wait. The limits are fractions of `connections`, the maximum
+// number of connections to the process. If `connections` is 0 or negative, Bound uses the constant
+// Connections. Call Bound before Join.
 func (h *Hub) Bound(connections int) {
 	if connections <= 0 {
 		connections = Connections
@@ -117,7 +123,7 @@ func (h *Hub) touch(dealID string) {
 }
 
 // SetConnected tells the hub whether it receives announcements of other replicas from now on. At
-// a change from false to true, the hub looks at all deals of waiting calls, because it may have
+// a change from false to true, the hub polls the deals of all waiting calls, because it may have
 // missed announcements.
 func (h *Hub) SetConnected(now bool) {
 	if h.connected.Swap(now) == now || !now {
@@ -133,8 +139,9 @@ func (h *Hub) SetConnected(now bool) {
 // End ends all current and later waits. The process calls End when it drains.
 func (h *Hub) End() { h.end() }
 
-// Run reads the deals of waiting calls when the package comment says so, and wakes the calls whose
-// deal has changed or has a due step. It returns when ctx ends.
+// Run polls the deals of waiting calls periodically and after each notification. It wakes the
+// calls whose deal has changed or has passed a deadline that is not processed yet. It returns
+// when ctx ends.
 func (h *Hub) Run(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -165,7 +172,7 @@ func (h *Hub) Run(ctx context.Context) {
 		if err != nil && !failed && ctx.Err() == nil {
 			h.logger.WarnContext(ctx, "cannot read the deals with waiting calls, retrying", "err", err)
 		}
-		failed = err != nil || failed && !all // failed stays true until a look at all deals succeeds
+		failed = err != nil || failed && !all // failed stays true until a poll of all deals succeeds
 		select {
 		case <-ctx.Done():
 		case <-time.After(batchDelay):
@@ -173,18 +180,19 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// poll reads a summary of each deal (store.Mark). It wakes each call whose deal has a due step or
-// whose deal differs from the summary that the call passed to Wait.
+// poll reads a summary of each deal (store.Progress). It wakes each call whose deal is overdue
+// or differs from the summary that the call passed to Wait. A deal is overdue if it has passed a
+// deadline that is not processed yet.
 func (h *Hub) poll(ctx context.Context, dealIDs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	looks.Inc()
-	marked, err := h.read(ctx, dealIDs)
+	progress, err := h.read(ctx, dealIDs)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, m := range marked {
-		for c := range h.deals[m.DealID] {
-			if m.Due || !c.knows(m.Progress) {
+	for _, p := range progress {
+		for c := range h.deals[p.DealID] {
+			if p.Due || !c.knows(p.Progress) {
 				c.Wake()
 			}
 		}
@@ -245,7 +253,7 @@ func (c *Waiter) Leave() {
 
 // Wait waits until the deal may differ from `known`, and returns true. If stateOnly
 // is true, Wait ignores commitments and reveals that do not change the state (see
-// store.Mark.Same). Wait returns false if timeUp fires, ctx ends or the process drains.
+// store.Progress.Same). Wait returns false if timeUp fires, ctx ends or the process drains.
 func (c *Waiter) Wait(ctx context.Context, known store.Progress, stateOnly bool, timeUp <-chan time.Time) bool {
 	c.hub.mu.Lock()
 	c.known, c.stateOnly = &known, stateOnly

@@ -74,8 +74,6 @@ func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 	})
 }
 
-// waiter starts a call that waits for a change of the deal, for at most `long`. The channel
-// receives the result of Wait.
 func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time.Duration) <-chan bool {
 	t.Helper()
 	c, err := h.Join(id, "")
@@ -157,13 +155,13 @@ func TestOneStatementReadsForAll(t *testing.T) {
 	const calls = 5000
 	for _, c := range []struct {
 		connected bool
-		seconds   int // seconds between two statements
+		seconds   int // seconds between two polls of all deals
 	}{{false, 1}, {true, slowPollFactor}} {
 		t.Run(fmt.Sprintf("connected %v", c.connected), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *Hub, d *deals) {
 				h.SetConnected(c.connected)
-				// The calls below start between two reads of the database (looks), because a look
-				// between Join and Wait wakes the call.
+				// Start the calls below between two periodic polls: a poll between Join and Wait
+				// would wake the call.
 				time.Sleep(time.Minute + pollInterval/2)
 				if n := d.asked(); n != 0 {
 					t.Errorf("%d statements without waiting calls, want 0", n)

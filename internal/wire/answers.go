@@ -15,10 +15,10 @@ import (
 	"github.com/fairpact/fairpact/internal/verification"
 )
 
-// Words returns the name of a call on one surface: a method and path of REST, or a tool of MCP.
+// Words returns the name of an API call: its method and path for REST, or its tool for MCP.
 type Words func(problem.Call) string
 
-// CommittedBody is the answer to a commitment, with the next step.
+// CommittedBody is the JSON body of the answer to a commitment. Next names the party's next call.
 type CommittedBody struct {
 	escrow.Committed
 	Next string `json:"next"`
@@ -68,7 +68,8 @@ type viewParty struct {
 	Revealed   bool    `json:"revealed"`
 }
 
-// View writes a deal view. The member initiator is always 0, because party 0 is the initiator.
+// View returns the JSON of a deal view (SPEC 2.4). The member `initiator` is always 0, because
+// party 0 is the initiator.
 func View(v escrow.View) ([]byte, error) {
 	body := view{
 		DealID: v.DealID, Algorithm: v.Algorithm, Params: v.Params, Mode: v.Mode, Retention: v.Retention, State: v.State,
@@ -82,8 +83,8 @@ func View(v escrow.View) ([]byte, error) {
 	return answer.Encode(body)
 }
 
-// Certificate writes a certificate (SPEC 2.5): the signed bytes unchanged, with the two
-// unsigned members appended.
+// Certificate returns the JSON of a certificate (SPEC 2.5). It does not change the signed bytes,
+// but inserts the unsigned members log_proof and signature before the final brace.
 func Certificate(c escrow.Issued) ([]byte, error) {
 	end, err := answer.Encode(struct {
 		Proof     certificate.LogProof `json:"log_proof"`
@@ -132,8 +133,8 @@ const commitmentScheme = "sha256: followed by the lower-case hex of SHA-256(RFC 
 	"If the salt is an even number of hex digits, a commitment over the bytes that the digits encode is also accepted. " +
 	"Use 16 random bytes (32 hex digits) as the salt: without a salt, anyone who sees the commitment can test guesses of the input."
 
-// flow describes the life of a deal. Each %s is the name of a call, as a [Words] returns it, in
-// this order: CreateKey, CreateDeal, Commit, Reveal, Draw, ReadCertificate, Verify.
+// flow describes the life of a deal. Each %s is the name of an API call in REST or MCP, in this
+// order: CreateKey, CreateDeal, Commit, Reveal, Draw, ReadCertificate, Verify.
 const flow = "1. Anyone gets an API key (%s). " +
 	"2. The initiator creates a deal (%s) and hands each party its invite token. " +
 	"3. Before commit_deadline each party sends the commitment to its input (%s). " +

@@ -1,6 +1,6 @@
-// Package wire reads and writes the JSON of the contract: the bodies of requests and of
-// answers, for REST and MCP alike. MCP answers differ from REST bodies only in the texts
-// that name calls and in the members that package mcpapi adds.
+// Package wire reads and writes the JSON bodies of API requests and answers, for REST and MCP
+// alike. MCP answers differ from REST bodies only in the texts that name calls and in the
+// members that package mcpapi adds.
 package wire
 
 import (
@@ -13,8 +13,9 @@ import (
 	"github.com/fairpact/fairpact/internal/problem"
 )
 
-// Except for Object, the parsers in this file take the members that Object returns. They refuse a
-// required member that is missing or null with status 400, and ignore an optional member that is null.
+// Object parses a request body. The other parsers in this file take the members that Object
+// returns. If a required member is missing or null, a parser returns an error with status 400.
+// Parsers ignore an optional member that is null.
 
 const maxSalt = 1024 // bytes
 
@@ -94,8 +95,8 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	return c, nil
 }
 
-// SubmittedCertificate parses `{certificate, cert_id}`: a certificate that the caller received from somebody
-// and, optionally, the certificate id that the caller expects.
+// SubmittedCertificate parses `{certificate, cert_id}`: a certificate that the caller received
+// from somebody and, optionally, the certificate id that the caller expects.
 func SubmittedCertificate(body map[string]any) (document map[string]any, certID string, err error) {
 	o := object{body, &err}
 	document = o.object("certificate", "the certificate as you received it, a JSON object")

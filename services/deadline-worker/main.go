@@ -75,7 +75,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 			return nil // a standby is ready while it waits for the Lease
 		}
 	})
-	// /metrics also serves controller-runtime's registry, which has its own Go and process collectors.
+	// /metrics also serves controller-runtime's registry, which already has a Go collector and a
+	// process collector. Duplicate metrics would make /metrics fail.
 	prometheus.Unregister(collectors.NewGoCollector())
 	prometheus.Unregister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	health.AddGatherer(runtimemetrics.Registry)

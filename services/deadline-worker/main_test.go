@@ -18,11 +18,11 @@ func TestElectionIsWithinTheFailoverTime(t *testing.T) {
 		if err := (config{Failover: failover}).election(&o); err != nil {
 			t.Fatal(err)
 		}
-		look := time.Duration((1 + leaderelection.JitterFactor) * float64(*o.RetryPeriod))
-		if worst := look + *o.LeaseDuration + look; worst > failover*9/10 {
+		interval := time.Duration((1 + leaderelection.JitterFactor) * float64(*o.RetryPeriod))
+		if worst := interval + *o.LeaseDuration + interval; worst > failover*9/10 {
 			t.Errorf("failover %s: up to %s without a leader, want at most nine tenths of the failover time", failover, worst)
 		}
-		if *o.LeaseDuration <= *o.RenewDeadline || *o.RenewDeadline <= look || *o.LeaseDuration%time.Second != 0 {
+		if *o.LeaseDuration <= *o.RenewDeadline || *o.RenewDeadline <= interval || *o.LeaseDuration%time.Second != 0 {
 			t.Errorf("failover %s: lease %s, renew deadline %s, retry %s; want the periods that client-go accepts", failover, *o.LeaseDuration, *o.RenewDeadline, *o.RetryPeriod)
 		}
 	}

@@ -83,7 +83,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	public := httpapi.Server(api, logger)
-	public.RegisterOnShutdown(parts.Waits.End) // runs after the port has closed, so that waiting callers retry at another replica
+	// End runs after the port has closed, so that waiting callers retry at another replica.
+	public.RegisterOnShutdown(parts.Waits.End)
 	health := service.NewHealth(parts.Ready)
 	health.KeySet, health.Secrets = parts.Keys.Digest(), parts.Secrets.Digest()
 	health.Delay = c.DrainDelay

@@ -13,7 +13,9 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // after the first signal, stop restores the default action, so that a second signal kills the process
+	// After the first signal, stop restores the default action, so that a second signal kills
+	// the process.
+	context.AfterFunc(ctx, stop)
 	code := ctl.Main(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

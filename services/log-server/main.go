@@ -181,12 +181,13 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 	return nil
 }
 
-// closedHeads is how many heads translog.CheckClosed checks for each closed key: the first
-// ones above the key's tree size. The check of a head takes 0.1 ms. Later heads need no check,
-// because a key that signed a later head signed the first ones too.
+// closedHeads is how many tree heads translog.CheckClosed checks for each closed key: the first
+// ones above the tree size at which the key set closes the key. The check of a head takes 0.1 ms.
+// Later heads need no check, because a key that signed a later head signed the first ones too.
 const closedHeads = 1000
 
-// server sets timeouts against slow clients. An append waits for a signed head for less than WriteTimeout.
+// server sets timeouts against slow clients. WriteTimeout is longer than an append request can
+// wait for a signed tree head, so that the client gets an answer.
 func server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

@@ -74,7 +74,8 @@ type running struct {
 	log   *bytes.Buffer // the server's log output; to avoid a data race, receive from `ended` before you read it
 }
 
-// start starts a log-server. It waits until the ports are open or the server has ended.
+// start runs a log-server in a goroutine. It returns when the ports are open or the server has
+// ended.
 func start(t *testing.T, c config) *running {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -256,7 +257,7 @@ func TestRefusesToStart(t *testing.T) {
 
 // The server does not start if a closed key signed a tree head larger than the tree size at which
 // the key set closes it: the certificates under that head would no longer verify. The server does
-// not check disowned keys.
+// not check disowned (stolen) keys.
 func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	c := migrated(t)
 	signer, err := signing.Open(t.Context(), c.SigningKey)
