@@ -1,6 +1,7 @@
 package translog
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/transparency-dev/merkle/compact"
+	"github.com/transparency-dev/merkle/rfc6962"
 )
 
 // After its first append, a process that appends alone needs two round trips to the database
@@ -71,6 +74,38 @@ func TestHeadNeedsItsLastLeaf(t *testing.T) {
 	second.Signature = d.sign(t, head.Digest())
 	if stored, err := l.store.insertHead(t.Context(), second, last[:]); err != nil || stored != head {
 		t.Errorf("the second head of a size: %+v, %v; want the first", stored, err)
+	}
+}
+
+// Two callers extend the right edge at the same time, to different sizes. Only one of the two
+// extensions fits the tree in memory. The other caller must not read nodes that are not there yet.
+func TestConcurrentCallersExtendTheTree(t *testing.T) {
+	t.Parallel()
+	_, l := newLog(t)
+	const size = 200
+	fill(t, l, 0, size)
+	lastLeaf := func(tr *tree, n int64) error {
+		got, err := tr.nodes(t.Context(), root{n, refRoot(leavesOf(0, int(n)))}, []compact.NodeID{{Index: uint64(n - 1)}})
+		if err != nil {
+			return err
+		}
+		if want := rfc6962.DefaultHasher.HashLeaf(leavesOf(int(n-1), int(n))[0]); !bytes.Equal(got[0], want) {
+			return fmt.Errorf("the leaf hash is %x, want %x", got[0], want)
+		}
+		return nil
+	}
+	for range 30 {
+		tr := newTree(&l.store, cacheBytes)
+		check(t, lastLeaf(tr, 5))
+		var group sync.WaitGroup
+		for _, n := range []int64{10, size} {
+			group.Go(func() {
+				if err := lastLeaf(tr, n); err != nil {
+					t.Errorf("leaf %d of a tree of %d leaves: %v", n-1, n, err)
+				}
+			})
+		}
+		group.Wait()
 	}
 }
 

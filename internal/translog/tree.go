@@ -169,7 +169,8 @@ func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
 
 // follow extends the right edge (the last tile of each level) at least to the size of `to`. It reads
 // up to maxCatchUp missing leaves. It reads the whole right edge if more leaves are missing, if the
-// right edge is empty, or if the leaves do not hash to the root `to`.
+// right edge is empty, if the leaves do not hash to the root `to`, or if another caller extended the
+// right edge at the same time.
 func (t *tree) follow(ctx context.Context, to root) error {
 	t.mu.Lock()
 	from := t.at
@@ -183,8 +184,8 @@ func (t *tree) follow(ctx context.Context, to root) error {
 			return err
 		}
 		delta, err := from.grow(entries)
-		if err == nil && bytes.Equal(delta.to.hash, to.hash) {
-			t.grow(delta) // adds nothing if another caller has changed t since `from` was read
+		// grow adds nothing if another caller has changed t since `from` was read.
+		if err == nil && bytes.Equal(delta.to.hash, to.hash) && t.grow(delta) {
 			return nil
 		}
 	}
