@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(e2e.Main(m))
 }
 
-const before, after = "described(splitV1, randomV1, shapleyV1)", "described(splitV1, randomV1, shapleyV1, maxV1)"
+const before, after = "loadSchemas(splitV1, randomV1, shapleyV1)", "loadSchemas(splitV1, randomV1, shapleyV1, maxV1)"
 
 // writeOverlay writes the file for go build -overlay and returns its path. The path is the same in
 // each run, so that later runs reuse the binaries.
