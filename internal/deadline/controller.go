@@ -1,5 +1,5 @@
 // Package deadline is the controller of deadline-worker. When a deadline of a deal passes,
-// the controller calls Attend in package escrow, which processes that deadline. The
+// the controller calls ProcessDeal in package escrow, which processes that deadline. The
 // controller also finishes deals and certificates that a crash left unfinished.
 //
 // Any API call for an overdue deal processes the deadline too, so no caller depends on the
@@ -38,7 +38,7 @@ const (
 	resealEvery    = 10 * time.Second
 	resealPause    = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
 	processTimeout = 20 * time.Second
-	firstRetry     = 100 * time.Millisecond // pause after the first failed Attend of a deal; it doubles with each failure, up to lastRetry
+	firstRetry     = 100 * time.Millisecond // pause after the first failed ProcessDeal of a deal; it doubles with each failure, up to lastRetry
 	lastRetry      = 5 * time.Second
 )
 
@@ -54,7 +54,7 @@ type Deals interface {
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/deadline")
 
-// Controller calls Attend for each deal that is due.
+// Controller calls ProcessDeal for each deal that is due.
 type Controller struct {
 	deals    Deals
 	logger   *slog.Logger
@@ -100,9 +100,9 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Complete(c)
 }
 
-// Reconcile calls Attend for one deal. If Attend returns a delay of at most horizon, Reconcile
+// Reconcile calls ProcessDeal for one deal. If ProcessDeal returns a delay of at most horizon, Reconcile
 // queues the deal again with this delay. The queue keeps the smallest delay of each deal, so
-// Reconcile may run too early. This is harmless, because Attend reads the deadline itself.
+// Reconcile may run too early. This is harmless, because ProcessDeal reads the deadline itself.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(running, processTimeout)
 	defer cancel()
@@ -156,7 +156,7 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	}
 	for _, d := range due {
 		if queue.NumRequeues(d.DealID) > 0 {
-			continue // Attend has failed for this deal, and the retry is scheduled
+			continue // ProcessDeal has failed for this deal, and the retry is scheduled
 		}
 		queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 	}

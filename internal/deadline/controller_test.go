@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-func TestDealsAreAttendedAtTheMillisecondOfTheirDeadline(t *testing.T) {
+func TestDealsAreProcessedAtTheMillisecondOfTheirDeadline(t *testing.T) {
 	due := map[string]time.Duration{
 		"at once": 0, "overdue": -time.Hour, "soon": 1234 * time.Millisecond, "at the horizon": horizon,
 		"later": 10 * time.Second, "much later": 2*time.Hour + 1, "after the test": 1000 * time.Hour,
@@ -42,9 +42,9 @@ func TestDealsAreAttendedAtTheMillisecondOfTheirDeadline(t *testing.T) {
 	})
 }
 
-// If Attend returns a delay of at most `horizon`, the controller queues the deal again with this
+// If ProcessDeal returns a delay of at most `horizon`, the controller queues the deal again with this
 // delay. If the delay is longer, a later listing of due deals (relist) queues the deal.
-func TestADealIsAttendedAgain(t *testing.T) {
+func TestADealIsProcessedAgain(t *testing.T) {
 	bubble(t, map[string]time.Duration{"a": 0}, func(d *deals) {
 		d.attend = func(context.Context, string) (time.Duration, error, bool) {
 			d.change(func() { delete(d.due, "a") })
@@ -113,7 +113,7 @@ func TestFailuresBackOff(t *testing.T) {
 	}
 }
 
-func TestOtherDealsAreAttendedInTime(t *testing.T) {
+func TestOtherDealsAreProcessedInTime(t *testing.T) {
 	due := map[string]time.Duration{"failing": 0, "slow": 0}
 	for i := range 100 {
 		due[fmt.Sprint("good ", i)] = time.Duration(i%10) * time.Second

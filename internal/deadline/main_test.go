@@ -36,7 +36,7 @@ type attendance struct {
 	at   time.Duration // since deals.began
 }
 
-// deals is a fake of the interface Deals. Its Attend ends a deal whose deadline has passed.
+// deals is a fake of the interface Deals. Its ProcessDeal ends a deal whose deadline has passed.
 type deals struct {
 	began time.Time
 
@@ -52,7 +52,7 @@ type deals struct {
 	toReseal int
 	log      slog.Handler
 
-	// attend, if not nil, runs before the fake's own Attend and replaces it if `final` is true.
+	// attend, if not nil, runs before the fake's own ProcessDeal and replaces it if `final` is true.
 	attend func(ctx context.Context, deal string) (again time.Duration, err error, final bool)
 }
 

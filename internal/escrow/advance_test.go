@@ -148,7 +148,7 @@ func TestVoidWithoutRevealsClaimsNothingAboutInputs(t *testing.T) {
 	}
 }
 
-func TestAttendSaysWhenToComeBack(t *testing.T) {
+func TestProcessDealSaysWhenToComeBack(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
 	processDeal := func(g *game, at func(now int64) int64) {

@@ -44,7 +44,7 @@ func refuses(t *testing.T, uri string, want ...string) error {
 func endpoints(t *testing.T) (closed, silent string) {
 	t.Helper()
 	listen := func() net.Listener {
-		l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections without a call of Accept
+		l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections although nothing calls Accept, so clients get no answer
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,8 +150,8 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 	elsewhere := strings.Replace(good, "eu-central-1", "eu-west-1", 1)
 	at := func(endpoint string) string { return "awskms:///" + good + "?endpoint=" + endpoint }
 
-	// The SDK's model of KMS lacks the errors of these two cases. The first is common to all
-	// AWS services, and the second does not come from AWS.
+	// The SDK's model of KMS lacks the errors of these two cases. The first error is common to
+	// all AWS services, and the second error does not come from AWS.
 	unmodelled := map[string]bool{"the wrong region": true, "not KMS at all": true}
 	for name, c := range map[string]struct {
 		uri  string
@@ -181,8 +181,8 @@ func TestAWSKMSRefusedAtStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := refuses(t, c.uri, c.want...)
-			// A GenericAPIError has a name that the SDK's model lacks. KMS sends only modelled
-			// names, so kmstest is wrong.
+			// The SDK returns a GenericAPIError for an error name that its model of KMS lacks. KMS
+			// itself sends no such name, so the fake KMS (package kmstest) is wrong.
 			_, unknown := errors.AsType[*smithy.GenericAPIError](err)
 			if _, sent := errors.AsType[smithy.APIError](err); sent && unknown && !unmodelled[name] {
 				t.Errorf("the error's name is not in the service's model: %v", err)

@@ -68,9 +68,9 @@ func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
 	return ring, keys, nil
 }
 
-// Ring signs digests with one key of a KeySet, the key that signs now. rotation.go defines
-// which key that is. A Ring opens this key and the keys that sign later, but no retired
-// key. It is safe for concurrent use.
+// Ring signs digests with the key of a KeySet that signs now: the key with the latest signs_from
+// that is not in the future (if there is none: the first key). A Ring opens this key and the keys
+// with a later signs_from, but no retired key. A Ring is safe for concurrent use.
 type Ring struct {
 	keys   *KeySet
 	logger *slog.Logger
@@ -79,7 +79,7 @@ type Ring struct {
 
 	mu     sync.Mutex
 	open   map[string]*Signer // by label of the public key
-	failed map[string]error   // by label
+	failed map[string]error   // why a key could not be opened, by label of the public key
 }
 
 const (

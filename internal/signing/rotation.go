@@ -8,15 +8,15 @@ import (
 	"github.com/fairpact/fairpact/internal/crash"
 )
 
-// These are the rules of rotation. Each key that signs has a time, signs_from. Of the keys
+// These are the rules of key rotation. Each key that signs has a time, signs_from. Of the keys
 // whose signs_from has come, the key with the latest signs_from signs. Before the first
 // signs_from, the first key signs.
 //
 // One margin (see Margin) before its signs_from, a key becomes accepted: from then on,
 // signatures by the key verify. At the same time the key is published as current, and the
-// previous key as retired. A retired key stays accepted, unless Key.TreeSize closes the key
-// for newer leaves. So two processes accept each other's signatures if their clocks differ by
-// at most the margin.
+// previous key as retired. A retired key stays accepted. So two processes accept each other's
+// signatures if their clocks differ by at most the margin. One exception: if Key.TreeSize of a
+// retired key is set, certificates of that key are valid only at leaf indexes below TreeSize.
 
 // Margin returns how far the clocks of processes and clients may differ: 5 minutes, or less
 // in tests of key rotation.
@@ -29,24 +29,24 @@ func Margin() time.Duration {
 
 // signer returns the index in k.signs of the key that signs at the unix time t.
 func (k *KeySet) signer(t int64) int {
-	place := 0
+	position := 0
 	for p, i := range k.signs {
 		if *k.keys[i].SignsFrom <= t {
-			place = p
+			position = p
 		}
 	}
-	return place
+	return position
 }
 
 // at returns k.keys[i] with the state that is published at the unix time t.
 func (k *KeySet) at(i int, t int64) Key {
 	key, current := k.keys[i], k.signer(t+k.margin)
-	switch place := slices.Index(k.signs, i); {
-	case place < 0:
+	switch position := slices.Index(k.signs, i); {
+	case position < 0:
 		key.State = StateRetired
-	case place < current:
+	case position < current:
 		key.State, key.RetiredAt = StateRetired, k.successor(i)
-	case place == current:
+	case position == current:
 		key.State = StateCurrent
 	default:
 		key.State = StateNext
@@ -57,11 +57,11 @@ func (k *KeySet) at(i int, t int64) Key {
 // successor returns the unix time at which the next key after k.keys[i] begins to sign. It
 // returns nil if no key follows, or if the document lists k.keys[i] as retired.
 func (k *KeySet) successor(i int) *int64 {
-	place := slices.Index(k.signs, i)
-	if place < 0 || place+1 == len(k.signs) {
+	position := slices.Index(k.signs, i)
+	if position < 0 || position+1 == len(k.signs) {
 		return nil
 	}
-	return k.keys[k.signs[place+1]].SignsFrom
+	return k.keys[k.signs[position+1]].SignsFrom
 }
 
 // Signs returns the key that signs at t.
@@ -126,8 +126,9 @@ func (k *KeySet) CheckClock(database int64) error {
 // signsFrom. Rotate adds the key, or replaces the signs_from and URI of a key whose signs_from is
 // in the future. It also retires the keys that no process signs with any more (see settled).
 //
-// Rotate returns an error if signsFrom is too soon, if the key signs or has signed before, or if
-// the key is already accepted. It also returns an error if another key's signs_from is in the future.
+// Rotate returns an error if signsFrom is less than two margins (see Margin) after now, if the key
+// signs or has signed before, or if signatures by the key already verify. It also returns an
+// error if another key's signs_from is in the future.
 func (k *KeySet) Rotate(label, uri string, signsFrom, now int64) (*KeySet, error) {
 	soonest := now + 2*k.margin
 	if signsFrom < soonest {

@@ -22,7 +22,7 @@ func points(n int) (labels []string) {
 	return labels
 }
 
-// rotating returns a set with one key for each given signs_from. The set allows clocks
+// rotating returns a KeySet with one key for each given signs_from. The KeySet allows clocks
 // to differ by 5 s (see Margin) instead of 5 minutes.
 func rotating(t *testing.T, from ...int64) *KeySet {
 	t.Helper()
@@ -76,9 +76,10 @@ func TestRotationInTime(t *testing.T) {
 	}
 }
 
-// If the clocks of two processes differ by at most the margin, each process accepts the key that
-// the other process signs with. Every key but the first is accepted from one margin before its
-// signs_from, and not earlier. Both rules also hold if two keys begin to sign within one margin.
+// If the clocks of two processes differ by at most the margin (see Margin), each process accepts
+// the key that the other process signs with. Every key but the first is accepted from one margin
+// before its signs_from, and not earlier. Both rules also hold if two keys begin to sign within one
+// margin.
 func TestClocksWithinTheMarginAgree(t *testing.T) {
 	t.Parallel()
 	for _, from := range [][]int64{{0, 50}, {50, 0}, {20, 50}, {0, 50, 53}, {0, 50, 55, 60}, {60, 61}, {0, 30, 60}} {

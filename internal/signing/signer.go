@@ -1,11 +1,11 @@
-// Package signing signs digests with the deployment's key, wherever that key is kept. It
-// verifies signatures by this key, by retired keys and by seat keys.
+// Package signing signs digests with the deployment's key, which is in a cloud KMS, an HSM or a
+// file. It verifies signatures by this key, by retired keys and by seat keys (keys of parties).
 //
 // A public key and a signature are text: `<scheme>:<hex>`. The text of a public key is the
 // key's label. The scheme `es256` is ECDSA over P-256. An es256 public key is in compressed
 // SEC1 form. An es256 signature is r‖s, with s in the lower half of the order. The service
-// signs certificates with `es256` only. It also verifies `ed25519`, for old certificates and
-// seat keys. A log key (LogKey) is an Ed25519 key that signs checkpoints, not certificates.
+// signs certificates with `es256` only. The package also verifies `ed25519`, for old certificates
+// and seat keys. A log key (LogKey) is an Ed25519 key that signs checkpoints, not certificates.
 package signing
 
 import (
@@ -39,7 +39,7 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/signing")
 
 type limits struct {
 	deadline    time.Duration // of one Sign, including all retries and waits
-	attempt     time.Duration // timeout of one call to the provider, including the wait while `concurrency` calls run
+	attempt     time.Duration // timeout of one call to the provider, including the wait for one of `concurrency` slots
 	concurrency int64
 	tries       uint          // maximum number of calls to the provider for one Sign
 	trip        uint32        // consecutive failures that open the breaker
@@ -70,7 +70,7 @@ type Signer struct {
 	provider  provider.Provider
 	slots     *semaphore.Weighted // one slot for each concurrent call to the provider
 	closed    atomic.Bool
-	scheme    string           // scheme of the URI, and the provider's name in metrics
+	scheme    string           // scheme of the key's URI, and the provider's name in metrics
 	public    *ecdsa.PublicKey // pinned: read when the signer is opened, then used to verify every signature
 	label     string
 	custody   string
@@ -111,8 +111,8 @@ func (s *Signer) Ephemeral() bool { return s.ephemeral }
 
 var errClosed = errors.New("the signer is closed")
 
-// Close waits until the running calls end, for at most the deadline of one Sign. Then it
-// closes the provider. Afterwards Sign returns an error.
+// Close waits until the running Sign calls end, for at most the deadline of one Sign. Then
+// Close closes the provider. Afterwards Sign returns an error.
 func (s *Signer) Close() error {
 	if s.closed.Swap(true) {
 		return nil

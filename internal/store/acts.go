@@ -23,7 +23,7 @@ type Act struct {
 	DealID     string
 	Party      int
 	Commitment [32]byte // the commitment to store, or the commitment that a reveal opens
-	AttestedBy *string  // commitment only: the party's attested_by in the certificate; nil if no seat key signed
+	AttestedBy *string  // commitment only: the party's attested_by in the certificate; nil if no seat key signed the commitment
 	Sealed     []byte   // reveal only: the encrypted input and salt
 	Secret     []byte   // reveal only: fingerprint of the server secret that encrypted Sealed
 	// First is a hint: as far as the caller knows, all parties before First have acted. The
@@ -40,10 +40,11 @@ type ActResult struct {
 	// Missing is the index of the first party, from Act.First on, that has not acted. It is also 0
 	// if no such party exists, or if the deal does not accept this act.
 	Missing int
-	// Inputs is a snapshot as WithInputs reads it, from which the caller computes the result.
-	// Inputs is set only for the last reveal of a deal without a beacon round, and only if the
-	// inputs are not large (see maxGroupSize). If one statement stores the last few reveals of
-	// a deal for different callers, only one of these callers gets Inputs.
+	// Inputs is the snapshot of the deal, as Store.Snapshot with WithInputs returns it. The caller
+	// computes the deal's result from Inputs. Inputs is set only if every party has revealed and
+	// the deal has no beacon round. It may be nil if one statement would return more than
+	// maxGroupSize bytes of inputs. If one statement stores reveals of a deal for several callers,
+	// only one of these callers gets Inputs.
 	Inputs *Snapshot
 
 	locked, secretReplaced bool
@@ -54,7 +55,7 @@ type ActResult struct {
 func (s *Store) Commit(ctx context.Context, a Act) (ActResult, error) { return s.commits.do(ctx, a) }
 
 // Reveal stores a reveal only if a.Commitment is the party's stored commitment. Otherwise
-// Acted.Done is false. Reveal returns ErrSecretReplaced if a.Secret or a.Replay.Secret names a
+// ActResult.Done is false. Reveal returns ErrSecretReplaced if a.Secret or a.Replay.Secret names a
 // server secret that is not the current one.
 func (s *Store) Reveal(ctx context.Context, a Act) (ActResult, error) {
 	done, err := s.reveals.do(ctx, a)
@@ -181,8 +182,8 @@ func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement
 	return s.pool.SendBatch(ctx, batch).Close()
 }
 
-// each returns a function that calls `scan` for each row of an answer. The function turns a
-// panic in `scan` into an error. Otherwise a panic would leave the batch open, and the batch's
+// each returns a function that calls `scan` for each row of a query's result. The function turns
+// a panic in `scan` into an error. Otherwise a panic would leave a pgx.Batch open, and its
 // connection would never return to the pool.
 func each(scan func(pgx.CollectableRow) error) func(pgx.Rows) error {
 	return func(rows pgx.Rows) (err error) {

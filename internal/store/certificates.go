@@ -40,8 +40,9 @@ func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate,
 // certificateBy has the id of a certificate or of its deal. Only one field is set.
 type certificateBy struct{ cert, deal string }
 
-// certificateSize is the size in bytes that the coalescer assumes for each certificate. With a
-// few parties a certificate is smaller, and with 10,000 parties it is about 50 times as large.
+// certificateSize is the assumed size of a certificate in bytes. It bounds how many certificates
+// one statement reads. With a few parties a certificate is smaller, and with 10,000 parties it is
+// about 50 times as large.
 const certificateSize = 32 << 10
 
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
@@ -107,9 +108,9 @@ type Publication struct {
 	LeafIndex int64
 }
 
-// Publish stores a certificate's signature and leaf index. This is the last step of a
-// deal: from then on the deal's view shows certificate_id. Publish returns false and
-// changes nothing if the certificate is published already.
+// Publish stores a certificate's signature and leaf index. From then on the API shows the
+// deal's certificate_id. Publish returns false and changes nothing if the certificate does not
+// exist or is published already.
 func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
 	return s.publications.do(ctx, p)
 }

@@ -32,7 +32,7 @@ const (
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/store")
 
 // budget bounds how many statements a store's coalescers have under way at once.
-// Under load, calls that wait for their turn form larger groups.
+// Under load, calls that wait for a statement slot form larger groups.
 type budget struct {
 	statements, slowDeals chan struct{}
 	answered              *atomic.Int64 // time of the database's last answer, unix milliseconds
@@ -43,13 +43,13 @@ func newBudget() budget {
 }
 
 // coalescer collects the calls that wait at the same moment into a group, and runs each
-// group as one statement. The calls of a group may concern many deals. They share one round
-// trip and one flush of the write-ahead log. If no other call waits or runs, a call starts
-// at once.
+// group as one statement. The calls of a group may concern many deals. All calls of a group
+// share one round trip and one flush of the write-ahead log. If no other call waits or runs, a
+// call starts at once.
 //
 // A statement skips each deal whose row another transaction has locked. The calls of a
 // skipped deal are put aside and wait for the deal's lock together. Calls of other deals do
-// not wait for them. A store waits for the locks of at most slowDeals deals at once.
+// not wait for this lock. A store waits for the locks of at most slowDeals deals at once.
 type coalescer[Q, A any] struct {
 	// run executes the calls in one transaction and one round trip, and returns one
 	// answer for each call. If wait is true, all calls are of one deal, and run waits for
@@ -75,7 +75,7 @@ type coalescer[Q, A any] struct {
 	aside map[string][]*call[Q, A]
 }
 
-// call is one caller's query. The channel `done` has room for one outcome, so that the
+// call is one caller's query. The channel `done` buffers one outcome, so that the
 // coalescer's goroutines never block on a caller that gave up.
 type call[Q, A any] struct {
 	query Q
@@ -290,7 +290,8 @@ func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (
 // an outage.
 var errPanicked = errors.New(`store: panic during a statement: see the log message "panic" for the stack`)
 
-// recovered must be deferred directly. It logs a panic and sets *err to errPanicked.
+// recovered logs a panic and sets *err to errPanicked. Defer recovered directly, because recover
+// stops a panic only in the deferred function itself.
 func recovered(err *error) {
 	if fault := recover(); fault != nil {
 		slog.Error("panic", "fault", fault, "stack", string(debug.Stack()))

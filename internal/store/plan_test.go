@@ -164,7 +164,7 @@ func TestPlansReadByIndex(t *testing.T) {
 		"declaration": "'e_7'", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true], ARRAY[true, true]", "party_by_token": "sha256('7 0')",
 		"certificates": "ARRAY['c_7', NULL], ARRAY[NULL, 'e_8']", "find_replay": "sha256('7'), ARRAY[sha256('8')]", "due": "3, 100, 60, ARRAY['e_7']", "complete": "100",
 		"lock": "ARRAY['e_7', 'e_8']", "lock_wait": "ARRAY['e_7', 'e_8']", "get_round": "'7', 7", "use_key": "sha256('7'), 100",
-		"marks": "ARRAY['e_7', 'e_8']",
+		"progress": "ARRAY['e_7', 'e_8']",
 	}
 	fewRows := func(what string) {
 		t.Helper()

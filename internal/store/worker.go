@@ -12,25 +12,25 @@ var (
 	loadSQL     = query("load")
 )
 
-// Due is a deal that the worker must process now or soon (see Store.Due).
+// Due is a deal that deadline-worker must process now or soon (see Store.Due).
 type Due struct {
 	DealID string
-	In     int64 // milliseconds until the step is due; 0 or less: due now
+	In     int64 // milliseconds until the deal's next step is due; 0 or less: due now
 }
 
-// Due lists the deals with a step for the worker, at most `limit` of each kind:
+// Due lists the deals that deadline-worker must process, at most `limit` of each kind:
 //   - deals whose deadline is at most `horizon` seconds away;
-//   - random.v1 deals whose draw is due. A draw is due drawDelay seconds after the later of
-//     the last reveal and the round time. The delay gives the parties time to draw first;
-//   - deals whose certificate has been pending for more than 3 seconds, without the deals in
-//     `except`.
+//   - random.v1 deals whose draw is due. A draw is due drawDelay seconds after the last reveal or
+//     the beacon round's time, whichever is later. The delay lets a party draw first;
+//   - deals whose certificate is more than 3 seconds old and not in the log yet, without the deals
+//     in `except`.
 func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }
 
 // ListComplete lists COMMITTING deals in which every party has committed, and REVEALING deals in
-// which every party has revealed. The next step of these deals has not been taken. Either a
-// process died before the step, or an input is lost and the deal waits for its deadline.
+// which every party has revealed. A process died before it advanced the deal, or a revealed input
+// cannot be decrypted and the deal waits for its deadline.
 // ListComplete reads every active deal, so call it less often than Due.
 func (s *Store) ListComplete(ctx context.Context, limit int) ([]string, error) {
 	return rows(ctx, s.pool, pgx.RowTo[string], completeSQL, limit)

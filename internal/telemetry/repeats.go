@@ -26,7 +26,7 @@ type Repeats struct {
 	logger *slog.Logger
 
 	mu     sync.Mutex
-	causes map[string]*repeated // by message and cause
+	causes map[string]*repeated // the key is the message followed by the cause
 }
 
 type repeated struct {
@@ -46,7 +46,7 @@ func NewRepeats(logger *slog.Logger) *Repeats {
 // logged, because it is unforeseen. The parameter `deal` is a deal's id, or empty.
 func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string, err error, deal string, attrs ...any) {
 	cause, _, _ := strings.Cut(err.Error(), ":")
-	if inner := problem.From(err).Unwrap(); inner != nil { // log the inner cause, which callers do not see
+	if inner := problem.From(err).Unwrap(); inner != nil { // log the wrapped error, which API clients do not see
 		err = inner
 	}
 	attrs = append(attrs, "err", err)

@@ -53,7 +53,7 @@ func Binary(name string) {
 
 var traced atomic.Bool
 
-// Trace records that spans are exported. Call it before the first span.
+// Trace declares that this process exports spans. Call Trace before the first span starts.
 func Trace() { traced.Store(true) }
 
 // Traced reports whether spans are exported.
@@ -61,15 +61,16 @@ func Traced() bool { return traced.Load() }
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/telemetry")
 
-// Call is a call in flight, from Begin to End.
+// Call is an HTTP call in flight, from Begin to End.
 type Call struct {
 	began time.Time
 	span  trace.Span
 	ctx   context.Context
 }
 
-// Begin counts a call as in flight and sets the request id of its answer. The returned
-// request has the id and a span in its context. The caller MUST call End after the answer.
+// Begin counts an HTTP call as in flight and sets the header X-Request-Id of the answer. The
+// returned request has the request id and a span in its context. The caller MUST call End after
+// the answer.
 //
 // If outside is true, the client is not trusted: the span only links to the client's trace, so
 // that a stranger cannot decide what is sampled. Otherwise the span joins the client's trace.

@@ -14,18 +14,17 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// RequestIDHeader is the HTTP header with the id of a request. If the caller sends no
-// acceptable id, requestID returns a new one. The answer and the calls to log-server also have
-// this header.
+// RequestIDHeader is the HTTP header with the id of a request. If the client sends no valid id
+// (see requestID), the server makes one. The answer and the calls to log-server have the same id.
 const RequestIDHeader = "X-Request-Id"
 
 // longestID is the maximum length of a caller's request id: the length of a UUID. An API key or
-// token is longer, so requestID rejects it and nobody logs it. Known limit: requestID accepts a
-// salt of up to 36 hex digits that a caller sends as its request id, and it is logged.
+// token is longer, so requestID rejects it and nobody logs it. Known limit: if a caller sends a
+// salt of up to 36 hex digits as its request id, the salt is logged.
 const longestID = 36
 
-// work is one request, or one run of deadline-worker on a deal. LogHandler adds
-// request_id and deal_id to its log lines.
+// work is one HTTP request, or one run of deadline-worker on a deal. LogHandler adds
+// request_id and deal_id to the log lines of this request or run.
 type work struct {
 	id     string
 	deal   atomic.Pointer[string]
@@ -34,7 +33,8 @@ type work struct {
 
 type workKey struct{}
 
-// WithRequestID returns a context for new work with this request id.
+// WithRequestID returns a context for a new HTTP request, or a new run of deadline-worker on a
+// deal, with this request id.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, workKey{}, &work{id: id})
 }
@@ -55,7 +55,7 @@ func requestID(h http.Header) string {
 	return id
 }
 
-// NoteDeal adds the deal's id to the span in ctx and to later log lines of the work in ctx.
+// NoteDeal adds the deal's id to the span in ctx and to later log lines of the same request.
 // dealID MUST have the form of a deal id. A deal id is not a secret. It gives no access
 // without a credential, and does not reveal the deal's entry in the transparency log.
 func NoteDeal(ctx context.Context, dealID string) {
@@ -67,8 +67,8 @@ func NoteDeal(ctx context.Context, dealID string) {
 	}
 }
 
-// NoteWait records that a call waited for the duration `d` because its caller asked to wait for
-// a change. Took subtracts `d`.
+// NoteWait records that the request in ctx waited for the duration `d`, because the client asked to
+// wait for a change of the deal. Took subtracts `d`.
 func NoteWait(ctx context.Context, d time.Duration) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.waited.Add(int64(d))

@@ -177,7 +177,8 @@ func TestProtocolCertificate(t *testing.T) {
 	}
 }
 
-// Section 8 of protocol.md lists the hashes from the example certificate to the root of the tree head.
+// Section 8 of protocol.md lists the hashes from the example certificate to the root of the tree
+// head.
 func TestProtocolInclusion(t *testing.T) {
 	b := blocks(t, Protocol)
 	var cert certificate.Certificate
@@ -325,7 +326,7 @@ func TestProtocolNames(t *testing.T) {
 			t.Errorf("protocol.md does not describe the property %s", flag)
 		}
 	}
-	// The constants of these files are the names of the checks.
+	// The string constants in these files of package verification are the names of the checks.
 	checks := 0
 	for _, file := range []string{"verification.go", "seats.go", "bundle.go"} {
 		source, err := os.ReadFile("../verification/" + file)

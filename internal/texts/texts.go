@@ -77,7 +77,7 @@ func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
 func Pages(d Deployment) map[string]http.Handler {
 	vectors, err := Vectors()
 	if err != nil {
-		panic(err) // the vectors are embedded and tested
+		panic(err) // impossible: the vectors are embedded in the binary, and tests encode them
 	}
 	return map[string]http.Handler{
 		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs(d))),

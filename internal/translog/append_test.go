@@ -12,7 +12,7 @@ import (
 
 // 600 callers append 300 entries, each entry twice, to two replicas that share a database
 // and a fork guard. The entries fill more than one tile (256 leaves). A replica that loses a
-// race for the guard retries and counts no contradiction.
+// race for the fork guard's record retries and counts no contradiction.
 func TestConcurrentAppends(t *testing.T) {
 	t.Parallel()
 	const distinct, callers = 300, 600
@@ -154,8 +154,8 @@ func TestAppendRefusesBadSignaturesAndOwnHeads(t *testing.T) {
 	}
 }
 
-// The log refuses an entry that is the digest of its committed head, even if that head is not stored
-// yet, because the head may be signed already.
+// The log refuses an entry that is the digest of its committed head, even if that head is not
+// stored yet, because the head may be signed already.
 func TestUnstoredHeadIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newDeployment(t)

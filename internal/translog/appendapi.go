@@ -110,7 +110,7 @@ const (
 	proofsPath    = "/v1/proofs"
 	maxProofs     = 256             // in one request
 	maxProofsBody = maxProofs * 256 // bytes of one request body
-	maxWaiting    = 1 << 14         // queued calls of one client, not in a request yet
+	maxWaiting    = 1 << 14         // queued calls of Client.Inclusion, not in a request yet
 	proofRequests = 2               // concurrent requests of one client
 )
 
@@ -132,22 +132,22 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 	if err != nil || json.Unmarshal(body, &leaves) != nil || len(leaves) > maxProofs {
 		return nil, problem.New(problem.InvalidJSON, "the body is not a list of at most %d leaves of the form {\"leaf_index\": integer, \"entry\": string}: correct it and send it again", maxProofs)
 	}
-	questions := make([]headLeafQuery, len(leaves))
+	queries := make([]headLeafQuery, len(leaves))
 	for i, leaf := range leaves {
 		entry, err := canon.ParseHash(leaf.Entry)
 		if err != nil {
 			return nil, problem.New(problem.InvalidRequest, "entry has %v: send a SHA-256 digest in hex", err)
 		}
-		questions[i] = headLeafQuery{LeafQuery{LeafIndex: &leaf.LeafIndex, Entry: &entry}, []*int64{nil}}
+		queries[i] = headLeafQuery{LeafQuery{LeafIndex: &leaf.LeafIndex, Entry: &entry}, []*int64{nil}}
 	}
-	read, err := l.reads.all(r.Context(), questions)
+	read, err := l.reads.all(r.Context(), queries)
 	if err != nil {
 		return nil, l.checks.recordFailure(r.Context(), err)
 	}
 	all := make([]proved, len(leaves))
 	var group errgroup.Group
 	group.SetLimit(maxLoads) // each proof may read tiles, and at most maxLoads callers read tiles at the same time
-	for i, q := range questions {
+	for i, q := range queries {
 		group.Go(func() error {
 			in, err := l.prove(r.Context(), q.leaf, read[i])
 			if all[i].Inclusion = &in; l.checks.recordFailure(r.Context(), err) != nil {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	certifiedEvery   = time.Second            // interval between requests for the certified size
-	certifiedRarely  = 10 * time.Second       // the interval if the log demands no cosignatures or runs an earlier release
-	certifiedTimeout = 250 * time.Millisecond // timeout of a request for the certified size, which may delay a deal's view
+	certifiedEvery   = time.Second            // interval between the requests of LearnCertified
+	certifiedRarely  = 10 * time.Second       // the same interval if the log demands no cosignatures or runs an earlier release
+	certifiedTimeout = 250 * time.Millisecond // timeout of LearnCertified, which may delay the view of a deal
 )
 
 type certified struct {
 	size   atomic.Int64
-	next   atomic.Int64 // when to ask again, in unix nanoseconds
+	next   atomic.Int64 // when LearnCertified may ask the log again, in unix nanoseconds
 	asking singleflight.Group
 }
 
@@ -31,9 +31,9 @@ func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 // quorum of witnesses, or 0. The size never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
 
-// LearnCertified asks the log for the tree size that a quorum of witnesses has cosigned.
-// Certified then returns this size. All callers together ask at most once a second. A call
-// waits at most certifiedTimeout.
+// LearnCertified asks the log for the tree size that a quorum of witnesses has cosigned, and
+// raises Certified to this size. After a failure Certified stays the same. All callers together
+// ask at most once a second. A call waits at most certifiedTimeout.
 //
 // The client has no witness policy, so it trusts the log about the quorum. The client checks
 // only that the newest head covers the size and is signed by a trusted key.

@@ -97,8 +97,8 @@ type signedCheckpoint struct {
 	checkpoint.Checkpoint
 	note  string   // the note with the log's signatures
 	lines []string // the witnesses' signature lines
-	// witnessed is the largest size that met the quorum according to the tables, or -1 if
-	// none did. It may be the size of another checkpoint.
+	// witnessed is the largest checkpoint size that met the witnesses' quorum, according to the
+	// database; -1: none did. witnessed may differ from Size.
 	witnessed int64
 }
 
@@ -264,7 +264,8 @@ func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) err
 	return nil
 }
 
-// met reports whether the valid cosignatures of a checkpoint meet the quorum. It returns false for "quorum none".
+// met reports whether the valid cosignatures of a checkpoint meet the quorum of the policy. It
+// returns false for the policy "quorum none".
 func (c *checkpoints) met(of *signedCheckpoint) bool {
 	cosigned, text := map[string]bool{}, of.Text()
 	for _, w := range c.Policy.Witnesses {
@@ -281,7 +282,7 @@ func (c *checkpoints) met(of *signedCheckpoint) bool {
 // measures this time, because the replica that asks the witnesses may be dead or cut off.
 type quorumWait struct {
 	since     time.Time
-	certified int64 // argument of the last call of follow: the largest checkpoint size with a quorum
+	certified int64 // largest checkpoint size with a quorum at the previous call of follow
 }
 
 // follow returns how long checkpoints have waited for a quorum, or 0 if none waits. newest is the

@@ -154,9 +154,9 @@ func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 			t.Errorf("append the digest of a checkpoint %s: %v, want a refusal that says why", name, err)
 		}
 		batch := append(candidatesOf(10, 12), candidate{newest.Digest(), 1 << 50, Tag{}})
-		places, err := by.sequencer.sequence(t.Context(), batch)
-		if err != nil || places[2].index != refused || places[0].index < 0 || places[1].index < 0 {
-			t.Errorf("append the digest of a checkpoint in a batch %s: places %v, %v; want only the last one refused", name, places, err)
+		results, err := by.sequencer.sequence(t.Context(), batch)
+		if err != nil || results[2].index != refused || results[0].index < 0 || results[1].index < 0 {
+			t.Errorf("append the digest of a checkpoint in a batch %s: results %v, %v; want only the last one refused", name, results, err)
 		}
 	}
 	requireNoContradiction(t, l)
@@ -254,8 +254,8 @@ func newWitnesses(t *testing.T, key *signing.LogKey, quorum string, count int) *
 	return ws
 }
 
-// witnessed takes as quorum the last lines of the witness policy: the group lines, if any, and
-// the quorum line.
+// witnessed opens a log with `count` witnesses. The parameter `quorum` has the last lines of the
+// witness policy: the group lines, if any, and the quorum line.
 func witnessed(t *testing.T, quorum string, count int) (*deployment, *witnesses, *Log) {
 	t.Helper()
 	d, ws := newDeployment(t), newWitnesses(t, newLogKey(t), quorum, count)
@@ -420,7 +420,7 @@ func TestSecondConflictForOneCheckpointIsAFailure(t *testing.T) {
 	ws := newWitnesses(t, newLogKey(t), "quorum w0", 1)
 	config, silent := ws.policy, *ws.policy.Policy
 	silent.Witnesses = slices.Clone(silent.Witnesses)
-	silent.Witnesses[0].URL = "" // so that only this test asks the witness
+	silent.Witnesses[0].URL = "" // the log does not ask a witness without a URL, so only this test asks it
 	config.Policy = &silent
 	l := d.withCheckpoints(t, d.pool, config)
 	for n := range 2 {
@@ -435,17 +435,17 @@ func TestSecondConflictForOneCheckpointIsAFailure(t *testing.T) {
 		http.Error(w, size, http.StatusConflict)
 	})
 	a := &cosigning{checkpoints: l.checkpoints, client: http.DefaultClient}
-	place := &witnessEndpoint{url: ws.servers[0].URL, witnesses: ws.policy.Policy.Witnesses, done: -1}
+	endpoint := &witnessEndpoint{url: ws.servers[0].URL, witnesses: ws.policy.Policy.Witnesses, done: -1}
 	target := waitForCheckpoint(t, l, 2)
 	for n := range 3 {
-		outcome, err := a.ask(t.Context(), place, target)
+		outcome, err := a.ask(t.Context(), endpoint, target)
 		if outcome != outcomeConflict || (err != nil) != (n > 0) {
 			t.Errorf("call %d: outcome %s, %v; want conflict, with an error from the second call on", n, outcome, err)
 		}
 	}
 	ws.heal(0)
-	place.size = 0
-	if outcome, err := a.ask(t.Context(), place, target); outcome != outcomeCosigned || err != nil || place.done != 2 {
+	endpoint.size = 0
+	if outcome, err := a.ask(t.Context(), endpoint, target); outcome != outcomeCosigned || err != nil || endpoint.done != 2 {
 		t.Errorf("after the conflicts: outcome %s, %v; want cosigned", outcome, err)
 	}
 }

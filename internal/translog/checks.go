@@ -37,8 +37,9 @@ func (c *checks) head(h TreeHead) error {
 	return nil
 }
 
-// recordFailure logs and counts a contradiction in the log, and returns err unchanged. A refusal by the
-// fork guard is only logged, because publishFailures counts the failed attempt to publish a head.
+// recordFailure logs and counts a contradiction in the log, and returns err unchanged. A refusal by
+// the fork guard is only logged, because publishFailures counts the failed attempt to publish a
+// head.
 func (c *checks) recordFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):

@@ -31,8 +31,8 @@ type Client struct {
 	certified                  certified
 	heads                      *checks // nil until Trust sets it
 
-	// Check, if set, checks each answer before its body is read. If Check returns an
-	// error, the call returns ErrUnavailable. Set Check before the first call.
+	// Check, if set, checks each HTTP answer before its body is read. If Check returns an error,
+	// the Client's method returns ErrUnavailable. Set Check before the first method call.
 	Check func(*http.Response) error
 }
 
@@ -132,7 +132,7 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 // Inclusion returns the newest published head, and the path from the leaf to the root of
 // that head. leafIndex is the index that Append returned. The error is ErrNotFound if no
 // published head covers the leaf, or the leaf has another entry. The error is
-// ErrInconsistent if the log's tables do not lead to the head.
+// ErrInconsistent if the log's stored tree does not match its signed head.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	inclusion, err := c.inclusion(ctx, entry, leafIndex)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 
 type store struct{ pool *pgxpool.Pool }
 
-// Values of place.index for an entry that the log refuses: the entry gets no leaf index.
+// Values of sequenced.index for an entry that the log refuses: the entry gets no leaf index.
 const (
 	refused = -1 // the entry is the digest of a head or checkpoint of this log
-	late    = -2 // the entry is new, but its signing key is closed at a tree size that the log has reached
+	late    = -2 // the entry is new, but its retired key may sign only leaves below Key.TreeSize, which the log has reached
 )
 
 // appendTo appends the entries and tags of a batch to the log in one statement. appended is false
@@ -35,13 +35,13 @@ func appendTo(ctx context.Context, db interface {
 }
 
 // commit appends the new entries and tags under the lock of the committed head. A new tag
-// may belong to a leaf that is already in the log. commit returns one place for each entry,
+// may belong to a leaf that is already in the log. commit returns one result for each entry,
 // and what it appended. After an error, the transaction may or may not have committed. It is
 // safe to call commit again, because commit looks up the entries that are already in the log.
 //
 // commit needs three round trips. The first begins the transaction, locks the head and
-// looks the entries up. The second appends. The third commits.
-func (s *store) commit(ctx context.Context, entries []candidate) (places []sequenced, g *batchDelta, err error) {
+// looks up the entries and tags. The second appends. The third commits.
+func (s *store) commit(ctx context.Context, entries []candidate) (results []sequenced, g *batchDelta, err error) {
 	var head state
 	all, named := make([][]byte, len(entries)), make([][]byte, len(entries))
 	for i := range entries {
@@ -49,28 +49,28 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []seque
 	}
 	leaves, tags := make(map[[32]byte]int64, len(entries)), make(map[Tag]int64, len(entries))
 
-	look := &pgx.Batch{}
-	// The look-up runs after the lock is taken. Under READ COMMITTED it sees everything
+	lookUp := &pgx.Batch{}
+	// The look-up runs after the lock is taken. Under READ COMMITTED the look-up sees everything
 	// that the previous holder of the lock committed.
-	look.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
-	look.Queue(sqlLockHead).QueryRow(func(row pgx.Row) error { return row.Scan(&head.size, &head.hash, &head.hashes) })
-	look.Queue(sqlLookUp, all).Query(leafIndexes(leaves))
-	look.Queue(sqlLookUpTags, named).Query(leafIndexes(tags))
-	results := s.pool.SendBatch(ctx, look)
-	tx := results.Tx()
+	lookUp.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	lookUp.Queue(sqlLockHead).QueryRow(func(row pgx.Row) error { return row.Scan(&head.size, &head.hash, &head.hashes) })
+	lookUp.Queue(sqlLookUp, all).Query(leafIndexes(leaves))
+	lookUp.Queue(sqlLookUpTags, named).Query(leafIndexes(tags))
+	answers := s.pool.SendBatch(ctx, lookUp)
+	tx := answers.Tx()
 	defer func() { // no effect after the commit
 		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		_ = tx.Rollback(clean)
 	}()
-	if err := results.Close(); err != nil {
+	if err := answers.Close(); err != nil {
 		return nil, nil, fromDatabase(err)
 	}
 	if err := head.check(); err != nil {
 		return nil, nil, err
 	}
-	if places, g, err = head.admit(entries, leaves, tags); err != nil || len(g.entries)+len(g.tags) == 0 {
-		return places, g, err
+	if results, g, err = head.admit(entries, leaves, tags); err != nil || len(g.entries)+len(g.tags) == 0 {
+		return results, g, err
 	}
 	appended, err := appendTo(ctx, tx, g)
 	if err == nil && !appended {
@@ -80,7 +80,7 @@ func (s *store) commit(ctx context.Context, entries []candidate) (places []seque
 		return nil, nil, err
 	}
 	crash.Point("log.before-commit")
-	return places, g, fromDatabase(tx.Commit(ctx))
+	return results, g, fromDatabase(tx.Commit(ctx))
 }
 
 // leafIndexes returns a function that reads rows of (entry or tag, leaf index) into the map.
@@ -99,22 +99,22 @@ func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 	}
 }
 
-// admit returns the place of each candidate and the growth of the log. leaves and tags map
-// the entries and tags in the log to their leaf indexes. admit adds the new entries and tags
-// to the maps. An entry that occurs twice in the batch gets one leaf. If two entries have the
-// same tag, the first entry gets the tag.
+// admit returns the result of each candidate, and what the batch adds to the log. The parameters
+// leaves and tags map the entries and tags in the log to their leaf indexes. admit adds the new
+// entries and tags to the maps. An entry that occurs twice in the batch gets one leaf. If two
+// entries have the same tag, the first entry gets the tag.
 func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]sequenced, *batchDelta, error) {
 	// Refuse the digest of the committed head, because the head may be signed but not
 	// stored yet.
 	leaves[s.head("").Digest()] = refused
 	var entries, added [][]byte
 	var tagged []int64
-	places := make([]sequenced, len(batch))
+	results := make([]sequenced, len(batch))
 	for i := range batch {
 		c := &batch[i]
 		index, known := leaves[c.entry]
 		if owner, taken := tags[c.tag]; taken && (!known || index != owner && index >= 0) {
-			places[i] = sequenced{owner, true}
+			results[i] = sequenced{owner, true}
 			continue
 		}
 		if !known {
@@ -125,7 +125,7 @@ func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]
 			}
 			leaves[c.entry] = index
 		}
-		places[i].index = index
+		results[i].index = index
 		if _, taken := tags[c.tag]; !taken && index >= 0 && c.tag != (Tag{}) {
 			tags[c.tag] = index
 			added, tagged = append(added, c.tag[:]), append(tagged, index)
@@ -135,7 +135,7 @@ func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]
 	if err == nil {
 		g.tags, g.tagged = added, tagged
 	}
-	return places, g, err
+	return results, g, err
 }
 
 // fromDatabase converts an error of the database to ErrInconsistent or ErrUnavailable. A

@@ -12,7 +12,7 @@
 //	appendapi.go    the private HTTP port: appends, and proofs for the deployment
 //	log.go          Log: its parts; Append
 //	sequencer.go    batches the entries (group.go) and appends each batch
-//	commit.go       decides the place of each entry; the locked path (below)
+//	commit.go       decides the leaf index of each entry; the locked path (below)
 //	growth.go       computes the tree that a batch leads to
 //	publisher.go    lets appends wait for a head; runs rounds and retries them
 //	round.go        one round: verifies, signs and stores the committed head

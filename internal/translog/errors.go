@@ -46,8 +46,8 @@ func notLogServer(err error) error {
 	return fmt.Errorf("%w: the answer is not from a log-server: %w; check the address", ErrUnavailable, err)
 }
 
-// fromAnswer converts an answer to an error. Status 401, and 404 for an unknown path, say
-// nothing about the entry. They become ErrUnavailable with errNotServed.
+// fromAnswer converts an HTTP error answer to a Go error. Status 401, and 404 for an unknown path,
+// say nothing about the entry. Both become ErrUnavailable with errNotServed.
 func fromAnswer(status int, body []byte) error {
 	var answer struct {
 		Error string `json:"error"`

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/localservers/servertest"
 )
 
-// The connection ends during a commit, so the sequencer does not know whether the commit took
-// effect.
+// The connection to Postgres ends during a commit, so the sequencer does not know whether the
+// commit took effect.
 func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*testing.T, *deployment, net.Conn, []byte){
@@ -38,9 +38,9 @@ func TestUnknownCommitOutcomeLeavesOneLeaf(t *testing.T) {
 			wire.Close()
 		},
 	}
-	// A process's first append runs under the lock, and its later appends run in one statement.
-	// Once entry 0 is appended, the first message to Postgres that contains the map value commits
-	// entry 1. `cut` gets this message.
+	// A process's first append runs under the lock and ends with COMMIT. Its later appends run in
+	// one statement, which contains the entry. So after entry 0, the first message to Postgres that
+	// contains `commits` commits entry 1. The case's function `cut` gets this message.
 	second := entryOf(1)
 	for way, commits := range map[string][]byte{"under the lock": []byte("commit\x00"), "in one statement": second[:]} {
 		for name, cut := range cases {

@@ -26,7 +26,8 @@ func (r *refusals) Write(line []byte) (int, error) {
 	return r.text.Write(line)
 }
 
-// has reports whether witness w0 refused the checkpoint of this size with an error that contains `what`.
+// has reports whether witness w0 refused the checkpoint of this size with an error that contains
+// `what`.
 func (r *refusals) has(t *testing.T, size int64, what string) bool {
 	t.Helper()
 	r.mu.Lock()

@@ -18,8 +18,8 @@ const (
 
 // Provider signs with one key and does only what is specific to the key's store. Package
 // signing retries, bounds concurrency, runs the circuit breaker, converts to low s, and
-// verifies each signature. If a call fails but a retry may succeed, the call MUST return an
-// error that Transient has marked.
+// verifies each signature. If a method fails but a retry may succeed, the method MUST return
+// an error that the function Transient has marked.
 type Provider interface {
 	// Key returns the public key, an *ecdsa.PublicKey or an ed25519.PublicKey. custody
 	// says where the private key is kept. custody is public, so it MUST NOT contain a file
@@ -32,7 +32,7 @@ type Provider interface {
 	// return when ctx ends, even if the store hangs.
 	Sign(ctx context.Context, data []byte) (signature []byte, err error)
 
-	// Close releases connections and sessions. Package signing calls it last.
+	// Close releases connections and sessions. Package signing calls Close last.
 	Close() error
 }
 

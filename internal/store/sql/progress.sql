@@ -1,5 +1,5 @@
--- Reads the marks of the deals $1, for calls that wait for a change. A mark is a summary of a deal (store.Mark). The last
--- column says whether a deadline has passed and the step that follows it has not been taken.
+-- Reads the progress of the deals $1, for calls that wait for a change. A deal's progress is a summary of the deal
+-- (store.Progress). The last column says whether a deadline of the deal has passed and no process has handled that deadline yet.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now)
 SELECT d.deal_id, d.phase,
        CASE d.phase WHEN 'COMMITTING' THEN (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id)

@@ -9,7 +9,7 @@ import (
 
 // Store.Progress and Snapshot.Progress return equal values for a deal. Each commitment, reveal,
 // phase change and publication of the certificate changes the value.
-func TestMarksChangeWithTheView(t *testing.T) {
+func TestProgressChangesWithTheView(t *testing.T) {
 	f := newFixture(t)
 	d, other := f.create(t, parties(3)), f.create(t, nil)
 	f.commit(t, other, 0, 1)

@@ -8,7 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/deal"
 )
 
-var marksSQL = query("marks")
+var progressSQL = query("progress")
 
 // Progress is a summary of a deal. A call that waits for a change compares two Progress values.
 // Progress changes whenever the API's view of the deal changes, except from COMPUTED to
@@ -45,7 +45,7 @@ func (s *Snapshot) Progress() Progress {
 	return p
 }
 
-// DealProgress is the id of a deal with its Progress, the summary that shows whether the deal has changed.
+// DealProgress is the Progress of one deal, with the id of the deal.
 type DealProgress struct {
 	DealID string
 	Progress
@@ -56,5 +56,5 @@ type DealProgress struct {
 func (s *Store) Progress(ctx context.Context, dealIDs []string) ([]DealProgress, error) {
 	return rows(ctx, s.pool, func(row pgx.CollectableRow) (p DealProgress, err error) {
 		return p, row.Scan(&p.DealID, &p.Phase, &p.Acted, &p.Drawing, &p.Published, &p.Due)
-	}, marksSQL, dealIDs)
+	}, progressSQL, dealIDs)
 }
