@@ -67,7 +67,7 @@ func (c *cluster) plays(t *testing.T, when string) {
 	s.stop(t, c, when)
 }
 
-// newStream returns a stream that runs no deals yet, and a context that stop cancels.
+// newStream returns a stream that runs no deals yet, and a context that `stop` cancels.
 func newStream(t *testing.T, base string) (*stream, context.Context) {
 	t.Helper()
 	s := &stream{client: newClient(t, base)}

@@ -93,12 +93,16 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 	var lacking []string
 	for _, p := range processes {
 		kinds[p.Binary]++
-		if of(p) != digest {
-			lacking = append(lacking, fmt.Sprintf("%s %s has %q", p.Binary, p.Host, of(p)))
+		switch of(p) {
+		case digest:
+		case "":
+			lacking = append(lacking, fmt.Sprintf("%s %s is of an earlier release", p.Binary, p.Host))
+		default:
+			lacking = append(lacking, fmt.Sprintf("%s %s has %s", p.Binary, p.Host, of(p)))
 		}
 	}
 	if err == nil && len(lacking) > 0 {
-		err = fmt.Errorf("%d of %d processes lack the %s %s: %s (\"\" means that the process is of an earlier release)", len(lacking), len(processes), what, digest, strings.Join(lacking, ", "))
+		err = fmt.Errorf("%d of %d processes lack the %s %s: %s", len(lacking), len(processes), what, digest, strings.Join(lacking, ", "))
 	}
 	var counts []string
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {

@@ -33,7 +33,7 @@ import (
 const (
 	relistEvery    = 500 * time.Millisecond
 	horizon        = 3 * time.Second // look-ahead of relist; over relistEvery, so relist lists each deadline several times
-	completeEvery  = 4               // only one relist in 4 calls Complete, which reads every active deal
+	completeEvery  = 4               // only one relist in 4 calls ListComplete, which reads every active deal
 	sweepEvery     = time.Minute
 	resealEvery    = 10 * time.Second
 	resealPause    = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
@@ -145,7 +145,7 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 }
 
 // relist adds to the queue each deal with a step that is due in the next 3 s (horizon). If `all`
-// is true, relist also adds the deals that Complete lists: all parties have acted, but the next
+// is true, relist also adds the deals that ListComplete lists: all parties have acted, but the next
 // step was not taken.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -175,7 +175,7 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 	}
 	head, err := s.log.TreeHeadAt(ctx, size)
 	switch {
-	case errors.Is(err, translog.ErrNotFound), errors.Is(err, translog.ErrRefused): // ErrRefused: no log has this size
+	case errors.Is(err, translog.ErrNotFound), errors.Is(err, translog.ErrRefused): // ErrRefused: the size is above 2^53-1
 		return nil, nil
 	case err != nil:
 		return nil, logTrouble(err)

@@ -26,14 +26,14 @@ type body struct {
 	size   int64 // Content-Length in bytes; -1: not known
 	read   int64
 	end    int64     // total number of bytes that Read may read before the next takeStep
-	placed time.Time // when the body got one of its network's networkBodies places; zero: not yet
+	placed time.Time // when the body got one of the places of its network, of which there are networkBodies; zero: not yet
 
 	mu sync.Mutex
 	// mu guards the fields below. Read may run after Call.End, but MUST NOT acquire bytes or a
 	// place after the method release has run.
 	small int64 // bytes acquired from the semaphore pool.small
 	large int64 // bytes acquired from the semaphore pool.large
-	place bool  // whether the body counts toward the networkBodies large bodies of its network
+	place bool  // whether the body holds one of its network's places (see placed)
 	ended bool
 }
 
