@@ -98,7 +98,7 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 		case "":
 			lacking = append(lacking, fmt.Sprintf("%s %s is of an earlier release", p.Binary, p.Host))
 		default:
-			lacking = append(lacking, fmt.Sprintf("%s %s has %s", p.Binary, p.Host, of(p)))
+			lacking = append(lacking, fmt.Sprintf("%s %s has %q", p.Binary, p.Host, of(p)))
 		}
 	}
 	if err == nil && len(lacking) > 0 {
