@@ -19,7 +19,7 @@ import (
 
 // RetryingClient is a client that repeats each request until the service answers it. A failed call, a
 // status of 500 or more, and the code IDEMPOTENCY_IN_PROGRESS do not count as answers. Each attempt
-// of a request goes to the next client in Doors, with the same Idempotency-Key.
+// of a request goes to the next client in Clients, with the same Idempotency-Key.
 type RetryingClient struct {
 	Clients     []*Client    // one for each process to call, such as a deal-api
 	Attempts    atomic.Int64 // number of attempts of all requests so far
@@ -126,7 +126,7 @@ type LoadDeal struct {
 	States  []string // the states in which the deal may end
 	// Calls are the requests that must have the same response when repeated.
 	Calls []RecordedCall
-	// drawn is the request POST /entropy. It is not in Promises, because the first response may lack
+	// drawn is the request POST /entropy. It is not in Calls, because the first response may lack
 	// the certificate_id that the response to a repeated request has.
 	drawn *RecordedCall
 }
@@ -179,7 +179,7 @@ func (d *LoadDeal) Create(b Body, inputs ...Body) error {
 	if err := json.Unmarshal(p.Answer.Body, &key); err != nil {
 		return err
 	}
-	// Promises must not get p: after the key's first use, the service no longer replays this response.
+	// Calls must not get p: after the key's first use, the service no longer replays this response.
 	d.key = key.APIKey
 	if p, err = d.S.send(d.Ctx, "POST", "/v1/deals", d.key, b); err != nil {
 		return err
@@ -263,7 +263,7 @@ func (d *LoadDeal) cancelled(b Body) error {
 	return err
 }
 
-// Certified waits for the certificate and adds the GET request to Promises. Later reads of the
+// Certified waits for the certificate and adds the GET request to Calls. Later reads of the
 // certificate may differ only in log_proof.
 func (d *LoadDeal) Certified() error {
 	for {
@@ -283,7 +283,7 @@ func (d *LoadDeal) Certified() error {
 	}
 }
 
-// Ended compares the responses in Promises with the view of the ended deal, and repeats these
+// Ended compares the responses in Calls with the view of the ended deal, and repeats these
 // requests. Unless the deal is CANCELLED, each deal-api must then verify the certificate.
 func (d *LoadDeal) Ended() error {
 	if d.Id == "" {

@@ -49,7 +49,7 @@ func startStream(t *testing.T, base string) *stream {
 	for range streams {
 		s.done.Go(func() {
 			for ctx.Err() == nil {
-				// stop cancels ctx, but a running deal still finishes.
+				// stop cancels ctx. A running deal still finishes, because its own context is not cancelled.
 				s.failed(s.deal(context.WithoutCancel(ctx)))
 				time.Sleep(pace)
 			}

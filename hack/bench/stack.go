@@ -138,6 +138,7 @@ func (b *bench) exec(statements ...string) error {
 	return nil
 }
 
+// memory adds a sample of the current resident memory if when is "rest", and of the peak otherwise.
 func (b *bench) memory(when string) error {
 	for _, name := range append([]string{redis}, services...) {
 		now, peak, err := memoryMiB(b.pids()[name])

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,8 +71,8 @@ func (r processFlags) processes(ctx context.Context) (found []keywatch.Process, 
 // haveKeySet checks that all processes have the key set with this digest or, if digest is "",
 // the same key set. For err, see agree.
 func haveKeySet(processes []keywatch.Process, err error, digest string) verification.Check {
-	if digest == "" && len(processes) > 0 {
-		digest = processes[0].KeySet
+	for _, p := range processes {
+		digest = cmp.Or(digest, p.KeySet)
 	}
 	return agree(processes, err, "key set", digest, func(p keywatch.Process) string { return p.KeySet })
 }
@@ -96,7 +97,7 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 		switch of(p) {
 		case digest:
 		case "":
-			lacking = append(lacking, fmt.Sprintf("%s %s is of an earlier release", p.Binary, p.Host))
+			lacking = append(lacking, fmt.Sprintf("%s %s names none, because it is of an earlier release or not an admin port", p.Binary, p.Host))
 		default:
 			lacking = append(lacking, fmt.Sprintf("%s %s has %q", p.Binary, p.Host, of(p)))
 		}

@@ -266,7 +266,7 @@ func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, err
 	return older, err
 }
 
-// unreadable converts a restclient.Refused to a plain error, so that Main returns ExitUsage
+// unreadable converts a restclient.StatusError to a plain error, so that Main returns ExitUsage
 // instead of ExitFailed. Evidence that cannot be fetched is not a failed check.
 func unreadable(err error) error {
 	if refused, ok := errors.AsType[*restclient.StatusError](err); ok {

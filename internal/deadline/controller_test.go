@@ -138,7 +138,7 @@ func TestOtherDealsAreProcessedInTime(t *testing.T) {
 			}
 		}
 		if n := len(d.times("slow")); n < 2 || n > 4 {
-			t.Errorf("a deal that takes attendTimeout was attended %d times in a minute, want 2 to 4", n)
+			t.Errorf("a deal that takes processTimeout was attended %d times in a minute, want 2 to 4", n)
 		}
 	})
 }

@@ -165,8 +165,8 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 }
 
 // intact returns the facts of a stored certificate. The error is LOG_INCONSISTENT if the
-// certificate does not verify, belongs to another deal, or has a leaf that was appended after
-// the signing key had retired (Key.MaySignLeaf).
+// certificate does not verify, belongs to another deal, or has a leaf at or above the
+// TreeSize of the signing key (Key.MaySignLeaf).
 func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, err error) {
 	if c.Signature == nil {
 		err = fmt.Errorf("certificate %s has a leaf but no signature", c.CertID)

@@ -146,7 +146,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 		return nil, nil, err
 	}
 	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
-		r.PartyKeys = nil // the store, too, returns nil if no party has a key
+		r.PartyKeys = nil // as the store returns it later, so that the declaration has the same digest then
 	}
 	if err := checkVisible("algorithm_params", r.Params); err != nil {
 		return nil, nil, err

@@ -173,7 +173,7 @@ func TestMirrorIsALogAndResumes(t *testing.T) {
 	}
 }
 
-// The next run also repairs a file that was damaged in the mirror.
+// Mirror never writes a wrong file. The next run repairs a file that was damaged in the mirror.
 func TestMirrorVerifiesBeforeItWrites(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t).grow(t, 600, "entry")

@@ -27,8 +27,8 @@ const (
 )
 
 // StatusError is returned for an answer with a status of 300 or above. Message is the service's
-// error text, `CODE: what to do next` (SPEC 7.1), or says that the answer has none, for
-// example because a proxy sent the answer.
+// error text, `CODE: what to do next` (SPEC 7.1). If a proxy sent the answer, Message is the
+// proxy's error text, or says that the answer has none.
 type StatusError struct {
 	Status  int
 	Message string
@@ -39,7 +39,7 @@ func (r *StatusError) Error() string { return fmt.Sprintf("%s (HTTP %d)", r.Mess
 // Code returns the code of Message, or "" if the answer is not from the service.
 func (r *StatusError) Code() string {
 	code, _, found := strings.Cut(r.Message, ": ")
-	if !found || strings.Contains(code, " ") {
+	if !found || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") != "" {
 		return ""
 	}
 	return code

@@ -88,7 +88,7 @@ func TestResponseOpensOnlyWithItsHeaderAndCredential(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := secretOf(t, 1).Decrypt(sealed, []byte("header"), []byte("bearer")); err != nil || !bytes.Equal(got, text) {
-		t.Errorf("Unsealed with the same secret, header and bearer = %q, %v; want %q", got, err, text)
+		t.Errorf("Decrypt with the same secret, header and bearer = %q, %v; want %q", got, err, text)
 	}
 	for _, row := range []struct {
 		what   string

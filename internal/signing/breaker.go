@@ -57,6 +57,8 @@ func excluded(err error) bool {
 
 func (b *breaker) closed() bool { return b.circuit.State() == gobreaker.StateClosed }
 
+// call runs f if the breaker permits it. Otherwise f does not run, and the error wraps
+// ErrUnavailable.
 func (b *breaker) call(f func() (string, error)) (string, error) {
 	signature, err := b.circuit.Execute(func() (string, error) {
 		signature, err := f()

@@ -49,7 +49,7 @@ func TestParseKeySet(t *testing.T) {
 	} {
 		for index, may := range want {
 			if k.Keys()[i].MaySignLeaf(index) != may {
-				t.Errorf("keys[%d].MayHold(%d) = %v, want the opposite", i, index, !may)
+				t.Errorf("keys[%d].MaySignLeaf(%d) = %v, want the opposite", i, index, !may)
 			}
 		}
 	}

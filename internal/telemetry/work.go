@@ -42,6 +42,8 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 // NewRequestID returns a random id of 16 letters and digits.
 func NewRequestID() string { return rand.Text()[:16] }
 
+// requestID returns the caller's id if it consists of 1 to 36 letters, digits and dashes, and
+// otherwise a new id.
 func requestID(h http.Header) string {
 	id := h.Get(RequestIDHeader)
 	if id == "" || len(id) > longestID {

@@ -3,6 +3,7 @@ package translog
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -104,7 +105,7 @@ func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][
 	for i, id := range ids {
 		if at := tileOf(id); in == nil || in.tileID != at {
 			var err error
-			if in, err = t.load(ctx, at); err != nil {
+			if in, err = t.load(ctx, under, at); err != nil {
 				return nil, err
 			}
 		}
@@ -139,17 +140,22 @@ func (t *tree) tile(id tileID) *tile {
 	return in
 }
 
-func (t *tree) load(ctx context.Context, id tileID) (*tile, error) {
+// load returns a tile of a tree in memory that is at least as large as `under`. It reads the tile
+// from the database if memory lacks it.
+func (t *tree) load(ctx context.Context, under root, id tileID) (*tile, error) {
 	t.mu.Lock()
 	in, size := t.tile(id), uint64(t.at.size)
 	t.mu.Unlock()
+	if size < uint64(under.size) {
+		return nil, unavailable(errors.New("the tree in memory was replaced by a smaller one: call again"))
+	}
 	if in != nil {
 		return in, nil
 	}
 	if !id.complete(size) {
 		return nil, fmt.Errorf("%w: tile %d of level %d is not complete in a tree of size %d", ErrInconsistent, id.index, id.level, size)
 	}
-	above, err := t.load(ctx, tileOf(id.root()))
+	above, err := t.load(ctx, under, tileOf(id.root()))
 	if err != nil {
 		return nil, err
 	}

@@ -134,7 +134,8 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 
 // checkpointSigner checks who signed the checkpoint. With a policy, a log of the policy
 // must have signed it. Without a policy, a key of the deployment must have signed it, and
-// that key must have been allowed to sign at this tree size.
+// that key must have been allowed to sign at this tree size. If the check passes, `good` names the
+// signer. Otherwise `problem` says what is wrong.
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {
