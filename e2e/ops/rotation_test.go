@@ -123,6 +123,7 @@ func (r roller) serverSecret() {
 	// process starts only with both secrets.
 	other := filepath.Join(t.TempDir(), "server-secret")
 	e2e.Must(t, os.WriteFile(other, []byte(strings.Repeat("ab", 32)), 0o600))
+	r.says("there is nothing to adopt", r.secret(1, "adopt"))
 	r.says("1 unfinished deals and 0 pending certificates need the former secret", r.secret(1, "adopt", "--secret-file", other))
 	for _, text := range []string{next, old, strings.Repeat("ab", 32)} {
 		r.write("server-secret", text+"\n")

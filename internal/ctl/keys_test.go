@@ -328,6 +328,18 @@ func TestClosingIsChecked(t *testing.T) {
 	if r := run(t, "", "keys", "check", "--base-url", url, "--file", file, "--replica", admin.URL, "--times", "1"); !strings.Contains(r.out, "1 run (1 replica), all with the key set "+keys.Digest()) {
 		t.Errorf("keys check --replica: %+v, want 1 process with the key set %s", r, keys.Digest())
 	}
+	// A server without the header comes first, so that its empty digest would be the one to compare with.
+	silent := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(silent.Close)
+	for _, replicas := range [][]string{{silent.URL, admin.URL}, {silent.URL}} {
+		args := []string{"keys", "check", "--base-url", url, "--times", "1"}
+		for _, replica := range replicas {
+			args = append(args, "--replica", replica)
+		}
+		if r := run(t, "", args...); !strings.Contains(r.out, fmt.Sprintf("1 of %d processes lack the key set", len(replicas))) || !strings.Contains(r.out, "replica "+silent.URL+" names none") {
+			t.Errorf("keys check of %q: %+v, want the first to name none", replicas, r)
+		}
+	}
 }
 
 // Two different files are often called keys.json: the key set file (FAIRPACT_KEY_SET_FILE) and

@@ -95,9 +95,9 @@ func agree(processes []keywatch.Process, err error, what, digest string, of func
 	for _, p := range processes {
 		kinds[p.Binary]++
 		switch of(p) {
-		case digest:
-		case "":
+		case "": // also if digest is "", because then no process has named one
 			lacking = append(lacking, fmt.Sprintf("%s %s names none, because it is of an earlier release or not an admin port", p.Binary, p.Host))
+		case digest:
 		default:
 			lacking = append(lacking, fmt.Sprintf("%s %s has %q", p.Binary, p.Host, of(p)))
 		}

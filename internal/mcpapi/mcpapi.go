@@ -28,23 +28,21 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"github.com/fairpact/fairpact/internal/algorithm"
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/calls"
 	"github.com/fairpact/fairpact/internal/limits"
 	"github.com/fairpact/fairpact/internal/problem"
 	"github.com/fairpact/fairpact/internal/telemetry"
+	"github.com/fairpact/fairpact/internal/texts"
 	"github.com/fairpact/fairpact/internal/wire"
 )
 
 // Config holds the settings and dependencies of the tool server.
 type Config struct {
 	calls.Calls
-	Chain       beacon.Chain
-	Version     string
-	PublicHosts []string // host names, in addition to loopback, under which clients may reach /mcp
-	PublicURL   string   // address of the service in invitations; if "", invitations have paths instead of links
-	Development bool     // the service signs with a development key
-	Logger      *slog.Logger
+	texts.Deployment // without PublicURL, invitations have paths instead of links
+	Version          string
+	PublicHosts      []string // host names, in addition to loopback, under which clients may reach /mcp
+	Logger           *slog.Logger
 }
 
 type server struct {

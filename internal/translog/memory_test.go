@@ -109,6 +109,18 @@ func TestConcurrentCallersExtendTheTree(t *testing.T) {
 	}
 }
 
+// A failed proof may replace the tree in memory by a smaller one, between follow and load.
+func TestSmallerTreeInMemoryIsRefused(t *testing.T) {
+	t.Parallel()
+	_, l := newLog(t)
+	fill(t, l, 0, 10)
+	small := newTree(&l.store, cacheBytes)
+	check(t, small.follow(t.Context(), root{5, refRoot(leavesOf(0, 5))}))
+	if _, err := small.load(t.Context(), root{10, refRoot(leavesOf(0, 10))}, tileID{}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a tile of 10 leaves from a tree of 5 leaves: %v, want ErrUnavailable", err)
+	}
+}
+
 func TestCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	_, l := newLog(t)

@@ -70,15 +70,14 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	shared := calls.Calls{Escrow: parts.Escrow, Guard: parts.Guard,
 		Callers: &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}}
-	pages := site.Pages(texts.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()})
+	deployment := texts.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()}
 	tools, err := mcpapi.New(mcpapi.Config{
-		Calls: shared, Chain: parts.Escrow.Chain(), Version: version.Version, PublicHosts: c.PublicHosts, PublicURL: c.PublicURL,
-		Development: parts.Signer.Ephemeral(), Logger: logger,
+		Calls: shared, Deployment: deployment, Version: version.Version, PublicHosts: c.PublicHosts, Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
-	api, err := httpapi.New(httpapi.Config{Calls: shared, Status: status, KeySet: parts.Keys.Published, LogReadURL: c.LogReadURL, Pages: pages, MCP: tools, Logger: logger})
+	api, err := httpapi.New(httpapi.Config{Calls: shared, Status: status, KeySet: parts.Keys.Published, LogReadURL: c.LogReadURL, Pages: site.Pages(deployment), MCP: tools, Logger: logger})
 	if err != nil {
 		return err
 	}
