@@ -68,7 +68,7 @@ images: ## build the container images into bin/images, without Docker or a regis
 # - the packages of e2e, which test separate binaries; test-long builds those with the detector,
 # - packages whose tests start no goroutine of their own,
 # - packages that import the Kubernetes client, which takes minutes to build twice.
-PLAIN := /e2e|/services/deadline-worker$$|/internal/(algorithm|answer|attestation|canon|certificate|checkpoint|ctl|deadline|deal|invitation|problem|purity|sealing|site|texts|verification|wire)$$
+PLAIN := /e2e|/services/deadline-worker$$|/internal/(rules/.*|api/(docs|invitation|pages|wire)|ctl|dev/structure|escrow/(sealing|worker)|platform/web)$$
 # Lists only packages with tests. `go test -race` would also compile packages without tests.
 WITH_TESTS := go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...
 # `make lint` runs go vet, so the tests do not.
@@ -156,8 +156,8 @@ vulncheck: ## look for known vulnerabilities (reads vuln.go.dev, or VULNDB=)
 #   G115  integer conversions: they convert lengths, or sizes and times that are limited when they are read (0 to 2^53-1)
 #   G304  files by variable: their names come from the operator's settings or command line, never from a caller
 # The servers and fakes of `make run` and of the tests are excluded. An exception for a single line states its reason in that line.
-GOSEC := -exclude=G104,G115,G304 -exclude-dir=internal/localservers -exclude-dir=internal/localstack \
-  -exclude-dir=internal/signing/kmstest -exclude-dir=internal/beacon/devbeacon
+GOSEC := -exclude=G104,G115,G304 -exclude-dir=internal/dev/localservers -exclude-dir=internal/dev/localstack \
+  -exclude-dir=internal/dev/kmstest -exclude-dir=internal/dev/devbeacon
 
 .PHONY: gosec
 gosec: ## look for insecure code in the product

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // Client calls the service at one base URL. Client.Do fails the test if a request or a response does

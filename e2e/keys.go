@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
 )
 
 // KeyService starts a simulated cloud key service for one test.

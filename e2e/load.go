@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // RetryingClient is a client that repeats each request until the service answers it. A failed call, a

@@ -22,8 +22,8 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/devbeacon"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // Bin is the directory of the binaries under test. By default they are built with

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // Stream runs deals of every kind until Stop. A request without an answer is sent again, to the

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // DefaultTimeout is the longest wait for a condition that has no time limit of its own. The wait
@@ -88,7 +88,7 @@ func (w DB) each(query string, args []any, read func(pgx.Rows) error) {
 }
 
 // Cache connects to the stack's Redis. If Cache returned a *redis.Client, each package that calls
-// Cache would take seconds longer to compile (see ephemeral.Redis).
+// Cache would take seconds longer to compile (see redis.Redis).
 func Cache(t testing.TB, stack *localstack.Stack) redis.Cmdable {
 	t.Helper()
 	options, err := redis.ParseURL(stack.RedisURL())

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 const hour = time.Hour

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 func descriptors(t *testing.T, stack *localstack.Stack) int {

@@ -22,9 +22,9 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localservers"
-	"github.com/fairpact/fairpact/internal/localservers/child"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localservers"
+	"github.com/fairpact/fairpact/internal/dev/localservers/child"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }

@@ -28,7 +28,7 @@ const before, after = "loadSchemas(splitV1, randomV1, shapleyV1)", "loadSchemas(
 // writeOverlay writes the file for go build -overlay and returns its path. The path is the same in
 // each run, so that later runs reuse the binaries.
 func writeOverlay() (string, error) {
-	catalogue, err := os.ReadFile(e2e.Repo("internal/algorithm/catalogue.go"))
+	catalogue, err := os.ReadFile(e2e.Repo("internal/rules/algorithm/catalogue.go"))
 	if err != nil {
 		return "", err
 	}
@@ -45,10 +45,10 @@ func writeOverlay() (string, error) {
 	}
 	files := e2e.Repo("e2e/algorithms/testdata")
 	text, err := json.Marshal(map[string]map[string]string{"Replace": {
-		e2e.Repo("internal/algorithm/max.go"):              filepath.Join(files, "max.go"),
-		e2e.Repo("internal/algorithm/schemas/max.v1.json"): filepath.Join(files, "schemas.json"),
-		e2e.Repo("internal/algorithm/vectors/max.v1.json"): filepath.Join(files, "vectors.json"),
-		e2e.Repo("internal/algorithm/catalogue.go"):        changed,
+		e2e.Repo("internal/rules/algorithm/max.go"):              filepath.Join(files, "max.go"),
+		e2e.Repo("internal/rules/algorithm/schemas/max.v1.json"): filepath.Join(files, "schemas.json"),
+		e2e.Repo("internal/rules/algorithm/vectors/max.v1.json"): filepath.Join(files, "vectors.json"),
+		e2e.Repo("internal/rules/algorithm/catalogue.go"):        changed,
 	}})
 	if err != nil {
 		return "", err

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/attestation"
+	"github.com/fairpact/fairpact/internal/rules/attestation"
 )
 
 const (

@@ -21,7 +21,7 @@ func nested(open, inner, end string, depth int) string {
 }
 
 // Each body in malformed has one of three faults: it is not an object in I-JSON (RFC 7493), it contains
-// a number that SPEC 8 does not allow, or it exceeds a limit of the parser. internal/canon has more
+// a number that SPEC 8 does not allow, or it exceeds a limit of the parser. internal/rules/canon has more
 // tests of the parser.
 var malformed = map[string]string{
 	"a blank": " ", "null": "null", "an array": "[]", "a string": `"x"`, "no value": `{"a":}`, "two values": `{}{}`, "a fraction": `{"a":1.5}`, "2^53": `{"a":9007199254740992}`,

@@ -77,7 +77,7 @@ func TestCreated(t *testing.T) {
 	}
 }
 
-// Package internal/algorithm has more tests of the rules for labels and params.
+// Package internal/rules/algorithm has more tests of the rules for labels and params.
 func TestRefusedCreations(t *testing.T) {
 	c := newClient(t)
 	key, now := c.Key(), time.Now().Unix()

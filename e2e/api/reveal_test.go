@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // SPEC 2.6: a commitment uses the UTF-8 bytes of the salt's text, or the bytes that the text

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/attestation"
+	"github.com/fairpact/fairpact/internal/rules/attestation"
 )
 
 // standing is a deal in one state, with the expected view, certificate and refusals.

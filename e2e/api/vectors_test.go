@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
 type vector struct {

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
+	"github.com/fairpact/fairpact/internal/dev/devbeacon"
 )
 
 const (

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
 
-// crashPoint names a crash point (see internal/crash). stage is the stage of a deal after a crash at
+// crashPoint names a crash point (see internal/platform/crash). stage is the stage of a deal after a crash at
 // that point (see dealRecord.stage).
 type crashPoint struct{ point, stage string }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // replays kills deal-api after a POST has taken effect and before the response. Retries at another

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localservers"
+	"github.com/fairpact/fairpact/internal/dev/localservers"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localservers"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localservers"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // `make drill` runs this test. The test follows charts/fairpact/runbooks/restore.md. The database is

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // A new key begins to sign while one process lacks the new key set. In the first rotation this

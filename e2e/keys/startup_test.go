@@ -13,8 +13,8 @@ import (
 	"cloud.google.com/go/kms/apiv1/kmspb"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }

@@ -15,9 +15,9 @@ import (
 	"cloud.google.com/go/kms/apiv1/kmspb"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/algorithm"
-	"github.com/fairpact/fairpact/internal/invitation"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/api/invitation"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
 // SPEC 4.1: initialize returns the onboarding instructions, and nine tools cover the protocol.
@@ -311,7 +311,7 @@ func TestMCPRefusals(t *testing.T) {
 }
 
 // Tool arguments follow the same JSON rules as a REST body, and a refusal has the same
-// reason. The tests of internal/canon cover the rules themselves.
+// reason. The tests of internal/rules/canon cover the rules themselves.
 func TestMCPReadsArgumentsStrictly(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))

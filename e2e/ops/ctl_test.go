@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/algorithm"
-	"github.com/fairpact/fairpact/internal/invitation"
+	"github.com/fairpact/fairpact/internal/api/invitation"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
 var verifyOffline = []string{"verify", "cert.json", "--tree-head", "head.json", "--status", "status.json"}

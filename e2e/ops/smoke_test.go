@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
 // fairpactctl smoke, which `helm test` also runs, shows no token, key or salt in full.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
-	"github.com/fairpact/fairpact/internal/service"
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
+	"github.com/fairpact/fairpact/internal/platform/service"
 )
 
 // No call is lost when a process stops. deal-api still answers a reveal that waits for a lock in

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // wire forwards TCP connections to a server. While the wire is locked, it still accepts connections

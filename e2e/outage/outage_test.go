@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }

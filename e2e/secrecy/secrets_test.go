@@ -20,7 +20,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }

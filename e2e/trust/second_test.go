@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // After a change of the deals' tables, or after a restore, the service can end a deal a second

@@ -7,7 +7,7 @@ import bls
 import recompute
 import verify
 
-VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/algorithm/vectors/*.json")
+VECTORS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../internal/rules/algorithm/vectors/*.json")
 
 
 class Algorithms(unittest.TestCase):

@@ -8,8 +8,8 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/certificate"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
 type worker struct {

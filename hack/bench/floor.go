@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/localservers/child"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localservers/child"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // floor is a running instance of the program hack/bench/floor, a minimal deal service with its log.

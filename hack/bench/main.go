@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 type options struct {

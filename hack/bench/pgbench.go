@@ -14,7 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairpact/fairpact/internal/localservers"
+	"github.com/fairpact/fairpact/internal/dev/localservers"
 )
 
 type pgbench struct {

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // Each of readKinds is measured with 64 clients. Requests about a deal or a certificate use the

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairpact/fairpact/internal/localservers"
+	"github.com/fairpact/fairpact/internal/dev/localservers"
 )
 
 func TestRoundTripsAreCounted(t *testing.T) {

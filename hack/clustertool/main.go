@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
+	"github.com/fairpact/fairpact/internal/dev/devbeacon"
 )
 
 const usage = `usage: clustertool beacon SEED ADDRESS   serve the development beacon of SEED on ADDRESS

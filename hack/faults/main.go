@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // settleBound is the time after the last fault within which every deal must end.

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/localservers"
-	"github.com/fairpact/fairpact/internal/localstack"
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/localservers"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 var (

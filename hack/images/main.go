@@ -128,7 +128,7 @@ func (o options) build(i image) error {
 
 // ldflags returns the linker flags, which the Dockerfile repeats.
 func ldflags(version, revision string) string {
-	const pkg = "github.com/fairpact/fairpact/internal/version"
+	const pkg = "github.com/fairpact/fairpact/internal/platform/version"
 	return fmt.Sprintf("-s -w -buildid= -X %s.Version=%s -X %s.Revision=%s", pkg, version, pkg, revision)
 }
 

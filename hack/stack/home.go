@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 // home is the directory .run of a checkout. The lock on the directory allows only one running

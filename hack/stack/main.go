@@ -31,8 +31,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/localservers"
-	"github.com/fairpact/fairpact/internal/localstack"
+	"github.com/fairpact/fairpact/internal/dev/localservers"
+	"github.com/fairpact/fairpact/internal/dev/localstack"
 )
 
 func main() {

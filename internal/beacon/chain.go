@@ -19,7 +19,7 @@ import (
 
 	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
 
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // DST is the domain separation tag of the hash to G1 (RFC 9380 3.1) in drand's

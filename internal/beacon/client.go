@@ -12,7 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/singleflight"
 
-	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/platform/crash"
 )
 
 var (

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
+	"github.com/fairpact/fairpact/internal/dev/devbeacon"
 )
 
 // network is an http.RoundTripper without sockets, because synctest cannot fake time for

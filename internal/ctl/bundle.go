@@ -9,9 +9,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/checkpoint"
-	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
 // bundle writes the bundle, its log proof, or both to files. It waits up to 5 s for a
@@ -31,7 +31,7 @@ func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call)
 		Quorum bool
 	}
 	body, err := call.client.Get(ctx, "/v1/log/status", "")
-	if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Status == http.StatusNotFound {
+	if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Status == http.StatusNotFound {
 		body, err = []byte("{}"), nil // an earlier release has no /v1/log/status
 	}
 	if err == nil {

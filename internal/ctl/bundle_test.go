@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/verification"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
 // All verifiers share the cases in e2e/testdata/bundles. In each case, the member `failed` lists

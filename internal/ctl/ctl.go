@@ -12,9 +12,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/fairpact/fairpact/internal/algorithm"
-	"github.com/fairpact/fairpact/internal/restclient"
-	"github.com/fairpact/fairpact/internal/version"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/platform/version"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
 // Exit codes.
@@ -106,7 +106,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	}
 	fmt.Fprintln(stderr, "fairpactctl: "+printable(redacted(err.Error())))
 	_, here := errors.AsType[refusal](err)
-	_, there := errors.AsType[*restclient.StatusError](err)
+	_, there := errors.AsType[*httpclient.StatusError](err)
 	if here || there {
 		return ExitFailed
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/verification"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
 type ran struct {

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/algorithm"
-	"github.com/fairpact/fairpact/internal/invitation"
-	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/api/invitation"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
 type dealCommands struct {
@@ -62,7 +62,7 @@ type initiatorFlags struct {
 }
 
 type call struct {
-	client *restclient.Client
+	client *httpclient.Client
 	dealID string
 	token  string
 }
@@ -107,7 +107,7 @@ func (p partyFlags) asParty(t *terminal) (*call, error) {
 }
 
 func (s state) call(token string) (*call, error) {
-	client, err := restclient.New(s.BaseURL)
+	client, err := httpclient.New(s.BaseURL)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	client, err := restclient.New(c.BaseURL)
+	client, err := httpclient.New(c.BaseURL)
 	if err != nil {
 		return err
 	}
@@ -223,7 +223,7 @@ type created struct {
 	Warning   string `json:"warning,omitempty"`
 }
 
-func (c createCommand) create(ctx context.Context, client *restclient.Client, key string, params map[string]any) (s state, made created, err error) {
+func (c createCommand) create(ctx context.Context, client *httpclient.Client, key string, params map[string]any) (s state, made created, err error) {
 	if key == "" {
 		if key, err = newKey(ctx, client); err != nil {
 			return s, made, err

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
 )
 
 // exchangeWidth is the line length in characters above which layout breaks an object or
@@ -23,7 +23,7 @@ var (
 	longText = regexp.MustCompile(`"([^"\\]{60,72}) [^"\\]{12,}"`)
 )
 
-func (t *terminal) exchange(e restclient.Exchange) {
+func (t *terminal) exchange(e httpclient.Exchange) {
 	request := "> " + e.Method + " " + e.Path
 	if e.Token != "" {
 		request += "   Authorization: Bearer " + strings.Trim(shortened([]byte(`"`+e.Token+`"`), ""), `"`)

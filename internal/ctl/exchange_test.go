@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
 )
 
 func TestShownExchangeHidesSecretsAndFitsTheScreen(t *testing.T) {
@@ -22,7 +22,7 @@ func TestShownExchangeHidesSecretsAndFitsTheScreen(t *testing.T) {
 		"not JSON": {"oops\x1b[2J", `oops\u001b[2J`},
 	} {
 		var out bytes.Buffer
-		(&terminal{err: &out}).exchange(restclient.Exchange{Method: "POST", Path: "/v1/x", Token: "fp_" + strings.Repeat("k", 40), Status: 201, Answer: []byte(tc.json)})
+		(&terminal{err: &out}).exchange(httpclient.Exchange{Method: "POST", Path: "/v1/x", Token: "fp_" + strings.Repeat("k", 40), Status: 201, Answer: []byte(tc.json)})
 		if want := "> POST /v1/x   Authorization: Bearer fp_kkkkkk…\n< 201 " + tc.want + "\n\n"; out.String() != want {
 			t.Errorf("%s: printed\n%s\nwant\n%s", name, &out, want)
 		}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type keysCommands struct {
@@ -103,7 +103,7 @@ func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
 	case c.BaseURL == "":
 		return errors.New("no source for the keys: give --base-url or --file")
 	default:
-		client, err := restclient.New(c.BaseURL)
+		client, err := httpclient.New(c.BaseURL)
 		if err != nil {
 			return err
 		}

@@ -12,10 +12,10 @@ import (
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
 
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type keysCheckCommand struct {
@@ -40,7 +40,7 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Times < 1 {
 		return fmt.Errorf("--times is %d: give 1 or more", c.Times)
 	}
-	client, err := restclient.New(c.BaseURL)
+	client, err := httpclient.New(c.BaseURL)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 // published fetches /v1/pubkeys and /v1/status c.Times times, to reach several replicas. It
 // adds the checks of the answers to the report. If the answers of /v1/pubkeys differ, it
 // returns neither keys nor an error.
-func (c keysCheckCommand) published(ctx context.Context, client *restclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
+func (c keysCheckCommand) published(ctx context.Context, client *httpclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
 	var first string
 	var keys published
 	var differs, misfits error
@@ -129,7 +129,7 @@ type signedHead struct {
 	by   verification.Key
 }
 
-func newestHead(ctx context.Context, client *restclient.Client, keys []verification.Key) (signedHead, error) {
+func newestHead(ctx context.Context, client *httpclient.Client, keys []verification.Key) (signedHead, error) {
 	document, err := fetch(ctx, client, "/v1/log/tree-head")
 	if err != nil {
 		return signedHead{}, unreadable(err)
@@ -152,7 +152,7 @@ const noHead = "none"
 // grown checks that the newest tree continues an earlier one. The earlier tree is never empty,
 // because any tree continues the empty tree. For a new log without an earlier head, the user
 // gives --tree-head none to skip the check.
-func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *restclient.Client, newest signedHead, keys published) verification.Check {
+func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *httpclient.Client, newest signedHead, keys published) verification.Check {
 	if c.TreeHead == noHead {
 		return checked("consistency", nil, "not checked, because of --tree-head none; keep today's tree head for the next check")
 	}
@@ -173,7 +173,7 @@ const nearby = 64
 
 // earlier returns the head in the file of --tree-head. Without the flag, it asks the log for
 // a head of size/2 leaves or slightly more.
-func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *restclient.Client, size int64, keys published) (signedHead, error) {
+func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *httpclient.Client, size int64, keys published) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)
 		if err != nil {
@@ -189,7 +189,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 	middle := max(size/2, 1)
 	for at := middle; at < size && at < middle+nearby; at++ {
 		document, err := fetch(ctx, client, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", at))
-		if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Status == 404 {
+		if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Status == 404 {
 			continue
 		}
 		if err != nil {
@@ -202,7 +202,7 @@ func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *rest
 
 // consistent fetches and verifies the proof that the second tree continues the first
 // (RFC 9162 2.1.4).
-func consistent(ctx context.Context, client *restclient.Client, first, second signedHead) error {
+func consistent(ctx context.Context, client *httpclient.Client, first, second signedHead) error {
 	if first.size > second.size {
 		return fmt.Errorf("the earlier tree head has size %d, but the log's newest head has only size %d: the log was set back", first.size, second.size)
 	}

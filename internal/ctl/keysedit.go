@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -132,7 +132,7 @@ func checkTreeSize(size *int64) error {
 }
 
 func newestHeadOf(ctx context.Context, baseURL string, keys *signing.KeySet) (signedHead, error) {
-	client, err := restclient.New(baseURL)
+	client, err := httpclient.New(baseURL)
 	if err != nil {
 		return signedHead{}, err
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/checkpoint"
-	"github.com/fairpact/fairpact/internal/logaudit"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/translog/audit"
 )
 
 type logCommands struct {
@@ -58,31 +58,31 @@ func (l logTrust) read(t *terminal) (*checkpoint.Policy, error) {
 }
 
 // open reads the policy and opens the log at `place`, which is a URL or the folder of a mirror.
-func (l logTrust) open(t *terminal, place string) (*checkpoint.Policy, *logaudit.Source, error) {
+func (l logTrust) open(t *terminal, place string) (*checkpoint.Policy, *audit.Source, error) {
 	policy, err := l.read(t)
 	if err != nil {
 		return nil, nil, err
 	}
-	from, err := logaudit.Open(place)
+	from, err := audit.Open(place)
 	return policy, from, err
 }
 
 // logReport is the --json output of log audit, log mirror and log watch.
 type logReport struct {
-	Verdict   string             `json:"verdict"` // "good", "quorum" (too few witnesses cosigned) or "contradiction"
-	Origin    string             `json:"origin,omitempty"`
-	TreeSize  int64              `json:"tree_size"`
-	RootHash  string             `json:"root_hash,omitempty"`
-	Witnesses []string           `json:"witnesses"`
-	Findings  []logaudit.Finding `json:"findings,omitempty"`
-	Notes     []string           `json:"notes,omitempty"` // the signed checkpoints that contradict each other or the log
+	Verdict   string          `json:"verdict"` // "good", "quorum" (too few witnesses cosigned) or "contradiction"
+	Origin    string          `json:"origin,omitempty"`
+	TreeSize  int64           `json:"tree_size"`
+	RootHash  string          `json:"root_hash,omitempty"`
+	Witnesses []string        `json:"witnesses"`
+	Findings  []audit.Finding `json:"findings,omitempty"`
+	Notes     []string        `json:"notes,omitempty"` // the signed checkpoints that contradict each other or the log
 }
 
 // judged prints the verdict on a log. It returns the error that sets the exit code, or nil
 // for a good log. If err is neither nil nor a Contradiction, there is no verdict: judged prints
 // nothing and returns err.
-func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err error) error {
-	found, contradiction := errors.AsType[*logaudit.Contradiction](err)
+func (t *terminal) judged(head audit.Head, policy *checkpoint.Policy, err error) error {
+	found, contradiction := errors.AsType[*audit.Contradiction](err)
 	if err != nil && !contradiction {
 		return err
 	}
@@ -106,7 +106,7 @@ func (t *terminal) judged(head logaudit.Head, policy *checkpoint.Policy, err err
 	return exit
 }
 
-func (t *terminal) logLines(r logReport, head logaudit.Head, policy *checkpoint.Policy) {
+func (t *terminal) logLines(r logReport, head audit.Head, policy *checkpoint.Policy) {
 	for _, f := range r.Findings {
 		t.line("FAIL %s: %s", f.Path, f.Problem)
 	}
@@ -159,26 +159,26 @@ func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
 	for _, name := range c.Seen {
 		seen, err := t.seen(name, policy)
 		if err == nil {
-			err = logaudit.Extends(ctx, from, head, seen)
+			err = audit.Extends(ctx, from, head, seen)
 		}
 		if err != nil {
 			return t.judged(head, policy, err)
 		}
 	}
-	return t.judged(head, policy, logaudit.Audit(ctx, from, head))
+	return t.judged(head, policy, audit.Audit(ctx, from, head))
 }
 
 // seen reads a signed checkpoint from a file, which may also be a .tlog-proof. It fails if the log did
 // not sign the checkpoint.
-func (t *terminal) seen(name string, policy *checkpoint.Policy) (logaudit.Head, error) {
+func (t *terminal) seen(name string, policy *checkpoint.Policy) (audit.Head, error) {
 	signed, err := t.read(name)
 	if err != nil {
-		return logaudit.Head{}, err
+		return audit.Head{}, err
 	}
 	if proof, err := checkpoint.ParseProof(signed); err == nil {
 		signed = proof.Note
 	}
-	head, err := logaudit.ReadHead(signed, policy)
+	head, err := audit.ReadHead(signed, policy)
 	if err != nil {
 		return head, fmt.Errorf("%s: %s", name, err)
 	}
@@ -207,7 +207,7 @@ func (c logMirrorCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	head, err := logaudit.Mirror(ctx, from, c.Dir, policy)
+	head, err := audit.Mirror(ctx, from, c.Dir, policy)
 	return t.judged(head, policy, err)
 }
 
@@ -246,14 +246,14 @@ func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
 	for {
-		head, err := logaudit.Watch(ctx, from, policy, seen)
+		head, err := audit.Watch(ctx, from, policy, seen)
 		if err == nil && head.Size >= seen.Size {
-			if err := logaudit.Replace(c.State, head.Note); err != nil {
+			if err := audit.Replace(c.State, head.Note); err != nil {
 				return err
 			}
 			seen = head
 		}
-		if _, forked := errors.AsType[*logaudit.Contradiction](err); c.Once || forked || ctx.Err() != nil {
+		if _, forked := errors.AsType[*audit.Contradiction](err); c.Once || forked || ctx.Err() != nil {
 			return t.judged(head, policy, err)
 		}
 		switch {

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/fairpact/fairpact/internal/checkpoint"
-	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/platform/database"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/translog"
-	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type logFsckCommand struct {

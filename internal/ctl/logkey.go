@@ -5,7 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 
-	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/signing/file"
 	"github.com/fairpact/fairpact/internal/signing/provider"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fairpact/fairpact/internal/restclient"
-	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -62,7 +62,7 @@ Examples:
 }
 
 func (k keyCommand) Run(ctx context.Context, t *terminal) error {
-	client, err := restclient.New(k.BaseURL)
+	client, err := httpclient.New(k.BaseURL)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (k keyCommand) Run(ctx context.Context, t *terminal) error {
 	return t.show(map[string]string{"api_key_file": k.Out}, "%s", k.Out)
 }
 
-func newKey(ctx context.Context, client *restclient.Client) (string, error) {
+func newKey(ctx context.Context, client *httpclient.Client) (string, error) {
 	body, err := client.Post(ctx, "/v1/keys", "", nil)
 	if err != nil {
 		return "", err

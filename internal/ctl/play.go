@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/fairpact/fairpact/internal/algorithm"
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // sealed is the content of a sealed file, which fairpactctl commit --out writes. members is

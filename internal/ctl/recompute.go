@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/certificate"
-	"github.com/fairpact/fairpact/internal/verification"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
 type recomputeCommand struct {

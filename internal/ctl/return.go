@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/platform/database"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/translog"
-	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type certificateReturnCommand struct {

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/sealing"
-	"github.com/fairpact/fairpact/internal/store"
-	"github.com/fairpact/fairpact/internal/verification"
+	"github.com/fairpact/fairpact/internal/escrow/sealing"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
 type secretCommands struct {

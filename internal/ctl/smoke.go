@@ -14,11 +14,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/restclient"
-	"github.com/fairpact/fairpact/internal/verification"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
 type smokeCommand struct {
@@ -38,7 +38,7 @@ Examples:
 }
 
 func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
-	client, err := restclient.New(c.BaseURL)
+	client, err := httpclient.New(c.BaseURL)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 // play runs one deal for all its parties and verifies its certificate.
-func (c smokeCommand) play(ctx context.Context, t *terminal, client *restclient.Client, a *algorithm.Algorithm) error {
+func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.Client, a *algorithm.Algorithm) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("no verified certificate within %s", c.Timeout)})
 	defer cancel()
 	example := algorithm.VectorsOf(a.ID)[0]
@@ -143,7 +143,7 @@ var pageFacts = regexp.MustCompile(`<template id="facts">([^<]*)</template>`)
 
 // chain uses a separate client, so that --show does not print the request for the page /new.
 func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
-	client, err := restclient.New(c.BaseURL)
+	client, err := httpclient.New(c.BaseURL)
 	if err != nil {
 		return beacon.Chain{}, err
 	}
@@ -163,7 +163,7 @@ func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
 }
 
 // commitAndReveal returns each party's {input, salt} for verification.Evidence.Inputs.
-func commitAndReveal(ctx context.Context, client *restclient.Client, s state, inputs []map[string]any) (opened []any, err error) {
+func commitAndReveal(ctx context.Context, client *httpclient.Client, s state, inputs []map[string]any) (opened []any, err error) {
 	salts := make([]string, len(inputs))
 	for i, input := range inputs {
 		random := make([]byte, 16)
@@ -191,7 +191,7 @@ func retryWhileRefused(ctx context.Context, code string, send func() ([]byte, er
 	var pending error
 	for {
 		body, err := send()
-		if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Code() == code {
+		if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Code() == code {
 			pending = refused
 			select {
 			case <-ctx.Done():

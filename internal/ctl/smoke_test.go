@@ -6,16 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairpact/fairpact/internal/api/docs"
+	"github.com/fairpact/fairpact/internal/api/pages"
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/site"
-	"github.com/fairpact/fairpact/internal/texts"
 )
 
 // smoke computes the round of a draw from the genesis and period of the deployment's chain.
 func TestSmokeReadsTheChainOfTheDeployment(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()
-	for path, page := range site.Pages(texts.Deployment{Chain: beacon.Chain{Genesis: 1_700_000_000, Period: 30}}) {
+	for path, page := range pages.Pages(docs.Deployment{Chain: beacon.Chain{Genesis: 1_700_000_000, Period: 30}}) {
 		mux.Handle(path, page)
 	}
 	server := httptest.NewServer(mux)

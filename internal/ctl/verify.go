@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/certificate"
-	"github.com/fairpact/fairpact/internal/restclient"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/verification"
 )
 
 type verifyCommand struct {
@@ -131,9 +131,9 @@ func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e
 			return e, err
 		}
 	}
-	var source *restclient.Client
+	var source *httpclient.Client
 	if !offline {
-		if source, err = restclient.New(v.BaseURL); err != nil {
+		if source, err = httpclient.New(v.BaseURL); err != nil {
 			return e, err
 		}
 	}
@@ -161,7 +161,7 @@ func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e
 
 // keys returns the keys that --pubkey names. Without --pubkey it returns the keys in the file
 // of --keys or --status, and without these flags the keys that the deployment publishes.
-func (v verifyCommand) keys(ctx context.Context, t *terminal, source *restclient.Client) ([]verification.Key, error) {
+func (v verifyCommand) keys(ctx context.Context, t *terminal, source *httpclient.Client) ([]verification.Key, error) {
 	if len(v.Pubkey) > 0 {
 		named := make([]verification.Trusted, len(v.Pubkey))
 		for i, label := range v.Pubkey {
@@ -210,7 +210,7 @@ func trusted(named []verification.Trusted) []verification.Key {
 
 // fetchKeys returns the keys of /v1/pubkeys, or of /v1/status if the deployment is of a
 // release without /v1/pubkeys. It marks a development key, which only the status declares.
-func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key, error) {
+func fetchKeys(ctx context.Context, from *httpclient.Client) ([]verification.Key, error) {
 	status, err := fetch(ctx, from, "/v1/status")
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key
 		return nil, err
 	}
 	document, err := fetch(ctx, from, "/v1/pubkeys")
-	if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Status == http.StatusNotFound {
+	if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Status == http.StatusNotFound {
 		return trusted(declared), nil
 	}
 	if err != nil {
@@ -233,7 +233,7 @@ func fetchKeys(ctx context.Context, from *restclient.Client) ([]verification.Key
 	return trusted(keys), err
 }
 
-func fetch(ctx context.Context, from *restclient.Client, path string) (any, error) {
+func fetch(ctx context.Context, from *httpclient.Client, path string) (any, error) {
 	body, err := from.Get(ctx, path, "")
 	if err != nil {
 		return nil, err
@@ -247,7 +247,7 @@ func fetch(ctx context.Context, from *restclient.Client, path string) (any, erro
 
 // fetchHead returns the tree head of the size in the certificate's proof. If the log has no
 // head of that size, it returns the newest head. The size check then fails.
-func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, error) {
+func fetchHead(ctx context.Context, from *httpclient.Client, cert any) (any, error) {
 	newest, err := fetch(ctx, from, "/v1/log/tree-head")
 	if err != nil {
 		return nil, err
@@ -260,16 +260,16 @@ func fetchHead(ctx context.Context, from *restclient.Client, cert any) (any, err
 		return newest, nil
 	}
 	older, err := fetch(ctx, from, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", size))
-	if refused, ok := errors.AsType[*restclient.StatusError](err); ok && refused.Status < 500 && refused.Status != 429 {
+	if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Status < 500 && refused.Status != 429 {
 		return newest, nil
 	}
 	return older, err
 }
 
-// unreadable converts a restclient.StatusError to a plain error, so that Main returns ExitUsage
+// unreadable converts a httpclient.StatusError to a plain error, so that Main returns ExitUsage
 // instead of ExitFailed. Evidence that cannot be fetched is not a failed check.
 func unreadable(err error) error {
-	if refused, ok := errors.AsType[*restclient.StatusError](err); ok {
+	if refused, ok := errors.AsType[*httpclient.StatusError](err); ok {
 		return errors.New(refused.Error())
 	}
 	return err

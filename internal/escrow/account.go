@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // A deal costs one unit, plus one for each full 100 parties, plus one for each full 10 KiB of

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/idempotency"
-	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/sealing"
-	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/escrow/sealing"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // Prefixes of API keys (SPEC 2.1) and of invite tokens.

@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/certificate"
-	"github.com/fairpact/fairpact/internal/limits"
-	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
 // Bundle is a certificate together with the data that an offline verification needs. Data

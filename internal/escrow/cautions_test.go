@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 func TestDeclarationsAreBounded(t *testing.T) {

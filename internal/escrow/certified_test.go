@@ -3,9 +3,9 @@ package escrow_test
 import (
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // A COMPUTED deal shows CERTIFIED once a quorum of witnesses has cosigned a tree that

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fairpact/fairpact/internal/crash"
-	"github.com/fairpact/fairpact/internal/deal"
-	"github.com/fairpact/fairpact/internal/idempotency"
-	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/crash"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // Committed is the answer to Service.Commit.

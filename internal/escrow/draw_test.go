@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
-	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/dev/devbeacon"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // Times of a deal that fixture.random has created, in seconds after the creation.

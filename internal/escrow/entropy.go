@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fairpact/fairpact/internal/algorithm"
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/deal"
-	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // Drawn is the answer to Entropy, the draw of a random.v1 deal.

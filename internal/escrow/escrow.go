@@ -67,12 +67,12 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/cache"
-	"github.com/fairpact/fairpact/internal/sealing"
+	"github.com/fairpact/fairpact/internal/escrow/cache"
+	"github.com/fairpact/fairpact/internal/escrow/sealing"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/escrow/waiting"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/store"
 	"github.com/fairpact/fairpact/internal/translog"
-	"github.com/fairpact/fairpact/internal/waiting"
 )
 
 // Signer signs a SHA-256 digest with the deployment's key. It returns the signature as

@@ -14,7 +14,7 @@ import (
 	"github.com/transparency-dev/merkle/testonly"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/beacon/devbeacon"
+	"github.com/fairpact/fairpact/internal/dev/devbeacon"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )

@@ -4,7 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/fairpact/fairpact/internal/deal"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
 var (

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
 const endedTotal = "fairpact_deals_ended_total"

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/idempotency"
-	"github.com/fairpact/fairpact/internal/sealing"
-	"github.com/fairpact/fairpact/internal/serversecret"
-	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/escrow/sealing"
+	"github.com/fairpact/fairpact/internal/escrow/serversecret"
+	"github.com/fairpact/fairpact/internal/escrow/store"
 )
 
 const (

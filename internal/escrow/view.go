@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/fairpact/fairpact/internal/deal"
-	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // View is a deal as its parties see it (SPEC 2.4). It contains no inputs.

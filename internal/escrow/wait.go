@@ -5,12 +5,12 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/deal"
-	"github.com/fairpact/fairpact/internal/limits"
-	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/store"
-	"github.com/fairpact/fairpact/internal/telemetry"
-	"github.com/fairpact/fairpact/internal/waiting"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/escrow/waiting"
+	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // Wait says how long a read may wait for a change of its deal, and which changes end the

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/deal"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/waiting"
+	"github.com/fairpact/fairpact/internal/escrow/waiting"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 func (g *game) follows(t *testing.T, svc *escrow.Service, w escrow.Wait) <-chan answer[escrow.View] {

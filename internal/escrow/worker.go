@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/deal"
-	"github.com/fairpact/fairpact/internal/store"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 

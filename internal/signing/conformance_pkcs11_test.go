@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
 )
 
 func TestPKCS11Conforms(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
 )
 
 // conformance_pkcs11_test.go runs these tests for PKCS#11, because PKCS#11 needs a build tag.

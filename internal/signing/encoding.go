@@ -14,7 +14,7 @@ import (
 
 	"filippo.io/edwards25519"
 
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // The signature schemes, which prefix the texts of public keys (labels) and of signatures (SPEC 5.6).

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/platform/crash"
 )
 
 var (

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // maxKeySet is the maximum size of a key set document in bytes. MaxKeys keys fit into it.

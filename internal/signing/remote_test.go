@@ -13,7 +13,7 @@ import (
 	"cloud.google.com/go/kms/apiv1/kmspb"
 	"github.com/aws/smithy-go"
 
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
 )
 
 func refuses(t *testing.T, uri string, want ...string) error {

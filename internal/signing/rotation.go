@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/platform/crash"
 )
 
 // These are the rules of key rotation. Each key that signs has a time, signs_from. Of the keys

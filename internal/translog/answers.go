@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/answer"
-	"github.com/fairpact/fairpact/internal/problem"
-	"github.com/fairpact/fairpact/internal/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 type route struct {
@@ -55,13 +55,13 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 		}()
 		switch {
 		case route == "":
-			answer.Error(w, problem.New(problem.NotFound, "this port does not serve the path %.100q; use one of %s", r.URL.Path, strings.Join(slices.Sorted(maps.Keys(rs)), ", ")))
+			web.Error(w, problem.New(problem.NotFound, "this port does not serve the path %.100q; use one of %s", r.URL.Path, strings.Join(slices.Sorted(maps.Keys(rs)), ", ")))
 		case r.Method == http.MethodOptions:
 			w.Header().Set("Allow", found.methods)
 			w.WriteHeader(http.StatusNoContent)
 		case !strings.Contains(", "+found.methods+",", ", "+r.Method+","):
 			w.Header().Set("Allow", found.methods)
-			answer.Error(w, problem.New(problem.MethodNotAllowed, "this path accepts only %s; send one of these methods to %s", found.methods, r.URL.Path))
+			web.Error(w, problem.New(problem.MethodNotAllowed, "this path accepts only %s; send one of these methods to %s", found.methods, r.URL.Path))
 		default:
 			body, err := found.serve(r)
 			if text, ok := body.(plain); ok && err == nil {
@@ -73,8 +73,8 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 			}
 			if err == nil {
 				var text []byte
-				if text, err = answer.Encode(body); err == nil {
-					answer.JSON(w, http.StatusOK, append(text, '\n'))
+				if text, err = web.Encode(body); err == nil {
+					web.JSON(w, http.StatusOK, append(text, '\n'))
 					return
 				}
 			}
@@ -82,7 +82,7 @@ func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
 			if p.Status() >= 500 && r.Context().Err() == nil {
 				logger.WarnContext(r.Context(), "request failed", "route", route, "code", string(p.Code), "err", err)
 			}
-			answer.Error(w, p)
+			web.Error(w, p)
 		}
 	})
 }

@@ -13,9 +13,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fairpact/fairpact/internal/answer"
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const (
@@ -151,7 +151,7 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 		group.Go(func() error {
 			in, err := l.prove(r.Context(), q.leaf, read[i])
 			if all[i].Inclusion = &in; l.checks.recordFailure(r.Context(), err) != nil {
-				all[i] = proved{Error: toProblem(err).In(answer.REST)}
+				all[i] = proved{Error: toProblem(err).In(web.REST)}
 			}
 			return nil
 		})

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/platform/crash"
 )
 
 type store struct{ pool *pgxpool.Pool }

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
 // refusals collects the log lines of a replica. The replica logs a line each time a witness

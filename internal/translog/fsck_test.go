@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/platform/database"
 )
 
 func TestFsckNamesChangedRows(t *testing.T) {

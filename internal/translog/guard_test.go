@@ -12,7 +12,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/fairpact/fairpact/internal/forkguard"
+	"github.com/fairpact/fairpact/internal/translog/forkguard"
 )
 
 // memoryGuard is a fork guard in memory. Its hooks are optional: Load calls g.load; Store calls

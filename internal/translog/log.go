@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fairpact/fairpact/internal/forkguard"
 	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/translog/forkguard"
 )
 
 // Log is one replica of the transparency log. Its methods are safe for concurrent use,

@@ -16,9 +16,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fairpact/fairpact/internal/certificate"
-	"github.com/fairpact/fairpact/internal/database"
-	"github.com/fairpact/fairpact/internal/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/platform/database"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fairpact/fairpact/internal/forkguard"
+	"github.com/fairpact/fairpact/internal/translog/forkguard"
 )
 
 const (

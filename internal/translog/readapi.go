@@ -5,8 +5,8 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/problem"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const readMethods = "GET, HEAD, OPTIONS"

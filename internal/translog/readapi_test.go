@@ -14,7 +14,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
-	"github.com/fairpact/fairpact/internal/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 )
 
 func send(t *testing.T, method, url string) (*http.Response, string) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/platform/crash"
 )
 
 const publishTimeout = 30 * time.Second

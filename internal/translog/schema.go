@@ -4,7 +4,7 @@ import (
 	"context"
 	"embed"
 
-	"github.com/fairpact/fairpact/internal/database"
+	"github.com/fairpact/fairpact/internal/platform/database"
 )
 
 //go:embed migrations/*.sql

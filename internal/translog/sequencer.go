@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/crash"
+	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 

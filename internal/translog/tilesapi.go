@@ -11,8 +11,8 @@ import (
 	"github.com/transparency-dev/merkle/compact"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/fairpact/fairpact/internal/checkpoint"
-	"github.com/fairpact/fairpact/internal/httpcache"
+	"github.com/fairpact/fairpact/internal/platform/httpcache"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
 // maxBundles is the maximum number of entry bundles (c2sp.org/tlog-tiles) that are read from

@@ -9,8 +9,8 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/fairpact/fairpact/internal/canon"
-	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
 // TLogProof returns the proof of a leaf as a .tlog-proof file (c2sp.org/tlog-proof). The

@@ -15,7 +15,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/fairpact/fairpact/internal/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
 // Witnesses cosign checkpoints (c2sp.org/tlog-witness). The replica that holds an advisory

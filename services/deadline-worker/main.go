@@ -23,13 +23,13 @@ import (
 	runtimemetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/fairpact/fairpact/internal/assembly"
-	"github.com/fairpact/fairpact/internal/deadline"
-	"github.com/fairpact/fairpact/internal/service"
+	"github.com/fairpact/fairpact/internal/escrow/wiring"
+	"github.com/fairpact/fairpact/internal/escrow/worker"
+	"github.com/fairpact/fairpact/internal/platform/service"
 )
 
 type config struct {
-	assembly.Config
+	wiring.Config
 	Workers        int           `env:"FAIRPACT_WORKERS" default:"8" help:"Maximum number of deals that the worker processes at once."`
 	LeaderElection bool          `env:"FAIRPACT_LEADER_ELECTION" help:"Elect one replica as the leader, with a Kubernetes Lease. This needs a Kubernetes API server."`
 	LeaseName      string        `env:"FAIRPACT_LEASE_NAME" default:"fairpact-deadline-worker" help:"Name of the Lease. Each Fairpact deployment in a namespace needs a separate Lease."`
@@ -55,7 +55,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	controller := deadline.New(parts.Escrow, logger)
+	controller := worker.New(parts.Escrow, logger)
 	if !c.ReadOnly { // in read-only mode the worker holds the Lease but processes no deals
 		if err := controller.SetupWithManager(mgr, c.Workers); err != nil {
 			return fmt.Errorf("controller: %w", err)

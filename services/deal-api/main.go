@@ -11,19 +11,19 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/fairpact/fairpact/internal/assembly"
-	"github.com/fairpact/fairpact/internal/caller"
-	"github.com/fairpact/fairpact/internal/calls"
-	"github.com/fairpact/fairpact/internal/httpapi"
-	"github.com/fairpact/fairpact/internal/mcpapi"
-	"github.com/fairpact/fairpact/internal/service"
-	"github.com/fairpact/fairpact/internal/site"
-	"github.com/fairpact/fairpact/internal/texts"
-	"github.com/fairpact/fairpact/internal/version"
+	"github.com/fairpact/fairpact/internal/api/docs"
+	"github.com/fairpact/fairpact/internal/api/mcp"
+	"github.com/fairpact/fairpact/internal/api/ops"
+	"github.com/fairpact/fairpact/internal/api/pages"
+	"github.com/fairpact/fairpact/internal/api/rest"
+	"github.com/fairpact/fairpact/internal/escrow/wiring"
+	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/service"
+	"github.com/fairpact/fairpact/internal/platform/version"
 )
 
 type config struct {
-	assembly.Config
+	wiring.Config
 	Listen         string        `env:"FAIRPACT_LISTEN" default:":8080" help:"Address of the public port."`
 	TrustedProxies []string      `env:"FAIRPACT_TRUSTED_PROXIES" sep:"," help:"CIDRs of proxies whose X-Forwarded-For is believed."`
 	PublicHosts    []string      `env:"FAIRPACT_PUBLIC_HOSTS" sep:"," help:"Host names, in addition to loopback, under which callers may reach /mcp, e.g. fairpact.example.com."`
@@ -54,8 +54,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	defer parts.Close()
 	defer parts.ServeWaits(c.MaxConnections)()
-	status := func() httpapi.Status {
-		s := httpapi.Status{
+	status := func() rest.Status {
+		s := rest.Status{
 			Status: "ok", Service: "fairpact", Version: version.String(),
 			PublicKey: parts.Keys.Current(), Custody: parts.Signer.Custody(), LegacyKeys: parts.Keys.Legacy(), DevEphemeral: parts.Signer.Ephemeral(),
 			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the API is described at /openapi.json",
@@ -68,20 +68,20 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		}
 		return s
 	}
-	shared := calls.Calls{Escrow: parts.Escrow, Guard: parts.Guard,
-		Callers: &caller.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}}
-	deployment := texts.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()}
-	tools, err := mcpapi.New(mcpapi.Config{
+	shared := ops.Calls{Escrow: parts.Escrow, Guard: parts.Guard,
+		Callers: &limits.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}}
+	deployment := docs.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()}
+	tools, err := mcp.New(mcp.Config{
 		Calls: shared, Deployment: deployment, Version: version.Version, PublicHosts: c.PublicHosts, Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
-	api, err := httpapi.New(httpapi.Config{Calls: shared, Status: status, KeySet: parts.Keys.Published, LogReadURL: c.LogReadURL, Pages: site.Pages(deployment), MCP: tools, Logger: logger})
+	api, err := rest.New(rest.Config{Calls: shared, Status: status, KeySet: parts.Keys.Published, LogReadURL: c.LogReadURL, Pages: pages.Pages(deployment), MCP: tools, Logger: logger})
 	if err != nil {
 		return err
 	}
-	public := httpapi.Server(api, logger)
+	public := rest.Server(api, logger)
 	// End runs after the port has closed, so that waiting callers retry at another replica.
 	public.RegisterOnShutdown(parts.Waits.End)
 	health := service.NewHealth(parts.Ready)

@@ -15,13 +15,13 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/fairpact/fairpact/internal/checkpoint"
-	"github.com/fairpact/fairpact/internal/database"
-	"github.com/fairpact/fairpact/internal/forkguard"
-	"github.com/fairpact/fairpact/internal/keywatch"
-	"github.com/fairpact/fairpact/internal/service"
+	"github.com/fairpact/fairpact/internal/platform/database"
+	"github.com/fairpact/fairpact/internal/platform/service"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/signing/keycheck"
 	"github.com/fairpact/fairpact/internal/translog"
+	"github.com/fairpact/fairpact/internal/translog/forkguard"
 )
 
 type config struct {
@@ -81,7 +81,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	defer func() { _ = signer.Close() }()
-	database.Application = keywatch.Name("log-server", keys, "")
+	database.Application = keycheck.Name("log-server", keys, "")
 	pool, err := database.Open(starting, c.DatabaseURL, c.DatabaseConns)
 	if err != nil {
 		return err
@@ -126,8 +126,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	health.Delay = c.DrainDelay
 	return health.Serve(ctx, logger,
 		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
-		service.Port{Name: "read", Address: c.ReadListen, Server: server(keywatch.Tell(keys, l.ReadHandler()), logger), MaxConnections: c.MaxConnections},
-		service.Port{Name: "append", Address: c.AppendListen, Server: server(keywatch.Tell(keys, l.AppendHandler(secrets...)), logger)})
+		service.Port{Name: "read", Address: c.ReadListen, Server: server(keycheck.Tell(keys, l.ReadHandler()), logger), MaxConnections: c.MaxConnections},
+		service.Port{Name: "append", Address: c.AppendListen, Server: server(keycheck.Tell(keys, l.AppendHandler(secrets...)), logger)})
 }
 
 // checkpoints returns nil without an error if the log publishes no checkpoints.

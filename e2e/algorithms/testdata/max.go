@@ -3,7 +3,7 @@ package algorithm
 import (
 	"errors"
 
-	"github.com/fairpact/fairpact/internal/canon"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // maxV1 is an algorithm for tests only. It shows that a new algorithm needs only a file, schemas,

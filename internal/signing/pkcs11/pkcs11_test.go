@@ -18,7 +18,7 @@ import (
 
 	cryptoki "github.com/miekg/pkcs11"
 
-	"github.com/fairpact/fairpact/internal/signing/kmstest"
+	"github.com/fairpact/fairpact/internal/dev/kmstest"
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 

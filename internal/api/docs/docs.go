@@ -1,0 +1,97 @@
+// Package docs holds and serves the published texts of Fairpact: the protocol
+// specification, the trust model, the pages for agents, and the test vectors.
+package docs
+
+import (
+	_ "embed"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/platform/httpcache"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// Protocol is the protocol specification in Markdown.
+//
+//go:embed protocol.md
+var Protocol string
+
+//go:embed trust.md
+var trust string
+
+//go:embed llms.txt
+var llms string
+
+// Deployment holds the facts of a deployment that appear in the texts, such as llms.txt.
+type Deployment struct {
+	Chain       beacon.Chain
+	PublicURL   string // "": not known
+	Development bool   // the deployment signs with a development key
+}
+
+// Trust returns the trust model in Markdown, for a deployment with this beacon chain.
+func Trust(chain beacon.Chain) string {
+	draw := "The round's BLS signature is that of drand quicknet, not the operator's."
+	if chain.Hash != beacon.Quicknet().Hash {
+		draw = "This deployment\n  uses a different beacon chain, not drand quicknet. The operator may run that chain, and could then know the draw early."
+	}
+	return strings.Replace(trust, "{{draw}}", draw, 1)
+}
+
+// LLMs returns /llms.txt, the manual for agents that use REST.
+func LLMs(d Deployment) string {
+	base, development := "?set it to the URL that you read this page from, without /llms.txt", ""
+	if d.PublicURL != "" {
+		base = "-" + d.PublicURL
+	}
+	if d.Development {
+		development = "\n\n**This deployment signs with a development key: its certificates prove nothing.**"
+	}
+	text := strings.NewReplacer("{{base}}", base, "{{development}}", development).Replace(llms)
+	return d.Chain.Fill(algorithm.Fill(text))
+}
+
+// Full returns /llms-full.txt: the text of LLMs, the table of errors and the protocol.
+func Full(d Deployment) string {
+	var b strings.Builder
+	b.WriteString(LLMs(d))
+	b.WriteString("\n## Every error code\n\n| Code | Status | When |\n|---|---|---|\n")
+	for _, e := range problem.Table {
+		fmt.Fprintf(&b, "| %s | %d | %s |\n", e.Code, e.Status, e.When)
+	}
+	b.WriteString("\n---\n\n")
+	b.WriteString(Protocol)
+	return b.String()
+}
+
+// Vectors returns all published test vectors as one JSON array.
+func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
+
+// Pages returns the handlers of the texts by path. Web pages of any origin may read the
+// texts (CORS). The handlers do not check the method, because package rest passes only
+// GET and HEAD to them.
+func Pages(d Deployment) map[string]http.Handler {
+	vectors, err := Vectors()
+	if err != nil {
+		panic(err) // impossible: the vectors are embedded in the binary, and tests encode them
+	}
+	return map[string]http.Handler{
+		"/llms.txt":      page("text/plain; charset=utf-8", []byte(LLMs(d))),
+		"/llms-full.txt": page("text/plain; charset=utf-8", []byte(Full(d))),
+		"/protocol":      page("text/markdown; charset=utf-8", []byte(Protocol)),
+		"/trust":         page("text/markdown; charset=utf-8", []byte(Trust(d.Chain))),
+		"/vectors.json":  page("application/json", vectors),
+	}
+}
+
+func page(contentType string, body []byte) http.Handler {
+	return httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Access-Control-Allow-Origin", "*")
+		w.Header().Set("Content-Type", contentType)
+		_, _ = w.Write(body)
+	}))
+}

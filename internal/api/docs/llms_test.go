@@ -1,0 +1,77 @@
+package docs
+
+import (
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+)
+
+func TestLLMsNamesTheDeployment(t *testing.T) {
+	chain := beacon.Quicknet()
+	chain.Hash, chain.Genesis, chain.Period = strings.Repeat("ab", 32), 1234567, 11
+	page := LLMs(Deployment{Chain: chain, PublicURL: "https://fairpact.example.com"})
+	for _, want := range []string{chain.Hash, "BASE_URL=${BASE_URL:-https://fairpact.example.com}", hex.EncodeToString(chain.PublicKey), "(NOW - 1234567) / 11", "/v1/algorithms"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("llms.txt does not contain %s", want)
+		}
+	}
+	if strings.Contains(page, "1692803367") {
+		t.Error("llms.txt has quicknet's genesis 1692803367, want only the deployment's chain")
+	}
+	for _, a := range algorithm.All() {
+		if !strings.Contains(page, "- "+a.ID+", "+a.Purpose) {
+			t.Errorf("llms.txt does not say what %s is for", a.ID)
+		}
+	}
+	const development = "its certificates prove nothing"
+	if strings.Contains(page, "{{") || strings.Contains(page, development) {
+		t.Errorf("llms.txt has a placeholder {{, or says %q of a deployment without a development key", development)
+	}
+	page = LLMs(Deployment{Chain: chain, Development: true})
+	if !strings.Contains(page, development) || !strings.Contains(page, "BASE_URL=${BASE_URL:?set it") {
+		t.Errorf("llms.txt of a development deployment without a public URL does not say %q, or does not ask for BASE_URL", development)
+	}
+}
+
+func TestTrustNamesWhoSignsTheDraw(t *testing.T) {
+	other := beacon.Quicknet()
+	other.Hash = strings.Repeat("ab", 32)
+	for chain, want := range map[*beacon.Chain]string{
+		new(beacon.Quicknet()): "is that of drand quicknet, not the operator's",
+		&other:                 "The operator may run that chain",
+	} {
+		if page := Trust(*chain); !strings.Contains(page, want) || strings.Contains(page, "{{") {
+			t.Errorf("/trust for the chain %s does not say %q, or has a placeholder:\n%s", chain.Hash, want, page)
+		}
+	}
+}
+
+// The program seal.py in llms.txt computes the same commitment as the service. The input has
+// member names whose order by UTF-16 code units differs from their order by code points.
+func TestLLMsRecipe(t *testing.T) {
+	_, rest, found := strings.Cut(llms, "cat > seal.py <<'PY'\n")
+	program, _, ended := strings.Cut(rest, "PY\n")
+	if !found || !ended {
+		t.Fatal("llms.txt does not contain the program seal.py")
+	}
+	file := filepath.Join(t.TempDir(), "seal.py")
+	if err := os.WriteFile(file, []byte(program), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	input := `{"valuations":{"ﬁ":3,"😀":1,"a":2},"list":[{"｡":1,"𝒳":{"\uffee":"\u007f\t","𐀀":[]}}]}`
+	tree, err := canon.ParseObject([]byte(input))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "python3", file, input, "pepper").CombinedOutput()
+	if want := canon.Commitment(canon.Encode(tree), []byte("pepper")); err != nil || strings.TrimSpace(string(out)) != want {
+		t.Errorf("seal.py (error: %v) prints %q, want %s", err, out, want)
+	}
+}

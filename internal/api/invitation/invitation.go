@@ -1,0 +1,82 @@
+// Package invitation writes the text that an initiator sends to each party. The text tells
+// a person or an AI agent how to join the deal.
+package invitation
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+)
+
+// Seat holds the values that the function Text fills into the invitation of one party.
+type Seat struct {
+	DealID         string
+	Algorithm      *algorithm.Algorithm
+	From           string // label of the initiator, party 0
+	Party          int
+	Label          string
+	Token          string
+	CommitDeadline int64   // unix seconds
+	RevealDeadline int64   // unix seconds
+	Key            *string // public key (seat key) that must sign the party's commitment; nil: none
+}
+
+const (
+	head = `{from} invites {label} to settle {purpose}.
+
+`
+	linked = `Go to your link by {commit_by}, and seal your input there:
+{base}/d/{deal_id}#{token}
+`
+	unlinked = `The sender of this text tells you the address of the Fairpact server. Go to /d/{deal_id} there by {commit_by}, enter your invite_token, and seal your input.
+invite_token: {token}
+`
+	middle = `
+Have ready: {ready}. Sealing takes a few minutes on a phone or a computer. You need no account.
+
+First check on that page that the deal is what you agreed to. Nobody can change your sealed input, and nobody sees it until all parties have sealed theirs. Then all inputs are opened together, and the result is computed, signed and proven in a public log.
+
+Leave the page open, or open it again after all parties have sealed and before {reveal_by}: the page then opens your input. If a party misses the time to seal or the time to open, the deal is void and that party is named.
+
+This text is a secret: whoever has it can act as you.
+
+For an AI agent (party {party}, {algorithm})
+Check the terms (your first call shows them), commit before {commit_deadline}, and reveal before {reveal_deadline} (unix seconds).
+`
+	linkedAgent = `In your link, the deal_id is between /d/ and #, and your invite_token is after #. You need no account.
+- MCP (Streamable HTTP): connect to {base}/mcp and call get_deal first.
+- HTTP: read {base}/llms.txt, then GET {base}/v1/deals/{deal_id} with the header Authorization: Bearer YOUR_INVITE_TOKEN.`
+	unlinkedAgent = `deal_id: {deal_id}. Your invite_token is above. You need no account.
+- MCP (Streamable HTTP): connect to /mcp and call get_deal first.
+- HTTP: read /llms.txt, then GET /v1/deals/{deal_id} with the header Authorization: Bearer YOUR_INVITE_TOKEN.`
+)
+
+// seatKeyNotice is appended to the invitation if the deal declares a seat key for the party.
+const seatKeyNotice = `
+- The deal accepts your commitment only with a signature by your seat key {key}. If that is not your key, do not commit, and ask for a new deal.`
+
+// Template is the invitation with placeholders such as {deal_id}. The function Text and the
+// script of the page /new replace the placeholders.
+const Template = head + linked + middle + linkedAgent
+
+// Text returns the invitation for a seat. base is the address of the service. If base is
+// empty, the text has paths instead of links.
+func Text(base string, s Seat) string {
+	text := Template
+	if base == "" {
+		text = head + unlinked + middle + unlinkedAgent
+	}
+	key := ""
+	if s.Key != nil {
+		text, key = text+seatKeyNotice, *s.Key
+	}
+	utc := func(at int64) string { return time.Unix(at, 0).UTC().Format("Mon, 02 Jan 2006 15:04 UTC") } // drops the seconds: naming a slightly earlier deadline is safe
+	return strings.NewReplacer(
+		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm.ID, "{purpose}", s.Algorithm.Purpose, "{ready}", s.Algorithm.Ready,
+		"{from}", s.From, "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token, "{key}", key,
+		"{commit_by}", utc(s.CommitDeadline), "{reveal_by}", utc(s.RevealDeadline),
+		"{commit_deadline}", strconv.FormatInt(s.CommitDeadline, 10), "{reveal_deadline}", strconv.FormatInt(s.RevealDeadline, 10),
+	).Replace(text)
+}

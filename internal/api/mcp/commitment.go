@@ -1,0 +1,69 @@
+package mcp
+
+import (
+	"context"
+
+	"github.com/fairpact/fairpact/internal/api/wire"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// computeCommitment returns the commitment to an input and a salt (SPEC 2.6), and stores
+// nothing. With a deal_id it also returns the bytes that a seat key signs, and checks the input
+// against the deal, because a commitment is final. The tool returns an error if the input does
+// not fit the deal, and a warning if the input is legal but unusual. A caller who needs only the
+// bytes to sign may pass deal_id and a commitment instead of an input.
+func (s *server) computeCommitment(ctx context.Context, args arguments) (result, error) {
+	type answer struct {
+		Commitment string `json:"commitment"`
+		ToSign     string `json:"to_sign,omitempty"`
+		Warning    string `json:"warning,omitempty"`
+	}
+	var opening escrow.Opening
+	var hashed answer
+	var key *string // the seat key that the deal declares for the caller
+	given := args["commitment"] != nil
+	switch {
+	case given && (args["input"] != nil || args["deal_id"] == nil):
+		return result{}, problem.New(problem.InvalidRequest, "the argument `commitment` needs deal_id and cannot be combined with input: (1) to learn what a seat key signs, pass commitment and deal_id, and leave input out; (2) to hash an input, leave commitment out")
+	case given:
+		if _, err := wire.Commitment(args); err != nil {
+			return result{}, err
+		}
+		hashed.Commitment = args["commitment"].(string)
+	default:
+		var err error
+		if opening, err = wire.Opening(args); err != nil {
+			return result{}, err
+		}
+		hashed.Commitment = canon.Commitment(canon.Encode(opening.Input), []byte(opening.Salt))
+	}
+	if args["deal_id"] != nil {
+		_, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
+		if err != nil {
+			return result{}, err
+		}
+		if !given {
+			if hashed.Warning, err = access.CheckInput(opening.Input); err != nil {
+				return result{}, err
+			}
+		}
+		key = access.Deal().SeatKey(access.Party())
+		message, err := s.Escrow.ToSign(access, hashed.Commitment)
+		if err != nil {
+			return result{}, err
+		}
+		hashed.ToSign = string(message)
+	}
+	return encoded(hashed, nil, func(a answer) next {
+		if given {
+			return afterToSign(args["deal_id"], key, a.Commitment)
+		}
+		step := afterHash(opening, args["deal_id"], key, a.Commitment)
+		if a.Warning != "" {
+			step.Why = "READ `warning` FIRST: a commitment is final. " + step.Why
+		}
+		return step
+	})
+}

@@ -1,0 +1,173 @@
+package mcp
+
+import (
+	"bytes"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+const example = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
+
+// message holds the members of a JSON-RPC message that the HTTP handler [front] reads.
+type message struct {
+	Version jsontext.Value `json:"jsonrpc"`
+	ID      jsontext.Value `json:"id"`
+	Method  string         `json:"method"`
+	Params  jsontext.Value `json:"params"`
+	Result  jsontext.Value `json:"result"` // set only in a response; this server ignores responses
+	Error   jsontext.Value `json:"error"`
+}
+
+func (m message) id() jsontext.Value {
+	if kind := m.ID.Kind(); kind == '"' || kind == '0' {
+		return m.ID
+	}
+	return jsontext.Value("null")
+}
+
+// call returns the name of the called tool and the size of its arguments in bytes, or "" and 0.
+func (m message) call() (tool string, arguments int) {
+	if m.Method != "tools/call" {
+		return "", 0
+	}
+	var params struct {
+		Name      string         `json:"name"`
+		Arguments jsontext.Value `json:"arguments"`
+	}
+	if json.Unmarshal(m.Params, &params, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
+		return "", 0
+	}
+	return params.Name, len(params.Arguments)
+}
+
+// wrong returns the error for a refused message. `code` is the JSON-RPC error code. `text` is
+// the SDK's error text, or "" if [front] refuses the message before the SDK sees it. The returned
+// error has a text of its own, because the SDK's texts name Go types and quote arguments.
+func (m message) wrong(code int64, text string) *problem.Error {
+	invalid := func(format string, args ...any) *problem.Error {
+		return problem.New(problem.InvalidRequest, format, args...)
+	}
+	_, versions, old := strings.Cut(text, "Unsupported protocol version (supported versions: ")
+	switch id := string(m.id()); {
+	case string(m.Version) != `"2.0"`:
+		return invalid(`jsonrpc is not "2.0"; send a message such as %s`, example)
+	case m.Method == "":
+		return invalid("method is missing; send a message such as %s", example)
+	case len(m.ID) > 0 && id == "null" || id == "null" && !strings.HasPrefix(m.Method, "notifications/"):
+		return invalid("id is missing or is not a string or a number; send a message such as %s", example)
+	case old:
+		return invalid("the version in the header Mcp-Protocol-Version is not supported; send one of %s, or leave that header out", strings.TrimSuffix(strings.TrimSpace(versions), ")"))
+	case code == mcp.CodeUnsupportedProtocolVersion:
+		return invalid("the protocol version in params._meta is not supported; send a version from error.data.supported in params._meta and in the Mcp-Protocol-Version header")
+	case strings.Contains(text, "Last-Event-ID"):
+		return invalid("the header Last-Event-ID resumes a stream, but this server has no streams; send the message without that header")
+	case code == mcp.CodeHeaderMismatch:
+		return invalid("an Mcp- header is missing or differs from the body; set Mcp-Protocol-Version to the version in params._meta and Mcp-Method to the value of `method`, and for tools/call also set Mcp-Name to params.name")
+	case strings.Contains(text, "_meta field"):
+		return invalid(`params._meta is incomplete or invalid; set "io.modelcontextprotocol/protocolVersion" to the value of the Mcp-Protocol-Version header, "io.modelcontextprotocol/clientInfo" to an object with name and version, and "io.modelcontextprotocol/clientCapabilities" to an object`)
+	case code == jsonrpc.CodeInternalError:
+		return problem.From(nil)
+	case strings.HasPrefix(text, "unknown tool"):
+		return invalid("params.name is not a tool of this server; send one of %s", toolNames())
+	case m.Method == "tools/call":
+		return invalid(`params is missing or of the wrong type; send params such as {"name":"list_algorithms","arguments":{}}`)
+	case m.Method == "initialize":
+		return invalid(`params is missing or of the wrong type; send params such as {"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"…","version":"…"}}`)
+	case m.Method == "tools/list":
+		return invalid("params is of the wrong type or has a cursor; send an object without a cursor, because the list of tools is one page")
+	case code == jsonrpc.CodeInvalidParams:
+		return invalid("params is of the wrong type; send an object, or leave params out")
+	}
+	return invalid("the server does not accept this message; send a message such as %s", example)
+}
+
+func toolNames() string {
+	names := make([]string, len(tools))
+	for i, t := range tools {
+		names[i] = t.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// wireError is a JSON-RPC error. Data comes from the SDK unchanged.
+type wireError struct {
+	Code    int64          `json:"code"`
+	Message string         `json:"message"`
+	Data    jsontext.Value `json:"data,omitzero"`
+}
+
+// fault answers the message with the JSON-RPC error e, whose message becomes the text of p
+// (`CODE: fix`). Status 0 keeps the HTTP status that the MCP SDK set.
+func (m message) fault(w http.ResponseWriter, status int, e wireError, p *problem.Error) {
+	web.Count(p)
+	e.Message = p.In(words)
+	body, _ := json.Marshal(struct {
+		Version string         `json:"jsonrpc"`
+		ID      jsontext.Value `json:"id"`
+		Error   wireError      `json:"error"`
+	}{"2.0", m.id(), e}, jsontext.AllowInvalidUTF8(true))
+	w.Header().Set("Content-Type", "application/json")
+	if status != 0 {
+		w.WriteHeader(status)
+	}
+	_, _ = w.Write(body)
+}
+
+// errorRewriter is the http.ResponseWriter that front passes to the MCP SDK. It replaces the text of
+// each refusal, which the SDK writes as plain text or as a JSON-RPC error. The SDK must write the
+// whole refusal in a single call of the method Write.
+type errorRewriter struct {
+	http.ResponseWriter
+	message message
+	status  int // the error status that the SDK set; Write sends it with the body; 0: none
+}
+
+func (x *errorRewriter) WriteHeader(status int) {
+	x.Header().Set("Cache-Control", "no-store")
+	if status >= 400 {
+		x.status = status
+		return
+	}
+	x.ResponseWriter.WriteHeader(status)
+}
+
+func (x *errorRewriter) Write(b []byte) (int, error) {
+	x.Header().Set("Cache-Control", "no-store")
+	e := x.refused(b)
+	if e == nil {
+		return x.ResponseWriter.Write(b)
+	}
+	p := x.message.wrong(e.Code, e.Message)
+	x.message.fault(x.ResponseWriter, x.status, *e, p)
+	return len(b), nil
+}
+
+// refused returns the error, as plain text or JSON-RPC, in an answer of the SDK, or nil if there is none.
+func (x *errorRewriter) refused(b []byte) *wireError {
+	if x.status != 0 && strings.HasPrefix(x.Header().Get("Content-Type"), "text/plain") {
+		return &wireError{Code: jsonrpc.CodeInvalidRequest, Message: string(b)}
+	}
+	if start := b[:min(len(b), len(x.message.ID)+64)]; !bytes.Contains(start, []byte(`"error":`)) {
+		return nil
+	}
+	var answer struct {
+		Error *wireError `json:"error"`
+	}
+	if json.Unmarshal(b, &answer, jsontext.AllowInvalidUTF8(true)) != nil || answer.Error == nil {
+		return nil
+	}
+	if answer.Error.Code == 0 { // the SDK sends 0 in refusals of initialize, but JSON-RPC has no such code
+		answer.Error.Code = jsonrpc.CodeInvalidParams
+	}
+	return answer.Error
+}
+
+func (x *errorRewriter) Unwrap() http.ResponseWriter { return x.ResponseWriter }

@@ -1,0 +1,191 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// Bounds of a message in bytes.
+const (
+	maxMessage = 64 << 10 // any message; the arguments of a tool in maxCall do not count
+	maxPlain   = 8 << 10  // a call of any other tool; small, because the message may stay in memory while the call waits
+)
+
+// maxCall maps each tool with large arguments to the maximum size of those arguments in bytes.
+var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 8 << 20}
+
+// maxBody bounds any message: the largest bound in maxCall plus maxMessage.
+const maxBody = 8<<20 + maxMessage
+
+// MCP protocol versions. They are dates, so their order as strings is their order in time.
+const (
+	withStructured = "2025-06-18" // the first version in which clients read structuredContent
+	newProtocol    = "2026-07-28" // the first version in which an unknown method is an HTTP 404
+)
+
+// methods lists the methods that front accepts in requests. The SDK's other methods would
+// return empty lists or keep a stream open. The list does not limit notifications: front
+// passes all of them to the SDK.
+var methods = []string{"initialize", "ping", "server/discover", "tools/list", "tools/call"}
+
+// front checks the host, origin, HTTP method and size of each request before the SDK sees the
+// request. It also replaces the SDK's error texts with texts that say what to do.
+type front struct {
+	hosts   hosts
+	address func(*http.Request) string
+	sdk     http.Handler
+}
+
+// requestInfo describes the HTTP request that carries a tool call. It is not the Origin header.
+type requestInfo struct {
+	address    string
+	structured bool            // the client reads structuredContent in the result of a tool
+	ctx        context.Context // the request's context; the SDK's own context for a tool outlives the request
+}
+
+type requestInfoKey struct{}
+
+func requestInfoOf(ctx context.Context) requestInfo { return ctx.Value(requestInfoKey{}).(requestInfo) }
+
+func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Vary", "Origin")
+	// A DNS rebinding attack sends a foreign Host. A page of another site sends a foreign
+	// Origin. Only browsers send an Origin.
+	if !f.hosts.allow(r.Host) {
+		web.Error(w, problem.New(problem.Forbidden, "/mcp is not served under this Host; use the public name of the service, or localhost (the operator lists the public names in FAIRPACT_PUBLIC_HOSTS)"))
+		return
+	}
+	if origins := r.Header.Values("Origin"); len(origins) > 0 {
+		if len(origins) > 1 || !f.hosts.allowOrigin(origins[0]) {
+			web.Error(w, problem.New(problem.Forbidden, "/mcp does not answer pages of this Origin; call /mcp from a client that is not a web page, or from a page of the service itself"))
+			return
+		}
+		h.Set("Access-Control-Allow-Origin", origins[0])
+	}
+	switch r.Method {
+	case http.MethodPost:
+		f.post(w, r)
+	case http.MethodOptions:
+		h.Set("Allow", "OPTIONS, POST")
+		h.Set("Access-Control-Allow-Methods", "POST")
+		h.Set("Access-Control-Allow-Headers", "Accept, Content-Type, Mcp-Method, Mcp-Name, Mcp-Protocol-Version")
+		w.WriteHeader(http.StatusNoContent)
+	default: // the server is stateless: there is no stream to GET and no session to DELETE
+		h.Set("Allow", "OPTIONS, POST")
+		web.Error(w, problem.New(problem.MethodNotAllowed, "/mcp is stateless MCP over Streamable HTTP: POST one JSON-RPC message in each request, and begin with initialize"))
+	}
+}
+
+func (f *front) post(w http.ResponseWriter, r *http.Request) {
+	body, err := limits.ReadAll(w, r, maxBody)
+	if err != nil {
+		web.Error(w, err)
+		return
+	}
+	var m message
+	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] == '[' {
+		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.InvalidRequest, "a batch is not served; send one JSON-RPC message in each request"))
+		return
+	}
+	// Duplicate names and invalid UTF-8 are allowed here, because parseArguments reports them.
+	if err := json.Unmarshal(body, &m, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeParseError}, problem.New(problem.InvalidJSON, "the body is not one JSON-RPC message; send a message such as %s", example))
+		return
+	}
+	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would treat this message as a response and send an empty body
+		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
+		return
+	}
+	var tool string
+	var arguments int
+	if len(body) > maxPlain { // a smaller message exceeds no limit, so only the SDK parses its params
+		tool, arguments = m.call()
+	}
+	if m.Method == "tools/call" && len(body) > maxPlain && maxCall[tool] == 0 {
+		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
+			"the message has %d bytes; send at most %d in a call of this tool", len(body), maxPlain))
+		return
+	}
+	if len(body) > maxMessage && (arguments > maxCall[tool] || len(body)-arguments > maxMessage) {
+		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
+			"the message has %d bytes; send at most %d bytes, not counting a tool's arguments. The arguments may have at most 4 MiB in create_deal and reveal_input, 1 MiB in compute_commitment_tool, and 8 MiB in verify_certificate", len(body), maxMessage))
+		return
+	}
+	version := r.Header.Get("Mcp-Protocol-Version")
+	if m.Method != "" && len(m.ID) > 0 && !slices.Contains(methods, m.Method) {
+		status := http.StatusOK
+		if version >= newProtocol {
+			status = http.StatusNotFound
+		}
+		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no method %.40q; call one of %s", m.Method, strings.Join(methods, ", ")))
+		return
+	}
+	r = r.Clone(context.WithValue(r.Context(), requestInfoKey{}, requestInfo{f.address(r), version >= withStructured, r.Context()}))
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	// As in REST, the body is read as JSON whatever its Content-Type, and the answer is JSON
+	// whatever the request accepts. The SDK would refuse other values of these two headers.
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	f.sdk.ServeHTTP(&errorRewriter{ResponseWriter: w, message: m}, r)
+}
+
+// hosts holds the host names under which clients may reach the tool server. Loopback is
+// always allowed.
+type hosts map[string]bool
+
+func newHosts(names []string) (hosts, error) {
+	allowed := hosts{}
+	for _, name := range names {
+		name = strings.TrimSpace(name)
+		if name == "" {
+			continue
+		}
+		if strings.ContainsAny(name, "*/ ") {
+			return nil, fmt.Errorf("FAIRPACT_PUBLIC_HOSTS: %q is not a host name; list each name, without scheme, path or wildcard", name)
+		}
+		allowed[hostName(name)] = true
+	}
+	return allowed, nil
+}
+
+func (h hosts) allow(host string) bool {
+	name := hostName(host)
+	if name == "localhost" || h[name] {
+		return true
+	}
+	address, err := netip.ParseAddr(name)
+	return err == nil && address.Unmap().IsLoopback()
+}
+
+// allowOrigin reports whether an Origin header (RFC 6454 6.2) is allowed.
+func (h hosts) allowOrigin(origin string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		u.User == nil && u.Path == "" && u.RawQuery == "" && u.Fragment == "" && h.allow(u.Host)
+}
+
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return strings.TrimSuffix(strings.ToLower(host), ".")
+}

@@ -1,0 +1,167 @@
+// Package pages holds and serves the pages for people: the home page, the API reference, the
+// form for a new deal, and the page of a deal. On the home page, people can play a trial deal
+// and verify a certificate. The pages are HTML, CSS and ES modules without a build step.
+//
+// The page of a deal is the same file for every deal id. The fragment of a party's link to this
+// page is the invite token. The script of the page reads this token and calls the API with it.
+// Browsers do not send the fragment to the server.
+package pages
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"html"
+	"io/fs"
+	"maps"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/api/docs"
+	"github.com/fairpact/fairpact/internal/api/invitation"
+	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/platform/httpcache"
+	"github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+//go:embed static
+var static embed.FS
+
+// policy restricts a page's scripts, styles and calls to its own origin.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// mark is the placeholder in the pages for the path of the assets. The path contains a hash
+// of all assets, so that browsers may cache the assets without revalidation.
+const mark = "{{assets}}"
+
+var kinds = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
+
+// Pages returns the handlers of all pages and assets by path, including the pages of package
+// texts.
+func Pages(d docs.Deployment) map[string]http.Handler {
+	files := map[string][]byte{}
+	digest := sha256.New()
+	entries, err := static.ReadDir("static")
+	if err != nil {
+		panic(err) // a bug: the directory is embedded in the binary
+	}
+	for _, entry := range entries { // ReadDir sorts by name, so the hash is stable
+		body, err := fs.ReadFile(static, "static/"+entry.Name())
+		if err != nil {
+			panic(err)
+		}
+		files[entry.Name()] = body
+		digest.Write([]byte(entry.Name()))
+		digest.Write(body)
+	}
+	version := hex.EncodeToString(digest.Sum(nil)[:6])
+	fill := strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms(), "{{facts}}", html.EscapeString(facts(d.Chain, d.PublicURL)))
+	page := func(name string) http.Handler { return page([]byte(fill.Replace(string(files[name])))) }
+	pages, frame := docs.Pages(d), fill.Replace(string(files["text.html"]))
+	for path, text := range map[string]string{"/protocol": docs.Protocol, "/trust": docs.Trust(d.Chain)} {
+		pages[path] = readable(frame, path, text, pages[path])
+	}
+	maps.Copy(pages, map[string]http.Handler{
+		"/{$}":                     page("index.html"),
+		"/reference":               page("reference.html"),
+		"/new":                     page("new.html"),
+		"/d/{deal_id}":             page("deal.html"),
+		"/favicon.ico":             httpcache.Handler(httpcache.Public, file("icon.svg", files["icon.svg"])),
+		"/assets/{version}/{file}": assets(files, version),
+	})
+	return pages
+}
+
+func page(body []byte) http.Handler {
+	return httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Add("Link", `</openapi.json>; rel="service-desc"`)
+		file("index.html", body).ServeHTTP(w, r)
+	}))
+}
+
+func algorithms() string {
+	var rows strings.Builder
+	for _, a := range algorithm.All() {
+		fmt.Fprintf(&rows, "<div><dt>%s <code>%s</code></dt><dd>%s. %d to %d parties.</dd></div>\n",
+			html.EscapeString(a.Purpose), a.ID, html.EscapeString(a.Name), a.MinParties, a.MaxParties)
+	}
+	return rows.String()
+}
+
+// facts returns the JSON that the pages /new and /d/{deal_id} embed.
+func facts(chain beacon.Chain, publicURL string) string {
+	type known struct {
+		ID          string          `json:"id"`
+		Purpose     string          `json:"purpose"`
+		Ready       string          `json:"ready"`
+		MinParties  int             `json:"min_parties"`
+		MaxParties  int             `json:"max_parties"`
+		MaxInput    int             `json:"max_input"`
+		NeedsBeacon bool            `json:"needs_beacon"`
+		Params      json.RawMessage `json:"example_params"`
+		Input       json.RawMessage `json:"example_input"`
+	}
+	all := struct {
+		PublicURL  string  `json:"public_url"`
+		Invitation string  `json:"invitation"`
+		Genesis    int64   `json:"beacon_genesis"`
+		Period     int64   `json:"beacon_period"`
+		Algorithms []known `json:"algorithms"`
+	}{PublicURL: publicURL, Invitation: invitation.Template, Genesis: chain.Genesis, Period: chain.Period}
+	for _, a := range algorithm.All() {
+		all.Algorithms = append(all.Algorithms, known{a.ID, a.Purpose, a.Ready, a.MinParties, a.MaxParties, a.MaxInput, a.NeedsBeacon, a.Params.Example, a.Input.Example})
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		panic(err) // a bug: an embedded example is not valid JSON
+	}
+	return string(text)
+}
+
+// assets returns the handler of the assets. The path of an asset contains a version, the hash
+// of all assets. The handler serves a file whatever version the path contains: during a rolling
+// update, a page from one replica may load its assets from a replica with another version.
+// Browsers may cache only the current version without revalidation.
+func assets(files map[string][]byte, version string) http.Handler {
+	fixed, other := map[string]http.Handler{}, map[string]http.Handler{}
+	for name, body := range files {
+		if path.Ext(name) != ".html" {
+			fixed[name] = httpcache.Handler(httpcache.Fixed, file(name, body))
+			other[name] = httpcache.Handler(httpcache.Public, file(name, body))
+		}
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		choice := other
+		if r.PathValue("version") == version {
+			choice = fixed
+		}
+		if serve, ok := choice[r.PathValue("file")]; ok {
+			serve.ServeHTTP(w, r)
+			return
+		}
+		web.Error(w, problem.New(problem.NotFound, "no such asset; the home page is at GET /"))
+	})
+}
+
+func file(name string, body []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", kinds[path.Ext(name)])
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		_, _ = w.Write(body)
+	})
+}

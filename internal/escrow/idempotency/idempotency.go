@@ -1,0 +1,336 @@
+// Package idempotency makes a POST repeatable. A second POST with the same
+// Idempotency-Key and body gets the stored answer. With another body it gets a 409
+// (SPEC 4, 7.4).
+//
+// The effect of a POST and its idempotency record are written in one transaction, so that
+// both exist or neither does. If the answer is known only after the effect, a second step
+// stores the answer. If the process dies before this second step, a replay finds a record
+// without an answer, and renders the answer from the deal. Only a successful answer is
+// stored. A refused call changed nothing, so it may be corrected and sent again with the
+// same key.
+//
+// A record's primary key is its scope: a MAC of caller, method, path and
+// Idempotency-Key under a server secret. A call looks for its record under all server
+// secrets of the process, and writes its record under the secret in force, which the
+// database names.
+//
+// Another secret may come into force between the search and the write. Then the database
+// refuses the write (store.ErrSecretReplaced), and the call starts again. For a commitment or a
+// cancellation the database does not check the secret: a deal accepts these only once, with or
+// without a record.
+//
+//	fault                                    a retry
+//	crash before the effect's commit         finds no record, runs the effect
+//	crash after the effect's commit          finds a record, replays or renders the answer
+//	Redis down, emptied or restarted         has no second effect: the database stores one record per scope
+//	database down                            gets 503 and has no effect
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/escrow/sealing"
+	"github.com/fairpact/fairpact/internal/escrow/serversecret"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/crash"
+	"github.com/fairpact/fairpact/internal/platform/redis"
+	answers "github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+const (
+	// Lifetime is how long an answer is replayed.
+	Lifetime = 24 * time.Hour
+	// KeyLifetime is how long an answer to POST /v1/keys is replayed. It is short because
+	// anybody at the caller's address who sends the same Idempotency-Key gets the new API
+	// key. The first use of that API key ends the replay earlier.
+	KeyLifetime = 10 * time.Minute
+
+	// lockTime is the longest time that a call holds its lock in Redis. It must be less than
+	// waitTime. Then a retry waits until the lock of a killed process expires, and runs the
+	// call instead of answering 409.
+	lockTime = 4 * time.Second
+	waitTime = 5 * time.Second       // how long a call waits for a running call with the same key before it answers 409
+	pollTime = 10 * time.Millisecond // first pause of a waiting call; the pause doubles each time, up to half a second
+	attempts = 4                     // maximum tries: in Do after a new server secret, in run after an expired record
+
+	_ = uint64(waitTime - lockTime - pollTime - 1) // compiles only if lockTime + pollTime is less than waitTime
+)
+
+// Guard lets the effect of a POST happen at most once for each Idempotency-Key.
+type Guard struct {
+	store   *store.Store
+	redis   *redis.Redis
+	secrets *sealing.Secrets
+}
+
+// New returns a Guard that stores records in s, encrypts answers under the server secrets, and
+// keeps the locks of running calls in r.
+func New(s *store.Store, r *redis.Redis, secrets *sealing.Secrets) *Guard {
+	return &Guard{store: s, redis: r, secrets: secrets}
+}
+
+// Request is a call of REST or MCP with its Idempotency-Key.
+type Request struct {
+	Key      string // value of Idempotency-Key (MCP: idempotency_key); empty: none, the call has no record
+	Caller   string // the API key or invite token, or the client's address if there is none
+	Method   string
+	Path     string
+	Body     func() []byte // returns the body in its RFC 8785 form; called only if there is a key
+	Status   int           // HTTP status of a successful call
+	Lifetime time.Duration
+}
+
+// Record is the idempotency record of a call. The function `effect` of Do stores the record in the
+// transaction that makes the call's change.
+type Record struct {
+	req    Request
+	secret *sealing.Secret
+	scope  []byte
+	body   []byte
+	former [][]byte // scopes of the same request under the other server secrets of the process
+}
+
+// Replay returns the record without an answer, for an effect whose answer is stored
+// later. It returns nil for a nil Record (no Idempotency-Key).
+func (r *Record) Replay() *store.Replay {
+	if r == nil {
+		return nil
+	}
+	return &store.Replay{Scope: r.scope, Body: r.body, Lifetime: int64(r.req.Lifetime / time.Second), Secret: r.secret.Fingerprint()}
+}
+
+// ReplayWith returns the record with the encrypted answer, for a transaction that stores both.
+// For a nil Record it returns nil.
+func (r *Record) ReplayWith(answer any) (*store.Replay, error) {
+	if r == nil {
+		return nil, nil
+	}
+	sealed, err := r.seal(answer)
+	if err != nil {
+		return nil, err
+	}
+	replay := r.Replay()
+	replay.Response = sealed
+	return replay, nil
+}
+
+// ValidKey reports whether key is 1 to 255 visible ASCII characters.
+func ValidKey(key string) bool {
+	for _, c := range []byte(key) {
+		if c < 0x21 || c > 0x7e {
+			return false
+		}
+	}
+	return len(key) >= 1 && len(key) <= 255
+}
+
+// envelope is the stored form of an answer. Status is for a rolling upgrade: the previous
+// release treats an answer without Status as missing. This release does not read Status.
+type envelope struct {
+	Status int             `json:"status"`
+	Body   json.RawMessage `json:"body"`
+}
+
+// Do lets the effect happen at most once for the request's key. Later calls with the key get the
+// stored answer. If the effect happened but its answer was not stored, render makes the
+// answer from the current state of the deal. The answer is stored as JSON, so T MUST survive
+// encoding and decoding. An error of effect or render is returned and not stored.
+func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
+	for range attempts {
+		answer, err = do(ctx, g, req, effect, render)
+		if !errors.Is(err, store.ErrSecretReplaced) {
+			return answer, err
+		}
+		if err := serversecret.Refresh(ctx, g.store, g.secrets); err != nil {
+			return answer, err
+		}
+	}
+	return answer, problem.New(problem.Unavailable, "the server secret is being rotated and nothing was changed; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
+}
+
+func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
+	if req.Key == "" {
+		return effect(nil)
+	}
+	rec := g.record(req)
+	text, err := g.once(ctx, rec, func() (any, error) { return effect(rec) }, func() (any, error) { return render() })
+	if err != nil {
+		return answer, err
+	}
+	err = json.Unmarshal(text, &answer)
+	return answer, err
+}
+
+// Lost is the parameter render of Do for an effect that stores its answer itself (ReplayWith).
+// The record of such an effect always has an answer, so a call of Lost is a bug and returns an error.
+func Lost[T any]() (answer T, err error) {
+	return answer, errors.New("the idempotency record has no answer, although the effect stores record and answer in one transaction")
+}
+
+func (g *Guard) record(req Request) *Record {
+	rec := &Record{req: req}
+	rec.under(g.secrets.Writer())
+	for _, one := range g.secrets.All() {
+		if !bytes.Equal(one.Fingerprint(), rec.secret.Fingerprint()) {
+			rec.former = append(rec.former, req.scope(one))
+		}
+	}
+	return rec
+}
+
+func (r Request) scope(secret *sealing.Secret) []byte {
+	return secret.MAC([]byte("scope"), []byte(r.Caller), []byte(r.Method), []byte(r.Path), []byte(r.Key))
+}
+
+func (r *Record) under(secret *sealing.Secret) {
+	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
+}
+
+// find returns the stored MAC of the request body and the stored encrypted answer (nil if no
+// answer is stored), or store.ErrNotFound if there is no stored record. If the stored record
+// was written under another secret, find switches rec to that secret.
+func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
+	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !bytes.Equal(found.Scope, rec.scope) {
+		for _, one := range g.secrets.All() {
+			if bytes.Equal(found.Scope, rec.req.scope(one)) {
+				rec.under(one)
+			}
+		}
+	}
+	return found.Body, found.Response, nil
+}
+
+// once runs the effect, or finds the answer that an earlier call with the same key stored. It
+// returns the answer as JSON. While another call with the same key runs, once waits for at
+// most waitTime.
+func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
+	name := base64.RawURLEncoding.EncodeToString(rec.scope)
+	deadline, wait := time.Now().Add(waitTime), pollTime
+	for {
+		unlock, free := g.redis.Lock(ctx, name, lockTime)
+		if free {
+			defer unlock()
+			return g.run(ctx, rec, effect, render)
+		}
+		body, sealed, err := g.find(ctx, rec)
+		if err == nil {
+			if text, err := g.open(rec, body, sealed); err != nil || text != nil {
+				return text, err
+			}
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, err
+		}
+		if time.Now().After(deadline) {
+			return nil, problem.New(problem.IdempotencyInProgress, "a request with this %s is still running; send the same request again in a few seconds", problem.KeyHeader)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(wait):
+			wait = min(2*wait, time.Second/2)
+		}
+	}
+}
+
+func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
+	if !hmac.Equal(body, rec.body) {
+		return nil, problem.New(problem.IdempotencyKeyReused, "this %s was used with another body; send the same body to replay its answer, or a new key for a new request", problem.KeyHeader)
+	}
+	if sealed == nil {
+		return nil, nil
+	}
+	text, err := rec.secret.Decrypt(sealed, []byte(rec.req.Key), []byte(rec.req.Caller), rec.scope)
+	if err != nil {
+		return nil, err
+	}
+	var kept envelope
+	err = json.Unmarshal(text, &kept)
+	return kept.Body, err
+}
+
+// run returns the answer of the stored record. If there is no record, run runs the effect.
+//
+// The caller of run holds the lock in Redis. Without Redis, or once the lock has expired,
+// another call with this key may run at the same time. The database then lets only one of
+// the two calls take effect. So run looks for the record before the effect, and again after
+// the effect fails. The other call may be the reason for the failure, for example because it
+// has committed for this party. Then run returns the other call's answer.
+func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
+	var failure error
+	for try := 1; ; try++ {
+		body, sealed, err := g.find(ctx, rec)
+		switch {
+		case err == nil && sealed != nil:
+			return g.open(rec, body, sealed)
+		case err == nil:
+			return g.rendered(ctx, rec, body, render)
+		case failure != nil && (try == attempts || !errors.Is(err, store.ErrNotFound) || !errors.Is(failure, store.ErrReplayed)):
+			return nil, failure
+		case !errors.Is(err, store.ErrNotFound):
+			return nil, err
+		case failure != nil: // the insert failed because an expired record still has this scope
+			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
+				return nil, err
+			}
+		}
+		answer, err := effect()
+		if err == nil {
+			crash.Point("idempotency.effect")
+			return g.keep(ctx, rec, answer)
+		}
+		failure = err
+	}
+}
+
+func (g *Guard) rendered(ctx context.Context, rec *Record, body []byte, render func() (any, error)) ([]byte, error) {
+	if _, err := g.open(rec, body, nil); err != nil {
+		return nil, err
+	}
+	answer, err := render()
+	if err != nil {
+		return nil, err
+	}
+	return g.keep(ctx, rec, answer)
+}
+
+// keep stores the answer for rec's key, unless another call with the key stored one first. It
+// returns the stored answer as JSON.
+func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, error) {
+	sealed, err := rec.seal(answer)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
+	if errors.Is(err, store.ErrNotFound) { // the idempotency record expired, or was deleted when the API key was used
+		return answers.Encode(answer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.open(rec, rec.body, stored)
+}
+
+// seal encrypts an answer. Decryption needs the Idempotency-Key, caller and scope of this
+// record.
+func (r *Record) seal(answer any) ([]byte, error) {
+	body, err := answers.Encode(answer)
+	if err != nil {
+		return nil, err
+	}
+	text, err := answers.Encode(envelope{r.req.Status, body})
+	if err != nil {
+		return nil, err
+	}
+	return r.secret.Encrypt(text, []byte(r.req.Key), []byte(r.req.Caller), r.scope)
+}

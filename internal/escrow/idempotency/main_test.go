@@ -1,0 +1,180 @@
+package idempotency_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/fairpact/fairpact/internal/dev/localservers"
+	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
+	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/escrow/sealing"
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/redis"
+)
+
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// bench has one Guard for each of two replicas, with one database and one Redis. Each effect
+// inserts an API key, so that a test can count the effects.
+type bench struct {
+	guards []*idempotency.Guard
+	secret *sealing.Secret
+	store  *store.Store
+	server *localservers.Redis
+	redis  *goredis.Client
+	sql    *pgx.Conn
+	calls  atomic.Int64
+}
+
+func newBench(t *testing.T, newer ...*sealing.Secret) *bench {
+	t.Helper()
+	url := servertest.Postgres(t)
+	check(t, store.Migrate(t.Context(), url))
+	b := &bench{server: servertest.StartRedis(t)}
+	var err error
+	b.secret, err = sealing.New(make([]byte, 32))
+	check(t, err)
+	for range 2 {
+		b.store, err = store.Open(t.Context(), url, 16)
+		check(t, err)
+		t.Cleanup(b.store.Close)
+		check(t, b.store.ClaimSecret(t.Context(), b.secret.Fingerprint(), false))
+		r, err := redis.Open(b.server.URL() + servertest.PatientRedis)
+		check(t, err)
+		t.Cleanup(func() { _ = r.Close() })
+		secrets, err := sealing.NewSecrets(append(newer, b.secret)...)
+		check(t, err)
+		secrets.Use(b.secret, false)
+		b.guards = append(b.guards, idempotency.New(b.store, r, secrets))
+	}
+	options, err := goredis.ParseURL(b.server.URL())
+	check(t, err)
+	b.redis = goredis.NewClient(options)
+	t.Cleanup(func() { _ = b.redis.Close() })
+	b.sql, err = pgx.Connect(t.Context(), url)
+	check(t, err)
+	t.Cleanup(func() { _ = b.sql.Close(context.Background()) })
+	return b
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func request(key, body string) idempotency.Request {
+	return idempotency.Request{
+		Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Status: 201, Lifetime: time.Hour,
+		Body: func() []byte { return []byte(body) },
+	}
+}
+
+func random32() []byte {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b)
+	return b
+}
+
+type reply struct {
+	Number int64 `json:"number"`
+}
+
+type (
+	effect = func(*idempotency.Record) (reply, error)
+	render = func() (reply, error)
+)
+
+func (b *bench) reply() reply { return reply{Number: b.calls.Add(1)} }
+
+// later is an effect that does not store its answer. Do stores the answer after the transaction.
+func (b *bench) later(rec *idempotency.Record) (reply, error) {
+	if err := b.store.InsertKey(context.Background(), random32(), rec.Replay()); err != nil {
+		return reply{}, err
+	}
+	return b.reply(), nil
+}
+
+// atOnce is an effect that stores its answer in the transaction that inserts the API key.
+func (b *bench) atOnce(rec *idempotency.Record) (reply, error) {
+	answer := b.reply()
+	replay, err := rec.ReplayWith(answer)
+	if err != nil {
+		return answer, err
+	}
+	return answer, b.store.InsertKey(context.Background(), random32(), replay)
+}
+
+func (b *bench) render() (reply, error) { return b.reply(), nil }
+
+func never(t *testing.T, what string) render {
+	return func() (reply, error) {
+		t.Helper()
+		t.Errorf("%s is called, want no call", what)
+		return reply{}, errors.New(what)
+	}
+}
+
+func noEffect(t *testing.T) effect {
+	return func(*idempotency.Record) (reply, error) { return never(t, "the effect")() }
+}
+
+func (b *bench) try(t *testing.T, replica int, req idempotency.Request, e effect, r render) (reply, error) {
+	return idempotency.Do(t.Context(), b.guards[replica], req, e, r)
+}
+
+func (b *bench) do(t *testing.T, replica int, req idempotency.Request, e effect, r render) reply {
+	t.Helper()
+	answer, err := b.try(t, replica, req, e, r)
+	check(t, err)
+	return answer
+}
+
+func (b *bench) replays(t *testing.T, what string, req idempotency.Request, want reply) {
+	t.Helper()
+	for replica := range b.guards {
+		if got := b.do(t, replica, req, noEffect(t), never(t, "render")); got != want {
+			t.Errorf("%s: replica %d replays %v, want %v", what, replica, got, want)
+		}
+	}
+}
+
+func (b *bench) dies(t *testing.T, req idempotency.Request, e effect) (answer reply) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Error("the effect did not run, want it to run and panic")
+		}
+	}()
+	_, _ = b.try(t, 0, req, func(rec *idempotency.Record) (reply, error) {
+		var err error
+		answer, err = e(rec)
+		check(t, err)
+		panic("dies here")
+	}, never(t, "render"))
+	return answer
+}
+
+func (b *bench) effects(t *testing.T, want int) {
+	t.Helper()
+	var n int
+	check(t, b.sql.QueryRow(t.Context(), "SELECT count(*) FROM api_keys").Scan(&n))
+	if n != want {
+		t.Errorf("%d effects took place, want %d", n, want)
+	}
+}
+
+func (b *bench) exec(t *testing.T, statement string, args ...any) {
+	t.Helper()
+	_, err := b.sql.Exec(t.Context(), statement, args...)
+	check(t, err)
+}

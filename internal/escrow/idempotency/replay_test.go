@@ -1,0 +1,192 @@
+package idempotency_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+func TestReplayWithAndWithoutRedis(t *testing.T) {
+	b := newBench(t)
+	req := request("k", "{}")
+	first := b.do(t, 0, req, b.later, never(t, "render"))
+	b.replays(t, "with Redis", req, first)
+	b.server.Kill()
+	b.replays(t, "without Redis", req, first)
+}
+
+// SPEC 7.4: the same key with another body gives 409.
+func TestAnotherBodyIsRefused(t *testing.T) {
+	b := newBench(t)
+	b.do(t, 0, request("k", "{}"), b.later, b.render)
+	refused := func(where string) {
+		t.Helper()
+		for replica := range b.guards {
+			if _, err := b.try(t, replica, request("k", `{"a":1}`), noEffect(t), never(t, "render")); !problem.Is(err, problem.IdempotencyKeyReused) {
+				t.Errorf("another body, %s: got error %v, want IDEMPOTENCY_KEY_REUSED", where, err)
+			}
+		}
+	}
+	refused("with an answer")
+	b.exec(t, "UPDATE idempotency SET response = NULL")
+	refused("without an answer")
+	b.effects(t, 1)
+}
+
+// A call that differs in caller, method, path or key is a new call, not a replay.
+func TestScopes(t *testing.T) {
+	b := newBench(t)
+	seen := map[reply]string{}
+	for _, change := range []func(*idempotency.Request){
+		func(*idempotency.Request) {},
+		func(r *idempotency.Request) { r.Caller += "2" },
+		func(r *idempotency.Request) { r.Method = "PUT" },
+		func(r *idempotency.Request) { r.Path += "/d_1/cancel" },
+		func(r *idempotency.Request) { r.Key += "2" },
+		func(r *idempotency.Request) { r.Caller, r.Method = "fp_callerPO", "ST" },
+		func(r *idempotency.Request) { r.Path, r.Key = "/v1/deal", "sk" },
+	} {
+		req := request("k", "{}")
+		change(&req)
+		answer := b.do(t, 0, req, b.later, b.render)
+		if other, known := seen[answer]; known {
+			t.Errorf("request %+v replays the answer of %s, want an answer of its own", req, other)
+		}
+		seen[answer] = fmt.Sprintf("%+v", req)
+	}
+	b.effects(t, len(seen))
+}
+
+func TestARefusedCallIsNotStored(t *testing.T) {
+	b := newBench(t)
+	refusal := problem.New(problem.CommitmentMismatch, "correct it")
+	for range 2 {
+		_, err := b.try(t, 0, request("k", `{"wrong":1}`), func(*idempotency.Record) (reply, error) {
+			return reply{}, refusal
+		}, never(t, "render"))
+		if !errors.Is(err, refusal) {
+			t.Fatalf("Do: got error %v, want %v, the effect's own error", err, refusal)
+		}
+	}
+	b.replays(t, "corrected", request("k", `{"right":1}`), b.do(t, 1, request("k", `{"right":1}`), b.later, b.render))
+}
+
+// If the process dies after the effect's transaction, the idempotency record has no answer. The
+// first retry of the request whose render succeeds stores the answer.
+func TestALostAnswerIsRenderedOnce(t *testing.T) {
+	b := newBench(t)
+	req := request("k", "{}")
+	b.dies(t, req, b.later)
+	if _, err := b.try(t, 1, req, noEffect(t), func() (reply, error) {
+		return reply{}, problem.New(problem.Unavailable, "not now")
+	}); !problem.Is(err, problem.Unavailable) {
+		t.Errorf("replay with a failing render: got error %v, want UNAVAILABLE", err)
+	}
+	first := b.do(t, 1, req, noEffect(t), b.render)
+	b.replays(t, "after the render", req, first)
+	b.effects(t, 1)
+}
+
+// An answer with a new API key cannot be rendered again: the database has only the key's
+// hash. A replay must return the stored answer. Redis must not hold the answer.
+func TestAnAnswerStoredWithTheEffectIsReplayed(t *testing.T) {
+	b := newBench(t)
+	req := request("k", "{}")
+	var answer reply
+	b.dies(t, req, func(rec *idempotency.Record) (_ reply, err error) {
+		answer, err = b.atOnce(rec)
+		return answer, err
+	})
+	b.replays(t, "stored with the effect", req, answer)
+	if keys := b.redis.Keys(t.Context(), "*").Val(); len(keys) != 0 {
+		t.Errorf("Redis has the keys %v, want none", keys)
+	}
+}
+
+func TestAnExpiredRecordIsReplaced(t *testing.T) {
+	b := newBench(t)
+	first := b.do(t, 0, request("k", "{}"), b.later, b.render)
+	b.exec(t, "UPDATE idempotency SET expires_at = 1")
+	another := request("k", `{"other":1}`)
+	second := b.do(t, 0, another, b.later, never(t, "render"))
+	if second == first {
+		t.Errorf("a call after the record has expired replays %v, want a new answer", second)
+	}
+	b.replays(t, "the new record", another, second)
+	b.effects(t, 2)
+}
+
+func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
+	b := newBench(t)
+	req := request("", "")
+	req.Body = func() []byte {
+		t.Error("Body is called, want no call")
+		return nil
+	}
+	for range 2 {
+		b.do(t, 0, req, func(rec *idempotency.Record) (reply, error) {
+			if replay, err := rec.ReplayWith(reply{}); rec != nil || rec.Replay() != nil || replay != nil || err != nil {
+				t.Errorf("a call without a key: record %v, replay %v, %v; want nil for all", rec, replay, err)
+			}
+			return b.later(rec)
+		}, never(t, "render"))
+	}
+	b.effects(t, 2)
+}
+
+// scopeOf returns the scope of req, the primary key of its idempotency record. All releases must
+// compute the same scope.
+func (b *bench) scopeOf(req idempotency.Request) []byte {
+	return b.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key))
+}
+
+// During a rolling update, the previous release reads idempotency records that this release stored.
+func TestThePreviousReleaseReadsARecord(t *testing.T) {
+	b := newBench(t)
+	for name, effect := range map[string]effect{"stored later": b.later, "stored at once": b.atOnce} {
+		req := request(name, "{}")
+		answer := b.do(t, 0, req, effect, never(t, "render"))
+		var body, sealed []byte
+		check(t, b.sql.QueryRow(t.Context(), "SELECT body, response FROM idempotency WHERE scope = $1", b.scopeOf(req)).Scan(&body, &sealed))
+		if string(body) != string(b.secret.MAC([]byte("body"), []byte("{}"))) {
+			t.Errorf("%s: the stored MAC of the body is %x, want that of {}", name, body)
+		}
+		text, err := b.secret.Decrypt(sealed, []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
+		check(t, err)
+		var stored struct { // the previous release's form of a stored answer
+			Status int             `json:"status"`
+			Body   json.RawMessage `json:"body"`
+		}
+		check(t, json.Unmarshal(text, &stored))
+		var inside reply
+		if err := json.Unmarshal(stored.Body, &inside); err != nil || stored.Status != 201 || inside != answer {
+			t.Errorf("%s: the stored answer is %s, want status 201 with the body %v", name, text, answer)
+		}
+	}
+}
+
+// During a rolling update, this release reads idempotency records that the previous release stored.
+func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
+	b := newBench(t)
+	req := request("k", "{}")
+	// The previous release stored the whole REST body. A replay ignores its member `next`, which the
+	// type reply lacks.
+	sealed, err := b.secret.Encrypt([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
+	check(t, err)
+	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",
+		b.scopeOf(req), b.secret.MAC([]byte("body"), []byte("{}")), sealed)
+	b.replays(t, "of the previous release", req, reply{Number: 4711})
+}
+
+// Only MCP can send a key with control characters. e2e/api tests other keys over REST.
+func TestValidKey(t *testing.T) {
+	for key, want := range map[string]bool{"": false, "!~": true, "a b": false, "a\t": false, "a\x00": false, "a\x7f": false, "\xff": false} {
+		if got := idempotency.ValidKey(key); got != want {
+			t.Errorf("ValidKey(%q) = %v, want %v", key, got, want)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/rules/deal"
+)
+
+var (
+	lockSQL       = query("lock")
+	lockWaitSQL   = query("lock_wait")
+	commitSQL     = query("commit")
+	revealSQL     = query("reveal")
+	commitmentSQL = query("commitment")
+)
+
+// Act is one party's commitment or reveal.
+type Act struct {
+	DealID     string
+	Party      int
+	Commitment [32]byte // the commitment to store, or the commitment that a reveal opens
+	AttestedBy *string  // commitment only: the party's attested_by in the certificate; nil if no seat key signed the commitment
+	Sealed     []byte   // reveal only: the encrypted input and salt
+	Secret     []byte   // reveal only: fingerprint of the server secret that encrypted Sealed
+	// First is a hint: as far as the caller knows, all parties before First have acted. The
+	// search for a missing party starts at First. So the acts of n parties cost about n
+	// lookups, not n².
+	First  int
+	Replay *Replay
+}
+
+// ActResult is the outcome of storing an Act: one party's commitment or reveal.
+type ActResult struct {
+	Done bool // the act was stored; false if the party has acted already or the deal does not accept this act
+	All  bool // every party has acted; always false if the deal does not accept this act
+	// Missing is the index of the first party, from Act.First on, that has not acted. It is also 0
+	// if no such party exists, or if the deal does not accept this act.
+	Missing int
+	// Inputs is the snapshot of the deal, as Store.Snapshot with WithInputs returns it. The caller
+	// computes the deal's result from Inputs. Inputs is set only if every party has revealed and
+	// the deal has no beacon round. It may be nil if one statement would return more than
+	// maxGroupSize bytes of inputs. If one statement stores reveals of a deal for several callers,
+	// only one of these callers gets Inputs.
+	Inputs *Snapshot
+
+	locked, secretReplaced bool
+}
+
+// Commit stores a commitment. The last commitment of a deal moves the deal to REVEALING in
+// the same transaction.
+func (s *Store) Commit(ctx context.Context, a Act) (ActResult, error) { return s.commits.do(ctx, a) }
+
+// Reveal stores a reveal only if a.Commitment is the party's stored commitment. Otherwise
+// ActResult.Done is false. Reveal returns ErrSecretReplaced if a.Secret or a.Replay.Secret names a
+// server secret that is not the current one.
+func (s *Store) Reveal(ctx context.Context, a Act) (ActResult, error) {
+	done, err := s.reveals.do(ctx, a)
+	if err == nil && done.secretReplaced {
+		err = ErrSecretReplaced
+	}
+	return done, err
+}
+
+// Commitment returns a party's commitment, or ErrNotFound.
+func (s *Store) Commitment(ctx context.Context, dealID string, party int) (commitment [32]byte, err error) {
+	var raw []byte
+	err = s.pool.QueryRow(ctx, commitmentSQL, dealID, party).Scan(&raw)
+	if err == nil && len(raw) != len(commitment) {
+		return commitment, fmt.Errorf("store: the commitment of party %d of deal %s has %d bytes, want %d", party, dealID, len(raw), len(commitment))
+	}
+	copy(commitment[:], raw)
+	return commitment, translate(err)
+}
+
+func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*ActResult, pgx.CollectableRow) error) *coalescer[Act, ActResult] {
+	c := &coalescer[Act, ActResult]{
+		row:     func(a Act) string { return a.DealID + " " + strconv.Itoa(a.Party) },
+		deal:    func(a Act) string { return a.DealID },
+		size:    func(a Act) int { return len(a.Sealed) + 256 },
+		skipped: func(a ActResult) bool { return !a.locked },
+	}
+	c.run = func(ctx context.Context, acts []Act, wait bool) ([]ActResult, error) {
+		done := make([]ActResult, 0, len(acts))
+		err := s.locked(ctx, dealsOf(acts), wait, statement, columns(acts), func(row pgx.CollectableRow) error {
+			var a ActResult
+			err := scan(&a, row)
+			done = append(done, a)
+			return err
+		})
+		return done, err
+	}
+	return c.start(s.budget)
+}
+
+// scan reads a row of commit.sql or reveal.sql. Both statements return the same first three
+// columns. `more` receives the other columns.
+func (a *ActResult) scan(row pgx.CollectableRow, more ...any) error {
+	var missing *int
+	var locked *bool
+	err := row.Scan(append([]any{&locked, &a.Done, &missing}, more...)...)
+	a.secretReplaced, a.locked = locked == nil, locked == nil || *locked
+	if a.All = missing == nil; !a.All {
+		a.Missing = *missing
+	}
+	return err
+}
+
+func (a *ActResult) scanCommit(row pgx.CollectableRow) error { return a.scan(row) }
+
+func (a *ActResult) scanReveal(row pgx.CollectableRow) error {
+	var now, last, closed *int64
+	var commitments, sealed [][]byte
+	var attested []*string
+	err := a.scan(row, &now, &last, &closed, &commitments, &attested, &sealed)
+	if err != nil || now == nil {
+		return err
+	}
+	n := len(sealed)
+	a.Inputs = &Snapshot{
+		Phase: deal.Revealing, CommitsClosedAt: closed, Commits: n, Reveals: n, LastReveal: *last, Now: *now, NowMilli: 1000 * *now,
+		Parts: make([]PartyStatus, n), Sealed: sealed, AttestedBy: attested,
+	}
+	for i, raw := range commitments {
+		text := CommitmentText(raw)
+		a.Inputs.Parts[i] = PartyStatus{Commitment: &text, Revealed: true}
+	}
+	return nil
+}
+
+func dealsOf(acts []Act) []string {
+	deals := make([]string, len(acts))
+	for i, a := range acts {
+		deals[i] = a.DealID
+	}
+	return deals
+}
+
+func commitColumns(acts []Act) []any {
+	n := len(acts)
+	parties, values, first, attested := make([]int, n), make([][]byte, n), make([]int, n), make([]*string, n)
+	for i := range acts {
+		parties[i], values[i], first[i], attested[i] = acts[i].Party, acts[i].Commitment[:], acts[i].First, acts[i].AttestedBy
+	}
+	return append(append([]any{dealsOf(acts), parties, values, first}, replayColumns(acts)...), attested)
+}
+
+func revealColumns(acts []Act) []any {
+	n := len(acts)
+	parties, sealed, commitments, first := make([]int, n), make([][]byte, n), make([][]byte, n), make([]int, n)
+	secrets := make([][]byte, 0, 2*n)
+	for i := range acts {
+		parties[i], sealed[i], commitments[i], first[i] = acts[i].Party, acts[i].Sealed, acts[i].Commitment[:], acts[i].First
+		secrets = append(secrets, acts[i].Secret, acts[i].Replay.secret())
+	}
+	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize, distinctSecrets(secrets...))
+}
+
+func replayColumns(acts []Act) []any {
+	n := len(acts)
+	scopes, bodies, lifetimes := make([][]byte, n), make([][]byte, n), make([]int64, n)
+	for i := range acts {
+		scopes[i], bodies[i], _, lifetimes[i] = acts[i].Replay.columns()
+	}
+	return []any{scopes, bodies, lifetimes}
+}
+
+// locked locks the deals and then runs a statement, in one implicit transaction and one
+// round trip. If another transaction has locked a deal, `wait` decides whether to wait for the
+// lock (true) or to skip the deal (false).
+func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement string, args []any, scan func(pgx.CollectableRow) error) error {
+	lock := lockSQL
+	if wait {
+		lock = lockWaitSQL
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(lock, deals)
+	batch.Queue(statement, args...).Query(each(scan))
+	return s.pool.SendBatch(ctx, batch).Close()
+}
+
+// each returns a function that calls `scan` for each row of a query's result. The function turns
+// a panic in `scan` into an error. Otherwise a panic would leave a pgx.Batch open, and its
+// connection would never return to the pool.
+func each(scan func(pgx.CollectableRow) error) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		defer recovered(&err)
+		_, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (struct{}, error) { return struct{}{}, scan(row) })
+		return err
+	}
+}

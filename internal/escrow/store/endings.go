@@ -1,0 +1,164 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/rules/deal"
+)
+
+var (
+	endSQL     = query("end")
+	rejectSQL  = query("reject")
+	cancelSQL  = query("cancel")
+	catchUpSQL = query("catch_up")
+	adoptSQL   = query("adopt")
+)
+
+// Ending is the end of a deal: its final state, and its certificate if the deal gets
+// one. Commits and Reveals are the counts in the snapshot from which the caller computed
+// the ending.
+type Ending struct {
+	DealID          string
+	Parties         int
+	From, To        deal.State
+	Commits         int
+	Reveals         int
+	RevealsClosedAt *int64
+	ComputedAt      *int64
+	Result          []byte
+	VoidFlakers     []int
+	CertID          *string // nil: no certificate
+	Payload         []byte  // the bytes of the certificate that are signed
+	MAC             []byte  // HMAC of CertID and Payload under the server secret
+	At              int64   // time of the end in unix seconds
+}
+
+// End stores the end of a deal. If the deal has changed since e was computed, End returns
+// false and stores nothing. The caller must then read the deal again.
+func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
+	done, err := s.endings.do(ctx, e)
+	return done.ended, err
+}
+
+type ended struct{ free, ended bool }
+
+func (s *Store) newEndings() *coalescer[*Ending, ended] {
+	c := &coalescer[*Ending, ended]{
+		row:     func(e *Ending) string { return e.DealID },
+		deal:    func(e *Ending) string { return e.DealID },
+		size:    func(e *Ending) int { return len(e.Payload) + len(e.Result) },
+		skipped: func(e ended) bool { return !e.free },
+	}
+	c.run = func(ctx context.Context, endings []*Ending, wait bool) ([]ended, error) {
+		deals, args := endingColumns(endings)
+		batch := &pgx.Batch{}
+		switch {
+		case wait:
+			batch.Queue(lockWaitSQL, deals)
+		case !allRevealed(endings):
+			batch.Queue(lockSQL, deals)
+		}
+		var done []ended
+		batch.Queue(endSQL, args...).Query(each(func(row pgx.CollectableRow) error {
+			var e ended
+			err := row.Scan(&e.free, &e.ended)
+			done = append(done, e)
+			return err
+		}))
+		err := s.pool.SendBatch(ctx, batch).Close()
+		return done, err
+	}
+	return c.start(s.budget)
+}
+
+// allRevealed reports whether every party of every deal has revealed. If so, the deals accept no
+// more inserts, and end.sql can run without lock.sql.
+func allRevealed(endings []*Ending) bool {
+	for _, e := range endings {
+		if e.Reveals < e.Parties {
+			return false
+		}
+	}
+	return true
+}
+
+func endingColumns(endings []*Ending) (deals []string, args []any) {
+	var from, to []deal.State
+	var commits, reveals []int
+	var closed, computed []*int64
+	var results, payloads, macs [][]byte
+	var flakers, certs []*string
+	var at []int64
+	for _, e := range endings {
+		deals, from, to = append(deals, e.DealID), append(from, e.From), append(to, e.To)
+		commits, reveals = append(commits, e.Commits), append(reveals, e.Reveals)
+		closed, computed = append(closed, e.RevealsClosedAt), append(computed, e.ComputedAt)
+		results, payloads, macs = append(results, e.Result), append(payloads, e.Payload), append(macs, e.MAC)
+		flakers, certs, at = append(flakers, intArray(e.VoidFlakers)), append(certs, e.CertID), append(at, e.At)
+	}
+	return deals, []any{deals, from, to, commits, reveals, closed, computed, results, flakers, certs, payloads, macs, at}
+}
+
+// intArray returns numbers as the text of an int[]. An SQL array of arrays cannot hold
+// one list for each deal, because its inner arrays must have equal lengths.
+func intArray(numbers []int) *string {
+	if numbers == nil {
+		return nil
+	}
+	texts := make([]string, len(numbers))
+	for i, n := range numbers {
+		texts[i] = strconv.Itoa(n)
+	}
+	text := "{" + strings.Join(texts, ",") + "}"
+	return &text
+}
+
+// Reject stores a shapley.v1 reveal with `accept` false, and ends the deal as VOID. Reject does
+// both in one transaction, so that no other call computes a result from the stored reveal.
+// e.Reveals does not count this reveal. Reject returns false if the deal has changed since e was
+// computed, or if the deal's reveal_deadline has passed. Reject returns ErrSecretReplaced if the
+// call used a server secret that is not in force.
+func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
+	scope, body, _, lifetime := a.Replay.columns()
+	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
+		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, distinctSecrets(a.Secret, a.Replay.secret()))
+}
+
+// Cancel ends a deal as CANCELLED. Cancel returns false if a party other than the initiator has
+// committed, if the commit deadline has passed, or if the deal has ended.
+func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, error) {
+	scope, body, response, lifetime := r.columns()
+	return s.decide(ctx, dealID, cancelSQL, dealID, scope, body, response, lifetime)
+}
+
+// Adopt overwrites the end and the certificate of a deal with the given values. The caller takes
+// these values from a party's copy of a certificate that is in the log but not in the database.
+// Adopt returns false if the deal does not exist.
+func (s *Store) Adopt(ctx context.Context, e *Ending, commitsClosedAt *int64, p Publication) (bool, error) {
+	return s.decide(ctx, e.DealID, adoptSQL, e.DealID, e.CertID, e.Payload, e.MAC, p.Signature, p.LeafIndex,
+		e.To, commitsClosedAt, e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers)
+}
+
+// decide locks a deal and runs a statement that returns one boolean. If the statement returns
+// null, decide returns ErrSecretReplaced.
+func (s *Store) decide(ctx context.Context, dealID, statement string, args ...any) (bool, error) {
+	var done *bool
+	err := s.locked(ctx, []string{dealID}, true, statement, args, func(row pgx.CollectableRow) error { return row.Scan(&done) })
+	if err == nil && done == nil {
+		err = ErrSecretReplaced
+	}
+	return done != nil && *done, translate(err)
+}
+
+// CatchUp advances a deal if all parties have committed (or all have revealed), and the last
+// commitment (or reveal) did not advance the deal. Otherwise CatchUp does nothing. Such a deal
+// exists only if a process of the previous release died between its last insert and its change
+// of phase.
+func (s *Store) CatchUp(ctx context.Context, dealID string) error {
+	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)
+	return translate(err)
+}

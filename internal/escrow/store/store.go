@@ -1,0 +1,210 @@
+// Package store keeps deals in Postgres. Postgres holds the truth, and its clock decides
+// every deadline. Each method is one round trip unless its comment says otherwise, and
+// each write is one transaction. Concurrent calls of a frequent method, such as Commit or
+// Snapshot, share one round trip (see coalescer).
+//
+// Locks: a commitment, a reveal and a change of phase first lock the deal's row, and
+// decide in the statement after the lock. A change of phase therefore waits for each
+// commitment or reveal that got the lock before it, and sees the inserted row. A commitment
+// or reveal that gets the lock later sees the new phase. So a certificate never blames a
+// party whose commitment was acknowledged. If the last two reveals run at the same time, the
+// one that gets the lock second sees the other's row. If all parties have revealed, the end of
+// the deal needs no lock statement (see allRevealed). Postgres never waits for this process
+// while a deal is locked.
+//
+// Plans: a session plans each statement once, with sequential scans off (see
+// internal/platform/database/sql/session_settings.sql). So every statement finds its rows by key. The
+// keys come from arrays or scalar subqueries.
+package store
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fairpact/fairpact/internal/platform/database"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+var (
+	//go:embed sql/*.sql
+	sqlFiles embed.FS
+	//go:embed migrations/*.sql
+	migrations embed.FS
+
+	schema = database.NewSchema("public", migrations)
+)
+
+func query(name string) string {
+	b, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+var applicationsSQL = query("applications")
+
+// Store reads and writes the escrow's tables. It is safe for concurrent use.
+type Store struct {
+	pool   *pgxpool.Pool
+	budget budget
+
+	creations        *coalescer[NewDeal, Created]
+	commits, reveals *coalescer[Act, ActResult]
+	snapshots        *coalescer[snapshotOf, *Snapshot]
+	endings          *coalescer[*Ending, ended]
+	certificates     *coalescer[certificateBy, *Certificate]
+	publications     *coalescer[Publication, bool]
+}
+
+// Migrate brings the escrow's tables to this binary's version. It is idempotent, and several
+// processes may run it at the same time.
+func Migrate(ctx context.Context, databaseURL string) error {
+	return schema.Migrate(ctx, databaseURL)
+}
+
+// Open connects a pool of at most maxConns connections. It returns an error if
+// the database does not answer or its schema is older than this binary needs.
+func Open(ctx context.Context, databaseURL string, maxConns int32, options ...database.Option) (*Store, error) {
+	pool, err := database.Open(ctx, databaseURL, maxConns, options...)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{pool: pool, budget: newBudget()}
+	if err := s.Ready(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	s.creations = s.newCreations()
+	s.commits, s.reveals = s.newActs(commitSQL, commitColumns, (*ActResult).scanCommit), s.newActs(revealSQL, revealColumns, (*ActResult).scanReveal)
+	s.snapshots, s.endings = s.newSnapshots(), s.newEndings()
+	s.certificates, s.publications = s.newCertificates(), s.newPublications()
+	return s, nil
+}
+
+// Close ends all connections. Close MUST NOT run while a call of the Store waits for its
+// answer. If a caller gave up, its insert may still run. Close interrupts this insert, as a
+// crash would.
+func (s *Store) Close() {
+	for _, c := range []interface{ close() }{s.creations, s.commits, s.reveals, s.snapshots, s.endings, s.certificates, s.publications} {
+		c.close()
+	}
+	database.Close(s.pool)
+}
+
+// Server returns a text that identifies the database server (see database.Server).
+func (s *Store) Server() string { return database.Server() }
+
+const confirmInterval = time.Second
+
+// Confirm sends a query if the last answer of the database is at least a second old. Without
+// this query, a caller that answers from caches would not notice a failover to another server.
+func (s *Store) Confirm(ctx context.Context) {
+	now := time.Now().UnixMilli()
+	last := s.budget.answered.Load()
+	if now-last < confirmInterval.Milliseconds() || !s.budget.answered.CompareAndSwap(last, now) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, confirmInterval)
+	defer cancel()
+	_, _ = s.Now(ctx) // after a failover the pool opens a new connection, and Server then identifies the new server
+}
+
+// Ready returns an error if the database does not answer or its schema is older
+// than this binary needs.
+func (s *Store) Ready(ctx context.Context) error { return schema.Current(ctx, s.pool) }
+
+// Now returns the time of the database's clock, in unix seconds.
+func (s *Store) Now(ctx context.Context) (int64, error) {
+	now, err := database.Now(ctx, s.pool)
+	return now, translate(err)
+}
+
+// Applications returns the application names of all clients of this database.
+func Applications(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
+	return rows(ctx, pool, pgx.RowTo[string], applicationsSQL)
+}
+
+func rows[T any](ctx context.Context, pool *pgxpool.Pool, scan pgx.RowToFunc[T], statement string, args ...any) ([]T, error) {
+	found, _ := pool.Query(ctx, statement, args...) // CollectRows returns the error
+	all, err := pgx.CollectRows(found, scan)
+	return all, translate(err)
+}
+
+// Replay is the idempotency record that a transaction writes together with its
+// effect. For a nil *Replay the transaction writes no record.
+type Replay struct {
+	Scope    []byte // 32-byte HMAC of caller, method, path and Idempotency-Key
+	Body     []byte // 32-byte HMAC of the request's body
+	Response []byte // encrypted; nil if the response is stored later
+	Lifetime int64  // seconds
+	Secret   []byte // fingerprint of the server secret that Scope, Body and Response were made with
+}
+
+func (r *Replay) columns() (scope, body, response []byte, lifetime int64) {
+	if r == nil {
+		return nil, nil, nil, 0
+	}
+	return r.Scope, r.Body, r.Response, r.Lifetime
+}
+
+func (r *Replay) secret() []byte {
+	if r == nil {
+		return nil
+	}
+	return r.Secret
+}
+
+func distinctSecrets(all ...[]byte) (distinct [][]byte) {
+	distinct = [][]byte{}
+	for _, one := range all {
+		if one != nil && !slices.ContainsFunc(distinct, func(other []byte) bool { return bytes.Equal(one, other) }) {
+			distinct = append(distinct, one)
+		}
+	}
+	return distinct
+}
+
+// ErrNotFound is returned when no row has the given identifier.
+var ErrNotFound = errors.New("store: not found")
+
+// ErrReplayed is returned when the Idempotency-Key already has a record. The call
+// changed nothing.
+var ErrReplayed = errors.New("store: idempotency record exists")
+
+// translate turns the errors of pgx into ErrNotFound, ErrReplayed, READ_ONLY and
+// UNAVAILABLE. READ_ONLY means that the database refuses writes, and UNAVAILABLE means an
+// outage. translate returns any other error of Postgres unchanged, because such an error is a
+// fault of this program.
+func translate(err error) error {
+	for _, own := range []error{ErrNotFound, ErrReplayed, ErrSecretReplaced, errPanicked} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	if errors.Is(err, pgx.ErrNoRows) {
+		return ErrNotFound
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch {
+		case pg.Code == "23505" && pg.ConstraintName == "idempotency_pkey":
+			return ErrReplayed
+		case pg.Code == "25006":
+			return problem.New(problem.ReadOnly, "the service is read-only now, because of maintenance or a database failover; nothing was changed: send the same request again later").WithRetryAfter(10).WithCause(err)
+		}
+	}
+	if !database.Outage(err) {
+		return err
+	}
+	return problem.New(problem.Unavailable, "the database is out of reach and nothing was lost; send the same request again in a few seconds").WithRetryAfter(2).
+		WithCause(fmt.Errorf("%w: %w", database.ErrNoAnswer, err))
+}

@@ -1,0 +1,216 @@
+// Package worker is the controller of deadline-worker. When a deadline of a deal passes,
+// the controller calls ProcessDeal in package escrow, which processes that deadline. The
+// controller also finishes deals and certificates that a crash left unfinished.
+//
+// Any API call for an overdue deal processes the deadline too, so no caller depends on the
+// worker. Two workers at once are harmless, because the database lets only one of them take
+// each step.
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
+)
+
+const (
+	relistEvery    = 500 * time.Millisecond
+	horizon        = 3 * time.Second // look-ahead of relist; over relistEvery, so relist lists each deadline several times
+	completeEvery  = 4               // only one relist in 4 calls ListComplete, which reads every active deal
+	sweepEvery     = time.Minute
+	resealEvery    = 10 * time.Second
+	resealPause    = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
+	processTimeout = 20 * time.Second
+	firstRetry     = 100 * time.Millisecond // pause after the first failed ProcessDeal of a deal; it doubles with each failure, up to lastRetry
+	lastRetry      = 5 * time.Second
+)
+
+// Deals are the use cases of package escrow that the worker calls.
+type Deals interface {
+	Due(ctx context.Context, horizon time.Duration) ([]store.Due, error)
+	ListComplete(ctx context.Context) ([]string, error)
+	ProcessDeal(ctx context.Context, dealID string) (again time.Duration, err error)
+	Sweep(ctx context.Context) (int64, error)
+	Load(ctx context.Context) (store.Load, error)
+	Reseal(ctx context.Context) (more bool, err error)
+}
+
+var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/escrow/worker")
+
+// Controller calls ProcessDeal for each deal that is due.
+type Controller struct {
+	deals    Deals
+	logger   *slog.Logger
+	failures *telemetry.Repeats
+	listed   atomic.Bool
+}
+
+// New returns a Controller. SetupWithManager adds it to a manager, which starts it.
+func New(deals Deals, logger *slog.Logger) *Controller {
+	return &Controller{deals: deals, logger: logger, failures: telemetry.NewRepeats(logger)}
+}
+
+// Ready returns an error until a relist has succeeded. Call Ready only on the leader: a
+// standby waits for the Lease and lists nothing.
+func (c *Controller) Ready() error {
+	if !c.listed.Load() {
+		return errors.New("no listing of due deals has succeeded yet")
+	}
+	return nil
+}
+
+// SetupWithManager adds the controller and its loops to a manager. The controller
+// processes at most `workers` deals at the same time.
+func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
+	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure, c.reseal} {
+		if err := mgr.Add(loop); err != nil {
+			return err
+		}
+	}
+	return builder.TypedControllerManagedBy[string](mgr).
+		Named("deal").
+		WatchesRawSource(source.TypedFunc[string](c.feed)).
+		WithOptions(controller.TypedOptions[string]{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry),
+		}).
+		WithLogConstructor(func(deal *string) logr.Logger {
+			if deal != nil { // discard controller-runtime's lines about a deal: Reconcile logs failures through c.failures
+				return logr.Discard()
+			}
+			return mgr.GetLogger().WithValues("controller", "deal")
+		}).
+		Complete(c)
+}
+
+// Reconcile calls ProcessDeal for one deal. If ProcessDeal returns a delay of at most horizon, Reconcile
+// queues the deal again with this delay. The queue keeps the smallest delay of each deal, so
+// Reconcile may run too early. This is harmless, because ProcessDeal reads the deadline itself.
+func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
+	ctx, cancel := context.WithTimeout(running, processTimeout)
+	defer cancel()
+	ctx = telemetry.WithRequestID(ctx, cmp.Or(string(controller.ReconcileIDFromContext(ctx)), telemetry.NewRequestID()))
+	ctx, span := tracer.Start(ctx, "reconcile deal", trace.WithNewRoot())
+	defer span.End()
+	again, err := c.deals.ProcessDeal(ctx, dealID)
+	if running.Err() != nil {
+		return reconcile.Result{}, nil // this process is stopping; another worker will process the deal
+	}
+	if err != nil {
+		span.SetStatus(codes.Error, "")
+		c.failures.Failure(ctx, slog.LevelWarn, "deals cannot be processed, retrying", err, dealID)
+		return reconcile.Result{}, err
+	}
+	if again > horizon {
+		again = 0 // do not requeue: a later relist adds the deal in time
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// feed starts a goroutine that adds due deals to the queue until ctx ends. The goroutine
+// keeps no state: each relist reads from the database which deals are due.
+func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
+	go func() {
+		tick := time.NewTicker(relistEvery)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			if err := c.relist(ctx, queue, n%completeEvery == 0); err != nil && ctx.Err() == nil {
+				c.failures.Failure(ctx, slog.LevelWarn, "due deals cannot be listed, retrying", err, "")
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}()
+	return nil
+}
+
+// relist adds to the queue each deal with a step that is due in the next 3 s (horizon). If `all`
+// is true, relist also adds the deals that ListComplete lists: all parties have acted, but the next
+// step was not taken.
+func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	due, err := c.deals.Due(ctx, horizon)
+	if err != nil {
+		return err
+	}
+	for _, d := range due {
+		if queue.NumRequeues(d.DealID) > 0 {
+			continue // ProcessDeal has failed for this deal, and the retry is scheduled
+		}
+		queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
+	}
+	if all {
+		complete, err := c.deals.ListComplete(ctx)
+		if err != nil {
+			return err
+		}
+		for _, dealID := range complete {
+			if queue.NumRequeues(dealID) == 0 {
+				queue.Add(dealID)
+			}
+		}
+	}
+	c.listed.Store(true)
+	lastRelist.SetToCurrentTime()
+	return nil
+}
+
+// reseal runs until ctx ends. After a rotation of the server secret it encrypts the stored inputs
+// again under the new secret, in batches.
+func (c *Controller) reseal(ctx context.Context) error {
+	for {
+		pause := resealEvery
+		once, cancel := context.WithTimeout(ctx, processTimeout)
+		more, err := c.deals.Reseal(once)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil:
+			c.failures.Failure(ctx, slog.LevelWarn, "stored inputs are not resealed, retrying", err, "")
+		case more:
+			pause = resealPause
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (c *Controller) sweep(ctx context.Context) error {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			if n, err := c.deals.Sweep(ctx); err != nil {
+				c.logger.WarnContext(ctx, "idempotency records cannot be swept, retrying", "err", err)
+			} else if n > 0 {
+				c.logger.DebugContext(ctx, "idempotency records swept", "count", n)
+			}
+		}
+	}
+}

@@ -1,0 +1,107 @@
+// Package caller limits the new API keys of each network, and the units of new deals
+// (escrow.Declared.Units) of each API key, per minute. REST and MCP share these limits.
+package limits
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// Limiter counts the uses of each name, for example of `keys:192.0.2.1`.
+type Limiter interface {
+	// Allow counts n uses of `name`. The limit is perMinute uses a minute. If the limit does
+	// not allow n uses now, Allow counts nothing and returns false, and the caller may try
+	// again after retryAfterSeconds.
+	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
+}
+
+// Policy holds the limits for each caller.
+type Policy struct {
+	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted
+	KeysPerMinute  int            // new API keys per network; 0: no limit
+	UnitsPerMinute int            // units of new deals per API key, see escrow.Declared.Units; 0: no limit
+	Limiter        Limiter        // may be nil if both limits are 0
+}
+
+// Address returns the client's IP address. If a trusted proxy sent the request, the client
+// is the right-most hop in X-Forwarded-For that is not a trusted proxy. Address ignores all
+// hops further left, because a client can forge them.
+func (p *Policy) Address(r *http.Request) string {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	address := peer.Addr().Unmap()
+	hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	for i := len(hops) - 1; i >= 0 && p.Trusts(address); i-- {
+		hop, ok := parseHop(strings.TrimSpace(hops[i]))
+		if !ok {
+			break
+		}
+		address = hop.Unmap()
+	}
+	return address.String()
+}
+
+// MayTakeKey counts a new API key for the network of an address. It returns RATE_LIMITED
+// if the network has reached the limit KeysPerMinute.
+func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
+	wait, ok := p.allow(ctx, "keys:"+Network(address), p.KeysPerMinute, 1)
+	if ok {
+		return nil
+	}
+	return problem.New(problem.RateLimited, "your network has reached the limit of %d new API keys a minute: wait %d s, or use a key that you have (one key serves any number of deals)", p.KeysPerMinute, wait).WithRetryAfter(int64(wait))
+}
+
+// MayCreateDeal charges the units of a new deal (escrow.Declared.Units) to an API key. It
+// returns RATE_LIMITED if the API key has too few units left this minute. The parameter `key`
+// is the hash of the API key. The limit is per API key and not per address, because many
+// honest agents may share an address.
+func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
+	wait, ok := p.allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
+	if ok {
+		return nil
+	}
+	return problem.New(problem.RateLimited, "this API key may spend %d units a minute on new deals, and too few are left for this deal, which costs %d. A deal costs 1 unit, plus 1 for each full 100 parties and 1 for each full 10 KiB of labels, seat keys and params. Wait %d s, then send the same request again",
+		p.UnitsPerMinute, units, wait).WithRetryAfter(int64(wait))
+}
+
+func (p *Policy) allow(ctx context.Context, name string, perMinute, n int) (wait int, ok bool) {
+	if perMinute <= 0 {
+		return 0, true
+	}
+	return p.Limiter.Allow(ctx, name, perMinute, n)
+}
+
+// parseHop also accepts an IP address with a port, because some proxies add a port.
+func parseHop(text string) (netip.Addr, bool) {
+	if hop, err := netip.ParseAddr(text); err == nil {
+		return hop, true
+	}
+	hop, err := netip.ParseAddrPort(text)
+	return hop.Addr(), err == nil
+}
+
+// Network returns the network that a single caller usually controls: an IPv4 address, or
+// the /64 of an IPv6 address. Any other text is returned unchanged.
+func Network(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil || a.Is4() {
+		return address
+	}
+	prefix, err := a.WithZone("").Prefix(64)
+	if err != nil {
+		return address
+	}
+	return prefix.String()
+}
+
+// Trusts reports whether an address is a trusted proxy.
+func (p *Policy) Trusts(address netip.Addr) bool {
+	return slices.ContainsFunc(p.TrustedProxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
+}

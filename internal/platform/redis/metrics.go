@@ -1,0 +1,41 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+const watchEvery = 5 * time.Second
+
+var (
+	reachable = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_redis_up", Help: "1 while Redis answers, checked every 5 s.",
+	})
+	failures = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_redis_errors_total", Help: "Redis commands that failed; no API call fails because of them.",
+	})
+	dropped = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_announcements_dropped_total", Help: "Deal changes that this process failed to announce to the other processes. Waiting calls in those processes see the change some seconds late.",
+	})
+)
+
+func (r *Redis) watch(ctx context.Context) {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		switch err := r.Ping(ctx); {
+		case err == nil:
+			reachable.Set(1)
+		case ctx.Err() == nil:
+			reachable.Set(0)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}

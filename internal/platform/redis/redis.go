@@ -1,0 +1,174 @@
+// Package redis keeps best-effort locks, rate limits and announcements in Redis.
+// While Redis is down, callers continue: every lock is free, each process counts its own
+// rate limits, and announcements are lost. Connecting, sending and reading each have a
+// short timeout.
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
+)
+
+const (
+	commandTimeout = 250 * time.Millisecond
+	// pause is how long after a failure Lock, Allow and publish skip Redis, and how long Listen
+	// waits before it subscribes again.
+	pause    = time.Second
+	maxLocal = 1 << 14 // maximum number of rate limiters that a process keeps for use while Redis is down
+)
+
+// Redis is a client whose commands time out if the server is down. It is safe for
+// concurrent use.
+type Redis struct {
+	// client is not a redis.UniversalClient, because UniversalClient refers to redis.Client.
+	// With a UniversalClient, each package that imports this package takes about 2 s longer
+	// to compile.
+	client    redis.Cmdable
+	subscribe func(ctx context.Context, channel string) subscription
+	close     func() error
+
+	limiter *redis_rate.Limiter
+	local   *lru.Cache[string, *rate.Limiter] // by the name of the limit; used while Redis is down
+	timeout time.Duration                     // of one command
+	// downUntil is a unix time in nanoseconds. Lock, Allow and publish skip Redis until then.
+	downUntil atomic.Int64
+
+	name          string
+	announcements chan string
+	stop          context.CancelFunc
+	loops         sync.WaitGroup
+}
+
+type subscription interface {
+	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
+	Ping(ctx context.Context, payload ...string) error
+	Close() error
+}
+
+// Open returns a client for the redis:// or rediss:// URL of one server, of Sentinels or of a
+// cluster (forms: see connect). Open fails only if the URL is malformed, not if Redis is down.
+func Open(url string) (*Redis, error) {
+	client, timeout, err := connect(url)
+	if err != nil {
+		return nil, errors.New("REDIS_URL is malformed (not shown, because it may contain a password): set the redis:// or rediss:// URL of one server, of Sentinels (?master_name=NAME) or of a cluster (?cluster=true)")
+	}
+	local, err := lru.New[string, *rate.Limiter](maxLocal)
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{
+		client: client, close: client.Close, limiter: redis_rate.NewLimiter(client), local: local, timeout: timeout,
+		subscribe: func(ctx context.Context, channel string) subscription { return client.Subscribe(ctx, channel) },
+		name:      rand.Text(), announcements: make(chan string, maxChanges),
+	}
+	var running context.Context
+	running, r.stop = context.WithCancel(context.Background())
+	r.loops.Go(func() { r.watch(running) })
+	r.loops.Go(func() { r.announce(running) })
+	return r, nil
+}
+
+// LogTo makes go-redis log to the logger. The messages contain no Redis keys or values.
+func LogTo(logger *slog.Logger) { redis.SetLogger(messages{logger}) }
+
+type messages struct{ logger *slog.Logger }
+
+func (m messages) Printf(ctx context.Context, format string, args ...any) {
+	m.logger.WarnContext(ctx, "message from the Redis client", "err", fmt.Sprintf(format, args...))
+}
+
+// Close sends the queued announcements and ends all connections.
+func (r *Redis) Close() error {
+	r.stop()
+	r.loops.Wait()
+	return r.close()
+}
+
+// Ping returns an error if Redis does not answer.
+func (r *Redis) Ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	return r.client.Ping(ctx).Err()
+}
+
+func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
+
+// noteFailure reports whether err is a failure, and sets downUntil if it is. If ctx has
+// ended, noteFailure leaves downUntil unchanged: the caller gave up, and Redis may be up.
+func (r *Redis) noteFailure(ctx context.Context, err error) bool {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return false
+	}
+	if ctx.Err() == nil {
+		failures.Inc()
+		r.downUntil.Store(time.Now().Add(pause).UnixNano())
+	}
+	return true
+}
+
+var release = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
+
+// Lock takes a lock for at most ttl. If free is true, the caller MUST call unlock. While
+// Redis is down, free is always true. This is safe, because locks only prevent repeated work.
+func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unlock func(), free bool) {
+	if !r.up() {
+		return func() {}, true
+	}
+	owner := rand.Text()
+	key := "fairpact:lock:" + name
+	err := r.client.SetArgs(ctx, key, owner, redis.SetArgs{Mode: "NX", TTL: ttl}).Err()
+	if errors.Is(err, redis.Nil) {
+		return nil, false
+	}
+	if r.noteFailure(ctx, err) {
+		return func() {}, true
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
+		defer cancel()
+		r.noteFailure(ctx, release.Run(ctx, r.client, []string{key}, owner).Err())
+	}, true
+}
+
+// Allow counts n uses against the limit `name`, which permits `perMinute` uses in a minute
+// (GCRA). An n above `perMinute` counts as `perMinute`. All processes share the limit in Redis.
+// While Redis is down, each process counts alone. If ok is false, the caller may try again
+// after retryAfterSeconds.
+func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
+	n = min(n, perMinute)
+	if r.up() {
+		result, err := r.limiter.AllowN(ctx, name, redis_rate.PerMinute(perMinute), n)
+		switch {
+		case err == nil && result.Allowed > 0:
+			return 0, true
+		case err == nil:
+			return int(result.RetryAfter/time.Second) + 1, false
+		}
+		r.noteFailure(ctx, err)
+	}
+	local, ok := r.local.Get(name)
+	if !ok {
+		local = rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
+		if before, known, _ := r.local.PeekOrAdd(name, local); known {
+			local = before
+		}
+	}
+	use := local.ReserveN(time.Now(), n)
+	wait := use.Delay()
+	if wait == 0 {
+		return 0, true
+	}
+	use.Cancel()
+	return int(wait/time.Second) + 1, false
+}

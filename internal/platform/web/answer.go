@@ -1,0 +1,91 @@
+// Package web writes the JSON answers and errors of every HTTP port.
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+var errorsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "fairpact_errors_total", Help: "Errors answered over REST and MCP, by code.",
+}, []string{"code"})
+
+func init() {
+	// Each code gets a series at 0. Without it, increase() in Prometheus misses the first
+	// error of the code.
+	for _, row := range problem.Table {
+		errorsTotal.WithLabelValues(string(row.Code))
+	}
+}
+
+// Count counts an answered error in fairpact_errors_total. The functions Error and Refuse call
+// Count. A caller that writes an error in another way must call Count itself.
+func Count(e *problem.Error) { errorsTotal.WithLabelValues(string(e.Code)).Inc() }
+
+// Encode returns v as JSON without HTML escapes.
+func Encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
+
+// JSON writes a status and an encoded body. It sets Cache-Control to no-store unless the
+// handler has set that header.
+func JSON(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-store")
+	}
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}
+
+// Error writes `{"error": "CODE: fix"}` with the error's status (SPEC 7.1), and counts the
+// error. The fix names API calls by REST method and path. If err wraps no problem.Error, the
+// code is INTERNAL.
+func Error(w http.ResponseWriter, err error) {
+	p := problem.From(err)
+	Count(p)
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	if p.Status() == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(p.RetryAfter, 10))
+	}
+	JSON(w, p.Status(), body(p))
+}
+
+func body(p *problem.Error) []byte {
+	text, _ := Encode(map[string]string{"error": p.In(REST)}) // encoding a map of strings cannot fail
+	return append(text, '\n')
+}
+
+// REST returns the method and path of a call. For problem.IdempotencyKey, which is a header and
+// not a call, REST returns the header's name.
+func REST(c problem.Call) string {
+	text := [...]string{
+		problem.CreateKey: "POST /v1/keys", problem.ListAlgorithms: "GET /v1/algorithms", problem.CreateDeal: "POST /v1/deals",
+		problem.ReadDeal: "GET /v1/deals/{id}", problem.ReadDeclaration: "GET /v1/deals/{id}/declaration",
+		problem.Commit: "POST /v1/deals/{id}/commit", problem.Reveal: "POST /v1/deals/{id}/reveal", problem.Draw: "POST /v1/deals/{id}/entropy",
+		problem.ReadCertificate: "GET /v1/deals/{id}/certificate", problem.Verify: "GET /v1/verify/{cert_id}", problem.IdempotencyKey: "Idempotency-Key",
+	}[c.Op]
+	if c.DealID != "" {
+		text = strings.Replace(text, "{id}", c.DealID, 1)
+	}
+	return text
+}

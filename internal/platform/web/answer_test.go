@@ -1,0 +1,64 @@
+package web_test
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+func TestErrorsAreWrittenInTheWordsOfREST(t *testing.T) {
+	for _, row := range []struct {
+		err     error
+		status  int
+		body    string
+		headers string
+	}{
+		{problem.New(problem.AuthRequired, "get a key with %s", problem.Call{Op: problem.CreateKey}), 401, `{"error":"AUTH_REQUIRED: get a key with POST /v1/keys"}`, " Bearer"},
+		{fmt.Errorf("outer: %w", problem.New(problem.CertNotReady, "<wait> & see").WithRetryAfter(2)), 409, `{"error":"CERT_NOT_READY: <wait> & see"}`, "2 "},
+		{fmt.Errorf("a secret"), 500, `{"error":"INTERNAL: the service failed; nothing was lost: send the same request again with the same Idempotency-Key"}`, " "},
+	} {
+		w := httptest.NewRecorder()
+		w.Header().Set("Cache-Control", "public") // a handler set this header before it failed
+		web.Error(w, row.err)
+		h := w.Header()
+		if w.Code != row.status || strings.TrimSpace(w.Body.String()) != row.body || h.Get("Retry-After")+" "+h.Get("WWW-Authenticate") != row.headers {
+			t.Errorf("got %d %s with headers %v, want %d %s with %q", w.Code, w.Body, h, row.status, row.body, row.headers)
+		}
+		if h.Get("Cache-Control") != "no-store" || h.Get("Content-Type") != "application/json" {
+			t.Errorf("status %d has headers %v, want Cache-Control no-store and Content-Type application/json", w.Code, h)
+		}
+	}
+}
+
+func TestEncodeKeepsTextAsItIs(t *testing.T) {
+	got, err := web.Encode(map[string]string{"a": "<b> & \u00e9"})
+	if err != nil || string(got) != "{\"a\":\"<b> & \u00e9\"}" {
+		t.Errorf("Encode: got %s (error %v), want < > & unescaped", got, err)
+	}
+	if _, err := web.Encode(func() {}); err == nil {
+		t.Error("Encode of a function returns no error")
+	}
+}
+
+// Without a series at 0, increase() in Prometheus misses the first error of a code.
+func TestEveryCodeHasASeries(t *testing.T) {
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := 0
+	for _, family := range families {
+		if family.GetName() == "fairpact_errors_total" {
+			series = len(family.GetMetric())
+		}
+	}
+	if series != len(problem.Table) {
+		t.Errorf("fairpact_errors_total has %d series, want one for each of %d codes", series, len(problem.Table))
+	}
+}

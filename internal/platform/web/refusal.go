@@ -1,0 +1,77 @@
+package web
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// refusalHeaders follow the status line of the errors that net/http writes for malformed
+// requests. The headers of a handler's answer begin differently.
+var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+
+// Listener accepts connections that replace the errors of net/http itself, such as the 400
+// for a request that net/http cannot parse. The replacement has the JSON body of SPEC 7.1.
+type Listener struct{ net.Listener }
+
+// Accept returns the next connection. A TCP connection replaces the errors of net/http itself; any
+// other connection is unchanged.
+func (l Listener) Accept() (net.Conn, error) {
+	accepted, err := l.Listener.Accept()
+	if tcp, ok := accepted.(*net.TCPConn); ok {
+		return conn{tcp}, err
+	}
+	return accepted, err
+}
+
+type conn struct{ *net.TCPConn }
+
+func (c conn) Write(b []byte) (int, error) {
+	p := refusal(b)
+	if p == nil {
+		return c.TCPConn.Write(b)
+	}
+	return len(b), Refuse(c.TCPConn, p)
+}
+
+// Refuse counts an error and writes it as an HTTP/1.1 answer to a connection that no
+// handler serves. The caller must close the connection afterwards.
+func Refuse(conn net.Conn, p *problem.Error) error {
+	Count(p)
+	wait := ""
+	if p.RetryAfter > 0 {
+		wait = fmt.Sprintf("Retry-After: %d\r\n", p.RetryAfter)
+	}
+	_, err := fmt.Fprintf(conn, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n%sConnection: close\r\n\r\n%s",
+		p.Status(), http.StatusText(p.Status()), wait, body(p))
+	return err
+}
+
+// refusal returns the error to send instead of an answer that net/http itself made, such as
+// 431. If a handler wrote the answer, refusal returns nil.
+func refusal(answer []byte) *problem.Error {
+	if !bytes.HasPrefix(answer, []byte("HTTP/1.")) {
+		return nil
+	}
+	line, _, _ := bytes.Cut(answer, []byte("\r\n"))
+	_, status, _ := strings.Cut(string(line), " ")
+	switch {
+	case status == "417 Expectation Failed" && len(line) < len(answer): // always from net/http, because no handler answers with 417
+		return problem.New(problem.InvalidRequest, "the value of the Expect header is not supported; leave the header out, or send `Expect: 100-continue`")
+	case !bytes.HasPrefix(answer[len(line):], refusalHeaders):
+		return nil
+	case strings.HasPrefix(status, "431 "):
+		return problem.New(problem.HeadersTooLarge, "the path and headers together exceed the limit of this port; shorten the path, or send fewer or shorter headers")
+	case strings.HasPrefix(status, "501 "):
+		return problem.New(problem.InvalidRequest, "the value of the Transfer-Encoding header is not supported; send a Content-Length header, or send `Transfer-Encoding: chunked`")
+	}
+	what := "the request line or a header cannot be read"
+	if _, detail, ok := strings.Cut(status, ": "); ok {
+		what = detail
+	}
+	return problem.New(problem.InvalidRequest, "%s; send HTTP/1.1 with a percent-encoded path, one Host header and well-formed headers", what)
+}

@@ -1,0 +1,168 @@
+// Package algorithm contains the published algorithms, their catalogue and their test
+// vectors. A new algorithm needs a file here, schemas, vectors and an entry in the
+// catalogue.
+//
+// The package is pure: equal arguments give equal bytes on any machine, so anyone can
+// recompute a result. Arithmetic is exact. A fraction is a string in lowest terms
+// ("5/7", "-3/2", "1"), because its numerator and denominator may exceed 2^53, and many
+// JSON readers round such integers. Params and inputs consist of the types that
+// canon.Parse returns.
+package algorithm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fairpact/fairpact/internal/rules/canon"
+)
+
+// The ids of the algorithms. SPEC 9.4: an id includes its version, and what a published
+// id computes MUST never change.
+const (
+	Split   = "split.v1"
+	Random  = "random.v1"
+	Shapley = "shapley.v1"
+)
+
+// ErrRejected is returned by Compute if a party rejected the deal. The deal is then VOID
+// and has no result.
+var ErrRejected = errors.New("a party rejected the deal, so there is no result")
+
+// Algorithm is one published algorithm: its description and its rules.
+type Algorithm struct {
+	ID         string
+	Name       string
+	Purpose    string // what the algorithm decides; invitations and published texts contain it
+	Ready      string // what a person needs to take part; invitations contain it
+	MinParties int
+	MaxParties int
+	MaxInput   int // bytes of a party input in its RFC 8785 form
+
+	// InputForm describes a party input in texts about a deal. Placeholders stand for the
+	// parts that depend on the params. If InputForm is empty, these texts show Input.Example,
+	// which then fits every deal.
+	InputForm string
+
+	// NeedsBeacon reports whether the result depends on a beacon round. The deal names
+	// the round in algorithm_params.beacon_round. After the reveals, the deal waits for
+	// this round. The result contains the round in the member "beacon".
+	NeedsBeacon bool
+	// Properties are added to the member `properties` of COMPUTED certificates.
+	Properties []string
+
+	// Params, Input and Result come from schemas/<ID>.json.
+	Params, Input, Result Schema
+
+	uniqueLabels bool
+	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
+	checkInput   func(labels []string, params, input map[string]any) error
+	warnInput    func(params, input map[string]any) string // nil if the algorithm has no input warnings
+	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
+	rejects      func(input map[string]any) bool                      // nil if no input can make the deal VOID
+	redraw       func(labels []string, result []byte) ([]byte, error) // nil if Redraw is not supported
+}
+
+// Beacon is a round of a public randomness beacon. The strings are lower-case hex.
+type Beacon struct {
+	ChainHash  string `json:"chain_hash"` // 64 digits
+	Round      int64  `json:"round"`
+	Randomness string `json:"randomness"` // 64 digits
+	Signature  string `json:"signature"`
+}
+
+const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
+
+// CheckParams checks the labels (see CheckLabels) and algorithm_params of a new deal. It
+// returns warnings about legal values that are probably mistakes. Errors name the member
+// and say what to send.
+func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warnings []string, err error) {
+	if err := CheckLabels(a, labels); err != nil {
+		return nil, err
+	}
+	warnings, err = a.checkParams(labels, params)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(canon.Encode(params)); n > maxParams {
+		return nil, fmt.Errorf("algorithm_params has %d bytes in its RFC 8785 form; send at most %d", n, maxParams)
+	}
+	return append(warnings, unknownMembers(a, params)...), nil
+}
+
+// CheckInput checks that a party's input can be used. It ignores unknown top-level
+// members, because a party cannot correct a committed input. The error MUST NOT contain
+// any part of the input.
+func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) error {
+	if n := len(canon.Encode(input)); n > a.MaxInput {
+		return fmt.Errorf("the input has %d bytes in its RFC 8785 form; %s takes at most %d", n, a.ID, a.MaxInput)
+	}
+	return a.checkInput(labels, params, input)
+}
+
+// InputWarning returns a warning about a legal input that is probably a mistake, or "". The
+// warning discloses facts about the input, for example which items it leaves out. So show the
+// warning only to the party that reveals the input. Call InputWarning only with an input that
+// CheckInput accepts.
+func (a *Algorithm) InputWarning(params, input map[string]any) string {
+	if a.warnInput == nil {
+		return ""
+	}
+	return a.warnInput(params, input)
+}
+
+// Known returns algorithm_params without unknown members.
+func (a *Algorithm) Known(params map[string]any) map[string]any {
+	known := make(map[string]any, len(a.Params.Members))
+	for name := range a.Params.Members {
+		if v, ok := params[name]; ok {
+			known[name] = v
+		}
+	}
+	return known
+}
+
+// Rejects reports whether the input makes the deal VOID. Call Rejects only with an input
+// that CheckInput accepts.
+func (a *Algorithm) Rejects(input map[string]any) bool {
+	return a.rejects != nil && a.rejects(input)
+}
+
+// MayReject reports whether an input of the algorithm can make a deal VOID.
+func (a *Algorithm) MayReject() bool { return a.rejects != nil }
+
+// Redraws reports whether Redraw can recompute a result without the inputs.
+func (a *Algorithm) Redraws() bool { return a.redraw != nil }
+
+// Redraw recomputes a result from the labels, and from the beacon round and the nonce digest
+// in the given result. So a verifier without the inputs can check a draw. Redraw returns the
+// RFC 8785 bytes of the recomputed result. Redraw does not check that the beacon signed the
+// round. Call Redraw only if Redraws returns true.
+func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
+	if err := CheckLabels(a, labels); err != nil {
+		return nil, err
+	}
+	return a.redraw(labels, result)
+}
+
+// Compute returns the RFC 8785 bytes of the deal's result. inputs are in the order of
+// the parties. b is the beacon round that the deal names; algorithms without a beacon
+// ignore b. Compute refuses invalid params and inputs. Unlike CheckInput, Compute accepts
+// null valuations, because earlier releases accepted them. An error about an input names
+// the party. Compute returns ErrRejected if a party rejected the deal.
+func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
+	if err := CheckLabels(a, labels); err != nil {
+		return nil, err
+	}
+	if len(inputs) != len(labels) {
+		return nil, fmt.Errorf("%d inputs for %d parties: give one input for each party", len(inputs), len(labels))
+	}
+	result, err := a.compute(labels, params, inputs, b)
+	if err != nil {
+		return nil, err
+	}
+	return canon.Marshal(result)
+}
+
+func ofParty(i int, err error) error {
+	return fmt.Errorf("party %d: %w", i, err)
+}

@@ -1,0 +1,213 @@
+package algorithm
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/rules/canon"
+)
+
+const (
+	maxNonceDigits = 1024
+	randomDomain   = "fairpact/random.v1\x00"
+)
+
+var randomV1 = &Algorithm{
+	ID:          Random,
+	Name:        "Verifiable random selection: XOR of the parties' nonces, combined with a public randomness beacon; lowest SHA-256 wins",
+	Purpose:     "who is drawn, with randomness that nobody controls",
+	Ready:       "nothing; you only press a button",
+	MinParties:  2,
+	MaxParties:  10_000,
+	MaxInput:    4 << 10,
+	NeedsBeacon: true,
+	Properties:  []string{"beacon-verified"},
+	checkParams: func(_ []string, params map[string]any) ([]string, error) {
+		_, err := readBeaconRound(params)
+		return nil, err
+	},
+	checkInput: func(_ []string, _, input map[string]any) error {
+		_, err := readNonce(input)
+		return err
+	},
+	compute: computeRandom,
+	redraw:  redrawRandom,
+}
+
+type randomResult struct {
+	Winner      int     `json:"winner"`
+	Label       string  `json:"label"`
+	Ticket      string  `json:"ticket"`       // the lowest ticket, in 64 hex digits
+	NonceDigest string  `json:"nonce_digest"` // SHA-256 of the XOR of all nonces; the XOR itself would let each party of a two-party deal compute the other party's nonce
+	Beacon      *Beacon `json:"beacon"`
+}
+
+func readBeaconRound(params map[string]any) (int64, error) {
+	round, err := member[int64](params, "algorithm_params", "beacon_round", "the beacon round, a positive integer")
+	if err != nil {
+		return 0, err
+	}
+	if round < 1 || round > canon.MaxInt {
+		return 0, fmt.Errorf("algorithm_params.beacon_round is %d: give an integer of 1 to %d", round, canon.MaxInt)
+	}
+	return round, nil
+}
+
+// readNonce returns the bytes of the nonce. If the number of hex digits is odd, readNonce
+// adds a 0 on the left. Its errors MUST NOT contain any part of the nonce.
+func readNonce(input map[string]any) ([]byte, error) {
+	digits, err := member[string](input, "input", "nonce", "a string of hex digits")
+	if err != nil {
+		return nil, err
+	}
+	if len(digits) > maxNonceDigits {
+		return nil, fmt.Errorf("input.nonce is too long: a nonce has at most %d hex digits", maxNonceDigits)
+	}
+	if len(digits)%2 == 1 {
+		digits = "0" + digits
+	}
+	nonce, err := hex.DecodeString(digits)
+	if err != nil {
+		return nil, errors.New("input.nonce holds a character that is not a hex digit: use only 0-9, a-f and A-F")
+	}
+	return nonce, nil
+}
+
+// xorNonces returns the XOR of the nonces. It pads shorter nonces on the left with zero
+// bytes.
+func xorNonces(nonces [][]byte) []byte {
+	size := 0
+	for _, nonce := range nonces {
+		size = max(size, len(nonce))
+	}
+	sum := make([]byte, size)
+	for _, nonce := range nonces {
+		tail := sum[size-len(nonce):]
+		for i, b := range nonce {
+			tail[i] ^= b
+		}
+	}
+	return sum
+}
+
+func computeRandom(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (any, error) {
+	round, err := readBeaconRound(params)
+	if err != nil {
+		return nil, err
+	}
+	chain, randomness, err := readBeacon(b, round)
+	if err != nil {
+		return nil, err
+	}
+	nonces := make([][]byte, len(inputs))
+	for i, input := range inputs {
+		if nonces[i], err = readNonce(input); err != nil {
+			return nil, ofParty(i, err)
+		}
+	}
+	return drawn(labels, chain, randomness, sha256.Sum256(xorNonces(nonces)), b), nil
+}
+
+func redrawRandom(labels []string, result []byte) ([]byte, error) {
+	var shown struct {
+		NonceDigest string  `json:"nonce_digest"`
+		Beacon      *Beacon `json:"beacon"`
+	}
+	if err := json.Unmarshal(result, &shown); err != nil {
+		return nil, errors.New("the result does not have the form of random.v1")
+	}
+	if shown.Beacon == nil {
+		return nil, errors.New("the result has no beacon")
+	}
+	// A drand signature in G1 has 48 bytes.
+	raw, err := hex.DecodeString(shown.Beacon.Signature)
+	if err != nil || len(raw) != 48 {
+		return nil, errors.New("beacon.signature is not 96 lower-case hex digits")
+	}
+	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != shown.Beacon.Randomness {
+		return nil, errors.New("beacon.randomness is not SHA-256 of beacon.signature")
+	}
+	chain, randomness, err := readBeacon(shown.Beacon, shown.Beacon.Round)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := readHash("nonce_digest", shown.NonceDigest)
+	if err != nil {
+		return nil, errors.New("nonce_digest is not 64 lower-case hex digits")
+	}
+	return canon.Marshal(drawn(labels, chain, randomness, digest, shown.Beacon))
+}
+
+func drawn(labels []string, chain, randomness, digest [32]byte, b *Beacon) randomResult {
+	seed := drawSeed(chain, b.Round, randomness, digest)
+
+	// SPEC 1: lowest SHA-256 wins.
+	var lowest [sha256.Size]byte
+	winner := -1
+	for i := range labels {
+		ticket := drawTicket(seed, i)
+		if winner < 0 || bytes.Compare(ticket[:], lowest[:]) < 0 {
+			winner, lowest = i, ticket
+		}
+	}
+	return randomResult{
+		Winner:      winner,
+		Label:       labels[winner],
+		Ticket:      hex.EncodeToString(lowest[:]),
+		NonceDigest: hex.EncodeToString(digest[:]),
+		Beacon:      b,
+	}
+}
+
+// drawSeed returns SHA-256("fairpact/random.v1" ‖ 0x00 ‖ chain hash ‖ round as u64
+// big-endian ‖ randomness ‖ SHA-256 of the XOR of the nonces).
+func drawSeed(chain [32]byte, round int64, randomness, nonceDigest [32]byte) [32]byte {
+	message := append([]byte(randomDomain), chain[:]...)
+	message = binary.BigEndian.AppendUint64(message, uint64(round))
+	message = append(message, randomness[:]...)
+	message = append(message, nonceDigest[:]...)
+	return sha256.Sum256(message)
+}
+
+// drawTicket returns SHA-256(seed ‖ party index as u32 big-endian).
+func drawTicket(seed [32]byte, party int) [32]byte {
+	var message [36]byte
+	copy(message[:], seed[:])
+	binary.BigEndian.PutUint32(message[32:], uint32(party))
+	return sha256.Sum256(message[:])
+}
+
+// readBeacon returns the chain hash and the randomness of a round. It does not verify the
+// round's signature: the service verifies the signature before it stores the round.
+func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) {
+	if b == nil {
+		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet: random.v1 cannot draw without it", round)
+	}
+	if b.Round != round {
+		return chain, randomness, fmt.Errorf("the pinned beacon round is %d, but the deal declared round %d", b.Round, round)
+	}
+	if chain, err = readHash("chain_hash", b.ChainHash); err != nil {
+		return chain, randomness, err
+	}
+	if randomness, err = readHash("randomness", b.Randomness); err != nil {
+		return chain, randomness, err
+	}
+	if _, err := hex.DecodeString(b.Signature); err != nil || b.Signature == "" || strings.ToLower(b.Signature) != b.Signature {
+		return chain, randomness, errors.New("the beacon's signature is not lower-case hex")
+	}
+	return chain, randomness, nil
+}
+
+func readHash(name, digits string) (hash [32]byte, err error) {
+	raw, err := hex.DecodeString(digits)
+	if err != nil || len(raw) != len(hash) || strings.ToLower(digits) != digits {
+		return hash, fmt.Errorf("the beacon's %s is not 64 lower-case hex digits", name)
+	}
+	return [32]byte(raw), nil
+}

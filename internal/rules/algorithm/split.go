@@ -1,0 +1,226 @@
+package algorithm
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/fairpact/fairpact/internal/rules/canon"
+)
+
+const (
+	maxItems        = 1000
+	maxItemsParties = 4096 // items × parties
+	maxItemBytes    = 200
+)
+
+var splitV1 = &Algorithm{
+	ID:         Split,
+	Name:       "Fair division: adjusted winner for 2 parties, proportional for more",
+	Purpose:    "who gets what, based on how much each party values each item",
+	Ready:      "for each thing, how much you want it, in points",
+	MinParties: 2,
+	MaxParties: 16,
+	MaxInput:   512 << 10,
+	InputForm:  `{"valuations":{"<item>":<integer>, ...}} with each item of this deal's algorithm_params.items`,
+	checkParams: func(labels []string, params map[string]any) ([]string, error) {
+		_, err := readItems(labels, params)
+		return nil, err
+	},
+	checkInput: func(labels []string, params, input map[string]any) error {
+		items, err := readItems(labels, params)
+		if err != nil {
+			return err
+		}
+		if _, err := readValuations(items, input); err != nil {
+			return err
+		}
+		// SPEC 1: a valuation is a non-negative integer, so null is refused here.
+		// readValuations accepts null, because Compute must still read inputs that
+		// earlier releases accepted.
+		valuations := input["valuations"].(map[string]any)
+		for _, item := range items {
+			if v, there := valuations[item]; there && v == nil {
+				return fmt.Errorf("input.valuations: the value of item %s is null; send an integer of 0 to %d, or leave the item out to value it at 0", quoted(item), canon.MaxInt)
+			}
+		}
+		return nil
+	},
+	warnInput: func(params, input map[string]any) string {
+		valuations, _ := input["valuations"].(map[string]any)
+		items, _ := params["items"].([]any)
+		var leftOut []string
+		valued := false
+		for _, v := range items {
+			item, _ := v.(string)
+			value, there := valuations[item]
+			if !there {
+				leftOut = append(leftOut, item)
+			}
+			valued = valued || there && value != int64(0)
+		}
+		switch {
+		case !valued:
+			return "all items count 0 for you, so you get nothing that another party values"
+		case len(leftOut) > 0:
+			return "input.valuations leaves out " + listed(leftOut) + "; an item that you leave out counts 0 for you"
+		}
+		return ""
+	},
+	compute: computeSplit,
+}
+
+type splitResult struct {
+	Method string       `json:"method"` // adjusted_winner or proportional
+	Shares []splitShare `json:"shares"`
+}
+
+type splitShare struct {
+	Party    int         `json:"party"`
+	Label    string      `json:"label"`
+	Items    []splitItem `json:"items"`     // in the order of the params, without shares of 0
+	ValuePPB int64       `json:"value_ppb"` // what these items are worth to the party, in billionths of the party's total
+}
+
+type splitItem struct {
+	Item  string `json:"item"`
+	Share string `json:"share"` // exact part of the item, above 0 and at most 1
+}
+
+func readItems(labels []string, params map[string]any) ([]string, error) {
+	list, err := member[[]any](params, "algorithm_params", "items", "an array of item identifiers (strings)")
+	if err != nil {
+		return nil, err
+	}
+	if len(list) < 1 || len(list) > maxItems {
+		return nil, fmt.Errorf("algorithm_params.items has %d items: give 1 to %d", len(list), maxItems)
+	}
+	if n := len(list) * len(labels); n > maxItemsParties {
+		return nil, fmt.Errorf("algorithm_params.items has %d items for %d parties, and items × parties is %d: use fewer items or parties, so that this product is at most %d",
+			len(list), len(labels), n, maxItemsParties)
+	}
+	items := make([]string, len(list))
+	first := make(map[string]int, len(list))
+	for i, v := range list {
+		item, ok := v.(string)
+		switch {
+		case !ok:
+			return nil, fmt.Errorf("algorithm_params.items[%d] is %s: give a string", i, kind(v))
+		case item == "":
+			return nil, fmt.Errorf("algorithm_params.items[%d] is empty: give each item a name", i)
+		case len(item) > maxItemBytes:
+			return nil, fmt.Errorf("algorithm_params.items[%d] has %d bytes: shorten the item identifier to at most %d bytes", i, len(item), maxItemBytes)
+		}
+		if j, twice := first[item]; twice {
+			return nil, fmt.Errorf("algorithm_params.items[%d] is the same as items[%d]: list each item once", i, j)
+		}
+		first[item] = i
+		items[i] = item
+	}
+	return items, nil
+}
+
+// readValuations returns a party's values in the order of the items. Its errors may
+// contain items of the params, but MUST NOT contain any part of the input.
+func readValuations(items []string, input map[string]any) ([]int64, error) {
+	given, err := member[map[string]any](input, "input", "valuations", "an object that maps item identifiers to non-negative integers")
+	if err != nil {
+		return nil, err
+	}
+	values := make([]int64, len(items))
+	known := 0
+	for i, item := range items {
+		v, there := given[item]
+		if !there {
+			continue
+		}
+		known++
+		if v == nil { // earlier releases accepted null as 0
+			continue
+		}
+		n, ok := v.(int64)
+		if !ok || n < 0 || n > canon.MaxInt {
+			return nil, fmt.Errorf("input.valuations: the value of item %s must be an integer of 0 to %d", quoted(item), canon.MaxInt)
+		}
+		values[i] = n
+	}
+	if unknown := len(given) - known; unknown > 0 {
+		return nil, fmt.Errorf("input.valuations has %d member(s) that are not items of this deal; the items are %s", unknown, listed(items))
+	}
+	return values, nil
+}
+
+func computeSplit(labels []string, params map[string]any, inputs []map[string]any, _ *Beacon) (any, error) {
+	items, err := readItems(labels, params)
+	if err != nil {
+		return nil, err
+	}
+	d := division{values: make([][]*big.Int, len(labels)), totals: make([]*big.Int, len(labels)), items: len(items)}
+	for p, input := range inputs {
+		values, err := readValuations(items, input)
+		if err != nil {
+			return nil, ofParty(p, err)
+		}
+		d.totals[p] = new(big.Int)
+		for _, v := range values {
+			n := big.NewInt(v)
+			d.values[p] = append(d.values[p], n)
+			d.totals[p].Add(d.totals[p], n)
+		}
+	}
+	// SPEC 1: adjusted winner for 2 parties, proportional for n parties.
+	result := splitResult{Method: "proportional"}
+	shares := d.proportional
+	if len(labels) == 2 {
+		result.Method, shares = "adjusted_winner", d.adjustedWinner
+	}
+	for p, parts := range shares() {
+		s := splitShare{Party: p, Label: labels[p], Items: []splitItem{}, ValuePPB: d.valuePPB(p, parts)}
+		for i, part := range parts {
+			if part.Sign() > 0 {
+				s.Items = append(s.Items, splitItem{Item: items[i], Share: part.RatString()})
+			}
+		}
+		result.Shares = append(result.Shares, s)
+	}
+	return result, nil
+}
+
+type division struct {
+	values [][]*big.Int // values[party][item]
+	totals []*big.Int   // totals[party] is the sum of values[party]
+	items  int
+}
+
+func (d division) valued(item int) bool {
+	return slices.ContainsFunc(d.values, func(of []*big.Int) bool { return of[item].Sign() > 0 })
+}
+
+// equalShares returns 1/n of every item for each of the n parties. adjustedWinner and
+// proportional then replace the shares of valued items.
+func (d division) equalShares() [][]*big.Rat {
+	shares := make([][]*big.Rat, len(d.values))
+	for p := range shares {
+		for range d.items {
+			shares[p] = append(shares[p], big.NewRat(1, int64(len(d.values))))
+		}
+	}
+	return shares
+}
+
+// valuePPB returns what a party's parts of the items are worth to that party, in billionths
+// of the party's total. It adds up floor(10^18 × part × value ÷ total) over the items,
+// divides the sum by 10^9 and rounds down. If the total is 0, valuePPB returns 0.
+func (d division) valuePPB(party int, parts []*big.Rat) int64 {
+	if d.totals[party].Sign() == 0 {
+		return 0
+	}
+	const quintillion, billion = 1_000_000_000_000_000_000, 1_000_000_000
+	sum := new(big.Int)
+	for i, part := range parts {
+		n := new(big.Int).Mul(part.Num(), d.values[party][i])
+		n.Mul(n, big.NewInt(quintillion))
+		sum.Add(sum, n.Quo(n, new(big.Int).Mul(part.Denom(), d.totals[party])))
+	}
+	return sum.Quo(sum, big.NewInt(billion)).Int64()
+}

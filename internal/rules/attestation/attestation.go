@@ -1,0 +1,155 @@
+// Package attestation defines how a party signs its commitment with a seat key, which is a
+// key of the party's own. The package defines the declaration of a deal, the digest of the
+// declaration, the signed bytes, and the text of attested_by. All functions depend only on
+// their arguments.
+package attestation
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/rules/canon"
+)
+
+// Declaration holds what the initiator declares about a deal. Deadlines are in unix
+// seconds.
+type Declaration struct {
+	Algorithm      string
+	Params         map[string]any // as declared, including unknown members; values as canon.Parse returns them
+	BeaconChain    *string        // chain hash; nil if the algorithm uses no beacon
+	CommitDeadline int64
+	Mode           string
+	PartyKeys      []*string // one entry per party, nil for a party without a declared key; the slice is nil if no party has a declared key
+	PartyLabels    []string
+	Retention      string
+	RevealDeadline int64
+}
+
+// Bytes returns the RFC 8785 form of the declaration.
+func (d Declaration) Bytes() []byte {
+	labels, keys := make([]any, len(d.PartyLabels)), make([]any, len(d.PartyLabels))
+	for i, label := range d.PartyLabels {
+		labels[i] = label
+		if d.PartyKeys != nil && d.PartyKeys[i] != nil {
+			keys[i] = *d.PartyKeys[i]
+		}
+	}
+	var chain any
+	if d.BeaconChain != nil {
+		chain = *d.BeaconChain
+	}
+	return canon.Encode(map[string]any{
+		"algorithm": d.Algorithm, "algorithm_params": d.Params, "beacon_chain": chain, "commit_deadline": d.CommitDeadline, "mode": d.Mode,
+		"party_keys": keys, "party_labels": labels, "retention": d.Retention, "reveal_deadline": d.RevealDeadline,
+	})
+}
+
+// Digest returns the SHA-256 of the bytes of a declaration, in 64 hex digits.
+func Digest(declaration []byte) string {
+	sum := sha256.Sum256(declaration)
+	return hex.EncodeToString(sum[:])
+}
+
+const property = "declaration-sha256:"
+
+var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// Property returns the entry of a certificate's properties that contains a declaration's digest.
+func Property(digest string) string { return property + digest }
+
+// DigestIn returns the digest of the deal's declaration from a certificate's properties. It
+// returns "" if they contain none, as in certificates of earlier releases. Two digests are an
+// error, and so is a malformed digest.
+func DigestIn(properties []string) (digest string, err error) {
+	for _, p := range properties {
+		named, ok := strings.CutPrefix(p, property)
+		switch {
+		case !ok:
+		case digest != "":
+			return "", errors.New("the properties name two declarations")
+		case !digestForm.MatchString(named):
+			return "", errors.New("declaration-sha256 is not 64 lower-case hex digits")
+		default:
+			digest = named
+		}
+	}
+	return digest, nil
+}
+
+// domain separates seat signatures from all other signatures by the same key.
+const domain = "fairpact seat v1"
+
+// Seat holds what a party's seat key signs, except the deployment's web origin (see Message).
+type Seat struct {
+	DealID      string
+	Party       int
+	Commitment  string // `sha256:` and 64 hex digits
+	Declaration string // as Digest returns it
+}
+
+// Message returns the six lines that a seat key signs. origin is the web origin of the
+// deployment. No value contains a line end, so the lines are unambiguous.
+func (s Seat) Message(origin string) []byte {
+	return fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%s\n%s\n", domain, origin, s.DealID, s.Party, s.Commitment, s.Declaration)
+}
+
+// Attestation is the parsed attested_by of a party. The zero value means `initiator`: only
+// the initiator vouches for the party.
+type Attestation struct {
+	Declared  bool   // true: the initiator declared Key with the deal; false: the commit brought it
+	Key       string // es256:HEX or ed25519:HEX; "": the seat has no key
+	Signature string // Key's signature of Seat.Message; "": not signed
+	Origin    string // web origin of the deployment, which Signature covers; "": not signed
+}
+
+const (
+	initiator = "initiator"
+	declared  = "declared"
+	brought   = "brought"
+)
+
+// String returns the text that Parse reads, as in a certificate's attested_by.
+func (a Attestation) String() string {
+	switch {
+	case a.Key == "":
+		return initiator
+	case a.Signature == "":
+		return initiator + " " + a.Key
+	case a.Declared:
+		return strings.Join([]string{declared, a.Key, a.Signature, a.Origin}, " ")
+	}
+	return strings.Join([]string{brought, a.Key, a.Signature, a.Origin}, " ")
+}
+
+// originPattern allows printable ASCII after the scheme, except white space and `/`.
+const originPattern = `https?://[!-.0-~]{1,255}`
+
+var originForm = regexp.MustCompile(`^` + originPattern + `$`)
+
+// ValidOrigin reports whether the origin of a deployment may be in attested_by.
+func ValidOrigin(origin string) bool { return originForm.MatchString(origin) }
+
+var form = regexp.MustCompile(`^(?:initiator(?: ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})))?|(declared|brought) ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})) ((?:es256|ed25519):[0-9a-f]{128}) (` + originPattern + `))$`)
+
+// Parse reads attested_by. Any text that String cannot return is an error.
+func Parse(text string) (Attestation, error) {
+	parts := form.FindStringSubmatch(text)
+	switch {
+	case parts == nil:
+		return Attestation{}, errors.New("attested_by is of no known form")
+	case parts[2] == "":
+		return Attestation{Declared: parts[1] != "", Key: parts[1]}, nil
+	}
+	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
+}
+
+// Verify checks a.Signature over the message of s. It calls `holds`, which returns an error
+// for an invalid signature. `holds` MUST be as strict as the check of a certificate's
+// signature.
+func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
+	return holds(a.Key, s.Message(a.Origin), a.Signature)
+}

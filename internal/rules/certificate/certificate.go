@@ -1,0 +1,225 @@
+// Package certificate defines outcome certificates: their members, the signed bytes, the
+// log entry, the input root, and the inclusion proofs. It also defines the tree head of the
+// log. The package is pure: no I/O, clock, randomness or logger.
+package certificate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/transparency-dev/merkle/compact"
+	"github.com/transparency-dev/merkle/proof"
+	"github.com/transparency-dev/merkle/rfc6962"
+
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/attestation"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+)
+
+// Version is the version of the certificate format (SPEC 9.3).
+const Version = "1"
+
+// Computed and Void are the outcomes that a certificate can have (SPEC 2.5).
+const (
+	Computed = "COMPUTED"
+	Void     = "VOID"
+)
+
+// Payload is the signed part of a certificate: all members except signature and
+// log_proof (SPEC 2.5). Times are in unix seconds. Unused nullable members are null.
+type Payload struct {
+	CertVersion    string          `json:"cert_version"`
+	CertID         string          `json:"cert_id"`
+	DealID         string          `json:"deal_id"`
+	Outcome        string          `json:"outcome"`
+	Algorithm      string          `json:"algorithm"`
+	Mode           string          `json:"mode"`
+	Retention      string          `json:"retention"`
+	Parties        []Party         `json:"parties"`
+	InputRoot      *string         `json:"input_root"`
+	Result         json.RawMessage `json:"result"`
+	VoidFlakers    []int           `json:"void_flakers"`
+	Properties     []string        `json:"properties"`
+	Timing         Timing          `json:"timing"`
+	TEEAttestation json.RawMessage `json:"tee_attestation"` // SPEC 2.5: reserved, always null
+}
+
+// Party is an element of `parties`.
+type Party struct {
+	Index      int     `json:"index"`
+	Label      string  `json:"label"`
+	Commitment *string `json:"commitment"`
+	AttestedBy string  `json:"attested_by"`
+}
+
+// AttestedByInitiator is the value of attested_by if only the initiator attests a party's
+// label. Package attestation defines the other values.
+const AttestedByInitiator = "initiator"
+
+// MissedCommit, MissedReveal and Rejected are the flags that say why a certificate is
+// VOID. MissedReveal and Rejected imply that all parties committed.
+const (
+	MissedCommit = "void:missed-commit"
+	MissedReveal = "void:missed-reveal"
+	Rejected     = "void:rejected"
+)
+
+// Timing contains the deal's times in unix seconds. Commits close when the last party has
+// committed, and reveals close when the last party has revealed. A time is null if the deal
+// ended before the event happened.
+type Timing struct {
+	CreatedAt       int64  `json:"created_at"`
+	CommitsClosedAt *int64 `json:"commits_closed_at"`
+	RevealsClosedAt *int64 `json:"reveals_closed_at"`
+	ComputedAt      *int64 `json:"computed_at"`
+}
+
+// LogProof is an inclusion proof against a published tree head. InclusionPath lists the
+// sibling nodes from the leaf up (RFC 6962 2.1.1), each as 64 lower-case hex digits.
+type LogProof struct {
+	TreeSize      int64    `json:"tree_size"`
+	LeafIndex     int64    `json:"leaf_index"`
+	InclusionPath []string `json:"inclusion_path"`
+}
+
+// Certificate is a payload with its signature and its inclusion proof in the log.
+type Certificate struct {
+	Payload
+	LogProof  LogProof `json:"log_proof"`
+	Signature string   `json:"signature"`
+}
+
+// SigningBytes returns the RFC 8785 form of the payload (SPEC 2.5). The SHA-256 hash of
+// these bytes is both the signed digest and the log entry.
+func (p Payload) SigningBytes() ([]byte, error) { return canon.Marshal(p) }
+
+// Parse reads a payload from its signing bytes.
+func Parse(signingBytes []byte) (Payload, error) {
+	var p Payload
+	if err := json.Unmarshal(signingBytes, &p); err != nil {
+		return Payload{}, fmt.Errorf("cannot parse the certificate payload: %w", err)
+	}
+	return p, nil
+}
+
+// Entry returns the log entry of a certificate: SHA-256 of its signing bytes. The
+// public log shows only the entry.
+func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
+
+// Tag returns the tag of a deal's log entry. The log accepts at most one entry for each
+// tag, and so at most one certificate of a deal. A reader who does not know the deal's id
+// learns nothing about the deal from the tag.
+func Tag(dealID string) [32]byte { return sha256.Sum256([]byte("fairpact deal\x00" + dealID)) }
+
+// Facts determine the properties of a certificate.
+type Facts struct {
+	Algorithm   string
+	Retention   string
+	Void        string // MissedCommit, MissedReveal or Rejected; "" if the outcome is COMPUTED
+	Revealed    bool   // at least one party has revealed
+	Declaration string // digest of the declaration, from attestation.Digest
+}
+
+// Properties returns the value of `properties` in a certificate with these facts.
+func Properties(f Facts) (flags []string) {
+	if f.Revealed {
+		flags = append(flags, "inputs-committed-before-reveal")
+	}
+	if f.Void == "" {
+		flags = append(flags, "deterministic-recomputable")
+		if a, ok := algorithm.Lookup(f.Algorithm); ok {
+			flags = append(flags, a.Properties...)
+		}
+	} else {
+		flags = append(flags, f.Void)
+	}
+	if f.Retention == "purge" && f.Revealed {
+		flags = append(flags, "inputs-purged")
+	}
+	return append(flags, attestation.Property(f.Declaration), "logged")
+}
+
+// InputRoot returns `sha256:` and the RFC 6962 root over the leaves in party order. A
+// leaf is a party's canonical input followed by the salt bytes.
+func InputRoot(leaves [][]byte) string {
+	tree := (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)
+	for _, leaf := range leaves {
+		// Append returns an error only for a corrupted range.
+		_ = tree.Append(rfc6962.DefaultHasher.HashLeaf(leaf), nil)
+	}
+	root, _ := tree.GetRootHash(nil)
+	if root == nil {
+		root = rfc6962.DefaultHasher.EmptyRoot()
+	}
+	return "sha256:" + hex.EncodeToString(root)
+}
+
+// InputPath returns the inclusion path of a party's leaf under InputRoot (RFC 6962
+// 2.1.1): the sibling nodes from the leaf up, each as 64 lower-case hex digits.
+func InputPath(leaves [][]byte, party int) []string {
+	level := make([][]byte, len(leaves))
+	for i, leaf := range leaves {
+		level[i] = rfc6962.DefaultHasher.HashLeaf(leaf)
+	}
+	path := []string{}
+	for ; len(level) > 1; party /= 2 {
+		if sibling := party ^ 1; sibling < len(level) {
+			path = append(path, hex.EncodeToString(level[sibling]))
+		}
+		var above [][]byte
+		for i := 0; i+1 < len(level); i += 2 {
+			above = append(above, rfc6962.DefaultHasher.HashChildren(level[i], level[i+1]))
+		}
+		if len(level)%2 == 1 {
+			above = append(above, level[len(level)-1])
+		}
+		level = above
+	}
+	return path
+}
+
+// VerifyInput checks the inclusion path of a leaf under inputRoot. party is the index of the
+// leaf, and parties is the number of leaves.
+func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
+	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
+}
+
+var rootForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// InputRootWellFormed reports whether input_root is `sha256:` and 64 lower-case hex digits
+// (SPEC 2.9). In a VOID certificate, null is well-formed too.
+func (p Payload) InputRootWellFormed() bool {
+	if p.InputRoot == nil {
+		return p.Outcome == Void
+	}
+	return rootForm.MatchString(*p.InputRoot)
+}
+
+// VerifyInclusion checks that the given log entry is the leaf at lp.LeafIndex of a tree (RFC
+// 9162 2.1.3.2). The tree has lp.TreeSize leaves, and its root is rootHash (64 lower-case hex
+// digits).
+func VerifyInclusion(entry [32]byte, lp LogProof, rootHash string) error {
+	return verifyPath(entry[:], lp, rootHash)
+}
+
+func verifyPath(data []byte, lp LogProof, rootHash string) error {
+	if lp.LeafIndex < 0 || lp.TreeSize <= lp.LeafIndex {
+		return fmt.Errorf("leaf %d is not in a tree of %d leaves", lp.LeafIndex, lp.TreeSize)
+	}
+	root, err := canon.ParseHex(rootHash, 32)
+	if err != nil {
+		return fmt.Errorf("root_hash has %w", err)
+	}
+	path := make([][]byte, len(lp.InclusionPath))
+	for i, node := range lp.InclusionPath {
+		if path[i], err = canon.ParseHex(node, 32); err != nil {
+			return fmt.Errorf("inclusion_path[%d] has %w", i, err)
+		}
+	}
+	return proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(lp.LeafIndex), uint64(lp.TreeSize),
+		rfc6962.DefaultHasher.HashLeaf(data), path, root)
+}

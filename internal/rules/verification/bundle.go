@@ -1,0 +1,240 @@
+package verification
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+)
+
+// Names of the checks of a bundle, in report order. The checks of the bundle's certificate
+// follow BundleShape. If the bundle lacks an optional member, the check of that member is
+// omitted, with three exceptions. With a policy, Witnesses fails if log_proof is missing.
+// OwnInput fails if own_input has only one of input and salt. If own_input has both and the
+// certificate has an input_root, InputPath fails if input_path is missing.
+const (
+	BundleShape         = "bundle"               // the bundle has exactly the specified members, well-formed; if not, no other check follows
+	LogProof            = "log_proof"            // the path in log_proof leads from the certificate's entry to the checkpoint's root
+	CheckpointSignature = "checkpoint_signature" // a log of the policy signed the checkpoint; without a policy, a deployment key did
+	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; checked only with a policy
+	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
+	OwnInput            = "own_input"            // the party's input and salt open its commitment
+	InputPath           = "input_path"           // input_path leads from the party's input and salt to input_root
+)
+
+// BundleVersion is the value of bundle_version in a bundle.
+const BundleVersion = "1"
+
+var bundleShape = record(map[string]rule{
+	"bundle_version": oneOf(BundleVersion),
+	"certificate":    object, "tree_head": object, "keys": object,
+	"log_proof?":   text,
+	"declaration?": declarationShape,
+	"beacon?":      record(map[string]rule{"chain_hash": hash, "public_key": text, "genesis_time": integer, "period": integer}),
+	"own_input?":   record(map[string]rule{"party": integer, "input?": object, "salt?": anyText, "input_path?": array(hash)}),
+})
+
+// Trust is what a verifier trusts and knows before it reads the bundle.
+type Trust struct {
+	Keys          []Key                 // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
+	Policy        *checkpoint.Policy    // the trusted logs and witnesses; if nil, witnesses are not checked
+	Parties       map[int]string        // known seat keys (the parties' own keys) by party index, as in Evidence
+	VerifyingKeys func([]Trusted) []Key // returns a Key for each Trusted, as in Evidence; MUST be set if Keys is nil
+}
+
+// VerifyBundle makes every check that the bundle allows. It does not panic on any bundle.
+func VerifyBundle(bundle any, trust Trust) Report {
+	r := &Report{Valid: true}
+	misshapen := bundleShape(bundle)
+	members, _ := bundle.(map[string]any)
+	var named []Trusted
+	if misshapen == "" {
+		if named, misshapen = ReadKeys(members["keys"]); misshapen != "" {
+			misshapen = "`keys` " + misshapen
+		}
+	}
+	if r.add(BundleShape, prefixed("the bundle ", misshapen), ""); misshapen != "" {
+		return *r
+	}
+	keys := trust.Keys
+	if keys == nil {
+		keys = trust.VerifyingKeys(named)
+		r.Notes = append(r.Notes, "who issued the certificate: the keys come from the bundle itself; give the key of the deployment")
+	}
+	of, c := verify(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys, Parties: trust.Parties, VerifyingKeys: trust.VerifyingKeys})
+	r.Checks, r.Notes, r.Valid = append(r.Checks, of.Checks...), append(r.Notes, of.Notes...), of.Valid
+
+	if c == nil {
+		return *r // the certificate is malformed, so nothing else can be checked
+	}
+	r.logProof(members, *c, keys, trust.Policy)
+	r.declared(members["declaration"], c.Payload)
+	r.beaconChain(members["beacon"], *c)
+	r.ownInput(members["own_input"], *c)
+	r.Notes = append(r.Notes, "the result was not recomputed: recomputing needs the inputs of all parties")
+	return *r
+}
+
+func (r *Report) logProof(members map[string]any, c certificate.Certificate, keys []Key, policy *checkpoint.Policy) {
+	if policy == nil {
+		r.Notes = append(r.Notes, "no witness was checked: no policy was given")
+	}
+	given, ok := members["log_proof"].(string)
+	if !ok {
+		r.Notes = append(r.Notes, "no checkpoint was checked: the bundle has no log_proof, so only the tree head proves that the certificate is in the log")
+		if policy != nil {
+			r.add(Witnesses, "the bundle has no log_proof, so it contains no cosignatures", "")
+		}
+		return
+	}
+	proof, err := checkpoint.ParseProof([]byte(given))
+	var signed checkpoint.Checkpoint
+	if err == nil {
+		signed, err = checkpoint.ParseNote(string(proof.Note))
+	}
+	if err != nil {
+		r.add(LogProof, "log_proof is malformed: "+err.Error(), "")
+		return
+	}
+	head, badHead := readHead(members["tree_head"])
+	entry := sha256.Sum256(Signed(members["certificate"].(map[string]any)))
+	switch err := proof.VerifyInclusion(entry[:], signed); {
+	case proof.Index != c.LogProof.LeafIndex:
+		r.add(LogProof, fmt.Sprintf("the proof is for leaf %d, but the certificate is at leaf %d", proof.Index, c.LogProof.LeafIndex), "")
+	case err != nil:
+		r.add(LogProof, fmt.Sprintf("the path does not lead from the certificate at leaf %d to the root of the checkpoint", proof.Index), "")
+	case badHead == "" && head.TreeSize == signed.Size && head.RootHash != hex.EncodeToString(signed.Root[:]):
+		r.add(LogProof, "the tree head and the checkpoint have the same size but different roots: the log is forked", "")
+	default:
+		r.add(LogProof, "", fmt.Sprintf("leaf %d of %d in %s", proof.Index, signed.Size, signed.Origin))
+	}
+	problem, good := checkpointSigner(proof.Note, signed, keys, policy)
+	r.add(CheckpointSignature, problem, good)
+	if policy == nil {
+		return
+	}
+	_, cosigned, err := policy.Verify(proof.Note)
+	switch {
+	case problem != "":
+		r.add(Witnesses, "not checked, because no trusted key signed the checkpoint", "")
+	case err != nil:
+		r.add(Witnesses, err.Error(), "")
+	case !policy.Demands():
+		r.add(Witnesses, "", "the policy requires no cosignatures")
+	default:
+		r.add(Witnesses, "", "cosigned by "+strings.Join(cosigned, ", "))
+	}
+}
+
+// checkpointSigner checks who signed the checkpoint. With a policy, a log of the policy
+// must have signed it. Without a policy, a key of the deployment must have signed it, and
+// that key must have been allowed to sign at this tree size. If the check passes, `good` names the
+// signer. Otherwise `problem` says what is wrong.
+func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
+	var logs []checkpoint.Key
+	if policy != nil {
+		logs = append(logs, policy.Logs...)
+	}
+	ofPolicy := len(logs)
+	deployment := map[string]Trusted{}
+	for _, k := range keys {
+		if key, err := noteKey(c.Origin, k.Label); err == nil && !slices.ContainsFunc(logs, func(l checkpoint.Key) bool { return l.String() == key.String() }) {
+			deployment[key.String()] = k.Trusted
+			logs = append(logs, key)
+		}
+	}
+	_, signed, err := checkpoint.Open(signedNote, logs, nil)
+	if err != nil {
+		return err.Error(), ""
+	}
+	for _, by := range signed {
+		of, deployed := deployment[by.String()]
+		switch {
+		case policy != nil && slices.ContainsFunc(logs[:ofPolicy], func(l checkpoint.Key) bool { return l.String() == by.String() }):
+			return "", "signed by " + by.ID() + ", a log of the policy"
+		case policy == nil && deployed && of.maySignLeaf(c.Size-1):
+			return "", "signed by the deployment's key " + of.Label + "; no policy was given, so the log's own key was not checked"
+		}
+	}
+	if policy != nil {
+		return "no log of the policy signed the checkpoint", ""
+	}
+	return "a retired key signed the checkpoint, whose size is above the tree_size of that key", ""
+}
+
+// noteKey converts the label of an es256 key to a checkpoint.Key with the given origin.
+func noteKey(origin, label string) (checkpoint.Key, error) {
+	digits, _ := strings.CutPrefix(label, "es256:")
+	point, err := hex.DecodeString(digits)
+	if err != nil {
+		return checkpoint.Key{}, err
+	}
+	x, y := elliptic.UnmarshalCompressed(elliptic.P256(), point)
+	if x == nil {
+		return checkpoint.Key{}, fmt.Errorf("%.80s is not an es256 key", label)
+	}
+	whole := append([]byte{4}, append(x.FillBytes(make([]byte, 32)), y.FillBytes(make([]byte, 32))...)...)
+	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), whole)
+	if err != nil {
+		return checkpoint.Key{}, err
+	}
+	return checkpoint.ECDSAKey(origin, public)
+}
+
+func (r *Report) beaconChain(given any, c certificate.Certificate) {
+	beacon, ok := given.(map[string]any)
+	if !ok {
+		return
+	}
+	of := beacon["chain_hash"].(string)
+	r.hold(BeaconChain, of == shownBeacon(c.Result).ChainHash, "the bundle has the key of beacon chain "+of+", but the result was not drawn from that chain", of)
+}
+
+func (r *Report) ownInput(given any, c certificate.Certificate) {
+	const unchecked = "your input was not checked: the bundle does not hold it"
+	own, ok := given.(map[string]any)
+	if !ok {
+		r.Notes = append(r.Notes, unchecked)
+		return
+	}
+	party, n := own["party"].(int64), int64(len(c.Parties))
+	if party >= n {
+		r.add(OwnInput, fmt.Sprintf("own_input names party %d, but the certificate has %d parties, counted from 0", party, n), "")
+		return
+	}
+	input, held := own["input"].(map[string]any)
+	salt, salted := own["salt"].(string)
+	switch {
+	case !held && !salted:
+		r.Notes = append(r.Notes, unchecked)
+		return
+	case !held || !salted:
+		r.add(OwnInput, "own_input has only one of input and salt", "")
+		return
+	}
+	leaf, opens := open(c.Parties[party].Commitment, input, salt)
+	r.hold(OwnInput, opens, fmt.Sprintf("the input and salt do not open the commitment of party %d", party), fmt.Sprintf("of party %d", party))
+	rows, proven := own["input_path"].([]any)
+	switch {
+	case c.InputRoot == nil && proven:
+		r.add(InputPath, "own_input has an input_path, but the input_root of the certificate is null", "")
+	case c.InputRoot == nil:
+	case !proven:
+		r.add(InputPath, "own_input has no input_path", "")
+	case !opens:
+		r.add(InputPath, "not checked, because the input and salt do not open the commitment", "")
+	default:
+		path := make([]string, len(rows))
+		for i, row := range rows {
+			path[i] = row.(string)
+		}
+		err := certificate.VerifyInput(leaf, int(party), len(c.Parties), path, *c.InputRoot)
+		r.hold(InputPath, err == nil, "input_path does not lead from the input to input_root", fmt.Sprintf("party %d of %d", party, n))
+	}
+}

@@ -1,0 +1,178 @@
+package verification_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/verification"
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+// bundleCases is the folder of the cases that this verifier, the Python verifier and the web
+// page share: good bundles, forged bundles, and the checks that must fail. No service writes
+// forged bundles, so they are stored (see e2e/verifier/README.md).
+const bundleCases = "../../../e2e/testdata/bundles"
+
+type bundleCase struct {
+	Bundle  any      `json:"bundle"`
+	Policy  string   `json:"policy,omitempty"`
+	Pubkeys []string `json:"pubkeys,omitempty"`
+	Failed  []string `json:"failed"`
+	Says    string   `json:"says,omitempty"` // must occur in the detail of a failed check
+
+	Parties  map[int]string `json:"parties,omitempty"`  // known seat keys (the parties' own keys) by party index
+	Unproven string         `json:"unproven,omitempty"` // if the report is valid, its notes must contain this text
+}
+
+func trustedKeys(named []verification.Trusted) []verification.Key {
+	keys := make([]verification.Key, len(named))
+	for i, k := range named {
+		keys[i].Trusted = k
+		if of, err := signing.NewVerifyingKey(k.Label); err != nil {
+			keys[i].Problem = err
+		} else {
+			keys[i].Verify = of.Verify
+		}
+	}
+	return keys
+}
+
+func (c bundleCase) report(t *testing.T) verification.Report {
+	t.Helper()
+	text, err := json.Marshal(c.Bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := canon.ParseWithin(text, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trust := verification.Trust{VerifyingKeys: trustedKeys, Parties: c.Parties}
+	if c.Policy != "" {
+		if trust.Policy, err = checkpoint.ParsePolicy([]byte(c.Policy)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, label := range c.Pubkeys {
+		trust.Keys = append(trust.Keys, trustedKeys([]verification.Trusted{{Label: label}})...)
+	}
+	return verification.VerifyBundle(bundle, trust)
+}
+
+func TestBundlesAndTheirForgeries(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(bundleCases, "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := 0
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var c bundleCase
+		if err := json.Unmarshal(text, &c); err != nil {
+			t.Fatal(name, err)
+		}
+		report := c.report(t)
+		var failed, said []string
+		for _, check := range report.Checks {
+			if !check.OK {
+				failed, said = append(failed, check.Name), append(said, check.Name+": "+check.Detail)
+			}
+		}
+		if !slices.Equal(failed, c.Failed) || report.Valid != (len(failed) == 0) || !strings.Contains(strings.Join(said, "\n"), c.Says) {
+			t.Errorf("%s: fails %v, want %v with %q\n%s", name, failed, c.Failed, c.Says, strings.Join(said, "\n"))
+		}
+		if len(c.Failed) > 0 {
+			forged++
+		}
+		if unproven := strings.Join(report.Notes, "; "); report.Valid && strings.Contains(unproven, "no witness was checked") != (c.Policy == "") {
+			t.Errorf("%s: the notes are %q, want one about witnesses only without a policy", name, unproven)
+		} else if report.Valid && !strings.Contains(unproven, c.Unproven) {
+			t.Errorf("%s: not proven are %q, want %q", name, unproven, c.Unproven)
+		} else if b := c.Bundle.(map[string]any); report.Valid && b["declaration"] != nil && strings.Contains(unproven, "params and deadlines") || strings.Count(unproven, "params and deadlines") > 1 {
+			t.Errorf("%s: the notes are %q, want at most one about params and deadlines, and none with a declaration", name, unproven)
+		} else if own, _ := c.Bundle.(map[string]any)["own_input"].(map[string]any); report.Valid && strings.Contains(unproven, "your input was not checked") != (own["input"] == nil) {
+			t.Errorf("%s: the notes are %q, want one about your input only without it", name, unproven)
+		}
+	}
+	if forged < 20 || len(files)-forged < 4 {
+		t.Errorf("%d forgeries and %d good bundles, want at least 20 and 4", forged, len(files)-forged)
+	}
+}
+
+// If any one value of a good bundle is changed, the bundle is not valid. The keys and most
+// members of the beacon are exempt.
+func TestEveryPlaceOfABundleCounts(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"good", "good-seats"} {
+		everyPlaceCounts(t, name)
+	}
+}
+
+func everyPlaceCounts(t *testing.T, name string) {
+	t.Helper()
+	var c bundleCase
+	text, err := os.ReadFile(filepath.Join(bundleCases, name+".json"))
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	places := 0
+	var walk func(path string, holder any)
+	walk = func(path string, holder any) {
+		each := func(key any, v any) {
+			at := fmt.Sprint(path, "/", key)
+			if strings.HasPrefix(at, "/keys/") || strings.HasPrefix(at, "/beacon/") && at != "/beacon/chain_hash" {
+				return // the test case sets the keys, and VerifyBundle does not verify the beacon's signature
+			}
+			var other any
+			switch v := v.(type) {
+			case string:
+				other = v + "0"
+				if len(v) > 0 && v[0] == '1' {
+					other = "2" + v[1:]
+				} else if len(v) > 0 {
+					other = "1" + v[1:]
+				}
+			case float64:
+				other = v + 1
+			default:
+				walk(at, v)
+				return
+			}
+			places++
+			put(holder, key, other)
+			if c.report(t).Valid {
+				t.Errorf("%s: %s is %v instead of %v and the bundle is valid, want it invalid", name, at, other, v)
+			}
+			put(holder, key, v)
+		}
+		switch h := holder.(type) {
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(h)) {
+				each(name, h[name])
+			}
+		case []any:
+			for i, v := range h {
+				each(i, v)
+			}
+		}
+	}
+	walk("", c.Bundle)
+	if places < 40 || !c.report(t).Valid {
+		t.Errorf("%d places were changed, or the bundle is not what it was", places)
+	}
+}

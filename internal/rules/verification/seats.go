@@ -1,0 +1,201 @@
+package verification
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/attestation"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
+)
+
+// Names of the checks of the parties' signatures and of the declaration, in report order.
+const (
+	// PartySignatures: every attested_by is well-formed, and every signature with a seat key (a
+	// party's own key) is valid. Checked only if an attested_by has a seat key or is malformed.
+	PartySignatures = "party_signatures"
+	PartyKeys       = "party_keys"  // each party in Evidence.Parties signed with the key given there
+	Declaration     = "declaration" // the declaration in a bundle is the one that the certificate names, and agrees with the certificate
+)
+
+// seats checks the signatures that parties made with their own keys (seat keys). If the verifier
+// knows a party's key, seats also checks that the party signed with this key.
+func (r *Report) seats(p certificate.Payload, parties map[int]string, verifyingKeys func([]Trusted) []Key) {
+	holds := func(label string, message []byte, signature string) error {
+		if verifyingKeys == nil {
+			return errors.New("seat signatures cannot be checked here: use fairpactctl verify")
+		}
+		key := verifyingKeys([]Trusted{{Label: label}})[0]
+		if key.Problem != nil {
+			return key.Problem
+		}
+		return key.Verify(message, signature)
+	}
+	digest, err := attestation.DigestIn(p.Properties)
+	signers := make([]attestation.Attestation, len(p.Parties)) // by party index; the zero value for a party without a valid signature
+	var wrong, mismatched []string
+	var alone, unknown []int
+	keyed := false
+	for i, party := range p.Parties {
+		by, formed := attestation.Parse(party.AttestedBy)
+		keyed = keyed || by.Key != "" || formed != nil
+		problem := formed
+		switch {
+		case formed != nil, by.Signature == "":
+		case party.Commitment == nil:
+			problem = errors.New("attested_by has a signature, but the party has no commitment")
+		case digest == "":
+			problem = errors.Join(errors.New("the certificate names no declaration, but a seat signature must cover one"), err)
+		default:
+			seat := attestation.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
+			if problem = by.Verify(seat, holds); problem == nil {
+				signers[i] = by
+			}
+		}
+		if problem != nil {
+			wrong = append(wrong, fmt.Sprintf("party %d: %v", i, problem))
+		}
+		named, given := parties[i]
+		switch {
+		case given && signers[i].Key == "":
+			mismatched = append(mismatched, fmt.Sprintf("party %d has no valid signature by a seat key", i))
+		case given && signers[i].Key != named:
+			mismatched = append(mismatched, fmt.Sprintf("party %d signed with %s, not with the key that you named", i, signers[i].Key))
+		case given, party.Commitment == nil:
+		case signers[i].Key == "":
+			alone = append(alone, i)
+		default:
+			unknown = append(unknown, i)
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(parties)) {
+		if i < 0 || i >= len(p.Parties) {
+			mismatched = append(mismatched, fmt.Sprintf("there is no party %d in the certificate", i))
+		}
+	}
+	if keyed {
+		r.add(PartySignatures, few(wrong), "each seat signature is valid for its party and commitment in this deal")
+	}
+	if len(parties) > 0 {
+		r.add(PartyKeys, few(mismatched), fmt.Sprintf("parties that signed with the key that you named: %d", len(parties)))
+	}
+	if len(alone) > 0 {
+		r.Notes = append(r.Notes, "who committed as party "+indexes(alone)+": no seat key signed, and the initiator held every invite token")
+	}
+	if len(unknown) > 0 {
+		says := make([]string, 0, mostNamed)
+		for _, i := range unknown[:min(len(unknown), mostNamed)] {
+			says = append(says, fmt.Sprintf("party %d signed with %s", i, signers[i].Key))
+		}
+		r.Notes = append(r.Notes, "who owns the seat key of party "+indexes(unknown)+": the initiator may have named or brought its own key; compare the seat key with the one that you know ("+strings.Join(says, "; ")+")")
+	}
+}
+
+// mostNamed is the most parties that a report names individually.
+const mostNamed = 8
+
+func few(all []string) string {
+	if len(all) > mostNamed {
+		all = append(all[:mostNamed:mostNamed], fmt.Sprintf("and %d more", len(all)-mostNamed))
+	}
+	return strings.Join(all, "; ")
+}
+
+func indexes(all []int) string {
+	var text []string
+	for _, i := range all[:min(len(all), mostNamed)] {
+		text = append(text, fmt.Sprint(i))
+	}
+	if len(all) > mostNamed {
+		text = append(text, fmt.Sprintf("and %d more", len(all)-mostNamed))
+	}
+	return strings.Join(text, ", ")
+}
+
+// declared checks that the declaration in a bundle is the one that the certificate names,
+// and agrees with the certificate. If the bundle has no declaration but the certificate names
+// one, declared only adds a note.
+func (r *Report) declared(given any, p certificate.Payload) {
+	if given == nil {
+		r.undeclared(p, "the bundle does not hold the declaration")
+		return
+	}
+	digest, err := attestation.DigestIn(p.Properties)
+	if digest == "" || err != nil {
+		r.add(Declaration, "the certificate names no declaration", "")
+		return
+	}
+	if text := canon.Encode(given); attestation.Digest(text) != digest {
+		r.add(Declaration, "the declaration is not the one that the certificate names", "")
+		return
+	}
+	members := given.(map[string]any)
+	labels, keys := members["party_labels"].([]any), members["party_keys"].([]any)
+	problem := ""
+	switch {
+	case members["algorithm"] != p.Algorithm || members["mode"] != p.Mode || members["retention"] != p.Retention,
+		len(labels) != len(p.Parties) || len(keys) != len(p.Parties):
+		problem = "the declaration is of another deal: algorithm, mode, retention or the number of parties differ"
+	default:
+		for i, party := range p.Parties {
+			by, _ := attestation.Parse(party.AttestedBy)
+			named, _ := keys[i].(string)
+			if labels[i] != party.Label || by.Declared != (named != "") || by.Declared && by.Key != named {
+				problem = fmt.Sprintf("party %d has another label or another declared key in the declaration than in the certificate", i)
+				break
+			}
+		}
+	}
+	if problem == "" {
+		problem = otherDraw(members, p.Result)
+	}
+	if problem == "" {
+		problem = late(members, p.Timing)
+	}
+	r.add(Declaration, problem, digest)
+}
+
+func (r *Report) undeclared(p certificate.Payload, why string) {
+	if digest, _ := attestation.DigestIn(p.Properties); digest != "" {
+		r.Notes = append(r.Notes, "the params and deadlines were not checked: "+why)
+	}
+}
+
+func otherDraw(declaration map[string]any, result json.RawMessage) string {
+	drawn := shownBeacon(result)
+	round := declaration["algorithm_params"].(map[string]any)["beacon_round"]
+	switch {
+	case drawn.ChainHash == "":
+		return ""
+	case declaration["beacon_chain"] != drawn.ChainHash:
+		return "the result was not drawn from the declared beacon chain"
+	case round != drawn.Round:
+		return fmt.Sprintf("the declaration names beacon round %v, but the result was drawn from round %d", round, drawn.Round)
+	}
+	return ""
+}
+
+// late returns which phase closed at or after its declared deadline, or "". A phase has no closing
+// time if not all parties committed or revealed.
+func late(declaration map[string]any, t certificate.Timing) string {
+	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
+		return fmt.Sprintf("commits must close before the declared commit_deadline %d, but they closed at %d", by, *t.CommitsClosedAt)
+	}
+	if by := declaration["reveal_deadline"].(int64); t.RevealsClosedAt != nil && *t.RevealsClosedAt >= by {
+		return fmt.Sprintf("reveals must close before the declared reveal_deadline %d, but they closed at %d", by, *t.RevealsClosedAt)
+	}
+	return ""
+}
+
+func shownBeacon(result json.RawMessage) algorithm.Beacon {
+	var shown struct{ Beacon algorithm.Beacon }
+	if len(result) > 0 {
+		_ = json.Unmarshal(result, &shown)
+	}
+	return shown.Beacon
+}

@@ -1,0 +1,219 @@
+// Package verification checks a certificate without trusting the deployment. It needs the
+// certificate, a signed tree head and the keys that the verifier trusts. With the inputs of
+// the parties it also checks the commitments and input_root. With the inputs and the deal's
+// params it also recomputes the result. The package does no I/O, so the verdict is the same
+// everywhere.
+//
+// Certificates and bundles are JSON trees of package canon, because decoding into structs
+// would hide unknown members.
+package verification
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
+)
+
+// Names of the checks, in report order. The checks Commitments, InputRoot and Result need
+// inputs; Result also needs params. The check Draw applies to a COMPUTED certificate whose
+// result contains the beacon value (random.v1).
+const (
+	Shape             = "shape"                 // the certificate has exactly the members of SPEC 2.5, each well-formed
+	KeysUsable        = "keys"                  // at least one key is given, and every given key is usable
+	Signature         = "signature"             // one of the keys signed the certificate (see Signed)
+	TreeHeadSignature = "tree_head_signature"   // one of the keys signed the tree head
+	KeyInForce        = "key_in_force"          // the certificate's key may sign a leaf at leaf_index; the tree head's key may sign a head of tree_size leaves
+	TreeSize          = "tree_size"             // log_proof and the tree head have the same tree_size
+	MerkleInclusion   = "merkle_inclusion"      // the SHA-256 of the bytes that `signature` covers is a leaf under the tree head
+	InputRootForm     = "input_root_wellformed" // input_root is `sha256:` and 64 hex digits, or null if VOID (SPEC 2.9)
+	Consistency       = "consistency"           // no member contradicts another; the checks Draw and Result examine the contents of `result`
+	Draw              = "draw"                  // the winner follows from the beacon value and nonce_digest
+	Commitments       = "commitments"           // each given input, with its salt, opens the party's commitment
+	InputRoot         = "input_root"            // the root computed from the inputs and salts equals input_root
+	Result            = "result"                // the recomputed result equals the certificate's, byte for byte
+)
+
+// Check is one line of a report. Detail says what is wrong or what was found. Detail may
+// quote the certificate, whose texts come from strangers.
+type Check struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+}
+
+// Report is a verdict. Valid is true if every check passed. Notes say what was not checked.
+type Report struct {
+	Valid  bool     `json:"valid"`
+	Checks []Check  `json:"checks"`
+	Notes  []string `json:"notes,omitempty"`
+}
+
+// Key is a public key that the verifier trusts. Verify checks a signature of a message. If the
+// key is not usable (for example, its Label is malformed), Problem says why, and Verify is not
+// called.
+type Key struct {
+	Trusted
+	Verify  func(message []byte, signature string) error
+	Problem error
+}
+
+// Evidence is the input of Verify.
+type Evidence struct {
+	Certificate any
+	TreeHead    any
+	Keys        []Key
+
+	Inputs any            // array of {input, salt}, or null if unknown, for each party in order; nil if all are unknown
+	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
+
+	Parties       map[int]string        // known seat keys (the parties' own keys) by party index: es256:HEX or ed25519:HEX
+	VerifyingKeys func([]Trusted) []Key // returns a Key for each Trusted; if nil, every seat signature fails
+}
+
+// Verify makes every check that the evidence allows. It does not panic on any input.
+func Verify(e Evidence) Report {
+	r, c := verify(e)
+	if c != nil {
+		r.undeclared(c.Payload, "a certificate does not contain the declaration; verify the bundle instead")
+	}
+	return r
+}
+
+// verify makes the checks of Verify, but does not note that params and deadlines were not
+// checked. It returns a nil certificate if the shape is wrong.
+func verify(e Evidence) (Report, *certificate.Certificate) {
+	r := &Report{Valid: true}
+	members, _ := e.Certificate.(map[string]any)
+	misshapen := certificateShape(e.Certificate)
+	r.add(Shape, prefixed("the certificate ", misshapen), "")
+	r.keys(e.Keys)
+
+	signed := Signed(members)
+	signer := r.signed(Signature, e.Keys, signed, members["signature"])
+
+	var headSigner *Key
+	head, badHead := readHead(e.TreeHead)
+	if badHead != "" {
+		r.add(TreeHeadSignature, "the tree head "+badHead, "")
+	} else {
+		headSigner = r.signed(TreeHeadSignature, e.Keys, head.Message(), head.Signature)
+	}
+	if misshapen != "" {
+		for _, name := range []string{KeyInForce, TreeSize, MerkleInclusion, InputRootForm, Consistency} {
+			r.add(name, "not checked, because the shape is wrong", "")
+		}
+		return *r, nil
+	}
+	var c certificate.Certificate
+	if err := json.Unmarshal(canon.Encode(e.Certificate), &c); err != nil {
+		r.add(Consistency, "unreadable: "+err.Error(), "") // unreachable: the shape was checked
+		return *r, nil
+	}
+	r.inForce(signer, headSigner, c.LogProof.LeafIndex, head.TreeSize)
+	if signer != nil && signer.Development {
+		r.Notes = append(r.Notes, developmentKey)
+	}
+	r.inclusion(c.LogProof, sha256.Sum256(signed), head, badHead)
+	root := "null, VOID"
+	if c.InputRoot != nil {
+		root = *c.InputRoot
+	}
+	r.hold(InputRootForm, c.InputRootWellFormed(), "input_root is malformed, or is null in a COMPUTED certificate; it must be `sha256:` and 64 lower-case hex digits", root)
+	r.add(Consistency, contradictions(c.Payload), "")
+	if a, _ := algorithm.Lookup(c.Algorithm); c.Outcome == certificate.Computed && a.Redraws() {
+		r.add(Draw, drawProblem(a, c.Payload), "recomputed from the beacon value and nonce_digest")
+	}
+	r.seats(c.Payload, e.Parties, e.VerifyingKeys)
+	if e.Inputs != nil {
+		r.inputs(c.Payload, e.Inputs, e.Params)
+	}
+	return *r, &c
+}
+
+// Signed returns the bytes that a certificate's signature covers: the RFC 8785 form of
+// the certificate without signature and log_proof (SPEC 2.5).
+func Signed(certificate map[string]any) []byte {
+	payload := map[string]any{}
+	for name, v := range certificate {
+		if name != "signature" && name != "log_proof" {
+			payload[name] = v
+		}
+	}
+	return canon.Encode(payload)
+}
+
+// Holds reports whether the check with this name was made and passed.
+func (r Report) Holds(name string) bool {
+	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == name && c.OK })
+}
+
+// Add appends a check that the caller made.
+func (r *Report) Add(c Check) {
+	r.Checks = append(r.Checks, c)
+	r.Valid = r.Valid && c.OK
+}
+
+// add appends a check, which passed if `problem` is empty. `good` is the Detail of a passed check.
+func (r *Report) add(name, problem, good string) {
+	r.hold(name, problem == "", problem, good)
+}
+
+func (r *Report) hold(name string, ok bool, problem, good string) {
+	if ok {
+		problem = good
+	}
+	r.Add(Check{name, ok, problem})
+}
+
+func (r *Report) keys(keys []Key) {
+	for _, k := range keys {
+		if k.Problem != nil {
+			r.add(KeysUsable, fmt.Sprintf("%.80s: %v", k.Label, k.Problem), "")
+			return
+		}
+	}
+	r.hold(KeysUsable, len(keys) > 0, "no key to verify with", "")
+}
+
+// signed adds the check that one of the keys made the signature (SPEC 5.6). It returns
+// that key, or nil.
+func (r *Report) signed(name string, keys []Key, message []byte, signature any) *Key {
+	text, ok := signature.(string)
+	if !ok || !signatureForm.MatchString(text) {
+		r.add(name, "the signature is malformed; it must be `es256:` or `ed25519:`, followed by 128 lower-case hex digits", "")
+		return nil
+	}
+	for i, k := range keys {
+		if k.Problem == nil && k.Verify(message, text) == nil {
+			r.add(name, "", fmt.Sprintf("key %d of %d, %s", i+1, len(keys), k.Label))
+			return &keys[i]
+		}
+	}
+	r.add(name, fmt.Sprintf("the signature does not verify under any of the %d keys (an es256 signature must be low-S)", len(keys)), "")
+	return nil
+}
+
+func (r *Report) inclusion(proof certificate.LogProof, entry [32]byte, head certificate.TreeHead, badHead string) {
+	if badHead != "" {
+		r.add(TreeSize, "no usable tree head", "")
+		r.add(MerkleInclusion, "no usable tree head", "")
+		return
+	}
+	r.hold(TreeSize, proof.TreeSize == head.TreeSize,
+		fmt.Sprintf("log_proof has tree_size %d, but the tree head has %d", proof.TreeSize, head.TreeSize), fmt.Sprint(head.TreeSize))
+	err := certificate.VerifyInclusion(entry, proof, head.RootHash)
+	r.hold(MerkleInclusion, err == nil, "leaf_index and inclusion_path do not lead to root_hash",
+		fmt.Sprintf("leaf %d of %d", proof.LeafIndex, proof.TreeSize))
+}
+
+func prefixed(prefix, problem string) string {
+	if problem == "" {
+		return ""
+	}
+	return prefix + problem
+}

@@ -1,0 +1,148 @@
+// Package keycheck lets the processes of a deployment see each other's key sets.
+//
+// Each answer of log-server lists the keys that may already sign. A process that does not
+// accept a listed key has missed a rotation, and cannot verify signatures by this key.
+// The process treats the log as unavailable, and is not ready until it gets the new key set.
+//
+// Each process also puts the digests of its key set and of its server secrets into its
+// application_name in Postgres, where fairpactctl reads them. Neither the lists nor the digests
+// make a key trusted.
+package keycheck
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+const header = "Fairpact-Signing-Keys"
+
+// Tell adds a header to each answer of the handler `next`. The header lists the keys that may
+// already sign.
+func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(header, strings.Join(keys.Due(), ","))
+		next.ServeHTTP(w, r)
+	})
+}
+
+const (
+	poll = 5 * time.Second
+
+	// memory is how long Ready reports a missing key after the last Check that found the key
+	// missing. A later answer that lists only accepted keys does not clear the report, because a
+	// log-server that has not yet got the new key set may have sent the answer.
+	memory = 3 * poll
+)
+
+// Watch compares the keys of log-servers with those of this process. It is safe for
+// concurrent use.
+type Watch struct {
+	keys *signing.KeySet
+
+	mu    sync.Mutex
+	found error
+	at    time.Time
+}
+
+// New returns a Watch for a process with these keys.
+func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
+
+// Check inspects an answer of log-server. Assign this method to the field Check of a
+// translog.Client. Check returns an error if log-server lists a key that this process does not
+// accept. If the status is not 200, Check also returns an error if the list lacks the key with
+// which this process signs. The missing key may be why log-server refused the request.
+func (w *Watch) Check(r *http.Response) error {
+	named := r.Header.Get(header)
+	if named == "" { // an earlier release of log-server sends no such header
+		return nil
+	}
+	theirs := strings.Split(named, ",")
+	for _, label := range theirs {
+		if !w.keys.Accepts(label) {
+			err := fmt.Errorf("log-server lists the key %.80q, which this process does not accept: roll out the key set of log-server to this process", label)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.found, w.at = err, time.Now()
+			return err
+		}
+	}
+	if mine := w.keys.Due(); r.StatusCode != http.StatusOK && !slices.Contains(theirs, mine[len(mine)-1]) {
+		return fmt.Errorf("log-server does not list %s, the key with which this process signs: roll out the key set of this process to log-server", mine[len(mine)-1])
+	}
+	return nil
+}
+
+// Ready returns an error if Check found in the last 15 s that this process lacks a key
+// of a log-server.
+func (w *Watch) Ready() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.found != nil && time.Since(w.at) < memory {
+		return w.found
+	}
+	return nil
+}
+
+// Run calls the function `ask` every 5 s until ctx ends. The function `ask` must send a request
+// to the log, so that an idle process also learns of new keys.
+func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
+	lacking := false
+	for {
+		_ = ask(ctx) // the error is not needed: Ready returns what Check found
+		if err := w.Ready(); err != nil && !lacking {
+			logger.ErrorContext(ctx, "not ready: this process lacks a key of log-server", "err", err)
+		}
+		lacking = w.Ready() != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(poll):
+		}
+	}
+}
+
+// maxName is the longest application_name that Postgres stores, in bytes.
+const maxName = 63
+
+const namePrefix = "fairpact/"
+
+const noSecrets = "-"
+
+// Name returns the application_name of a process: fairpact/BINARY/KEYSET/SECRETS/HOST.PID.
+// KEYSET is the digest of `keys`. SECRETS is `secrets`, the digest of the server secrets, or "-"
+// if the process has none (`secrets` is empty). If HOST.PID is too long, Name cuts off its start,
+// because the host names of pods differ at the end.
+func Name(binary string, keys *signing.KeySet, secrets string) string {
+	host, _ := os.Hostname()
+	name := namePrefix + binary + "/" + keys.Digest() + "/" + cmp.Or(secrets, noSecrets) + "/"
+	self := fmt.Sprintf("%s.%d", host, os.Getpid())
+	return name + self[max(0, len(self)-(maxName-len(name))):]
+}
+
+// Process is a parsed application_name. KeySet and Secrets are digests. Secrets is empty if
+// the process has no server secrets, or runs an earlier release. Host ends with the PID.
+type Process struct{ Binary, KeySet, Secrets, Host string }
+
+// Parse parses an application_name. The result `ok` is true if the name has the form that Name
+// returns, or the form of an earlier release.
+func Parse(name string) (p Process, ok bool) {
+	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 3)
+	if !strings.HasPrefix(name, namePrefix) || len(parts) != 3 {
+		return p, false
+	}
+	p = Process{Binary: parts[0], KeySet: parts[1], Host: parts[2]}
+	if secrets, host, ok := strings.Cut(p.Host, "/"); ok {
+		p.Secrets, p.Host = strings.TrimPrefix(secrets, noSecrets), host
+	}
+	return p, true
+}

@@ -1,0 +1,113 @@
+package keycheck
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+// Two valid public keys: the points G and 2G of the curve P-256.
+const (
+	one = "es256:036b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
+	two = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"
+)
+
+func keys(t *testing.T, second time.Duration, none bool) *signing.KeySet {
+	t.Helper()
+	text := fmt.Sprintf(`{"keys":[{"pubkey":"%s","uri":"dev://1","signs_from":0}`, one)
+	if !none {
+		text += fmt.Sprintf(`,{"pubkey":"%s","uri":"dev://2","signs_from":%d}`, two, time.Now().Add(second).Unix())
+	}
+	k, err := signing.ParseKeySet([]byte(text + "]}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func TestKeysOfTheLog(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		mine, theirs *signing.KeySet
+		status       int
+		says         string // part of the error of Check; "": no error
+		ready        bool
+	}{
+		"the same":                             {keys(t, -time.Hour, false), keys(t, -time.Hour, false), 200, "", true},
+		"this process lacks the key":           {keys(t, 0, true), keys(t, -time.Hour, false), 200, two, false},
+		"here its time is much later":          {keys(t, time.Hour, false), keys(t, -time.Hour, false), 200, two, false},
+		"here its time is a little later":      {keys(t, time.Minute, false), keys(t, -time.Minute, false), 200, "", true},
+		"there its time is to come":            {keys(t, 0, true), keys(t, time.Hour, false), 200, "", true},
+		"the log lacks the key and answers":    {keys(t, -time.Hour, false), keys(t, 0, true), 200, "", true},
+		"the log lacks the key and refuses":    {keys(t, -time.Hour, false), keys(t, 0, true), 403, "does not list " + two, true},
+		"the log has the key and refuses":      {keys(t, -time.Hour, false), keys(t, -time.Hour, false), 403, "", true},
+		"a log of an earlier release, refuses": {keys(t, -time.Hour, false), nil, 403, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(row.status) })
+			if row.theirs != nil {
+				handler = Tell(row.theirs, handler)
+			}
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequest("GET", "/", nil))
+			w := New(row.mine)
+			err := w.Check(answer.Result())
+			if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
+				t.Errorf("Check: %v, want %q", err, row.says)
+			}
+			if (w.Ready() == nil) != row.ready {
+				t.Errorf("Ready: %v, want ready: %t", w.Ready(), row.ready)
+			}
+			w.at = w.at.Add(-memory)
+			if err := w.Ready(); err != nil {
+				t.Errorf("not ready for ever: %v", err)
+			}
+		})
+	}
+}
+
+func TestRunAsksTheLogUntilTheEnd(t *testing.T) {
+	t.Parallel()
+	w := New(keys(t, 0, true))
+	ctx, stop := context.WithCancel(t.Context())
+	asked := 0
+	w.Run(ctx, func(context.Context) error {
+		asked++
+		answer := httptest.NewRecorder()
+		answer.Header().Set(header, one+","+two)
+		err := w.Check(answer.Result())
+		stop()
+		return err
+	}, slog.New(slog.DiscardHandler))
+	if asked != 1 || w.Ready() == nil {
+		t.Errorf("asked %d times, Ready: %v; want once and an error", asked, w.Ready())
+	}
+}
+
+func TestNameOfAProcess(t *testing.T) {
+	t.Parallel()
+	k := keys(t, 0, true)
+	for _, secrets := range []string{"0a1b2c3d", ""} {
+		name := Name("deadline-worker", k, secrets)
+		p, ok := Parse(name)
+		if !ok || len(name) > maxName || p.Binary != "deadline-worker" || p.KeySet != k.Digest() || p.Secrets != secrets || p.Host == "" || strings.Contains(p.Host, "/") {
+			t.Errorf("the name %q is parsed as %+v, want the values it was made from", name, p)
+		}
+	}
+	if p, ok := Parse("fairpact/deal-api/0a1b2c3d/host.7"); !ok || p != (Process{Binary: "deal-api", KeySet: "0a1b2c3d", Host: "host.7"}) {
+		t.Errorf("a name of an earlier release is parsed as %+v, want its binary, key set and host", p)
+	}
+	for _, other := range []string{"", "psql", "fairpact/x", "fairpact"} {
+		if _, ok := Parse(other); ok {
+			t.Errorf("Parse(%q) reports a process, want none", other)
+		}
+	}
+}

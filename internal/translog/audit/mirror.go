@@ -1,0 +1,80 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+)
+
+// Mirror updates a folder to the newest checkpoint of the log. Any static file server can
+// serve the folder as a copy of the log. Mirror verifies each file before writing it, and writes
+// the checkpoint last. So the files always match the checkpoint in the folder. If a call is
+// interrupted, the next call uses the files that are already in the folder.
+func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
+	// #nosec G301 -- public, for a file server
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Head{}, err
+	}
+	to := folder(dir)
+	have, err := to.Head(ctx, policy)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return have, err
+	}
+	head, err := from.headAfter(ctx, policy, have.Size)
+	if err != nil {
+		return head, err
+	}
+	if err := Extends(ctx, from, head, have); err != nil { // a forked log must not change the mirror
+		return head, err
+	}
+	t, err := openTree(ctx, from, head, to, 1)
+	if err == nil {
+		err = t.walk(ctx, have.Size/checkpoint.TileWidth)
+	}
+	if err := t.verdict(err); err != nil {
+		return head, err
+	}
+	return head, Replace(filepath.Join(dir, checkpointPath), head.Note)
+}
+
+// write stores a tile or entry bundle in the folder of a mirror. After it stores a full tile or
+// bundle, it deletes the partial versions of that tile or bundle.
+func (s *Source) write(c content) error {
+	path := filepath.Join(s.Place, filepath.FromSlash(c.path()))
+	// #nosec G301 -- public, for a file server
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := Replace(path, c.data); err != nil {
+		return err
+	}
+	if c.W == checkpoint.TileWidth {
+		return os.RemoveAll(path + ".p")
+	}
+	return nil
+}
+
+// Replace replaces a file atomically. A reader sees either the old or the new content, even
+// after a crash.
+func Replace(path string, data []byte) error {
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // no effect after the rename
+	_, err = file.Write(data)
+	if err == nil {
+		err = file.Chmod(0o644)
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}
