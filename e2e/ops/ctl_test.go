@@ -181,14 +181,14 @@ func TestCtlCancelAndStatus(t *testing.T) {
 		t.Errorf("deal status: %+v, want OPEN, open, purge and 600 s between the deadlines", v)
 	}
 	says(t, c, 1, "has not ended within 100ms", "deal", "watch", "--state", "deal.json", "--timeout", "100ms", "--every", "10ms")
-	var handed struct {
+	var created struct {
 		Tokens []struct{ Token string } `json:"invite_tokens"`
 	}
-	if err := json.Unmarshal(c.Read("deal.json"), &handed); err != nil {
+	if err := json.Unmarshal(c.Read("deal.json"), &created); err != nil {
 		t.Fatal(err)
 	}
 	alg, _ := algorithm.Lookup("split.v1")
-	want := invitation.Text(e2e.BaseURL(t), invitation.Seat{DealID: v.DealID, Algorithm: alg, From: "a", Party: 1, Label: "b", Token: handed.Tokens[1].Token, CommitDeadline: v.Commit, RevealDeadline: v.Reveal})
+	want := invitation.Text(e2e.BaseURL(t), invitation.Seat{DealID: v.DealID, Algorithm: alg, From: "a", Party: 1, Label: "b", Token: created.Tokens[1].Token, CommitDeadline: v.Commit, RevealDeadline: v.Reveal})
 	if text, _ := c.Run(0, "deal", "invite", "--state", "deal.json", "--party", "1", "--text"); text != want+"\n" {
 		t.Errorf("the invitation is\n%s\nwant\n%s", text, want)
 	}

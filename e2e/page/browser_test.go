@@ -176,7 +176,7 @@ func (p *tab) hand(field, text string) {
 	p.t.Helper()
 	eval[bool](p, `(() => {
 		const files = new DataTransfer();
-		files.items.add(new File([`+e2e.JsonText(p.t, text)+`], 'handed.json'));
+		files.items.add(new File([`+e2e.JsonText(p.t, text)+`], 'submitted.json'));
 		const field = document.querySelector('`+field+`');
 		field.files = files.files;
 		field.dispatchEvent(new Event('change'));

@@ -399,13 +399,13 @@ func TestPageTakesASavedCopy(t *testing.T) {
 	proof := e2e.JsonText(t, e2e.AsBody(t, string(foreign))["bundle"])
 	verdict := func(what, want string) {
 		t.Helper()
-		eval[bool](p, "delete document.querySelector('#handed-report').dataset.valid")
-		p.hand("#handed", proof)
-		p.until("a verdict", "document.querySelector('#handed-report').dataset.valid")
-		if said := p.text("#handed-report .verdict strong"); said != want {
+		eval[bool](p, "delete document.querySelector('#submitted-report').dataset.valid")
+		p.hand("#submitted", proof)
+		p.until("a verdict", "document.querySelector('#submitted-report').dataset.valid")
+		if said := p.text("#submitted-report .verdict strong"); said != want {
 			t.Errorf("%s, the verdict on a proof of another deployment is %q, want %q", what, said, want)
 		}
-		if open := eval[bool](p, "document.querySelector('#handed-report .checked').open"); open != (want == "Not valid") {
+		if open := eval[bool](p, "document.querySelector('#submitted-report .checked').open"); open != (want == "Not valid") {
 			t.Errorf("%s, the checks are unfolded: %v", what, open)
 		}
 	}

@@ -130,6 +130,8 @@ func (a Access) Deal() *Deal { return a.deal }
 // Party returns the party whose invite token gave access, or -1 for the initiator's API key.
 func (a Access) Party() int { return a.party }
 
+func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, DealID: a.deal.DealID} }
+
 // Authorize permits an action on a deal, or refuses it with FORBIDDEN. A Read of an unknown
 // deal is refused with DEAL_NOT_FOUND.
 func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, action Action) (Access, error) {

@@ -9,6 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -208,6 +209,20 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	}
 	e.CertID, e.Payload, e.MAC = &id, payload, payloadMAC(s.secrets.Writer(), id, payload)
 	return nil
+}
+
+// attested returns the party's attested_by for a certificate. `stored` is the attested_by that
+// was stored with the commitment; nil: the party has not committed, or has not signed.
+func (d *Deal) attested(party int, stored *string) string {
+	switch declared := d.SeatKey(party); {
+	case stored != nil:
+		return *stored
+	case declared != nil:
+		// There is no signature: the party has not committed, or an earlier release accepted
+		// the commitment without a signature.
+		return attestation.Attestation{Declared: true, Key: *declared}.String()
+	}
+	return certificate.AttestedByInitiator
 }
 
 // leavesOf returns the Merkle leaves under input_root, in party order. Each leaf is input ‖ salt.

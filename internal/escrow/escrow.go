@@ -8,14 +8,15 @@
 //	escrow.go     Service, its dependencies and its caches
 //	auth.go       authenticates callers and authorizes their actions
 //	deal.go       Deal, a deal's declaration, and its conversion for the rules of package deal
-//	create.go     Create; account.go limits the open deals of an API key
+//	create.go     Create; openlimit.go limits the open deals of an API key
 //	cautions.go   warnings about a deal's beacon round, deadlines and labels
 //	commit.go     Commit and Cancel; seat.go checks the signature of a seat key
 //	reveal.go     Reveal, and the rejection of a shapley.v1 deal
+//	act.go        what commit, reveal and cancel share: retry, and the reason of a refusal
 //	advance.go    takes the steps that are due; entropy.go draws a random.v1 deal
 //	end.go        computes the result and stores it with the unsigned certificate
 //	issue.go      signs the certificate, appends it to the log, publishes it
-//	view.go, wait.go, certificate.go, bundle.go, verify.go, handed.go    reads
+//	view.go, wait.go, certificate.go, bundle.go, verify.go, submitted.go    reads; check.go serves them
 //	worker.go, reseal.go    what only the worker calls
 //
 // # The life of a deal
@@ -44,7 +45,7 @@
 // The process caches what never changes: the party of an invite token, a deal's declaration, a
 // party's commitment, an ended deal whose certificate is published, and verified
 // signatures. It also caches the API keys in use, each with an estimate of its open deals
-// (account.go). Each cache is bounded in bytes. The methods Certificate and Verify read the
+// (openlimit.go). Each cache is bounded in bytes. The methods Certificate and Verify read the
 // certificate's row and leaf at every call, so that a changed row is noticed. When the
 // database server changes (a restore, a failover), the process empties all caches except the
 // verified signatures, which do not depend on the database.
@@ -67,7 +68,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/escrow/cache"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
@@ -129,12 +129,12 @@ type Service struct {
 	logger  *slog.Logger
 
 	// Caches. Except for apiKeys, they hold only data that never changes (see the package comment).
-	apiKeys     *cache.Cache[hash, *account]
-	tokens      *cache.Cache[hash, seat]
-	deals       *cache.Cache[string, *Deal]
-	commitments *cache.Cache[seat, [32]byte]
-	ended       *cache.Cache[string, *store.Snapshot] // deals whose certificate is published
-	verified    *cache.Cache[hash, checked]
+	apiKeys     *cache[hash, *account]
+	tokens      *cache[hash, seat]
+	deals       *cache[string, *Deal]
+	commitments *cache[seat, [32]byte]
+	ended       *cache[string, *store.Snapshot] // deals whose certificate is published
+	verified    *cache[hash, checked]
 	server      atomic.Value // the database server that filled the caches
 
 	loads  singleflight.Group // keyed by deal_id
@@ -173,12 +173,12 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 	}
 	return &Service{
 		store: s, secrets: secrets, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,
-		apiKeys:     cache.New[hash, *account](smallCache),
-		tokens:      cache.New[hash, seat](largeCache),
-		deals:       cache.New[string, *Deal](largeCache),
-		commitments: cache.New[seat, [32]byte](smallCache),
-		ended:       cache.New[string, *store.Snapshot](largeCache),
-		verified:    cache.New[hash, checked](smallCache),
+		apiKeys:     newCache[hash, *account](smallCache),
+		tokens:      newCache[hash, seat](largeCache),
+		deals:       newCache[string, *Deal](largeCache),
+		commitments: newCache[seat, [32]byte](smallCache),
+		ended:       newCache[string, *store.Snapshot](largeCache),
+		verified:    newCache[hash, checked](smallCache),
 
 		contradicted: expirable.NewLRU[string, contradiction](mostContradicted, nil, contradictedFor),
 	}

@@ -141,8 +141,6 @@ func saltHint(salt string) string {
 	return ""
 }
 
-func (a Access) call(op problem.Op) problem.Call { return problem.Call{Op: op, DealID: a.deal.DealID} }
-
 // reject stores a shapley.v1 rejection and ends the deal in one transaction.
 // SPEC 3: any rejection makes the deal VOID and names the rejector.
 func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed, error) {

@@ -8,7 +8,6 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
-	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -72,20 +71,6 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	}
 	text := by.String()
 	return &text, nil
-}
-
-// attested returns the party's attested_by for a certificate. `stored` is the attested_by that
-// was stored with the commitment; nil: the party has not committed, or has not signed.
-func (d *Deal) attested(party int, stored *string) string {
-	switch declared := d.SeatKey(party); {
-	case stored != nil:
-		return *stored
-	case declared != nil:
-		// There is no signature: the party has not committed, or an earlier release accepted
-		// the commitment without a signature.
-		return attestation.Attestation{Declared: true, Key: *declared}.String()
-	}
-	return certificate.AttestedByInitiator
 }
 
 func (a Access) signedSeat(commitment string) (attestation.Seat, error) {

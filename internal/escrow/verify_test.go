@@ -63,7 +63,7 @@ func TestVerify(t *testing.T) {
 // VerifySubmitted reports StoredSame for a certificate with a wrong log_proof, because the
 // signature does not cover log_proof. The certificate is invalid all the same, and the note names
 // log_proof.
-func TestHandedCertificateWithAnotherProof(t *testing.T) {
+func TestSubmittedCertificateWithAnotherProof(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)
 	g, _ := certified(t, h)

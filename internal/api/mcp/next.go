@@ -287,7 +287,7 @@ func afterCertificate(c escrow.Issued) next {
 
 const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. When you call verify_certificate, pass only the bundle's member `certificate`, not the whole bundle. The bundle holds no input. To have your input checked too, add the members `input` and `salt` to own_input, but only in your own copy."
 
-func afterHanded(h escrow.SubmittedReport) next {
+func afterSubmitted(h escrow.SubmittedReport) next {
 	if !h.Valid {
 		return next{Why: `do not rely on this document. The member "note" gives the reason. The members "outcome" and "says" are claims of the document, not facts. Ask a party of the deal for the true certificate: the party gets it with get_certificate. There is nothing left to call.`}
 	}

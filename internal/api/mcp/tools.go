@@ -334,7 +334,7 @@ func (s *server) verifyCertificate(ctx context.Context, args arguments) (result,
 			return result{}, err
 		}
 		report, err := s.Escrow.VerifySubmitted(ctx, document, certID)
-		return encoded(report, err, afterHanded)
+		return encoded(report, err, afterSubmitted)
 	}
 	certID, err := args.text("cert_id", "the cert_id in a certificate or the certificate_id that get_deal returned. To check a whole certificate, pass the certificate itself as the argument certificate")
 	if err != nil {

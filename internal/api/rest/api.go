@@ -63,10 +63,10 @@ type API struct {
 
 // Limits of request bodies in bytes.
 const (
-	maxCreation = 4 << 20  // fits 10,000 party labels
-	maxReveal   = 4 << 20  // fits an input of 512 KiB with every character escaped
-	maxHanded   = 8 << 20  // POST /v1/verify: fits a certificate of 10,000 parties with seat keys and long labels
-	maxSmall    = 64 << 10 // the bodies of all other calls
+	maxCreation  = 4 << 20  // fits 10,000 party labels
+	maxReveal    = 4 << 20  // fits an input of 512 KiB with every character escaped
+	maxSubmitted = 8 << 20  // POST /v1/verify: fits a certificate of 10,000 parties with seat keys and long labels
+	maxSmall     = 64 << 10 // the bodies of all other calls
 )
 
 // New returns the handler of all paths, including c.Pages and /mcp. It fails if
@@ -126,7 +126,7 @@ func (a *API) routes(log http.HandlerFunc) map[string]route {
 		"/v1/deals/{id}/bundle":      {serve: get(a.deal(escrow.AsParty, a.bundle)), cache: owned},
 		"/v1/deals/{id}/declaration": {serve: get(a.deal(escrow.Read, a.declaration))},
 		"/v1/deals/{id}/inputs":      {serve: get(a.deal(escrow.AsParty, a.inputs))},
-		"/v1/verify":                 post(http.StatusOK, a.verifyHanded),
+		"/v1/verify":                 post(http.StatusOK, a.verifySubmitted),
 		"/v1/verify/{cert_id}":       {serve: get(a.verify), public: true},
 		"/v1/log/tree-head":          {serve: log, public: true, cache: shared},
 		"/v1/log/proof":              {serve: log, public: true},

@@ -109,8 +109,8 @@ func (a *API) verify(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return encoded(a.Escrow.Verify(r.Context(), r.PathValue("cert_id")))
 }
 
-func (a *API) verifyHanded(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := a.body(w, r, maxHanded, false)
+func (a *API) verifySubmitted(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := a.body(w, r, maxSubmitted, false)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,7 @@
 // does what needs no decision: it reveals the party's sealed input once all have committed,
 // and draws once the beacon round is published.
 
-import { verifyFile } from './handed.js';
+import { verifyFile } from './submitted.js';
 import { countdown, describe, drawTime, status } from './describe.js';
 import { byId, copyButton, element, once } from './dom.js';
 import { algorithmOf } from './facts.js';
@@ -384,7 +384,7 @@ byId('enter').addEventListener('submit', (event) => {
   tokens.set(id, token);
   start(token);
 });
-byId('handed').addEventListener('change', () => verifyFile(byId('handed').files[0], byId('handed-report')));
+byId('submitted').addEventListener('change', () => verifyFile(byId('submitted').files[0], byId('submitted-report')));
 addEventListener('hashchange', () => { // reload only for a token: the skip link changes the hash too
   if (location.hash.startsWith('#it_') && takeToken() !== seat?.token) location.reload();
 });

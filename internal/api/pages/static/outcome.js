@@ -2,7 +2,7 @@
 // this browser.
 
 import { element, once } from './dom.js';
-import { verifyText } from './handed.js';
+import { verifyText } from './submitted.js';
 import { parse } from './jcs.js';
 import { saveFile } from './keep.js';
 import { picture } from './picture.js';

@@ -1,6 +1,4 @@
-// Package cache caches immutable values. When their total size exceeds a limit in bytes,
-// the cache evicts the least recently used values. The caller passes the size of each value.
-package cache
+package escrow
 
 import (
 	"sync"
@@ -11,8 +9,9 @@ import (
 // overhead is the approximate size, in bytes, of the list and map nodes of an entry.
 const overhead = 200
 
-// Cache maps keys to values. It is safe for concurrent use.
-type Cache[K comparable, V any] struct {
+// cache holds immutable values, at most `limit` bytes of them. It evicts the least recently used.
+// It is safe for concurrent use.
+type cache[K comparable, V any] struct {
 	limit int
 
 	mu      sync.Mutex // guards the fields below
@@ -25,15 +24,13 @@ type sized[V any] struct {
 	bytes int
 }
 
-// New returns a cache that holds at most `limit` bytes.
-func New[K comparable, V any](limit int) *Cache[K, V] {
-	c := &Cache[K, V]{limit: limit}
+func newCache[K comparable, V any](limit int) *cache[K, V] {
+	c := &cache[K, V]{limit: limit}
 	c.entries, _ = simplelru.NewLRU(1<<31-1, func(_ K, v sized[V]) { c.used -= v.bytes }) // NewLRU fails only for sizes below 1
 	return c
 }
 
-// Get returns the value of key, and whether it is cached.
-func (c *Cache[K, V]) Get(key K) (V, bool) {
+func (c *cache[K, V]) Get(key K) (V, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	found, ok := c.entries.Get(key)
@@ -43,7 +40,7 @@ func (c *Cache[K, V]) Get(key K) (V, bool) {
 // Add replaces the value of `key`. The parameter `bytes` is the size of the new value. If the
 // new value takes more than an eighth of the limit, Add only removes the old value, because
 // the new value would evict too many other values.
-func (c *Cache[K, V]) Add(key K, value V, bytes int) {
+func (c *cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,8 +55,7 @@ func (c *Cache[K, V]) Add(key K, value V, bytes int) {
 	}
 }
 
-// Purge removes all values.
-func (c *Cache[K, V]) Purge() {
+func (c *cache[K, V]) Purge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries.Purge()

@@ -1,4 +1,4 @@
-package cache
+package escrow
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 const limit = 64 << 10
 
-func (c *Cache[K, V]) bytes() int {
+func (c *cache[K, V]) bytes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.used
@@ -26,7 +26,7 @@ func TestEmptyValuesAreBounded(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	before := heap()
-	c := New[string, struct{}](limit)
+	c := newCache[string, struct{}](limit)
 	for i := range values {
 		c.Add(fmt.Sprint(i), struct{}{}, 0)
 	}
@@ -37,7 +37,7 @@ func TestEmptyValuesAreBounded(t *testing.T) {
 }
 
 func TestTheLeastRecentlyUsedIsEvicted(t *testing.T) {
-	c := New[string, int](10_000)
+	c := newCache[string, int](10_000)
 	for i, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		c.Add(key, i, 1000)
 	}
@@ -54,7 +54,7 @@ func TestTheLeastRecentlyUsedIsEvicted(t *testing.T) {
 }
 
 func TestAddReplaces(t *testing.T) {
-	c := New[string, string](limit)
+	c := newCache[string, string](limit)
 	c.Add("small", "1", 100)
 	used := c.bytes()
 	c.Add("small", "2", 100)
@@ -72,7 +72,7 @@ func TestAddReplaces(t *testing.T) {
 }
 
 func TestConcurrentUseStaysWithinTheLimit(t *testing.T) {
-	c := New[int, int](limit)
+	c := newCache[int, int](limit)
 	var group sync.WaitGroup
 	for g := range 8 {
 		group.Go(func() {
