@@ -140,8 +140,8 @@ func TestDeclared(t *testing.T) {
 		{`,"mode":"open","retention":"purge","algorithm_params":{"items":["x"]}`, `{split.v1 open purge [a b] [] 10 20 map[items:[x]] []}`},
 		{`,"z":1,"b":{}`, `{split.v1 sealed standard [a b] [] 10 20 map[] [b z]}`},
 		{`,"party_keys":[null,null]`, `{split.v1 sealed standard [a b] [<nil> <nil>] 10 20 map[] []}`},
-		{`,"party_keys":[null,1]`, "party_keys[1] must be a string or null"},
-		{`,"party_keys":{}`, "party_keys is an object; it must be an array"},
+		{`,"party_keys":[null,1]`, "party_keys[1] is an integer: give a string or null"},
+		{`,"party_keys":{}`, "party_keys is an object: give an array"},
 	} {
 		declared, err := wire.Declared(parsed(t, []byte(`{`+good+row.more+`}`), nil))
 		if got := fmt.Sprint(declared); err == nil && got != row.want {

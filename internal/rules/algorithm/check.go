@@ -76,36 +76,3 @@ func quoted(s string) string {
 	}
 	return fmt.Sprintf("%q", s)
 }
-
-func kind(v any) string {
-	switch v.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "a boolean"
-	case int64:
-		return "an integer"
-	case string:
-		return "a string"
-	case []any:
-		return "an array"
-	case map[string]any:
-		return "an object"
-	}
-	return "not JSON"
-}
-
-// member returns the value of a required member of an object. The value must have type T. In
-// errors, `where` names the object and `want` says what to send. SPEC 2.2: null is refused,
-// because the member is required.
-func member[T any](object map[string]any, where, name, want string) (T, error) {
-	v, there := object[name]
-	typed, ok := v.(T)
-	switch {
-	case ok:
-		return typed, nil
-	case !there:
-		return typed, fmt.Errorf("%s.%s is missing: give %s", where, name, want)
-	}
-	return typed, fmt.Errorf("%s.%s is %s: give %s", where, name, kind(v), want)
-}

@@ -20,9 +20,10 @@ type game struct {
 // all keys name parties by index. readGame tries labels and indexes, and chooses the form in
 // which fewer keys contain an unknown name. On a tie, readGame chooses labels.
 func readGame(labels []string, params map[string]any) (*game, error) {
-	values, err := member[map[string]any](params, "algorithm_params", "coalition_values", "an object that maps coalition keys to non-negative integers")
-	if err != nil {
-		return nil, err
+	m := canon.MembersOf(params, "algorithm_params.")
+	values := m.Object("coalition_values", "an object that maps coalition keys to non-negative integers")
+	if m.Err() != nil {
+		return nil, m.Err()
 	}
 	keys := slices.Sorted(maps.Keys(values)) // sorted, so that equal params always return the same error
 	g := &game{worth: make([]int64, 1<<len(labels)), given: make([]bool, 1<<len(labels)), names: labels}

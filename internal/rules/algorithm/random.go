@@ -49,22 +49,21 @@ type randomResult struct {
 }
 
 func readBeaconRound(params map[string]any) (int64, error) {
-	round, err := member[int64](params, "algorithm_params", "beacon_round", "the beacon round, a positive integer")
-	if err != nil {
-		return 0, err
-	}
+	m := canon.MembersOf(params, "algorithm_params.")
+	round := m.Integer("beacon_round", "the beacon round, a positive integer")
 	if round < 1 || round > canon.MaxInt {
-		return 0, fmt.Errorf("algorithm_params.beacon_round is %d: give an integer of 1 to %d", round, canon.MaxInt)
+		m.Fail("algorithm_params.beacon_round is %d: give an integer of 1 to %d", round, canon.MaxInt)
 	}
-	return round, nil
+	return round, m.Err()
 }
 
 // readNonce returns the bytes of the nonce. If the number of hex digits is odd, readNonce
 // adds a 0 on the left. Its errors MUST NOT contain any part of the nonce.
 func readNonce(input map[string]any) ([]byte, error) {
-	digits, err := member[string](input, "input", "nonce", "a string of hex digits")
-	if err != nil {
-		return nil, err
+	m := canon.MembersOf(input, "input.")
+	digits := m.Text("nonce", "a string of hex digits")
+	if m.Err() != nil {
+		return nil, m.Err()
 	}
 	if len(digits) > maxNonceDigits {
 		return nil, fmt.Errorf("input.nonce is too long: a nonce has at most %d hex digits", maxNonceDigits)

@@ -4,6 +4,8 @@ import (
 	"math/big"
 	"math/bits"
 	"slices"
+
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 var shapleyV1 = &Algorithm{
@@ -43,7 +45,8 @@ type shapleyShare struct {
 }
 
 func readAccept(input map[string]any) (bool, error) {
-	return member[bool](input, "input", "accept", "true, or false to reject")
+	m := canon.MembersOf(input, "input.")
+	return m.Flag("accept", "true, or false to reject"), m.Err()
 }
 
 func computeShapley(labels []string, params map[string]any, inputs []map[string]any, _ *Beacon) (any, error) {

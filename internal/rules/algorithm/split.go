@@ -88,24 +88,21 @@ type splitItem struct {
 }
 
 func readItems(labels []string, params map[string]any) ([]string, error) {
-	list, err := member[[]any](params, "algorithm_params", "items", "an array of item identifiers (strings)")
-	if err != nil {
-		return nil, err
+	m := canon.MembersOf(params, "algorithm_params.")
+	items := m.Texts("items", "an array of item identifiers (strings)")
+	if m.Err() != nil {
+		return nil, m.Err()
 	}
-	if len(list) < 1 || len(list) > maxItems {
-		return nil, fmt.Errorf("algorithm_params.items has %d items: give 1 to %d", len(list), maxItems)
+	if len(items) < 1 || len(items) > maxItems {
+		return nil, fmt.Errorf("algorithm_params.items has %d items: give 1 to %d", len(items), maxItems)
 	}
-	if n := len(list) * len(labels); n > maxItemsParties {
+	if n := len(items) * len(labels); n > maxItemsParties {
 		return nil, fmt.Errorf("algorithm_params.items has %d items for %d parties, and items × parties is %d: use fewer items or parties, so that this product is at most %d",
-			len(list), len(labels), n, maxItemsParties)
+			len(items), len(labels), n, maxItemsParties)
 	}
-	items := make([]string, len(list))
-	first := make(map[string]int, len(list))
-	for i, v := range list {
-		item, ok := v.(string)
+	first := make(map[string]int, len(items))
+	for i, item := range items {
 		switch {
-		case !ok:
-			return nil, fmt.Errorf("algorithm_params.items[%d] is %s: give a string", i, kind(v))
 		case item == "":
 			return nil, fmt.Errorf("algorithm_params.items[%d] is empty: give each item a name", i)
 		case len(item) > maxItemBytes:
@@ -115,7 +112,6 @@ func readItems(labels []string, params map[string]any) ([]string, error) {
 			return nil, fmt.Errorf("algorithm_params.items[%d] is the same as items[%d]: list each item once", i, j)
 		}
 		first[item] = i
-		items[i] = item
 	}
 	return items, nil
 }
@@ -123,9 +119,10 @@ func readItems(labels []string, params map[string]any) ([]string, error) {
 // readValuations returns a party's values in the order of the items. Its errors may
 // contain items of the params, but MUST NOT contain any part of the input.
 func readValuations(items []string, input map[string]any) ([]int64, error) {
-	given, err := member[map[string]any](input, "input", "valuations", "an object that maps item identifiers to non-negative integers")
-	if err != nil {
-		return nil, err
+	m := canon.MembersOf(input, "input.")
+	given := m.Object("valuations", "an object that maps item identifiers to non-negative integers")
+	if m.Err() != nil {
+		return nil, m.Err()
 	}
 	values := make([]int64, len(items))
 	known := 0
