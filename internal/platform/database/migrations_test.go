@@ -27,8 +27,6 @@ var additive = []*regexp.Regexp{
 	// each row under a lock.
 	regexp.MustCompile(`^ALTER TABLE \S+ ADD COLUMN \w+ (TEXT|INT|BIGINT|BYTEA|BOOLEAN)(\[\])?( NOT NULL DEFAULT (''|[0-9]+|TRUE|FALSE))?$`),
 	regexp.MustCompile(`^SET LOCAL LOCK_TIMEOUT = ''$`),
-	// Use this form only for a foreign key on which neither the previous release nor this one relies.
-	regexp.MustCompile(`^ALTER TABLE \S+ DROP CONSTRAINT IF EXISTS \S+_FKEY$`),
 }
 
 var (

@@ -2,6 +2,11 @@
 
 -- Times are unix seconds of this database's clock. JSON is stored in RFC 8785 form as
 -- bytea, because jsonb and text reject U+0000, and jsonb rewrites the bytes.
+--
+-- There are no foreign keys: each costs a query for each inserted row, and none would ever refuse a row. A transaction that
+-- inserts a row for a deal has locked or inserted that deal. No statement deletes a deal. Before a deal is created, deal-api
+-- looks up the initiator's API key. (After a restore of an older backup, the database lacks the newest API keys. For up to a
+-- second, a replica may still accept such a key from its cache. Nobody can cancel a deal that is created with such a key.)
 
 CREATE TABLE api_keys (
     key_hash   bytea  PRIMARY KEY CHECK (length(key_hash) = 32), -- SHA-256 of the key
@@ -12,7 +17,7 @@ CREATE TABLE api_keys (
 -- COMMITTING are one phase, COMMITTING, so that the first commitment of a deal changes no row of this table.
 CREATE TABLE deals (
     deal_id           text   PRIMARY KEY,
-    owner_hash        bytea  NOT NULL REFERENCES api_keys,
+    owner_hash        bytea  NOT NULL,
     algorithm         text   NOT NULL,
     params            bytea  NOT NULL,
     mode              text   NOT NULL CHECK (mode IN ('sealed', 'open')),
@@ -24,7 +29,7 @@ CREATE TABLE deals (
     chain_hash        text,            -- hash of the beacon chain, pinned at creation; only random.v1, like the next two columns
     beacon_round      bigint,
     round_time        bigint,
-    phase             text   NOT NULL CHECK (phase IN ('COMMITTING', 'REVEALING', 'COMPUTED', 'CERTIFIED', 'VOID', 'EXPIRED', 'CANCELLED')),
+    phase             text   NOT NULL CHECK (phase IN ('COMMITTING', 'REVEALING', 'COMPUTED', 'VOID', 'EXPIRED', 'CANCELLED')),
     commits_closed_at bigint,
     reveals_closed_at bigint,
     computed_at       bigint,
@@ -39,11 +44,16 @@ CREATE INDEX deals_revealing ON deals (reveal_deadline) WHERE phase = 'REVEALING
 -- round_time.
 CREATE INDEX deals_drawing ON deals (greatest(reveals_closed_at, round_time)) WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL;
 
+-- The cost of an API key's open deals is limited. use_key.sql finds these deals by this index. IS NOT FALSE keeps the planner
+-- from using the index for other conditions on the phase.
+CREATE INDEX deals_open ON deals (owner_hash) WHERE (phase IN ('COMMITTING', 'REVEALING')) IS NOT FALSE;
+
 CREATE TABLE parties (
-    deal_id    text  NOT NULL REFERENCES deals,
+    deal_id    text  NOT NULL,
     party      int   NOT NULL,
     label      text  NOT NULL,
     token_hash bytea NOT NULL UNIQUE CHECK (length(token_hash) = 32),
+    seat_key   text,                   -- the public key that the initiator declared for the party
     PRIMARY KEY (deal_id, party)
 );
 
@@ -53,8 +63,8 @@ CREATE TABLE commitments (
     party        int    NOT NULL,
     commitment   bytea  NOT NULL CHECK (length(commitment) = 32),
     committed_at bigint NOT NULL,
-    PRIMARY KEY (deal_id, party),
-    FOREIGN KEY (deal_id, party) REFERENCES parties
+    attested_by  text,                 -- the party's attested_by in the certificate; null: no seat key signed the commitment
+    PRIMARY KEY (deal_id, party)
 );
 
 -- The column sealed holds a party's input and salt, encrypted under a server secret. The
@@ -64,15 +74,14 @@ CREATE TABLE reveals (
     party       int    NOT NULL,
     sealed      bytea,
     revealed_at bigint NOT NULL,
-    PRIMARY KEY (deal_id, party),
-    FOREIGN KEY (deal_id, party) REFERENCES commitments
+    PRIMARY KEY (deal_id, party)
 );
 
 -- The transaction that ends a deal inserts the deal's certificate. A certificate is
 -- pending while leaf_index is null.
 CREATE TABLE certificates (
     cert_id    text   PRIMARY KEY,
-    deal_id    text   NOT NULL UNIQUE REFERENCES deals,
+    deal_id    text   NOT NULL UNIQUE,
     payload    bytea  NOT NULL,        -- the bytes that are signed
     mac        bytea  NOT NULL,        -- MAC of cert_id and payload under a server secret; a payload without a valid MAC is never signed
     signature  text,
@@ -103,5 +112,21 @@ CREATE TABLE beacon_rounds (
     PRIMARY KEY (chain_hash, round)
 );
 
+-- The column fingerprint identifies the server secret that encrypts new data in this database. The secret cannot be computed
+-- from its fingerprint. The column since holds the unix time in seconds at which the secret came into force. The table has
+-- one row, which the first process inserts.
+-- former: fingerprints of former secrets that stored data still needs. It is null until the first rotation. Until then,
+-- an input carries no mark that names its secret.
+-- resealed_deal, resealed_party: the last input that the worker has encrypted again under the secret in force. At the start
+-- of a rotation they are '' and -1. Both are null if no input is left to encrypt again.
+CREATE TABLE server_secret (
+    singleton      boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    fingerprint    bytea   NOT NULL,
+    since          bigint  NOT NULL,
+    former         bytea[],
+    resealed_deal  text,
+    resealed_party int
+);
+
 -- +goose Down
-DROP TABLE beacon_rounds, idempotency, certificates, reveals, commitments, parties, deals, api_keys;
+DROP TABLE server_secret, beacon_rounds, idempotency, certificates, reveals, commitments, parties, deals, api_keys;
