@@ -208,23 +208,6 @@ func TestPageVerifiesCertificates(t *testing.T) {
 			t.Errorf("development key %v: the failed checks are %v, want none; the report lists as not proven %q", development, failed, said)
 		}
 	}
-
-	// A deployment without /v1/pubkeys publishes its keys only in the status.
-	eval[bool](p, `(() => {
-		const real = window.fetch;
-		window.fetch = (path, options) => path === '/v1/pubkeys' ? Promise.resolve(new Response('{"error":"NOT_FOUND: no such path"}', {status: 404})) : real(path, options);
-		document.querySelector('#verify-keys').value = '';
-		document.querySelector('#fetch-trust').click();
-		return true;
-	})()`)
-	p.until("the keys of the status are fetched", "document.querySelector('#verify-keys').value")
-	status := eval[string](p, "document.querySelector('#verify-keys').value")
-	if failed := p.verdict(d.Text, status, d.HeadText, "", ""); len(failed) > 0 || e2e.AsBody(t, status)["pubkey"] != d.Key {
-		t.Errorf("the failed checks are %v, want none, with the status %s", failed, status)
-	}
-	if said := p.text("#verify-report [data-check=key_in_force] .detail"); !strings.Contains(said, "without its state") {
-		t.Errorf("with the keys of a status the page says %q, want that a key is given without its state", said)
-	}
 }
 
 // signedBy signs the certificate with the key at a URI. It also signs the tree head of a log whose

@@ -43,9 +43,7 @@ def split(labels, params, inputs):
         valuations = member(sealed, "valuations", dict)
         if set(valuations) - set(items):
             raise ValueError("party %d values an item that the deal does not have" % party)
-        # An item left out counts 0, and so does null, which earlier releases accepted in a reveal.
-        row = [valuations.get(i) for i in items]
-        values.append([0 if v is None else natural(v, "a valuation of party %d" % party) for v in row])
+        values.append([natural(valuations.get(i, 0), "a valuation of party %d" % party) for i in items])
     totals = [sum(row) for row in values]
     # own[p][i] is the value of item i to party p as a part of p's total; 0 if the total is 0.
     own = [[Fraction(v, total or 1) for v in row] for row, total in zip(values, totals)]

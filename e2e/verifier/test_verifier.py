@@ -412,8 +412,8 @@ class CommandLine(unittest.TestCase):
                           self.offline[:4] + ["--status", self.offline[1]]):
             self.assertEqual(self.run_verifier(*arguments)[0], 2)
 
-    def serve(self, newest, older, keys=None):
-        """Starts a server of /v1/status, /v1/log/tree-head and, if keys is given, /v1/pubkeys. older: heads by size."""
+    def serve(self, newest, older, keys=key_set((KEY, "current"))):
+        """Starts a server of /v1/status, /v1/log/tree-head and /v1/pubkeys. older: heads by size."""
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 url = urlsplit(self.path)

@@ -452,16 +452,9 @@ def fetch_head(base, certificate):
 
 
 def fetch_keys(base):
-    """Returns the keys of /v1/pubkeys. If the deployment has no such path, returns the keys of /v1/status. Only /v1/status marks development keys."""
-    import urllib.error
-    declared = keys_of(fetch(base + "/v1/status"))
-    try:
-        keys = keys_of(fetch(base + "/v1/pubkeys"))
-    except urllib.error.HTTPError as e:
-        if e.code != 404:
-            raise
-        return declared
-    return [dict(key, **declared[0]) if key["pubkey"] == declared[0]["pubkey"] else key for key in keys]
+    """Returns the keys of /v1/pubkeys. Only /v1/status marks development keys."""
+    current = keys_of(fetch(base + "/v1/status"))[0]
+    return [dict(key, **current) if key["pubkey"] == current["pubkey"] else key for key in keys_of(fetch(base + "/v1/pubkeys"))]
 
 
 def printable(line):

@@ -146,9 +146,8 @@ func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 
 // Compute returns the RFC 8785 bytes of the deal's result. inputs are in the order of
 // the parties. b is the beacon round that the deal names; algorithms without a beacon
-// ignore b. Compute refuses invalid params and inputs. Unlike CheckInput, Compute accepts
-// null valuations, because earlier releases accepted them. An error about an input names
-// the party. Compute returns ErrRejected if a party rejected the deal.
+// ignore b. Compute refuses invalid params and inputs. An error about an input names the
+// party. Compute returns ErrRejected if a party rejected the deal.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err

@@ -32,19 +32,8 @@ var splitV1 = &Algorithm{
 		if err != nil {
 			return err
 		}
-		if _, err := readValuations(items, input); err != nil {
-			return err
-		}
-		// SPEC 1: a valuation is a non-negative integer, so null is refused here.
-		// readValuations accepts null, because Compute must still read inputs that
-		// earlier releases accepted.
-		valuations := input["valuations"].(map[string]any)
-		for _, item := range items {
-			if v, there := valuations[item]; there && v == nil {
-				return fmt.Errorf("input.valuations: the value of item %s is null; send an integer of 0 to %d, or leave the item out to value it at 0", quoted(item), canon.MaxInt)
-			}
-		}
-		return nil
+		_, err = readValuations(items, input)
+		return err
 	},
 	warnInput: func(params, input map[string]any) string {
 		valuations, _ := input["valuations"].(map[string]any)
@@ -132,8 +121,8 @@ func readValuations(items []string, input map[string]any) ([]int64, error) {
 			continue
 		}
 		known++
-		if v == nil { // earlier releases accepted null as 0
-			continue
+		if v == nil {
+			return nil, fmt.Errorf("input.valuations: the value of item %s is null; send an integer of 0 to %d, or leave the item out to value it at 0", quoted(item), canon.MaxInt)
 		}
 		n, ok := v.(int64)
 		if !ok || n < 0 || n > canon.MaxInt {

@@ -246,20 +246,3 @@ func TestProportionalProperties(t *testing.T) {
 		}
 	})
 }
-
-// Earlier releases accepted a null valuation, so Compute must still read it as 0.
-func TestSplitComputesStoredNullsAsZero(t *testing.T) {
-	t.Parallel()
-	a, _ := Lookup(Split)
-	labels, params := []string{"ann", "bob"}, object(t, `{"items":["car","boat"]}`)
-	result := func(first string) string {
-		got, err := a.Compute(labels, params, []map[string]any{object(t, first), object(t, `{"valuations":{"car":40,"boat":60}}`)}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(got)
-	}
-	if null, zero := result(`{"valuations":{"car":70,"boat":null}}`), result(`{"valuations":{"car":70,"boat":0}}`); null != zero {
-		t.Errorf("Compute with null = %s, want %s, as with 0", null, zero)
-	}
-}

@@ -67,8 +67,7 @@ export function split(labels, params, inputs) {
   const values = inputs.map((input, party) => {
     const valuations = member(input, 'valuations', 'object');
     if (Object.keys(valuations).some((item) => !items.includes(item))) throw new Error(`party ${party} values an item that the deal does not have`);
-    // A missing valuation counts 0. So does null, which early releases accepted.
-    return items.map((item) => natural((Object.hasOwn(valuations, item) ? valuations[item] : null) ?? 0, `a valuation of party ${party}`));
+    return items.map((item) => natural(Object.hasOwn(valuations, item) ? valuations[item] : 0, `a valuation of party ${party}`));
   });
   const totals = values.map((row) => row.reduce((a, v) => a + BigInt(v), 0n));
   // own[p][i]: the value of item i to party p, as a share of the party's total.

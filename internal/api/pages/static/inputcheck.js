@@ -24,12 +24,13 @@ const rules = {
     const given = input.valuations;
     if (!isObject(given)) return missing(input, 'valuations', 'an object that maps item identifiers to non-negative integers');
     const there = items.filter((item) => Object.hasOwn(given, item));
-    const wrong = there.find((item) => given[item] !== null && !(Number.isSafeInteger(given[item]) && given[item] >= 0));
-    if (wrong !== undefined) return `input.valuations: the value of item ${quoted(wrong)} must be an integer of 0 to ${MOST}`;
+    const wrong = there.find((item) => !(Number.isSafeInteger(given[item]) && given[item] >= 0));
+    if (wrong !== undefined) {
+      return given[wrong] === null ? `input.valuations: the value of item ${quoted(wrong)} is null; send an integer of 0 to ${MOST}, or leave the item out to value it at 0`
+        : `input.valuations: the value of item ${quoted(wrong)} must be an integer of 0 to ${MOST}`;
+    }
     const unknown = Object.keys(given).length - there.length;
     if (unknown > 0) return `input.valuations has ${unknown} member(s) that are not items of this deal; the items are ${listed(items)}`;
-    const empty = there.find((item) => given[item] === null);
-    if (empty !== undefined) return `input.valuations: the value of item ${quoted(empty)} is null; send an integer of 0 to ${MOST}, or leave the item out to value it at 0`;
     return null;
   },
   'random.v1': (_, input) => {

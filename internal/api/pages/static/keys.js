@@ -19,10 +19,9 @@ export function keysOf(document) {
   return [document.pubkey, ...document.legacy_pubkeys].map((pubkey, i) => ({ pubkey, development: i === 0 && document.dev_ephemeral_key === true }));
 }
 
-/** Fetches the key set of this origin, or its status if there is no key set. */
+/** Fetches the key set of this origin. */
 export async function fetchKeys() {
-  let answer = await call('GET', '/v1/pubkeys');
-  if (answer.status === 404) answer = await call('GET', '/v1/status');
+  const answer = await call('GET', '/v1/pubkeys');
   if (!answer.ok) throw new Error(problemOf(answer));
   return parse(answer.text);
 }

@@ -1,5 +1,5 @@
 // Labelled signatures: es256 (ECDSA P-256 with SHA-256, low-S, raw r‖s) and
-// ed25519 (seat keys, older development certificates). WebCrypto verifies and signs. This
+// ed25519 (seat keys, development certificates). WebCrypto verifies and signs. This
 // module checks what WebCrypto does not: lower-case hex, low-S, the point of a compressed
 // key, and whether an ed25519 key is valid.
 
