@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
@@ -161,9 +162,7 @@ func (c *Client) Refused(status int, code, method, path, token string, body any,
 // Key creates an API key.
 func (c *Client) Key() string {
 	c.T.Helper()
-	var k struct {
-		APIKey string `json:"api_key"`
-	}
+	var k wire.NewKey
 	c.Want(201, "POST", "/v1/keys", "", nil).Into(c.T, &k)
 	return k.APIKey
 }
@@ -222,11 +221,7 @@ func (c *Client) CreateWith(key string, b Body) *CreatedDeal {
 // Created returns the deal in `a`, the response to a creation with the given API key.
 func (c *Client) Created(key string, a Answer) *CreatedDeal {
 	c.T.Helper()
-	var r struct {
-		DealID  string `json:"deal_id"`
-		Warning string
-		Invites []struct{ Token string } `json:"invite_tokens"`
-	}
+	var r wire.Created
 	a.Into(c.T, &r)
 	d := &CreatedDeal{C: c, ID: r.DealID, Key: key, Warning: r.Warning}
 	for _, i := range r.Invites {
@@ -298,23 +293,7 @@ func (d *CreatedDeal) Play(inputs ...Body) []Sealed {
 }
 
 // View is the deal view (SPEC 2.4).
-type View struct {
-	DealID  string `json:"deal_id"`
-	State   string
-	Parties []struct {
-		Index      int
-		Label      string
-		Committed  bool
-		Commitment *string
-		Revealed   bool
-	}
-	CommitsClosedAt *int64 `json:"commits_closed_at"`
-	RevealsClosedAt *int64 `json:"reveals_closed_at"`
-	ComputedAt      *int64 `json:"computed_at"`
-	Result          json.RawMessage
-	VoidFlakers     []int   `json:"void_flakers"`
-	CertificateID   *string `json:"certificate_id"`
-}
+type View = wire.View
 
 // View reads the view as party 0.
 func (d *CreatedDeal) View() (v View) {
@@ -335,17 +314,7 @@ func (d *CreatedDeal) Certified(within time.Duration) []byte {
 }
 
 // Report is a verification report (SPEC 2.9).
-type Report struct {
-	CertID  string `json:"cert_id"`
-	Valid   bool
-	Outcome string
-	Checks  struct {
-		Signature bool
-		InputRoot bool `json:"input_root_wellformed"`
-		Inclusion bool `json:"merkle_inclusion"`
-	}
-	Note string
-}
+type Report = wire.Report
 
 func (c *Client) Verify(certID string) (r Report) {
 	c.T.Helper()

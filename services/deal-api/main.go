@@ -16,6 +16,7 @@ import (
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/pages"
 	"github.com/fairpact/fairpact/internal/api/rest"
+	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow/wiring"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/service"
@@ -54,8 +55,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	defer parts.Close()
 	defer parts.ServeWaits(c.MaxConnections)()
-	status := func() rest.Status {
-		s := rest.Status{
+	status := func() wire.Status {
+		s := wire.Status{
 			Status: "ok", Service: "fairpact", Version: version.String(),
 			PublicKey: parts.Keys.Current(), Custody: parts.Signer.Custody(), LegacyKeys: parts.Keys.Legacy(), DevEphemeral: parts.Signer.Ephemeral(),
 			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the API is described at /openapi.json",

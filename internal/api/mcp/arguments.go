@@ -147,8 +147,8 @@ func (a arguments) request(tool, caller string, credentials ...string) ops.Reque
 			}, err
 		},
 		Copies: copies,
-		Next: func(d *escrow.Deal, c escrow.Committed) wire.CommittedBody {
-			return wire.Committed(d, c, words, " with wait_seconds 45 and `since` COMMITTING")
+		Next: func(d *escrow.Deal, c escrow.Committed) wire.Committed {
+			return wire.CommittedOf(d, c, words, " with wait_seconds 45 and `since` COMMITTING")
 		},
 	}
 }

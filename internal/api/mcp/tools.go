@@ -206,7 +206,7 @@ func (s *server) commitInput(ctx context.Context, args arguments) (result, error
 		return result{}, err
 	}
 	committed, err := s.Calls.Commit(ctx, access, args.request("commit_input", token, "invite_token"))
-	r, err := encoded(committed, err, func(c wire.CommittedBody) next { return afterCommit(c.Committed) })
+	r, err := encoded(committed, err, func(c wire.Committed) next { return afterCommit(c.Committed) })
 	r.lookAt = deadline(access.Deal(), committed.State)
 	return r, err
 }
@@ -256,7 +256,7 @@ func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	body, err := wire.View(view)
+	body, err := web.Encode(wire.ViewOf(view))
 	if err == nil {
 		err = limits.Answer(ctx, copies*len(body))
 	}
@@ -299,7 +299,7 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 			return result{}, err
 		}
 		issued = bundle.Issued // so that the certificate has the same proof as the bundle
-		text, err := wire.Bundle(bundle)
+		text, err := encodedBundle(bundle)
 		if err != nil {
 			return result{}, err
 		}
@@ -342,4 +342,12 @@ func (s *server) verifyCertificate(ctx context.Context, args arguments) (result,
 	}
 	report, err := s.Escrow.Verify(ctx, certID)
 	return encoded(report, err, afterVerification)
+}
+
+func encodedBundle(b escrow.Bundle) ([]byte, error) {
+	body, err := wire.BundleOf(b)
+	if err != nil {
+		return nil, err
+	}
+	return web.Encode(body)
 }

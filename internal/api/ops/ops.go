@@ -26,8 +26,8 @@ type Calls struct {
 type Request struct {
 	Body   func() (map[string]any, error)
 	Once   func(body map[string]any) (idempotency.Request, error)
-	Copies int                                                     // number of copies of the answer in memory while the answer is sent
-	Next   func(*escrow.Deal, escrow.Committed) wire.CommittedBody // returns the answer to a commitment, which names the next REST call or MCP tool
+	Copies int                                                 // number of copies of the answer in memory while the answer is sent
+	Next   func(*escrow.Deal, escrow.Committed) wire.Committed // returns the answer to a commitment, which names the next REST call or MCP tool
 }
 
 func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, once idempotency.Request, err error) {
@@ -87,19 +87,19 @@ func (c *Calls) CreateDeal(ctx context.Context, p escrow.Principal, r Request) (
 }
 
 // Commit stores a party's commitment and returns the answer with the next step.
-func (c *Calls) Commit(ctx context.Context, access escrow.Access, r Request) (wire.CommittedBody, error) {
+func (c *Calls) Commit(ctx context.Context, access escrow.Access, r Request) (wire.Committed, error) {
 	commitment, once, err := read(r, wire.Commitment)
 	if err != nil {
-		return wire.CommittedBody{}, err
+		return wire.Committed{}, err
 	}
-	answered := func(committed escrow.Committed, err error) (wire.CommittedBody, error) {
+	answered := func(committed escrow.Committed, err error) (wire.Committed, error) {
 		return r.Next(access.Deal(), committed), err
 	}
 	return idempotency.Do(ctx, c.Guard, once,
-		func(rec *idempotency.Record) (wire.CommittedBody, error) {
+		func(rec *idempotency.Record) (wire.Committed, error) {
 			return answered(c.Escrow.Commit(ctx, access, commitment, rec))
 		},
-		func() (wire.CommittedBody, error) { return answered(c.Escrow.ReplayCommit(ctx, access)) })
+		func() (wire.Committed, error) { return answered(c.Escrow.ReplayCommit(ctx, access)) })
 }
 
 // Reveal stores a party's input and salt.

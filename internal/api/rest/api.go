@@ -29,22 +29,10 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/web"
 )
 
-// Status is the body of GET /v1/status (SPEC 2.8).
-type Status struct {
-	Status       string   `json:"status"`
-	Service      string   `json:"service"`
-	Version      string   `json:"version"`
-	PublicKey    string   `json:"pubkey"`
-	Custody      string   `json:"key_custody"`
-	LegacyKeys   []string `json:"legacy_pubkeys"`
-	DevEphemeral bool     `json:"dev_ephemeral_key"`
-	Note         string   `json:"note"`
-}
-
 // Config holds the dependencies of the REST API.
 type Config struct {
 	ops.Calls
-	Status     func() Status // called for each GET /v1/status, because a key rotation changes the status
+	Status     func() wire.Status // called for each GET /v1/status, because a key rotation changes the status
 	KeySet     func() []byte
 	LogReadURL string // URL of log-server's read port
 	Pages      map[string]http.Handler

@@ -82,7 +82,7 @@ func (a *API) view(w http.ResponseWriter, r *http.Request, access escrow.Access)
 	for _, caution := range view.Cautions() {
 		w.Header().Add("Fairpact-Caution", caution+".")
 	}
-	return wire.View(view)
+	return web.Encode(wire.ViewOf(view))
 }
 
 func (a *API) certificate(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
@@ -94,7 +94,11 @@ func (a *API) certificate(_ http.ResponseWriter, r *http.Request, access escrow.
 }
 
 func (a *API) bundle(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return written(wire.Bundle)(a.Escrow.Bundle(r.Context(), access))
+	bundle, err := a.Escrow.Bundle(r.Context(), access)
+	if err != nil {
+		return nil, err
+	}
+	return encoded(wire.BundleOf(bundle))
 }
 
 func (a *API) declaration(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
@@ -208,8 +212,8 @@ func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, lim
 			}, err
 		},
 		Copies: 1,
-		Next: func(d *escrow.Deal, c escrow.Committed) wire.CommittedBody {
-			return wire.Committed(d, c, web.REST, "?wait=45&since=COMMITTING")
+		Next: func(d *escrow.Deal, c escrow.Committed) wire.Committed {
+			return wire.CommittedOf(d, c, web.REST, "?wait=45&since=COMMITTING")
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
 	"github.com/fairpact/fairpact/internal/platform/httpcache"
 	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -57,7 +58,7 @@ func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 		return wait, problem.New(problem.InvalidRequest, "the parameter `since` is neither a state nor the ETag of a view; send a state, such as %s, or an ETag unchanged", deal.Committing)
 	}
 	wait.Same = func(v escrow.View) bool {
-		body, err := wire.View(v)
+		body, err := web.Encode(wire.ViewOf(v))
 		return err == nil && httpcache.Tag(body) == tag
 	}
 	return wait, nil

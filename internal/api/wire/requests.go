@@ -1,6 +1,6 @@
-// Package wire reads and writes the JSON bodies of API requests and answers, for REST and MCP
-// alike. MCP answers differ from REST bodies only in the texts that name calls and in the
-// members that package mcp adds.
+// Package wire holds the JSON bodies of API requests and responses. The server, the command
+// line and the tests share its types. MCP responses differ from REST bodies only in the texts
+// that name calls and in the members that package mcp adds.
 package wire
 
 import (

@@ -109,7 +109,7 @@ func TestViewHasAllMembers(t *testing.T) {
 			Labels: []string{"a", "<b>"}, CommitDeadline: 10, RevealDeadline: 20, CreatedAt: 1, OwnerHash: []byte("owner"),
 		}}, Snapshot: &store.Snapshot{Parts: make([]store.PartyStatus, 2)}}
 		change(&v)
-		body, err := wire.View(v)
+		body, err := web.Encode(wire.ViewOf(v))
 		if got, want := parsed(t, body, err), parsed(t, []byte(declared+want), nil); !reflect.DeepEqual(got, want) {
 			t.Errorf("View: got %s\nwant %v", body, want)
 		}
@@ -124,7 +124,7 @@ func TestCommitted(t *testing.T) {
 		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before reveal_deadline 20",
 		deal.Void:       "the deal is VOID: read it with GET /v1/deals/d_1",
 	} {
-		body, err := web.Encode(wire.Committed(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true}, web.REST, "?wait=45&since=COMMITTING"))
+		body, err := web.Encode(wire.CommittedOf(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true}, web.REST, "?wait=45&since=COMMITTING"))
 		want := map[string]any{"deal_id": "d_1", "state": string(state), "party": int64(1), "committed": true, "next": next}
 		if got := parsed(t, body, err); !reflect.DeepEqual(got, want) {
 			t.Errorf("answer in state %s: got %s\nwant %v", state, body, want)

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -12,22 +11,15 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/verification"
-	"github.com/fairpact/fairpact/internal/translog"
 )
 
 // Words returns the name of an API call: its method and path for REST, or its tool for MCP.
 type Words func(problem.Call) string
 
-// CommittedBody is the JSON body of the answer to a commitment. Next names the party's next call.
-type CommittedBody struct {
-	escrow.Committed
-	Next string `json:"next"`
-}
-
-// Committed returns c with a text that names the next call. `words` names a call as REST or MCP
+// CommittedOf returns c with a text that names the next call. `words` names a call as REST or MCP
 // does. `wait` follows the name of the call that reads the deal, so that this call waits for the
 // end of COMMITTING. For REST, `wait` is "?wait=45&since=COMMITTING".
-func Committed(d *escrow.Deal, c escrow.Committed, words Words, wait string) CommittedBody {
+func CommittedOf(d *escrow.Deal, c escrow.Committed, words Words, wait string) Committed {
 	read, reveal := words(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), words(problem.Call{Op: problem.Reveal, DealID: c.DealID})
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
 	switch c.State {
@@ -36,51 +28,21 @@ func Committed(d *escrow.Deal, c escrow.Committed, words Words, wait string) Com
 	case deal.Revealing:
 		next = fmt.Sprintf("all have committed: call %s with your input and salt before reveal_deadline %d", reveal, d.RevealDeadline)
 	}
-	return CommittedBody{c, next}
+	return Committed{c, next}
 }
 
-// view is a deal view (SPEC 2.4).
-type view struct {
-	DealID          string          `json:"deal_id"`
-	Algorithm       string          `json:"algorithm"`
-	Params          json.RawMessage `json:"algorithm_params"`
-	Mode            string          `json:"mode"`
-	Retention       string          `json:"retention"`
-	State           deal.State      `json:"state"`
-	Initiator       int             `json:"initiator"`
-	Parties         []viewParty     `json:"parties"`
-	CommitDeadline  int64           `json:"commit_deadline"`
-	RevealDeadline  int64           `json:"reveal_deadline"`
-	CreatedAt       int64           `json:"created_at"`
-	CommitsClosedAt *int64          `json:"commits_closed_at"`
-	RevealsClosedAt *int64          `json:"reveals_closed_at"`
-	ComputedAt      *int64          `json:"computed_at"`
-	Result          json.RawMessage `json:"result"`
-	VoidFlakers     []int           `json:"void_flakers"`
-	CertificateID   *string         `json:"certificate_id"`
-}
-
-type viewParty struct {
-	Index      int     `json:"index"`
-	Label      string  `json:"label"`
-	Committed  bool    `json:"committed"`
-	Commitment *string `json:"commitment"`
-	Revealed   bool    `json:"revealed"`
-}
-
-// View returns the JSON of a deal view (SPEC 2.4). The member `initiator` is always 0, because
-// party 0 is the initiator.
-func View(v escrow.View) ([]byte, error) {
-	body := view{
-		DealID: v.DealID, Algorithm: v.Algorithm, Params: v.Params, Mode: v.Mode, Retention: v.Retention, State: v.State,
-		Parties: make([]viewParty, len(v.Parts)), CommitDeadline: v.CommitDeadline, RevealDeadline: v.RevealDeadline, CreatedAt: v.CreatedAt,
+// ViewOf returns the body of a deal view.
+func ViewOf(v escrow.View) View {
+	body := View{
+		DealID: v.DealID, Algorithm: v.Algorithm, Params: v.Params, Mode: v.Mode, Retention: v.Retention, State: string(v.State),
+		Parties: make([]Party, len(v.Parts)), CommitDeadline: v.CommitDeadline, RevealDeadline: v.RevealDeadline, CreatedAt: v.CreatedAt,
 		CommitsClosedAt: v.CommitsClosedAt, RevealsClosedAt: v.RevealsClosedAt, ComputedAt: v.ComputedAt,
 		Result: v.Result, VoidFlakers: v.VoidFlakers, CertificateID: v.CertificateID,
 	}
 	for i, p := range v.Parts {
-		body.Parties[i] = viewParty{i, v.Labels[i], p.Commitment != nil, p.Commitment, p.Revealed}
+		body.Parties[i] = Party{i, v.Labels[i], p.Commitment != nil, p.Commitment, p.Revealed}
 	}
-	return web.Encode(body)
+	return body
 }
 
 // Certificate returns the JSON of a certificate (SPEC 2.5). It does not change the signed bytes,
@@ -98,32 +60,14 @@ func Certificate(c escrow.Issued) ([]byte, error) {
 	return append(body, end[1:]...), nil
 }
 
-// Bundle returns the JSON of a certificate with everything that its offline verification needs.
-func Bundle(b escrow.Bundle) ([]byte, error) {
-	type chain struct {
-		Hash      string `json:"chain_hash"`
-		PublicKey string `json:"public_key"`
-		Genesis   int64  `json:"genesis_time"`
-		Period    int64  `json:"period"`
-	}
-	body := struct {
-		Version     string            `json:"bundle_version"`
-		Certificate json.RawMessage   `json:"certificate"`
-		TreeHead    translog.TreeHead `json:"tree_head"`
-		Keys        json.RawMessage   `json:"keys"`
-		LogProof    string            `json:"log_proof,omitempty"`
-		Declaration json.RawMessage   `json:"declaration,omitempty"`
-		Beacon      *chain            `json:"beacon,omitempty"`
-		Own         *escrow.OwnInput  `json:"own_input,omitempty"`
-	}{Version: verification.BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof), Declaration: b.Declaration, Own: b.Own}
-	var err error
-	if body.Certificate, err = Certificate(b.Issued); err != nil {
-		return nil, err
-	}
+// BundleOf returns the body of a bundle.
+func BundleOf(b escrow.Bundle) (body Bundle, err error) {
+	body = Bundle{Version: verification.BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof), Declaration: b.Declaration, Own: b.Own}
 	if b.Chain != nil {
-		body.Beacon = &chain{b.Chain.Hash, hex.EncodeToString(b.Chain.PublicKey), b.Chain.Genesis, b.Chain.Period}
+		body.Beacon = &BeaconChain{b.Chain.Hash, hex.EncodeToString(b.Chain.PublicKey), b.Chain.Genesis, b.Chain.Period}
 	}
-	return web.Encode(body)
+	body.Certificate, err = Certificate(b.Issued)
+	return body, err
 }
 
 const commitmentScheme = "sha256: followed by the lower-case hex of SHA-256(RFC 8785 canonical JSON of the party input ‖ salt bytes). " +

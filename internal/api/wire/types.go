@@ -1,0 +1,95 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/translog"
+)
+
+// The response bodies that the use cases return as they are.
+type (
+	NewKey          = escrow.NewKey          // POST /v1/keys
+	Created         = escrow.Created         // POST /v1/deals
+	Invite          = escrow.Invite          // a member of Created
+	Revealed        = escrow.Revealed        // POST /v1/deals/{id}/reveal
+	Cancelled       = escrow.Cancelled       // POST /v1/deals/{id}/cancel
+	Declaration     = escrow.Declaration     // GET /v1/deals/{id}/declaration
+	Inputs          = escrow.OpenInputs      // GET /v1/deals/{id}/inputs
+	Report          = escrow.Verification    // GET /v1/verify/{cert_id}
+	SubmittedReport = escrow.SubmittedReport // POST /v1/verify
+	TreeHead        = translog.TreeHead      // GET /v1/log/tree-head
+)
+
+// Error is the body of every refusal (SPEC 7.1).
+type Error struct {
+	Error string `json:"error"` // `CODE: fix`
+}
+
+// Status is the body of GET /v1/status (SPEC 2.8).
+type Status struct {
+	Status       string   `json:"status"`
+	Service      string   `json:"service"`
+	Version      string   `json:"version"`
+	PublicKey    string   `json:"pubkey"`
+	Custody      string   `json:"key_custody"`
+	LegacyKeys   []string `json:"legacy_pubkeys"`
+	DevEphemeral bool     `json:"dev_ephemeral_key"`
+	Note         string   `json:"note"`
+}
+
+// Committed is the body of POST /v1/deals/{id}/commit.
+type Committed struct {
+	escrow.Committed
+	Next string `json:"next"` // the party's next call
+}
+
+// View is a deal view (SPEC 2.4).
+type View struct {
+	DealID          string          `json:"deal_id"`
+	Algorithm       string          `json:"algorithm"`
+	Params          json.RawMessage `json:"algorithm_params"`
+	Mode            string          `json:"mode"`
+	Retention       string          `json:"retention"`
+	State           string          `json:"state"`
+	Initiator       int             `json:"initiator"` // always 0: party 0 is the initiator
+	Parties         []Party         `json:"parties"`
+	CommitDeadline  int64           `json:"commit_deadline"`
+	RevealDeadline  int64           `json:"reveal_deadline"`
+	CreatedAt       int64           `json:"created_at"`
+	CommitsClosedAt *int64          `json:"commits_closed_at"`
+	RevealsClosedAt *int64          `json:"reveals_closed_at"`
+	ComputedAt      *int64          `json:"computed_at"`
+	Result          json.RawMessage `json:"result"`
+	VoidFlakers     []int           `json:"void_flakers"`
+	CertificateID   *string         `json:"certificate_id"`
+}
+
+// Party is a party in a View.
+type Party struct {
+	Index      int     `json:"index"`
+	Label      string  `json:"label"`
+	Committed  bool    `json:"committed"`
+	Commitment *string `json:"commitment"`
+	Revealed   bool    `json:"revealed"`
+}
+
+// Bundle is a certificate with everything that its offline verification needs.
+type Bundle struct {
+	Version     string           `json:"bundle_version"`
+	Certificate json.RawMessage  `json:"certificate"`
+	TreeHead    TreeHead         `json:"tree_head"`
+	Keys        json.RawMessage  `json:"keys"`
+	LogProof    string           `json:"log_proof,omitempty"`
+	Declaration json.RawMessage  `json:"declaration,omitempty"`
+	Beacon      *BeaconChain     `json:"beacon,omitempty"`
+	Own         *escrow.OwnInput `json:"own_input,omitempty"`
+}
+
+// BeaconChain names the beacon chain of a random.v1 result.
+type BeaconChain struct {
+	Hash      string `json:"chain_hash"`
+	PublicKey string `json:"public_key"`
+	Genesis   int64  `json:"genesis_time"`
+	Period    int64  `json:"period"`
+}
