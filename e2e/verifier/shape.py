@@ -5,12 +5,11 @@ A rule takes a value and returns what is wrong with it, or None.
 
 import re
 
+import algorithms
 import seats
 import signatures
 
 MOST_KEYS = 1000  # the most keys that a deployment may publish; the limit bounds the time of a verification
-# Least and most parties of each algorithm
-PARTIES = {"split.v1": (2, 16), "random.v1": (2, 10000), "shapley.v1": (2, 8)}
 
 
 def integer(value):
@@ -81,7 +80,7 @@ CERTIFICATE = record(
     cert_id=string,
     deal_id=string,
     outcome=one_of("COMPUTED", "VOID"),
-    algorithm=one_of(*PARTIES),
+    algorithm=one_of(*algorithms.KNOWN),
     mode=one_of("sealed", "open"),
     retention=one_of("standard", "purge"),
     parties=array(record(index=integer, label=string, commitment=nullable(SHA256), attested_by=string)),
@@ -134,7 +133,7 @@ def contradictions(c):
     computed, n, flakers = c["outcome"] == "COMPUTED", len(c["parties"]), c["void_flakers"]
     missing = [i for i, p in enumerate(c["parties"]) if p["commitment"] is None]
     timing, flags = c["timing"], c["properties"]
-    low, high = PARTIES[c["algorithm"]]
+    low, high = algorithms.KNOWN[c["algorithm"]].PARTIES
     claims = [
         (low <= n <= high, "%s takes %d to %d parties, not %d" % (c["algorithm"], low, high, n)),
         ([p["index"] for p in c["parties"]] == list(range(n)), "party indexes are not 0 to n-1 in order"),
@@ -147,7 +146,7 @@ def contradictions(c):
         (c["input_root"] is None or not missing, "input_root is set although a party never committed"),
         (len(set(flags)) == len(flags), "a property occurs twice"),
         ("inputs-purged" not in flags or c["retention"] == "purge", "properties contains inputs-purged, but retention is not purge"),
-        ("beacon-verified" not in flags or (computed and c["algorithm"] == "random.v1"),
+        ("beacon-verified" not in flags or (computed and algorithms.draws(c["algorithm"])),
          "properties contains beacon-verified, but the result was not drawn with a beacon"),
     ]
     if seats.digest_in(flags)[1]:
@@ -158,7 +157,7 @@ def contradictions(c):
             (len(reasons) == 1 and not computed, "properties contains more than one reason for a VOID, or contains one although outcome is COMPUTED"),
             ((reasons[0] == "void:missed-commit") == bool(missing), "the reason for the VOID must be void:missed-commit if and only if a party never committed"),
             (reasons[0] != "void:missed-reveal" or c["input_root"] is None, "properties contains void:missed-reveal although all parties have revealed"),
-            (reasons[0] != "void:rejected" or c["algorithm"] == "shapley.v1",
+            (reasons[0] != "void:rejected" or algorithms.rejects(c["algorithm"]),
              "properties contains void:rejected, but this algorithm has no rejection"),
             (reasons[0] != "void:missed-commit" or "inputs-committed-before-reveal" not in flags,
              "properties contains void:missed-commit and inputs-committed-before-reveal, but nobody can reveal before all parties commit"),
@@ -168,6 +167,6 @@ def contradictions(c):
             (flakers == sorted(set(flakers)) and flakers, "void_flakers is empty, unsorted or repeats a party"),
             (all(i < n for i in flakers), "void_flakers names a party that does not exist"),
             (not missing or flakers == missing, "void_flakers are not the parties that never committed"),
-            (c["input_root"] is None or c["algorithm"] == "shapley.v1", "void_flakers is set although all parties have revealed and this algorithm has no rejection"),
+            (c["input_root"] is None or algorithms.rejects(c["algorithm"]), "void_flakers is set although all parties have revealed and this algorithm has no rejection"),
         ]
     return [text for holds, text in claims if not holds]

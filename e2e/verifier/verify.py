@@ -7,6 +7,7 @@ import json
 import re
 import sys
 
+import algorithms
 import bls
 import jcs
 import notes
@@ -162,7 +163,7 @@ def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=
     report.add("input_root_wellformed", "COMPUTED without input_root" if root is None and computed else
                root is not None and shape.SHA256(root) and "input_root " + shape.SHA256(root), root or "null, VOID")
     report.add("consistency", "; ".join(shape.contradictions(certificate)))
-    if computed and certificate["algorithm"] == "random.v1":
+    if computed and algorithms.draws(certificate["algorithm"]):
         report.add("draw", draw_problem(certificate), "recomputed from beacon and nonce_digest")
         check_beacon(report, certificate["result"], chain)
     seats.check(report, certificate, known or {})
@@ -346,12 +347,10 @@ def check_own_input(report, own, certificate):
 
 
 def draw_problem(certificate):
-    import recompute
     shown = certificate["result"]
     labels = [p["label"] for p in certificate["parties"]]
     try:
-        digest = recompute.member(shown, "nonce_digest", str)
-        again = recompute.draw(labels, recompute.member(shown, "beacon", dict), digest)
+        again = algorithms.KNOWN[certificate["algorithm"]].redraw(labels, shown)
     except ValueError as e:
         return str(e)
     return None if jcs.encode(again) == jcs.encode(shown) else "the recomputed result is %s" % jcs.encode(again).decode()
@@ -400,11 +399,10 @@ def check_inputs(report, certificate, inputs, params):
 
 
 def result_problem(certificate, inputs, params):
-    import recompute
-    shown, labels = certificate["result"], [p["label"] for p in certificate["parties"]]
+    of, shown, labels = algorithms.KNOWN[certificate["algorithm"]], certificate["result"], [p["label"] for p in certificate["parties"]]
     try:
-        again = recompute.result(certificate["algorithm"], labels, params, inputs, (shown or {}).get("beacon"))
-        if again is None and certificate["void_flakers"] != recompute.rejectors(inputs):
+        again = of.result(labels, params, inputs, (shown or {}).get("beacon"))
+        if again is None and certificate["void_flakers"] != of.rejectors(inputs):
             return "void_flakers are not the parties that rejected"
     except ValueError as e:
         return "the result cannot be recomputed: %s" % e
