@@ -29,7 +29,7 @@ var never = []struct{ what, query string }{
 	{"a certificate without a leaf at its leaf_index, or with a leaf at another index", `SELECT cert_id FROM certificates c
 		WHERE (SELECT array_agg(leaf_index) FROM translog.leaves l WHERE l.entry = sha256(c.payload)) IS DISTINCT FROM ARRAY[c.leaf_index]`},
 	{"a certificate whose leaf does not have the deal's tag", `SELECT cert_id FROM certificates c WHERE c.leaf_index IS DISTINCT FROM
-		(SELECT leaf_index FROM translog.tags WHERE tag = sha256('fairpact deal\000'::bytea || convert_to(c.deal_id, 'UTF8')))`},
+		(SELECT leaf_index FROM translog.leaves WHERE tag = sha256('fairpact deal\000'::bytea || convert_to(c.deal_id, 'UTF8')))`},
 	{"a leaf without a certificate", `SELECT leaf_index FROM translog.leaves WHERE entry NOT IN (SELECT sha256(payload) FROM certificates)`},
 	{"a gap in the leaves", `SELECT count(*) FROM translog.leaves HAVING count(*) > 0 AND (min(leaf_index) <> 0 OR max(leaf_index) <> count(*) - 1)`},
 	{"a log_head size that differs from the number of leaves or from the newest published tree_size", `SELECT size FROM translog.log_head

@@ -355,7 +355,7 @@ func (s *site) oneDeal(ctx context.Context) {
 	call("GET", path, made.Invites[0].Token, nil, nil)
 }
 
-var logTables = []string{"log_head", "leaves", "nodes", "tree_heads", "tags"}
+var logTables = []string{"log_head", "leaves", "nodes", "tree_heads"}
 
 func (s *site) backup() string {
 	s.t.Helper()

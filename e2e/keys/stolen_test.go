@@ -49,7 +49,7 @@ func (b *theft) forge(key *signing.Signer) (index int64, err error) {
 	signature, err := key.Sign(b.T.Context(), entry)
 	e2e.Must(b.T, err)
 	log := translog.NewClient(b.Stack.LogAppendURL(localstack.LogServer), b.Stack.LogReadURL(localstack.LogServer), strings.TrimSpace(string(secret)))
-	return log.Append(b.T.Context(), entry, signature, translog.Tag{})
+	return log.Append(b.T.Context(), entry, signature, translog.Tag(entry))
 }
 
 // foreignLeaves is the query of runbooks/stolen-key.md for leaves without a certificate.

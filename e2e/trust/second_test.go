@@ -2,7 +2,6 @@ package trust
 
 import (
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
@@ -24,16 +23,6 @@ func TestOneCertificateADeal(t *testing.T) {
 	t.Run("the deal's phase is set back", func(t *testing.T) {
 		d := played()
 		secondCertificate(t, stack, d, func() { v.RewriteAsMissedReveal(t, d) })
-	})
-	t.Run("of a release that sent no tags", func(t *testing.T) {
-		d := played()
-		secondCertificate(t, stack, d, func() {
-			v.Exec(t, []string{`DELETE FROM translog.tags`}, false)
-			if said, err := stack.Fairpactctl(t.Context(), "migrate"); err != nil || strings.Contains(said, "no tag") {
-				t.Fatalf("fairpactctl: %v\n%s", err, said)
-			}
-			v.RewriteAsMissedReveal(t, d)
-		})
 	})
 	t.Run("the escrow's tables are restored without the log's", func(t *testing.T) {
 		d := c.Create(e2e.SplitBody(3600e9, 7200e9))

@@ -174,7 +174,7 @@ func fill(t *testing.T, stack *localstack.Stack, entries int) {
 			entry := sha256.Sum256(fmt.Appendf(nil, "entry %d", i))
 			signature, err := signer.Sign(t.Context(), entry)
 			if err == nil {
-				_, err = log.Append(t.Context(), entry, signature, translog.Tag{})
+				_, err = log.Append(t.Context(), entry, signature, translog.Tag(entry))
 			}
 			if err != nil {
 				t.Errorf("append a digest to the log: %v", err)

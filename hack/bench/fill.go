@@ -30,7 +30,7 @@ var fillTables = []string{
 	`INSERT INTO reveals SELECT 'd_' || id, party, convert_to(repeat('s', 140), 'UTF8'), 1700000020 FROM filler, generate_series(0, 1) party`,
 	`INSERT INTO certificates
 		SELECT 'c_' || id, 'd_' || id, convert_to(repeat('payload', 140), 'UTF8'), digest, 'es256:' || repeat('0', 128), number, 1700000021 FROM filler`,
-	`INSERT INTO translog.leaves SELECT number, digest FROM filler`,
+	`INSERT INTO translog.leaves SELECT number, digest, digest FROM filler`,
 }
 
 // fill puts n ended deals and their leaves into the database, which must be empty. The

@@ -76,7 +76,7 @@ func TestTesseraVerifiesAGrownLog(t *testing.T) {
 				entry := sha256.Sum256(binary.BigEndian.AppendUint64([]byte("log-check"), uint64(n)))
 				signature, err := signer.Sign(ctx, entry)
 				if err == nil {
-					_, err = l.Append(ctx, entry, signature, translog.Tag{})
+					_, err = l.Append(ctx, entry, signature, translog.Tag(entry))
 				}
 				return err
 			})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -67,11 +66,11 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	members, leaf, payload := leafOf(evidence)
 	dealID := members["deal_id"]
 	err = inDatabases(ctx, a.databases, func(s *store.Store, log *pgxpool.Pool) error {
-		without, err := translog.TagLeaves(ctx, log, []translog.TaggedLeaf{leaf})
+		found, err := translog.Has(ctx, log, leaf)
 		if err != nil {
 			return err
 		}
-		if len(without) > 0 {
+		if !found {
 			return refusal{fmt.Errorf("the log in this database has a different certificate of deal %s, or a different entry at leaf %d: ask another party for its copy of the certificate", dealID, leaf.Index)}
 		}
 		return escrow.Adopt(ctx, s, secret, payload, members["signature"].(string), leaf.Index)
@@ -105,39 +104,4 @@ func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpoo
 	}
 	defer database.Close(log)
 	return do(s, log)
-}
-
-// tagPage is the number of certificates that tagLeaves reads in one query. It bounds memory: a
-// certificate of 10,000 parties takes a megabyte.
-const tagPage = 100
-
-// tagLeaves adds a tag (see package translog) to each leaf that an earlier release logged
-// without a tag. It computes the tag from the certificate in the database of deals. log-server
-// cannot read that database, so it cannot add the tags itself. tagLeaves prints a note for each
-// leaf that cannot get its tag.
-func tagLeaves(ctx context.Context, t *terminal, s *store.Store, log *pgxpool.Pool) error {
-	untagged, err := translog.Untagged(ctx, log)
-	if err != nil {
-		return err
-	}
-	for page := range slices.Chunk(untagged, tagPage) {
-		certificates, err := s.Published(ctx, page)
-		if err != nil {
-			return err
-		}
-		leaves := make([]translog.TaggedLeaf, 0, len(certificates))
-		for _, c := range certificates {
-			if p, err := certificate.Parse(c.Payload); err == nil {
-				leaves = append(leaves, translog.TaggedLeaf{Index: c.LeafIndex, Entry: certificate.Entry(c.Payload), Tag: certificate.Tag(p.DealID)})
-			}
-		}
-		without, err := translog.TagLeaves(ctx, log, leaves)
-		if err != nil {
-			return err
-		}
-		for _, leaf := range without {
-			t.note("leaf %d gets no tag: the certificate in the database was changed, or the log has another certificate of the deal", leaf)
-		}
-	}
-	return nil
 }

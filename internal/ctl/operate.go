@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -37,9 +35,6 @@ func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	if err := translog.Migrate(ctx, m.log()); err != nil {
-		return err
-	}
-	if err := inDatabases(ctx, m.databases, func(s *store.Store, log *pgxpool.Pool) error { return tagLeaves(ctx, t, s, log) }); err != nil {
 		return err
 	}
 	return t.show(map[string]bool{"migrated": true}, "the schema is up to date")

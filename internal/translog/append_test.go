@@ -33,7 +33,7 @@ func TestConcurrentAppends(t *testing.T) {
 		group.Go(func() {
 			n := c % distinct
 			l := replicas[rand.IntN(2)]
-			appended, err := l.Append(ctx, entryOf(n), signatures[n], Tag{})
+			appended, err := l.Append(ctx, entryOf(n), signatures[n], Tag(entryOf(n)))
 			if err != nil {
 				t.Errorf("append entry %d: %v, want no error", n, err)
 				return
@@ -87,7 +87,7 @@ func TestAppendsShareBatchesAndHeads(t *testing.T) {
 	for n := range 50 {
 		signature := d.sign(t, entryOf(n))
 		group.Go(func() {
-			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature, Tag{}); err != nil {
+			if _, err := l.Append(within(t, time.Minute), entryOf(n), signature, Tag(entryOf(n))); err != nil {
 				t.Errorf("append entry %d: %v, want no error", n, err)
 			}
 		})
@@ -145,7 +145,7 @@ func TestAppendRefusesBadSignaturesAndOwnHeads(t *testing.T) {
 		}{head.Digest(), head.Signature}
 	}
 	for name, c := range cases {
-		if _, err := l.Append(within(t, time.Minute), c.entry, c.signature, Tag{}); !errors.Is(err, ErrRefused) {
+		if _, err := l.Append(within(t, time.Minute), c.entry, c.signature, Tag(c.entry)); !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v, want ErrRefused", name, err)
 		}
 	}
@@ -163,7 +163,7 @@ func TestUnstoredHeadIsRefused(t *testing.T) {
 	gate := newGate(d)
 	l := d.open(t, d.pool, gate)
 	head := root{5, refRoot(leavesOf(0, 5))}.head("")
-	_, err := l.Append(within(t, time.Minute), head.Digest(), d.sign(t, head.Digest()), Tag{})
+	_, err := l.Append(within(t, time.Minute), head.Digest(), d.sign(t, head.Digest()), Tag(head.Digest()))
 	if !errors.Is(err, ErrRefused) {
 		t.Errorf("append the digest of the unstored head: %v, want ErrRefused", err)
 	}
@@ -175,7 +175,7 @@ func TestAppendEndsWithTheLog(t *testing.T) {
 	l := d.open(t, d.pool, newGate(d))
 	result := make(chan error)
 	go func() {
-		result <- second(l.Append(t.Context(), entryOf(0), of(d.signer.Sign(t.Context(), entryOf(0))).value, Tag{}))
+		result <- second(l.Append(t.Context(), entryOf(0), of(d.signer.Sign(t.Context(), entryOf(0))).value, Tag(entryOf(0))))
 	}()
 	eventually(t, "sequenced", func() bool { return committedSize(t, d) > 0 })
 	l.Close()

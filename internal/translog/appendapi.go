@@ -28,9 +28,7 @@ const (
 type appendRequest struct {
 	Entry     string `json:"entry"`     // 64 lower-case hex digits
 	Signature string `json:"signature"` // es256:…, over the entry
-	// Tag is a hash of the deal's id, as 64 lower-case hex digits (see the type Tag). The previous
-	// release sends no tag.
-	Tag string `json:"tag,omitempty"`
+	Tag       string `json:"tag"`       // a Tag, as 64 lower-case hex digits
 }
 
 // AppendHandler serves the private append port. A caller must send one of the append secrets.
@@ -91,11 +89,9 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	if request.Signature == "" {
 		return nil, problem.New(problem.InvalidRequest, "signature is missing: send the es256 signature over the digest in `entry`")
 	}
-	var tag Tag
-	if request.Tag != "" {
-		if tag, err = canon.ParseHash(request.Tag); err != nil {
-			return nil, problem.New(problem.InvalidRequest, "tag has %v: send a SHA-256 digest in hex, or no tag", err)
-		}
+	tag, err := canon.ParseHash(request.Tag)
+	if err != nil {
+		return nil, problem.New(problem.InvalidRequest, "tag has %v: send a SHA-256 digest in hex", err)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), appendTimeout)
 	defer cancel()

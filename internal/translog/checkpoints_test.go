@@ -150,10 +150,10 @@ func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	}
 	d.mustAppend(t, l, 1) // now l has the committed head in memory, so its next append is one statement without the lock
 	for name, by := range map[string]*Log{"in one statement": l, "under the lock": d.open(t, openPool(t, d.url), nil)} {
-		if _, err := by.Append(t.Context(), newest.Digest(), signature, Tag{}); err == nil || !strings.Contains(err.Error(), "head or checkpoint") {
+		if _, err := by.Append(t.Context(), newest.Digest(), signature, Tag(newest.Digest())); err == nil || !strings.Contains(err.Error(), "head or checkpoint") {
 			t.Errorf("append the digest of a checkpoint %s: %v, want a refusal that says why", name, err)
 		}
-		batch := append(candidatesOf(10, 12), candidate{newest.Digest(), 1 << 50, Tag{}})
+		batch := append(candidatesOf(10, 12), candidate{newest.Digest(), 1 << 50, Tag{1}})
 		results, err := by.sequencer.sequence(t.Context(), batch)
 		if err != nil || results[2].index != refused || results[0].index < 0 || results[1].index < 0 {
 			t.Errorf("append the digest of a checkpoint in a batch %s: results %v, %v; want only the last one refused", name, results, err)

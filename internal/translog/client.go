@@ -95,10 +95,7 @@ func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, t
 		LeafIndex *int64 `json:"leaf_index"`
 		TreeSize  *int64 `json:"tree_size"`
 	}
-	request := appendRequest{Entry: hex.EncodeToString(entry[:]), Signature: signature}
-	if tag != (Tag{}) {
-		request.Tag = hex.EncodeToString(tag[:])
-	}
+	request := appendRequest{hex.EncodeToString(entry[:]), signature, hex.EncodeToString(tag[:])}
 	if err := c.post(ctx, appendPath, request, &appended); err != nil {
 		return 0, err
 	}

@@ -33,7 +33,7 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 	ctx := within(t, time.Minute)
 	for n := range 3 {
 		for range 2 {
-			index, err := client.Append(ctx, entryOf(n), d.sign(t, entryOf(n)), Tag{})
+			index, err := client.Append(ctx, entryOf(n), d.sign(t, entryOf(n)), Tag(entryOf(n)))
 			if err != nil || index != int64(n) {
 				t.Fatalf("append entry %d: index %d, %v; want its number as index", n, index, err)
 			}
@@ -61,10 +61,10 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 	for what, c := range map[string]struct{ err, want error }{
 		"another entry's index":      {second(client.Inclusion(ctx, entryOf(1), 2)), ErrNotFound},
 		"an index past the log":      {second(client.Inclusion(ctx, entryOf(9), 9)), ErrNotFound},
-		"a wrong signature":          {second(client.Append(ctx, entryOf(9), d.sign(t, entryOf(8)), Tag{})), ErrRefused},
+		"a wrong signature":          {second(client.Append(ctx, entryOf(9), d.sign(t, entryOf(8)), Tag(entryOf(9)))), ErrRefused},
 		"another entry with the tag": {append9(client, tag), ErrTagTaken},
-		"a wrong secret":             {append9(NewClient(appendURL, readURL, "another secret"), Tag{}), ErrUnavailable},
-		"append to the read port":    {append9(swapped, Tag{}), ErrUnavailable},
+		"a wrong secret":             {append9(NewClient(appendURL, readURL, "another secret"), Tag{9}), ErrUnavailable},
+		"append to the read port":    {append9(swapped, Tag{9}), ErrUnavailable},
 		"read from the append port":  {second(swapped.Inclusion(ctx, entryOf(1), 1)), ErrUnavailable},
 		"no server at the address":   {second(NewClient("", "http://127.0.0.1:1", "").TreeHead(ctx)), ErrUnavailable},
 		"no address":                 {second(NewClient(":", ":", secret).TreeHead(ctx)), ErrUnavailable},
@@ -128,7 +128,7 @@ func TestMalformedAnswersAreNoVerdict(t *testing.T) {
 		if _, err := client.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) && !strings.HasPrefix(bad, `{"tree_size":2,"root_hash":"`+hash) && !strings.HasPrefix(bad, `{"tree_size":0`) {
 			t.Errorf("tree head, answer %s: %v, want ErrUnavailable", bad, err)
 		}
-		if _, err := client.Append(t.Context(), entry, "s", Tag{}); !errors.Is(err, ErrUnavailable) && !strings.HasPrefix(bad, `{"tree_size"`) {
+		if _, err := client.Append(t.Context(), entry, "s", Tag(entry)); !errors.Is(err, ErrUnavailable) && !strings.HasPrefix(bad, `{"tree_size"`) {
 			t.Errorf("append, answer %s: %v, want ErrUnavailable", bad, err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestMalformedAnswersAreNoVerdict(t *testing.T) {
 	}
 	for _, bad := range []string{`{"leaf_index":1,"tree_size":1}`, `{"leaf_index":-1,"tree_size":1}`, `{"leaf_index":0}`, `{"tree_size":1}`} {
 		answer.Store(bad)
-		if _, err := client.Append(t.Context(), entry, "s", Tag{}); !errors.Is(err, ErrUnavailable) {
+		if _, err := client.Append(t.Context(), entry, "s", Tag(entry)); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("append, answer %s: %v, want ErrUnavailable", bad, err)
 		}
 	}
@@ -151,8 +151,10 @@ func TestAppendPortAnswers(t *testing.T) {
 	t.Parallel()
 	d, l := newLog(t)
 	_, url, _ := ports(t, l)
-	good := fmt.Sprintf(`{"entry":"%x","signature":%q,"more":1}`, entryOf(0), d.sign(t, entryOf(0)))
-	tagged := func(tag string) string { return strings.Replace(good, "{", `{"tag":"`+tag+`",`, 1) }
+	tagged := func(tag string) string {
+		return fmt.Sprintf(`{"entry":"%x","signature":%q,"tag":%q,"more":1}`, entryOf(0), d.sign(t, entryOf(0)), tag)
+	}
+	good := tagged(strings.Repeat("ab", 32))
 	bearer := "Bearer " + secret
 	for _, c := range []struct {
 		what, method, path, authorization, body string
@@ -169,7 +171,8 @@ func TestAppendPortAnswers(t *testing.T) {
 		{"no entry", "POST", "/v1/append", bearer, "{}", 400, `{"error":"INVALID_REQUEST: entry`},
 		{"a short entry", "POST", "/v1/append", bearer, `{"entry":"ab","signature":"s"}`, 400, `{"error":"INVALID_REQUEST: entry`},
 		{"no signature", "POST", "/v1/append", bearer, fmt.Sprintf(`{"entry":"%x"}`, entryOf(0)), 400, `{"error":"INVALID_REQUEST: signature`},
-		{"a bad signature", "POST", "/v1/append", bearer, fmt.Sprintf(`{"entry":"%x","signature":"s"}`, entryOf(0)), 403, `{"error":"FORBIDDEN: `},
+		{"no tag", "POST", "/v1/append", bearer, fmt.Sprintf(`{"entry":"%x","signature":"s"}`, entryOf(0)), 400, `{"error":"INVALID_REQUEST: tag`},
+		{"a bad signature", "POST", "/v1/append", bearer, fmt.Sprintf(`{"entry":"%x","signature":"s","tag":"%[1]x"}`, entryOf(0)), 403, `{"error":"FORBIDDEN: `},
 		{"a short tag", "POST", "/v1/append", bearer, tagged("00"), 400, `{"error":"INVALID_REQUEST: tag`},
 		{"a tag in upper case", "POST", "/v1/append", bearer, tagged(strings.Repeat("A", 64)), 400, `{"error":"INVALID_REQUEST: tag`},
 		{"a large body", "POST", "/v1/append", bearer, good + strings.Repeat(" ", 5000), 413, `{"error":"BODY_TOO_LARGE: `},
@@ -177,7 +180,7 @@ func TestAppendPortAnswers(t *testing.T) {
 		{"a read path", "GET", "/v1/log/tree-head", bearer, "", 404, `{"error":"NOT_FOUND: `},
 		{"OPTIONS", "OPTIONS", "/v1/append", "", "", 204, ``},
 		{"good", "POST", "/v1/append", bearer, good, 200, `{"leaf_index":0,"tree_size":1}`},
-		{"the same with a tag", "POST", "/v1/append", bearer, tagged(strings.Repeat("ab", 32)), 200, `{"leaf_index":0,"tree_size":1}`},
+		{"the entry under another tag", "POST", "/v1/append", bearer, tagged(strings.Repeat("cd", 32)), 403, `{"error":"FORBIDDEN: `},
 		{"good, another case of Bearer", "POST", "/v1/append", "bearer " + secret, good, 200, `{"leaf_index":0,"tree_size":1}`},
 	} {
 		request := of(http.NewRequestWithContext(t.Context(), c.method, url+c.path, strings.NewReader(c.body))).ok(t)
@@ -203,7 +206,7 @@ func TestTheAppendSecretGoesToNoProxy(t *testing.T) {
 	const inner = "FAIRPACT_TEST_BEHIND_A_PROXY"
 	if os.Getenv(inner) != "" {
 		client := NewClient("http://0.0.0.0:1", "http://0.0.0.0:1", secret)
-		if _, err := client.Append(t.Context(), entryOf(0), "es256:AA", Tag{}); !errors.Is(err, ErrUnavailable) {
+		if _, err := client.Append(t.Context(), entryOf(0), "es256:AA", Tag(entryOf(0))); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("append to a closed port: %v, want ErrUnavailable", err)
 		}
 		if _, err := client.TreeHead(t.Context()); !errors.Is(err, ErrUnavailable) {

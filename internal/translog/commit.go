@@ -18,11 +18,11 @@ type store struct{ pool *pgxpool.Pool }
 
 // Values of sequenced.index for an entry that the log refuses: the entry gets no leaf index.
 const (
-	refused = -1 // the entry is the digest of a head or checkpoint of this log
+	refused = -1 // the entry is the digest of a head or checkpoint of this log, or has a leaf with another tag
 	late    = -2 // the entry is new, but its retired key may sign only leaves below Key.TreeSize, which the log has reached
 )
 
-// appendTo appends the entries and tags of a batch to the log in one statement. appended is false
+// appendTo appends a batch to the log in one statement. appended is false
 // if the statement changed nothing; sqlAppendBatch says when.
 func appendTo(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
@@ -30,14 +30,13 @@ func appendTo(ctx context.Context, db interface {
 	levels, indexes, hashes := g.rows()
 	// A nil slice would become NULL, which does not equal the empty array of an empty log.
 	err = db.QueryRow(ctx, sqlAppendBatch, g.from.size, g.from.hash, append([][]byte{}, g.from.hashes...), g.to.size, g.to.hash, g.to.hashes,
-		g.entries, levels, indexes, hashes, g.tags, g.tagged).Scan(&appended)
+		g.entries, g.tags, levels, indexes, hashes).Scan(&appended)
 	return appended, fromDatabase(err)
 }
 
-// commit appends the new entries and tags under the lock of the committed head. A new tag
-// may belong to a leaf that is already in the log. commit returns one result for each entry,
-// and what it appended. After an error, the transaction may or may not have committed. It is
-// safe to call commit again, because commit looks up the entries that are already in the log.
+// commit appends the new entries under the lock of the committed head. It returns one result for
+// each entry, and what it appended. After an error, the transaction may or may not have committed.
+// It is safe to call commit again, because commit looks up the entries that are already in the log.
 //
 // commit needs three round trips. The first begins the transaction, locks the head and
 // looks up the entries and tags. The second appends. The third commits.
@@ -69,12 +68,12 @@ func (s *store) commit(ctx context.Context, entries []candidate) (results []sequ
 	if err := head.check(); err != nil {
 		return nil, nil, err
 	}
-	if results, g, err = head.admit(entries, leaves, tags); err != nil || len(g.entries)+len(g.tags) == 0 {
+	if results, g, err = head.admit(entries, leaves, tags); err != nil || len(g.entries) == 0 {
 		return results, g, err
 	}
 	appended, err := appendTo(ctx, tx, g)
 	if err == nil && !appended {
-		err = unavailable(errors.New("another transaction took a tag of this batch, or stored a head or checkpoint whose digest is in this batch: append again"))
+		err = unavailable(errors.New("another transaction stored a head or checkpoint whose digest is in this batch: append again"))
 	}
 	if err != nil {
 		return nil, nil, err
@@ -108,45 +107,43 @@ func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]
 	// stored yet.
 	leaves[s.head("").Digest()] = refused
 	var entries, added [][]byte
-	var tagged []int64
 	results := make([]sequenced, len(batch))
 	for i := range batch {
 		c := &batch[i]
 		index, known := leaves[c.entry]
-		if owner, taken := tags[c.tag]; taken && (!known || index != owner && index >= 0) {
+		owner, taken := tags[c.tag]
+		switch {
+		case known && (index < 0 || taken && owner == index):
+			results[i].index = index
+		case taken:
 			results[i] = sequenced{owner, true}
-			continue
-		}
-		if !known {
+		case known: // the entry has another tag
+			results[i].index = refused
+		default:
 			if index = s.size + int64(len(entries)); index < c.ceiling {
-				entries = append(entries, c.entry[:])
+				entries, added = append(entries, c.entry[:]), append(added, c.tag[:])
+				tags[c.tag] = index
 			} else {
 				index = late
 			}
-			leaves[c.entry] = index
-		}
-		results[i].index = index
-		if _, taken := tags[c.tag]; !taken && index >= 0 && c.tag != (Tag{}) {
-			tags[c.tag] = index
-			added, tagged = append(added, c.tag[:]), append(tagged, index)
+			leaves[c.entry], results[i].index = index, index
 		}
 	}
 	g, err := s.grow(entries)
 	if err == nil {
-		g.tags, g.tagged = added, tagged
+		g.tags = added
 	}
 	return results, g, err
 }
 
 // fromDatabase converts an error of the database to ErrInconsistent or ErrUnavailable. A
 // violated constraint means that a leaf or node is beyond the committed head, so the tables
-// contradict each other. The constraint tags_pkey is the exception: another transaction took
-// the tag, so the batch is retried.
+// contradict each other.
 func fromDatabase(err error) error {
 	if err == nil || errors.Is(err, ErrInconsistent) {
 		return err
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(pg.Code, "23") && pg.ConstraintName != "tags_pkey" {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && strings.HasPrefix(pg.Code, "23") {
 		return fmt.Errorf("%w: %w", ErrInconsistent, err)
 	}
 	return unavailable(err)

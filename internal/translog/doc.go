@@ -25,16 +25,9 @@
 //
 // # Tags
 //
-// An entry may have a tag, which is a hash of a deal's id. The log takes one entry with
-// each tag and refuses every other entry with that tag for ever (ErrTagTaken).
-// So the log has at most one certificate of a deal, whatever happens to the deals' tables.
-// The transaction that appends a leaf also inserts the leaf's tag. The primary key of
-// translog.tags decides between concurrent transactions.
-//
-// The previous release sends no tags, so the log also accepts entries without a tag. If such
-// an entry is sent again with a tag, its leaf gets that tag. `fairpactctl migrate` tags the
-// leaves that have no tag (TagLeaves). Run the command again once no process of the previous
-// release is left.
+// Each entry has a tag, which is a hash of a deal's id. The log takes one entry with each tag
+// and refuses every other entry with that tag for ever (ErrTagTaken). So the log has at most
+// one certificate of a deal, whatever happens to the deals' tables.
 //
 // # What is in memory
 //
@@ -77,9 +70,6 @@
 //	— the statement         the head differs, an entry is       (not possible)
 //	appends nothing         known or a tag is taken; the batch
 //	                        takes the locked path
-//	— a tag is taken while  the primary key fails the           (not possible)
-//	the statement runs      statement; the batch takes the
-//	                        locked path
 //	— the statement still   (not possible)                      the retry waits behind the
 //	waits for the lock                                          statement and finds its entries;
 //	after its caller gave                                       or the retry is first, and the
@@ -88,8 +78,6 @@
 //	locked: append          rolled back, by the server if the   (not possible before the commit)
 //	                        connection is gone; the batch is
 //	                        retried
-//	— a tag was taken since rolled back; the batch is retried   (not possible)
-//	the look-up
 //	locked: commit          rolled back; the batch is retried   the batch is retried; every entry
 //	                                                            is found in leaves and answered
 //	                                                            with its index

@@ -14,7 +14,7 @@ import (
 
 // Finding is a contradiction that Fsck found in the log's tables.
 type Finding struct {
-	Row     string `json:"row"` // a row or a table, for example "leaf 17", "head 1000" or "tags"
+	Row     string `json:"row"` // a row or a table, for example "head 1000" or "nodes"
 	Problem string `json:"problem"`
 }
 
@@ -35,35 +35,27 @@ type FsckReport struct {
 }
 
 const (
-	fsckPage    = 1 << 16 // maximum number of leaves or tags that one statement reads
+	fsckPage    = 1 << 16 // maximum number of leaves that one statement reads
 	maxFindings = 100
 )
 
 // Fsck checks the tables of the log in one snapshot. It computes the tree from the leaves.
 // Then it compares the stored nodes, the committed head, and all published heads and
-// checkpoints with that tree. It also checks digests, signatures and tags. If a leaf is
-// missing, Fsck stops and returns ErrInconsistent. To find leaves with two tags, Fsck needs
-// one bit of memory for each leaf.
+// checkpoints with that tree. It also checks digests and signatures. If a leaf is missing, Fsck
+// stops and returns ErrInconsistent.
 func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, error) {
 	f := fsck{ctx: ctx, FsckOptions: o, at: emptyState, report: FsckReport{Findings: []Finding{}}}
 	if err := schema.Current(ctx, pool); err != nil {
 		return f.report, err
 	}
-	err := readSnapshot(ctx, pool, func(tx pgx.Tx) error {
+	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil { // reading a large log takes a long time
+			return err
+		}
 		f.tx = tx
 		return f.run()
 	})
 	return f.report, fromDatabase(err)
-}
-
-// readSnapshot turns off the statement timeout, because reading a large log takes a long time.
-func readSnapshot(ctx context.Context, pool *pgxpool.Pool, read func(pgx.Tx) error) error {
-	return pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil {
-			return err
-		}
-		return read(tx)
-	})
 }
 
 type fsck struct {
@@ -110,17 +102,12 @@ func (f *fsck) run() error {
 		case table == "nodes":
 			f.find(table, "the table has %d nodes, but for %d leaves it must have %d", *first, committed.size, nodes)
 		default:
-			f.find(table, beyond, *first, committed.size)
+			f.find(table, "a row has the leaf_index or tree_size %d, which is beyond the committed tree of %d leaves", *first, committed.size)
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return f.tags()
+	return err
 }
-
-const beyond = "a row has the leaf_index or tree_size %d, which is beyond the committed tree of %d leaves"
 
 // page reads the next leaves, up to index end-1, and checks the nodes that these leaves
 // complete. It also checks the heads and checkpoints of the sizes from above+1 to end.
@@ -243,39 +230,4 @@ func (f *fsck) checkpoint(c storedCheckpoint, want []byte) {
 	if _, _, err := checkpoint.Open([]byte(c.Note), f.Checkpoints, nil); err != nil {
 		f.find(row, "%v", err)
 	}
-}
-
-// tags reports each leaf that has two tags (see Tag). It also reports the smallest leaf index that
-// has a tag but is not in the tree.
-func (f *fsck) tags() error {
-	tagged := make([]byte, f.at.size/8+1)
-	last, first := []byte{}, int64(-1)
-	for {
-		rows, _ := f.tx.Query(f.ctx, sqlFsckTags, last, fsckPage)
-		read, leaf := 0, int64(0)
-		_, err := pgx.ForEachRow(rows, []any{&last, &leaf}, func() error {
-			read++
-			switch {
-			case leaf < 0 || leaf >= f.at.size:
-				if first < 0 || leaf < first {
-					first = leaf
-				}
-			case tagged[leaf/8]&(1<<(leaf%8)) != 0:
-				f.find(fmt.Sprint("leaf ", leaf), "the leaf has two tags")
-			default:
-				tagged[leaf/8] |= 1 << (leaf % 8)
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		if read < fsckPage {
-			break
-		}
-	}
-	if first >= 0 {
-		f.find("tags", beyond, first, f.at.size)
-	}
-	return nil
 }

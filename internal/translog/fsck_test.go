@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/fairpact/fairpact/internal/platform/database"
 )
 
@@ -40,12 +38,8 @@ func TestFsckNamesChangedRows(t *testing.T) {
 		"a digest":           {flip("tree_heads", "digest", "tree_size = 70000"), "", []string{"head 70000"}},
 		"a signature":        {"UPDATE translog.tree_heads SET signature = reverse(signature) WHERE tree_size = 70000", "UPDATE translog.tree_heads SET signature = reverse(signature) WHERE tree_size = 70000", []string{"head 70000"}},
 		"the committed root": {flip("log_head", "root", "singleton"), "", []string{"the committed head"}},
-		"a tag beyond":       {"INSERT INTO translog.tags VALUES (sha256('x'), 70000)", "DELETE FROM translog.tags WHERE leaf_index = 70000", []string{"tags"}},
-		"two tags":           {"INSERT INTO translog.tags VALUES (sha256('x'), 5), (sha256('y'), 5)", "DELETE FROM translog.tags WHERE tag IN (sha256('x'), sha256('y'))", []string{"leaf 5"}},
-		"two tags, pages apart": {"INSERT INTO translog.tags SELECT sha256(i::text::bytea), i FROM generate_series(6, 69999) i UNION SELECT decode(repeat(digits, 32), 'hex'), 5 FROM (VALUES ('00'), ('ff')) AS tag (digits)",
-			"DELETE FROM translog.tags", []string{"leaf 5"}},
-		"a head beyond":   {"INSERT INTO translog.tree_heads VALUES (70001, sha256('x'), sha256('x'), 'x')", "DELETE FROM translog.tree_heads WHERE tree_size = 70001", []string{"tree_heads"}},
-		"a node too many": {"INSERT INTO translog.nodes VALUES (8, 273, sha256('x'))", "DELETE FROM translog.nodes WHERE level = 8 AND node_index = 273", []string{"nodes"}},
+		"a head beyond":      {"INSERT INTO translog.tree_heads VALUES (70001, sha256('x'), sha256('x'), 'x')", "DELETE FROM translog.tree_heads WHERE tree_size = 70001", []string{"tree_heads"}},
+		"a node too many":    {"INSERT INTO translog.nodes VALUES (8, 273, sha256('x'))", "DELETE FROM translog.nodes WHERE level = 8 AND node_index = 273", []string{"nodes"}},
 	} {
 		asOwner(t, d, c.change)
 		report, err := Fsck(t.Context(), d.pool, options)
@@ -69,19 +63,6 @@ func TestFsckNamesChangedRows(t *testing.T) {
 	if report, err := Fsck(t.Context(), d.pool, options); err != nil || len(report.Findings) > 0 {
 		t.Errorf("the restored log: %+v, %v; want no finding", report, err)
 	}
-}
-
-func TestReadingTheWholeLogHasNoTimeout(t *testing.T) {
-	t.Parallel()
-	d := newDeployment(t)
-	check(t, readSnapshot(t.Context(), d.pool, func(tx pgx.Tx) error {
-		var timeout, isolation string
-		err := tx.QueryRow(t.Context(), "SELECT current_setting('statement_timeout'), current_setting('transaction_isolation')").Scan(&timeout, &isolation)
-		if timeout != "0" || isolation != "repeatable read" {
-			t.Errorf("the statement timeout is %s and the isolation %s, want 0 and repeatable read", timeout, isolation)
-		}
-		return err
-	}))
 }
 
 func TestFsckOutlastsTheStatementTimeout(t *testing.T) {

@@ -20,14 +20,12 @@ type state struct {
 
 var emptyState = state{root: emptyRoot}
 
-// batchDelta is what a batch adds to the log: entries, and tags (see Tag) of new or existing
-// leaves.
+// batchDelta is what a batch adds to the log.
 type batchDelta struct {
 	from, to state
 	entries  [][]byte
-	nodes    []node // all nodes that the entries complete, leaves included
-	tags     [][]byte
-	tagged   []int64 // the leaf index of each tag
+	tags     [][]byte // one for each entry
+	nodes    []node   // all nodes that the entries complete, leaves included
 }
 
 type node struct {

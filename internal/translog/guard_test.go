@@ -129,7 +129,7 @@ func TestNothingIsSignedWithoutTheGuard(t *testing.T) {
 	d.mustAppend(t, l, 0)
 	g.set(func() { g.load = func() error { return errors.New("the guard is down") } })
 	signed := gate.count.Load()
-	if _, err := l.Append(within(t, 500*time.Millisecond), entryOf(1), d.sign(t, entryOf(1)), Tag{}); !errors.Is(err, ErrUnavailable) {
+	if _, err := l.Append(within(t, 500*time.Millisecond), entryOf(1), d.sign(t, entryOf(1)), Tag(entryOf(1))); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("append without the guard: %v, want ErrUnavailable", err)
 	}
 	if gate.count.Load() != signed {
@@ -159,7 +159,7 @@ func TestGuardThatIsAlwaysMovedIsAFailure(t *testing.T) {
 	ctx, leave := context.WithTimeout(t.Context(), time.Minute)
 	defer leave()
 	answered, signature := make(chan error, 1), d.sign(t, entryOf(1))
-	go func() { answered <- second(l.Append(ctx, entryOf(1), signature, Tag{})) }()
+	go func() { answered <- second(l.Append(ctx, entryOf(1), signature, Tag(entryOf(1)))) }()
 	eventually(t, "five rounds fail", func() bool { return failuresCounted(t) >= failed+5 })
 	g.set(func() {
 		took := time.Since(began)
@@ -200,7 +200,9 @@ func TestLostRaceIsNoFailure(t *testing.T) {
 	d.mustAppend(t, l, 0)
 	before, signature := failuresCounted(t), d.sign(t, entryOf(2))
 	g.set(func() {
-		g.load = once(func() error { return second(other.Append(within(t, time.Minute), entryOf(2), signature, Tag{})) })
+		g.load = once(func() error {
+			return second(other.Append(within(t, time.Minute), entryOf(2), signature, Tag(entryOf(2))))
+		})
 	})
 	d.mustAppend(t, l, 1)
 	l.Close()
@@ -286,7 +288,7 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	l.Close()
 	g := &memoryGuard{}
 	r, gate := d.guarded(t, g, nil)
-	_, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{})
+	_, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag(entryOf(3)))
 	if !errors.Is(err, ErrInconsistent) || !strings.Contains(err.Error(), "FAIRPACT_FORK_GUARD_INIT") || gate.count.Load() != 0 || g.stores != 0 {
 		t.Errorf("an empty guard on a published log: %v, %d heads signed; want ErrInconsistent that names FAIRPACT_FORK_GUARD_INIT, and none", err, gate.count.Load())
 	}
@@ -296,7 +298,7 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	// again, the log refuses the old Adopt, because a larger head is published by then.
 	adopt := int64(4)
 	r, gate = d.guarded(t, g, &adopt)
-	if _, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag{}); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
+	if _, err := r.Append(within(t, time.Minute), entryOf(3), d.sign(t, entryOf(3)), Tag(entryOf(3))); !errors.Is(err, ErrInconsistent) || gate.count.Load() != 0 {
 		t.Errorf("adopting size 4 while 3 is published: %v, want ErrInconsistent", err)
 	}
 	r.Close()
@@ -309,7 +311,7 @@ func TestGuardWithoutRecordNeedsTheOperator(t *testing.T) {
 	lost := func() {
 		t.Helper()
 		g.set(func() { g.held = forkguard.Record{} })
-		if _, err := r.Append(within(t, time.Minute), entryOf(4), d.sign(t, entryOf(4)), Tag{}); !errors.Is(err, ErrInconsistent) || g.size() != 0 {
+		if _, err := r.Append(within(t, time.Minute), entryOf(4), d.sign(t, entryOf(4)), Tag(entryOf(4))); !errors.Is(err, ErrInconsistent) || g.size() != 0 {
 			t.Errorf("append after the record was lost: %v, the guard is at %d; want ErrInconsistent and an empty guard", err, g.size())
 		}
 	}

@@ -30,7 +30,7 @@ func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 		}
 	}
 	signer.down.Store(true)
-	_, err := l.Append(within(t, time.Minute), entryOf(1), d.sign(t, entryOf(1)), Tag{})
+	_, err := l.Append(within(t, time.Minute), entryOf(1), d.sign(t, entryOf(1)), Tag(entryOf(1)))
 	if refused(1, err); !errors.Is(err, why) {
 		t.Errorf("the refused append: %v, want the signer's reason", err)
 	}
@@ -40,7 +40,7 @@ func TestAppendsDoNotWaitForAnUnreachableKey(t *testing.T) {
 	signer.down.Store(false)
 	<-gate.entered // the next attempt to publish a head has begun, and the signer hangs
 	client, _, _ := ports(t, l)
-	_, err = client.Append(within(t, time.Minute), entryOf(2), d.sign(t, entryOf(2)), Tag{})
+	_, err = client.Append(within(t, time.Minute), entryOf(2), d.sign(t, entryOf(2)), Tag(entryOf(2)))
 	refused(2, err)
 	if head, err := l.TreeHead(t.Context()); err != nil || head.TreeSize != 1 || committedSize(t, d) != 3 {
 		t.Errorf("head %+v (%v) of %d leaves, want the old head and 3 leaves", head, err, committedSize(t, d))

@@ -10,40 +10,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// TaggedLeaf is a leaf and the tag that it should have.
+// TaggedLeaf is a leaf of the log, with its tag.
 type TaggedLeaf struct {
 	Index int64
 	Entry [32]byte
 	Tag   Tag
 }
 
-// Untagged returns the indexes of the leaves without a Tag, in ascending order. An earlier
-// release, which had no tags, appended these leaves.
-func Untagged(ctx context.Context, pool *pgxpool.Pool) ([]int64, error) {
-	var indexes []int64
-	err := readSnapshot(ctx, pool, func(tx pgx.Tx) (err error) {
-		rows, _ := tx.Query(ctx, sqlUntagged)
-		indexes, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-		return err
-	})
-	return indexes, fromDatabase(err)
-}
-
-// TagLeaves stores the Tag of each leaf. It returns the indexes of the leaves that did not get
-// their tag: the log does not have the given entry at that index, or another leaf has the tag.
-// TagLeaves may run while replicas append, because the primary key of translog.tags allows
-// each tag only once.
-func TagLeaves(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf) (untagged []int64, err error) {
-	indexes, entries, tags := make([]int64, len(leaves)), make([][]byte, len(leaves)), make([][]byte, len(leaves))
-	for i := range leaves {
-		indexes[i], entries[i], tags[i] = leaves[i].Index, leaves[i].Entry[:], leaves[i].Tag[:]
-	}
-	if _, err := pool.Exec(ctx, sqlTagLeaves, indexes, entries, tags); err != nil {
-		return nil, fromDatabase(err)
-	}
-	rows, _ := pool.Query(ctx, sqlNotTagged, indexes, entries, tags)
-	untagged, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-	return untagged, fromDatabase(err)
+// Has reports whether the log has the leaf.
+func Has(ctx context.Context, pool *pgxpool.Pool, leaf TaggedLeaf) (found bool, err error) {
+	err = pool.QueryRow(ctx, sqlHasLeaf, leaf.Index, leaf.Entry[:], leaf.Tag[:]).Scan(&found)
+	return found, fromDatabase(err)
 }
 
 // Return appends the newest leaves again if a restored backup lacks them. It returns the number
@@ -85,18 +62,17 @@ func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*batchDelta, error) {
 	slices.SortFunc(leaves, func(a, b TaggedLeaf) int { return cmp.Compare(a.Index, b.Index) })
 	leaves = slices.Compact(leaves)
 	var entries, tags [][]byte
-	var tagged []int64
 	for i := range leaves {
 		if next := s.size + int64(i); leaves[i].Index != next {
 			return nil, fmt.Errorf("%w: leaf %d is missing, and the next given leaf is %d: give every leaf that the log lacks", ErrRefused, next, leaves[i].Index)
 		}
-		entries, tags, tagged = append(entries, leaves[i].Entry[:]), append(tags, leaves[i].Tag[:]), append(tagged, leaves[i].Index)
+		entries, tags = append(entries, leaves[i].Entry[:]), append(tags, leaves[i].Tag[:])
 	}
 	g, err := s.grow(entries)
 	if err != nil {
 		return nil, err
 	}
-	g.tags, g.tagged = tags, tagged
+	g.tags = tags
 	if g.to.size != head.TreeSize {
 		return nil, fmt.Errorf("%w: with the given leaves the log would have %d leaves, but the tree head covers %d", ErrRefused, g.to.size, head.TreeSize)
 	}

@@ -99,7 +99,7 @@ type Appended struct {
 
 // Append appends an entry: a digest that a key of the key set has signed. Append returns once a
 // published head covers the leaf. The call may be repeated after any error: a logged entry
-// keeps its index. If the entry has a leaf without a tag, that leaf gets the given tag.
+// keeps its index.
 //
 // The errors include:
 //   - ErrTagTaken if another entry has the tag.
@@ -108,6 +108,7 @@ type Appended struct {
 //     indexes that are already in use.
 //   - ErrRefused if the entry is the digest of a head or checkpoint of this log. Such a
 //     digest and its signature are public, so anyone could send them.
+//   - ErrRefused if the entry has a leaf with another tag.
 //   - ErrUnavailable if the log cannot publish the leaf now. The leaf may be in the log
 //     nevertheless.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (Appended, error) {
@@ -125,7 +126,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 		l.checks.logger.ErrorContext(ctx, "append refused: another entry has the tag", "leaf_index", at.index, "entry", hex.EncodeToString(entry[:]))
 		return Appended{}, fmt.Errorf("%w: leaf %d", ErrTagTaken, at.index)
 	case at.index == refused:
-		return Appended{}, fmt.Errorf("%w: the entry is the digest of a head or checkpoint of this log", ErrRefused)
+		return Appended{}, fmt.Errorf("%w: the entry is the digest of a head or checkpoint of this log, or the log has it under another tag", ErrRefused)
 	case at.index == late:
 		return Appended{}, fmt.Errorf("%w: the entry is new, but its signing key is retired and may sign only leaves below index %d: sign the entry again with the current key", ErrRefused, ceiling(key))
 	}

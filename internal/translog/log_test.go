@@ -129,7 +129,7 @@ func leavesOf(first, end int) (list [][]byte) {
 
 func candidatesOf(first, end int) (list []candidate) {
 	for _, entry := range entriesOf(first, end) {
-		list = append(list, candidate{entry, math.MaxInt64, Tag{}})
+		list = append(list, candidate{entry, math.MaxInt64, Tag(entry)})
 	}
 	return list
 }
@@ -144,7 +144,7 @@ func (d *deployment) mustAppend(t testing.TB, l *Log, numbers ...int) (last Appe
 	t.Helper()
 	for _, n := range numbers {
 		var err error
-		if last, err = l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag{}); err != nil {
+		if last, err = l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag(entryOf(n))); err != nil {
 			t.Fatalf("append entry %d: %v, want no error", n, err)
 		}
 	}
@@ -153,7 +153,7 @@ func (d *deployment) mustAppend(t testing.TB, l *Log, numbers ...int) (last Appe
 
 func (d *deployment) failAppend(t testing.TB, l *Log, n int, want error) {
 	t.Helper()
-	if at, err := l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag{}); !errors.Is(err, want) {
+	if at, err := l.Append(within(t, time.Minute), entryOf(n), d.sign(t, entryOf(n)), Tag(entryOf(n))); !errors.Is(err, want) {
 		t.Errorf("append entry %d: %+v, %v; want %v", n, at, err, want)
 	}
 }

@@ -47,7 +47,7 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 
 func (r *ring) append(t *testing.T, l *Log, key string, n int) (Appended, error) {
 	t.Helper()
-	return l.Append(within(t, time.Minute), entryOf(n), of(r.by[key].Sign(t.Context(), entryOf(n))).ok(t), Tag{})
+	return l.Append(within(t, time.Minute), entryOf(n), of(r.by[key].Sign(t.Context(), entryOf(n))).ok(t), Tag(entryOf(n)))
 }
 
 // A key that is closed at a tree size may sign new entries only for leaf indexes below that size. A
@@ -116,7 +116,7 @@ func TestBatchOfMixedKeys(t *testing.T) {
 		{4, 2, 3}, {4, math.MaxInt64, 3},
 		{5, 2, late}, {6, math.MaxInt64, 4}, {1, 2, 1}, {6, 2, 4},
 	} {
-		batch = append(batch, candidate{entryOf(c.entry), c.ceiling, Tag{}})
+		batch = append(batch, candidate{entryOf(c.entry), c.ceiling, Tag(entryOf(c.entry))})
 		want = append(want, sequenced{index: c.index})
 	}
 	if got := of(l.sequencer.sequence(t.Context(), batch)).ok(t); !slices.Equal(got, want) {

@@ -38,7 +38,7 @@ const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 
 // sqlAppendBatch appends a batch to the log. $1 to $3 are the size, root and compact range
 // that the caller expects of the committed head. $4 to $6 are those of the new head. $7 are
-// the entries, $8 to $10 the nodes, $11 the tags, and $12 the leaf index of each tag.
+// the entries, $8 their tags, and $9 to $11 the nodes.
 //
 // The statement changes nothing in these cases:
 //   - The committed head is not the expected one.
@@ -46,10 +46,8 @@ const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 //   - A tag is taken.
 //
 // If the UPDATE waits for the row lock, it compares the expected head with the row as it is
-// after the wait. The NOT EXISTS checks still see the other tables as before the wait. For
-// translog.leaves this is safe: if the head is unchanged, no leaf was added during the wait.
-// Another transaction can tag an old leaf without changing the head. If that transaction took a
-// tag of this batch during the wait, the primary key of translog.tags makes this statement fail.
+// after the wait. The NOT EXISTS checks still see the other tables as before the wait. This is
+// safe: if the head is unchanged, no leaf was added during the wait.
 const sqlAppendBatch = `
 WITH moved AS (
     UPDATE translog.log_head SET size = $4, root = $5, hashes = $6
@@ -57,17 +55,14 @@ WITH moved AS (
       AND NOT EXISTS (SELECT FROM translog.tree_heads WHERE digest = ANY ($7::bytea[]))
       AND NOT EXISTS (SELECT FROM translog.checkpoints WHERE digest = ANY ($7::bytea[]))
       AND NOT EXISTS (SELECT FROM translog.leaves WHERE entry = ANY ($7::bytea[]))
-      AND NOT EXISTS (SELECT FROM translog.tags WHERE tag = ANY ($11::bytea[]))
+      AND NOT EXISTS (SELECT FROM translog.leaves WHERE tag = ANY ($8::bytea[]))
     RETURNING true
 ), added AS (
-    INSERT INTO translog.leaves (leaf_index, entry)
-    SELECT $1 + n - 1, entry FROM moved, unnest($7::bytea[]) WITH ORDINALITY AS t (entry, n)
-), tagged AS (
-    INSERT INTO translog.tags (tag, leaf_index)
-    SELECT tag, leaf_index FROM moved, unnest($11::bytea[], $12::bigint[]) AS t (tag, leaf_index)
+    INSERT INTO translog.leaves (leaf_index, entry, tag)
+    SELECT $1 + n - 1, entry, tag FROM moved, unnest($7::bytea[], $8::bytea[]) WITH ORDINALITY AS t (entry, tag, n)
 ), completed AS (
     INSERT INTO translog.nodes (level, node_index, hash)
-    SELECT level, node_index, hash FROM moved, unnest($8::smallint[], $9::bigint[], $10::bytea[]) AS t (level, node_index, hash)
+    SELECT level, node_index, hash FROM moved, unnest($9::smallint[], $10::bigint[], $11::bytea[]) AS t (level, node_index, hash)
 )
 SELECT EXISTS (SELECT FROM moved)`
 
@@ -80,7 +75,7 @@ SELECT digest, -1 FROM translog.tree_heads WHERE digest = ANY ($1::bytea[])
 UNION ALL
 SELECT digest, -1 FROM translog.checkpoints WHERE digest = ANY ($1::bytea[])`
 
-const sqlLookUpTags = `SELECT tag, leaf_index FROM translog.tags WHERE tag = ANY ($1::bytea[])`
+const sqlLookUpTags = `SELECT tag, leaf_index FROM translog.leaves WHERE tag = ANY ($1::bytea[])`
 
 // sqlHeadsAndLeaves selects the newest head, the heads of the sizes $1, the leaves with an index
 // in $2, and the leaves with an entry in $3. Only heads have a signature.
@@ -149,28 +144,11 @@ FROM unnest($1::text[]) AS w (witness)`
 
 const sqlLockWitnesses = `SELECT pg_try_advisory_lock(hashtextextended('fairpact witnesses', 0))`
 
-const sqlUntagged = `SELECT leaf_index FROM translog.leaves LEFT JOIN translog.tags USING (leaf_index) WHERE tag IS NULL ORDER BY leaf_index`
-
-// sqlTagLeaves tags leaves. $1 are the leaf indexes, $2 the entries, and $3 the tags. The
-// statement skips a tag that is taken, and a leaf that does not have the given entry.
-const sqlTagLeaves = `
-INSERT INTO translog.tags (tag, leaf_index)
-SELECT w.tag, w.leaf_index FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS w (leaf_index, entry, tag)
-JOIN translog.leaves l ON l.leaf_index = w.leaf_index AND l.entry = w.entry
-ORDER BY w.leaf_index
-ON CONFLICT DO NOTHING`
-
-// sqlNotTagged returns the indexes of the given leaves that are missing, have another entry, or
-// lack the given tag. The parameters are those of sqlTagLeaves.
-const sqlNotTagged = `
-SELECT w.leaf_index FROM unnest($1::bigint[], $2::bytea[], $3::bytea[]) AS w (leaf_index, entry, tag)
-WHERE NOT EXISTS (SELECT FROM translog.leaves l WHERE l.leaf_index = w.leaf_index AND l.entry = w.entry)
-   OR NOT EXISTS (SELECT FROM translog.tags t WHERE t.tag = w.tag AND t.leaf_index = w.leaf_index)`
+const sqlHasLeaf = `SELECT EXISTS (SELECT FROM translog.leaves WHERE leaf_index = $1 AND entry = $2 AND tag = $3)`
 
 const (
 	sqlFsckHeads       = `SELECT tree_size, root, digest, signature FROM translog.tree_heads WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
 	sqlFsckCheckpoints = `SELECT tree_size, digest, note FROM translog.checkpoints WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
-	sqlFsckTags        = `SELECT tag, leaf_index FROM translog.tags WHERE tag > $1 ORDER BY tag LIMIT $2`
 
 	// sqlFsckNodes returns the nodes whose stored hash differs from the given one. The
 	// stored hash of a missing row is NULL.

@@ -37,8 +37,7 @@ type sequencer struct {
 	alone bool
 }
 
-// Tag is a hash of a deal's id. The log accepts only one entry for each tag. The zero Tag
-// means no tag.
+// Tag is a hash of a deal's id. The log accepts only one entry for each tag.
 type Tag [32]byte
 
 // candidate is an entry that a caller wants to append. If the log does not have the entry yet,

@@ -1,7 +1,6 @@
 package translog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -46,24 +45,16 @@ func TestATagHasOneEntry(t *testing.T) {
 	t.Run("the same entry keeps its leaf", func(t *testing.T) {
 		for _, replica := range []*Log{l, other} {
 			check(t, isAt(0)(d.tagged(t, replica, 0, tag(0))))
-			check(t, isAt(0)(d.tagged(t, replica, 0, Tag{})))
 		}
 	})
-	t.Run("another entry is refused", func(t *testing.T) {
+	t.Run("another entry is refused, and so is another tag", func(t *testing.T) {
 		for _, replica := range []*Log{l, other} {
 			check(t, takenBy(0)(d.tagged(t, replica, 1, tag(0))))
+			if _, err := d.tagged(t, replica, 0, tag(1)); !errors.Is(err, ErrRefused) {
+				t.Errorf("a logged entry with another tag: %v, want ErrRefused", err)
+			}
 		}
-	})
-	t.Run("another entry without a tag, as the previous release sends it", func(t *testing.T) {
-		check(t, isAt(1)(d.tagged(t, l, 1, Tag{})))
-	})
-	t.Run("a leaf without a tag is tagged", func(t *testing.T) {
-		check(t, takenBy(0)(d.tagged(t, l, 1, tag(0))))
-		check(t, isAt(1)(d.tagged(t, other, 1, tag(1))))
-		// The other replica tagged leaf 1, which did not change the committed head. So l still has
-		// the current head in memory, and appends by one statement without first locking the head.
-		// The statement must detect that the tag is taken.
-		check(t, takenBy(1)(d.tagged(t, l, 2, tag(1))))
+		check(t, isAt(1)(d.tagged(t, l, 1, tag(1))))
 	})
 	t.Run("in one batch", func(t *testing.T) {
 		for what, warm := range map[string]bool{"in one statement": true, "under the lock": false} {
@@ -77,9 +68,9 @@ func TestATagHasOneEntry(t *testing.T) {
 				l.sequencer.known = nil
 			}
 			got, err := l.sequencer.sequence(t.Context(), []candidate{
-				c(0, tag(base)), c(1, tag(base)), c(0, tag(base)), c(2, Tag{}), c(2, tag(base+1)), c(3, tag(0))})
+				c(0, tag(base)), c(1, tag(base)), c(0, tag(base)), c(2, tag(base+1)), c(2, tag(base+2)), c(3, tag(0))})
 			check(t, err)
-			want := []sequenced{{size, false}, {size, true}, {size, false}, {size + 1, false}, {size + 1, false}, {0, true}}
+			want := []sequenced{{size, false}, {size, true}, {size, false}, {size + 1, false}, {refused, false}, {0, true}}
 			if fmt.Sprint(got) != fmt.Sprint(want) || committedSize(t, d) != size+2 {
 				t.Errorf("%s: %v, want %v, in a log of %d", what, got, want, size)
 			}
@@ -129,61 +120,6 @@ func TestConcurrentEntriesWithOneTag(t *testing.T) {
 	requireNoContradiction(t, replicas...)
 }
 
-// A transaction tags an old leaf, which does not change the head. A concurrent append of a
-// new entry with the same tag waits for the transaction and is then refused.
-func TestATagIsTakenDuringAnAppend(t *testing.T) {
-	t.Parallel()
-	d, l := newLog(t)
-	d.mustAppend(t, l, 0, 1)
-	for leaf, way := range []string{"in one statement", "under the lock"} {
-		if leaf == 1 {
-			l.sequencer.known = nil
-		}
-		tag := Tag(entryOf(1000 + leaf))
-		tx := of(d.pool.Begin(t.Context())).ok(t)
-		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
-		_ = of(tx.Exec(t.Context(), "INSERT INTO translog.tags (tag, leaf_index) VALUES ($1, $2)", tag[:], leaf)).ok(t)
-		answered := make(chan error, 1)
-		go func() { answered <- takenBy(int64(leaf))(d.tagged(t, l, 2, tag)) }()
-		eventually(t, "the append waits, "+way, func() bool { return lockWaiters(t, d) > 0 })
-		check(t, tx.Commit(t.Context()))
-		if err := <-answered; err != nil {
-			t.Errorf("append %s while its tag is taken: %v, want ErrTagTaken with the leaf", way, err)
-		}
-	}
-	if size := committedSize(t, d); size != 2 || l.ProofFailures() != 0 {
-		t.Errorf("%d leaves and %d contradictions, want 2 and 0", size, l.ProofFailures())
-	}
-	check(t, isAt(2)(d.tagged(t, l, 2, Tag(entryOf(1002)))))
-}
-
-func TestTagLeaves(t *testing.T) {
-	t.Parallel()
-	d, l := newLog(t)
-	fill(t, l, 0, 3)
-	tag := func(n int) Tag { return Tag(entryOf(1000 + n)) }
-	for _, x := range []struct {
-		what    string
-		leaf    TaggedLeaf
-		without int
-	}{
-		{"a leaf", TaggedLeaf{0, entryOf(0), tag(0)}, 0},
-		{"the same again", TaggedLeaf{0, entryOf(0), tag(0)}, 0},
-		{"a leaf that has another entry", TaggedLeaf{1, entryOf(0), tag(1)}, 1},
-		{"a leaf that is not there", TaggedLeaf{7, entryOf(7), tag(7)}, 1},
-		{"a tag of another leaf", TaggedLeaf{1, entryOf(1), tag(0)}, 1},
-	} {
-		without := of(TagLeaves(t.Context(), d.pool, []TaggedLeaf{x.leaf, {2, entryOf(2), tag(2)}})).ok(t)
-		if len(without) != x.without || x.without == 1 && without[0] != x.leaf.Index {
-			t.Errorf("%s: the untagged leaves are %v, want %d", x.what, without, x.without)
-		}
-	}
-	if untagged, err := Untagged(t.Context(), d.pool); err != nil || fmt.Sprint(untagged) != "[1]" {
-		t.Errorf("the untagged leaves are %v, %v; want [1]", untagged, err)
-	}
-	check(t, takenBy(2)(d.tagged(t, l, 3, tag(2))))
-}
-
 func TestReturn(t *testing.T) {
 	t.Parallel()
 	whole, restored := newDeployment(t), newDeployment(t)
@@ -222,6 +158,11 @@ func TestReturn(t *testing.T) {
 	for i, want := range []int{3, 0} {
 		if n, err := Return(t.Context(), restored.pool, all, head); err != nil || n != want {
 			t.Errorf("run %d: %d leaves returned, want %d: %v", i+1, n, want, err)
+		}
+	}
+	for want, leaf := range map[bool]TaggedLeaf{true: {3, entryOf(3), tag(3)}, false: {3, entryOf(3), tag(4)}} {
+		if found, err := Has(t.Context(), restored.pool, leaf); err != nil || found != want {
+			t.Errorf("the log has leaf %v: %t, %v; want %t", leaf, found, err, want)
 		}
 	}
 	if next := restored.mustAppend(t, r, 5); next.LeafIndex != 5 {

@@ -56,11 +56,11 @@ func TestTamperedTables(t *testing.T) {
 		cached       bool
 	}{
 		"the leaf":                       {change: []string{flip("leaves", "entry", "leaf_index = 10")}},
-		"the leaf removed":               {change: []string{"DELETE FROM translog.leaves WHERE leaf_index = 10"}, back: []string{fmt.Sprintf("INSERT INTO translog.leaves VALUES (10, '\\x%x')", entryOf(10))}},
+		"the leaf removed":               {change: []string{"DELETE FROM translog.leaves WHERE leaf_index = 10"}, back: []string{fmt.Sprintf("INSERT INTO translog.leaves VALUES (10, '\\x%[1]x', '\\x%[1]x')", entryOf(10))}},
 		"another leaf of its tile":       {change: []string{flip("leaves", "entry", "leaf_index = 200")}, cached: true},
 		"a leaf of the partial tile":     {change: []string{flip("leaves", "entry", "leaf_index = 69999")}, cached: true},
 		"two leaves swapped":             {change: swap, cached: true},
-		"a leaf removed":                 {change: []string{"DELETE FROM translog.leaves WHERE leaf_index = 77"}, back: []string{fmt.Sprintf("INSERT INTO translog.leaves VALUES (77, '\\x%x')", removedLeaf)}, cached: true},
+		"a leaf removed":                 {change: []string{"DELETE FROM translog.leaves WHERE leaf_index = 77"}, back: []string{fmt.Sprintf("INSERT INTO translog.leaves VALUES (77, '\\x%[1]x', '\\x%[1]x')", removedLeaf)}, cached: true},
 		"the node over its tile":         {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 0")}, cached: true},
 		"the node over its tile removed": {change: []string{"DELETE FROM translog.nodes WHERE level = 8 AND node_index = 0"}, back: []string{"INSERT INTO translog.nodes VALUES (8, 0, '\\x" + removedNode + "')"}, cached: true},
 		"a neighbour of that node":       {change: []string{flip("nodes", "hash", "level = 8 AND node_index = 1")}, cached: true},
@@ -178,7 +178,7 @@ func TestTamperedCommittedHead(t *testing.T) {
 			head := waitForHead(t, l, 300)
 			change(t, d)
 			signed := gate.count.Load()
-			_, err := l.Append(within(t, time.Minute), entryOf(5000), d.sign(t, entryOf(5000)), Tag{})
+			_, err := l.Append(within(t, time.Minute), entryOf(5000), d.sign(t, entryOf(5000)), Tag(entryOf(5000)))
 			if !errors.Is(err, ErrInconsistent) {
 				t.Errorf("append: %v, want ErrInconsistent", err)
 			}

@@ -123,7 +123,7 @@ func (s *running) append(t *testing.T, signer *signing.Signer) error {
 	entry := [32]byte{1, 2, 3}
 	signature, err := signer.Sign(t.Context(), entry)
 	if err == nil {
-		_, err = client.Append(t.Context(), entry, signature, translog.Tag{})
+		_, err = client.Append(t.Context(), entry, signature, translog.Tag(entry))
 	}
 	return err
 }

@@ -12,9 +12,12 @@ CREATE TABLE translog.log_head (
 );
 INSERT INTO translog.log_head (size, root, hashes) VALUES (0, sha256(''), '{}');
 
+-- A tag is a hash of a deal's id. The log accepts one entry for each tag, and so one
+-- certificate for each deal.
 CREATE TABLE translog.leaves (
     leaf_index bigint PRIMARY KEY CHECK (leaf_index >= 0),
-    entry      bytea  NOT NULL UNIQUE CHECK (octet_length(entry) = 32)
+    entry      bytea  NOT NULL UNIQUE CHECK (octet_length(entry) = 32),
+    tag        bytea  NOT NULL UNIQUE CHECK (octet_length(tag) = 32)
 );
 
 -- Level 8k holds the roots of complete subtrees of 256^k leaves. node_index counts these
@@ -50,15 +53,6 @@ CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.nodes
 CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.tree_heads
     FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();
 CREATE TRIGGER never_removed BEFORE DELETE OR TRUNCATE ON translog.log_head
-    FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();
-
--- A tag is a hash of a deal's id. The log accepts one entry for each tag, and so one
--- certificate for each deal.
-CREATE TABLE translog.tags (
-    tag        bytea  PRIMARY KEY CHECK (octet_length(tag) = 32),
-    leaf_index bigint NOT NULL CHECK (leaf_index >= 0)
-);
-CREATE TRIGGER insert_only BEFORE UPDATE OR DELETE OR TRUNCATE ON translog.tags
     FOR EACH STATEMENT EXECUTE FUNCTION translog.refuse_change();
 
 -- Published heads as signed notes (c2sp.org/tlog-checkpoint), at most one for each size.
