@@ -100,7 +100,7 @@ func (c *Ctl) Create(algorithm string, params any, labels ...string) {
 func (c *Ctl) Seal(party int, input Body) {
 	c.t.Helper()
 	name := fmt.Sprintf("sealed-%d.json", party)
-	c.Run(0, "commit", c.File("input.json", input), "--out", name)
+	c.Run(0, "seal", c.File("input.json", input), "--out", name)
 	c.Run(0, "deal", "commit", name, "--state", fmt.Sprintf("party-%d.json", party))
 }
 

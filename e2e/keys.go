@@ -98,7 +98,7 @@ func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 const (
 	// KeyMargin replaces the 5 minutes that signing.Margin returns in production.
 	KeyMargin = 5 * time.Second
-	// Soonest is the minimum time between the command `fairpactctl keys rotate` and the signs_from
+	// Soonest is the minimum time between the command `fairpactctl signing-keys rotate` and the signs_from
 	// of the new key.
 	Soonest = 2 * KeyMargin
 )
@@ -118,7 +118,7 @@ func NewKeyholder(t testing.TB, uri string, change func(*localstack.Options)) *K
 	t.Helper()
 	k := &Keyholder{T: t, Ctl: NewCtl(t, "")}
 	k.Ctl.Env = append(k.Ctl.Env, quickRotations)
-	k.Ctl.Run(0, "keys", "init", "--signer", uri, "--out", "keys.json")
+	k.Ctl.Run(0, "signing-keys", "init", "--signer", uri, "--out", "keys.json")
 	k.Stack = Own(t, func(o *localstack.Options) {
 		o.Env[""] = append(append(o.Env[""], quickRotations), k.Settings()...)
 		if change != nil {
@@ -135,10 +135,10 @@ func (k *Keyholder) Settings() []string {
 	return []string{"FAIRPACT_KEY_SET_FILE=" + File(k.T, k.Ctl.Read("keys.json"))}
 }
 
-// Keys runs `fairpactctl keys` on keys.json, requires this exit code, and returns stdout and stderr.
+// Keys runs `fairpactctl signing-keys` on keys.json, requires this exit code, and returns stdout and stderr.
 func (k *Keyholder) Keys(code int, args ...string) string {
 	k.T.Helper()
-	args = append(append([]string{"keys"}, args...), "--file", "keys.json")
+	args = append(append([]string{"signing-keys"}, args...), "--file", "keys.json")
 	if args[1] != "check" && args[1] != "show" {
 		args = append(args, "--out", "keys.json")
 	}
@@ -191,9 +191,9 @@ func (k *Keyholder) Switched() { time.Sleep(time.Until(k.SignsFrom())) }
 func (k *Keyholder) Close(label string, more ...string) {
 	k.T.Helper()
 	Eventually(k.T, "fairpactctl closes the key", 2*DefaultTimeout, func() bool {
-		code, out, errs := k.Ctl.try(k.Ctl.command(append([]string{"keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)...))
+		code, out, errs := k.Ctl.try(k.Ctl.command(append([]string{"signing-keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)...))
 		if said := out + errs; code != 0 && !strings.Contains(said, "cannot be closed") && !strings.Contains(said, "wait for the log") {
-			k.T.Fatalf("fairpactctl keys close %s: exit code %d: %s", label, code, said)
+			k.T.Fatalf("fairpactctl signing-keys close %s: exit code %d: %s", label, code, said)
 		}
 		return code == 0
 	})

@@ -96,7 +96,7 @@ func TestOverMCP(t *testing.T) {
 func TestOverFairpactctl(t *testing.T) {
 	c := e2e.NewCtl(t, e2e.BaseURL(t))
 	c.Create(id, params, "ann", "bob")
-	c.Run(0, "commit", c.File("input.json", e2e.Body{"bid": "much"}), "--out", "unfit.json")
+	c.Run(0, "seal", c.File("input.json", e2e.Body{"bid": "much"}), "--out", "unfit.json")
 	if _, said := c.Run(1, "deal", "commit", "unfit.json", "--state", "party-0.json"); !strings.Contains(said, "input.bid is a string") {
 		t.Errorf("commit of the bid \"much\": %s, want a message that input.bid is a string", said)
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// rotateIn is the time from `fairpactctl keys rotate` until the new key signs. rotateIn must be at
+// rotateIn is the time from `fairpactctl signing-keys rotate` until the new key signs. rotateIn must be at
 // least twice signing.Margin.
 const rotateIn = "11m"
 
 func keysIn(t *testing.T, document string, args ...string) (string, error) {
 	t.Helper()
-	full := append([]string{"-n", namespace, "exec", "-i", "deploy/" + release + "-deal-api", "--", "/fairpactctl", "keys"}, args...)
+	full := append([]string{"-n", namespace, "exec", "-i", "deploy/" + release + "-deal-api", "--", "/fairpactctl", "signing-keys"}, args...)
 	return run(t.Context(), document, "kubectl", full...)
 }
 
@@ -33,7 +33,7 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 	return out
 }
 
-// rollOutKeys upgrades the release to the key set in `document`. It waits until `fairpactctl keys
+// rollOutKeys upgrades the release to the key set in `document`. It waits until `fairpactctl signing-keys
 // check` succeeds and the output contains `next`.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
@@ -64,8 +64,8 @@ func startRotation(t *testing.T, c *cluster) {
 }
 
 // rotated runs deals before and after the new key begins to sign. Before that, rotated makes two
-// mistakes of an operator. `fairpactctl keys close` must refuse to close the key that still signs.
-// `fairpactctl keys check` must report that deadline-worker has the former key set. The last
+// mistakes of an operator. `fairpactctl signing-keys close` must refuse to close the key that still signs.
+// `fairpactctl signing-keys check` must report that deadline-worker has the former key set. The last
 // roll-out replaces the former key set.
 func rotated(t *testing.T, c *cluster) {
 	var keys struct {
@@ -90,7 +90,7 @@ func rotated(t *testing.T, c *cluster) {
 	settled(t)
 	check := []string{"check", "--base-url", "http://localhost:8080", "--file", "-"}
 	if out, err := keysIn(t, c.keySet, check...); err == nil || !strings.Contains(out+err.Error(), "2 of 6 processes lack the key set") {
-		t.Errorf("the worker has the former key set, and keys check says: %v\n%s", err, out)
+		t.Errorf("the worker has the former key set, and signing-keys check says: %v\n%s", err, out)
 	}
 	time.Sleep(time.Until(time.Unix(next.SignsFrom, 0)))
 	s.flows(t, 50)

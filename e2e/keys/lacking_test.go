@@ -28,7 +28,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 	k.Keys(0, "rotate", "--to", secondURI, "--in", e2e.Soonest.String())
 	k.RollOut(localstack.LogServer, localstack.DealAPI, localstack.DeadlineWorker)
 	if out := k.Keys(1, "check"); !strings.Contains(out, "1 of 4 processes lack the key set") {
-		t.Errorf("keys check does not report 1 of 4 processes: %s", out)
+		t.Errorf("signing-keys check does not report 1 of 4 processes: %s", out)
 	}
 	k.Switched()
 	d := has.ComputedDeal()
@@ -77,7 +77,7 @@ func TestProcessWithoutTheKeySet(t *testing.T) {
 		t.Errorf("the certificate that waited is not signed with the new key %s", thirdKey)
 	}
 	if out := k.Keys(0, "check"); !strings.Contains(out, "4 run (1 deadline-worker, 2 deal-api, 1 log-server), all with the key set") {
-		t.Errorf("keys check does not report all 4 processes with the key set: %s", out)
+		t.Errorf("signing-keys check does not report all 4 processes with the key set: %s", out)
 	}
 	e2e.OpenDB(t, k.Stack).Converged()
 	e2e.Invariants(t, k.Stack)

@@ -43,7 +43,7 @@ func TestStartWithABadKeyIsRefused(t *testing.T) {
 	}{
 		{localstack.DealAPI, google.URI(disabled), nil, []string{disabled, "the key version is not enabled: run `gcloud kms keys versions enable`"}},
 		{localstack.DeadlineWorker, amazon.URI(denied), amazon.Env(), []string{denied, "access denied: allow kms:Sign on this key to the role of this process"}},
-		{localstack.LogServer, good, []string{"FAIRPACT_PUBLIC_KEY=" + published}, []string{"FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY", published, "rotate with fairpactctl keys"}},
+		{localstack.LogServer, good, []string{"FAIRPACT_PUBLIC_KEY=" + published}, []string{"FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY", published, "rotate with fairpactctl signing-keys"}},
 		{localstack.LogServer, google.URI(p384), nil, []string{"EC_SIGN_P384_SHA384", "--default-algorithm=ec-sign-p256-sha256"}},
 	} {
 		t.Run(c.binary+" "+c.want[0], func(t *testing.T) {

@@ -73,7 +73,7 @@ func (b *theft) refused(thief *signing.Signer) {
 func (b *theft) checked() {
 	b.T.Helper()
 	if out := b.Keys(0, "check"); !strings.Contains(out, "next: nothing") {
-		b.T.Errorf("keys check does not say \"next: nothing\": %s", out)
+		b.T.Errorf("signing-keys check does not say \"next: nothing\": %s", out)
 	}
 }
 
@@ -220,7 +220,7 @@ func (b *theft) signed(key *signing.Signer, d *e2e.CreatedDeal) string {
 	return signature
 }
 
-// falseLog signs a forged tree head, which `fairpactctl keys check` must reject. If inForce is
+// falseLog signs a forged tree head, which `fairpactctl signing-keys check` must reject. If inForce is
 // false, the key is closed at a tree size below `size`.
 func (b *theft) falseLog(key *signing.Signer, size int, inForce bool) {
 	b.T.Helper()
@@ -231,6 +231,6 @@ func (b *theft) falseLog(key *signing.Signer, size int, inForce bool) {
 	out := b.Keys(1, "check", "--tree-head", "false.json")
 	want := map[bool]string{true: "the log is forked", false: "retired at tree size 2, so it must not sign a head of size 3"}[inForce]
 	if !strings.Contains(out, "FAIL consistency") || !strings.Contains(out, want) {
-		b.T.Errorf("keys check of a false head of size %d: %s, want FAIL consistency with %q", size, out, want)
+		b.T.Errorf("signing-keys check of a false head of size %d: %s, want FAIL consistency with %q", size, out, want)
 	}
 }

@@ -58,7 +58,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	r.Keys(0, "rotate", "--to", newURI, "--in", "1h")
 	r.RollOut(localstack.DealAPI, localstack.LogServer, localstack.DeadlineWorker)
 	if out := r.Keys(1, "check"); !strings.Contains(out, "FAIL processes") || !strings.Contains(out, "3 of 6 processes lack the key set") {
-		t.Errorf("keys check does not report 3 of 6 processes: %s", out)
+		t.Errorf("signing-keys check does not report 3 of 6 processes: %s", out)
 	}
 	r.Keys(0, "rotate", "--to", newURI, "--in", (4*roll + 4*e2e.KeyMargin).String())
 	r.RollOut()
@@ -71,7 +71,7 @@ func TestRotationUnderLoad(t *testing.T) {
 		t.Error("the new key has signed before its time")
 	}
 	if out := r.Keys(0, "check"); !strings.Contains(out, "6 run (2 deadline-worker, 2 deal-api, 2 log-server), all with the key set") || !strings.Contains(out, "next: nothing: "+newKey+" signs from ") {
-		t.Errorf("keys check does not report all 6 processes with the key set, and when %s signs: %s", newKey, out)
+		t.Errorf("signing-keys check does not report all 6 processes with the key set, and when %s signs: %s", newKey, out)
 	}
 	r.Switched()
 	r.passes(deals)
@@ -93,7 +93,7 @@ func TestRotationUnderLoad(t *testing.T) {
 		}
 	}
 	if out := r.Keys(0, "check"); !strings.Contains(out, "next: nothing: one key signs") {
-		t.Errorf("keys check does not say that one key signs: %s", out)
+		t.Errorf("signing-keys check does not say that one key signs: %s", out)
 	}
 	t.Logf("%d deals, %d certificates and %d tree heads checked, %d requests", len(r.all), r.certificates.Load(), r.heads.Load(), r.s.Attempts.Load())
 }

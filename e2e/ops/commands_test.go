@@ -15,7 +15,7 @@ import (
 
 func TestPagesShowCommandsThatExist(t *testing.T) {
 	shown := map[string][]string{}
-	command := regexp.MustCompile(`fairpactctl ((?:[a-z]+ ?){1,2})([^\n` + "`" + `|;]*)`)
+	command := regexp.MustCompile(`fairpactctl ((?:[a-z]+(?:-[a-z]+)* ?){1,2})([^\n` + "`" + `|;]*)`)
 	for _, page := range pages(t) {
 		for _, m := range command.FindAllStringSubmatch(text(t, page), -1) {
 			name := strings.Join(strings.Fields(m[1]), " ")
@@ -24,7 +24,7 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 	}
 	ctl := e2e.NewCtl(t, "http://127.0.0.1:1")
 	help, _ := ctl.Run(0, "--help")
-	known := matches(`(?m)^  ([a-z]+(?: [a-z]+)?)  `, help)
+	known := matches(`(?m)^  ([a-z-]+(?: [a-z]+)?)  `, help)
 	checked := 0
 	for name, flags := range shown {
 		if !slices.Contains(known, name) { // the second word is an argument or the next word of a sentence

@@ -38,7 +38,7 @@ func TestLogInADatabaseOfItsOwn(t *testing.T) {
 	if said, err := stack.Fairpactctl(t.Context(), "migrate"); err != nil {
 		t.Errorf("a second migration: %v\n%s", err, said)
 	}
-	if said, err := stack.Fairpactctl(t.Context(), "keys", "check", "--tree-head", "none", "--base-url", stack.BaseURL(), "--database-url", stack.DatabaseURL()); err != nil || !strings.Contains(said, "1 log-server") {
-		t.Errorf("keys check: %v\n%s", err, said)
+	if said, err := stack.Fairpactctl(t.Context(), "signing-keys", "check", "--tree-head", "none", "--base-url", stack.BaseURL(), "--database-url", stack.DatabaseURL()); err != nil || !strings.Contains(said, "1 log-server") {
+		t.Errorf("signing-keys check: %v\n%s", err, said)
 	}
 }

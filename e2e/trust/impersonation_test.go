@@ -19,7 +19,7 @@ func verdicts(t *testing.T, ctl *e2e.Ctl, bundle []byte, accepted bool, known ..
 	}
 	var party []string
 	for _, one := range known {
-		party = append(party, "--party", one)
+		party = append(party, "--seat-key", one)
 	}
 	said, _ := ctl.Run(code, append([]string{"verify", ctl.File("bundle.json", bundle)}, party...)...)
 	good, python := e2e.Verifier(t, append([]string{"--bundle", e2e.File(t, bundle)}, party...)...)
@@ -48,14 +48,14 @@ func TestInitiatorCannotImpersonateASeatWithAKey(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewClient(t, e2e.BaseURL(t))
 	ctl := e2e.NewCtl(t, c.Base)
-	made, _ := ctl.Run(0, "key", "new", "bob.pem", "--type", "es256")
+	made, _ := ctl.Run(0, "seat-key", "bob.pem", "--type", "es256")
 	bobs := strings.TrimSpace(made)
-	made, _ = ctl.Run(0, "key", "new", "initiator.pem")
+	made, _ = ctl.Run(0, "seat-key", "initiator.pem")
 	own := strings.TrimSpace(made)
 	ann, bob := e2e.Seal(t, e2e.AnnsValues), e2e.Seal(t, e2e.BobsValues)
 	sealed := ctl.File("sealed.json", e2e.Body{"input": bob.Input, "salt": bob.Salt})
 	send := func(code int, d *e2e.CreatedDeal, keyFile string) string {
-		out, errs := ctl.Run(code, "deal", "commit", sealed, "--deal", d.ID, "--token", d.Tokens[1], "--key", keyFile)
+		out, errs := ctl.Run(code, "deal", "commit", sealed, "--deal", d.ID, "--token", d.Tokens[1], "--seat-key", keyFile)
 		return out + errs
 	}
 

@@ -57,7 +57,7 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 			args = append(args, "--pubkey", key)
 		}
 		for party, key := range c.Parties {
-			args = append(args, "--party", party+"="+key)
+			args = append(args, "--seat-key", party+"="+key)
 		}
 		r := run(t, "", args...)
 		report, failed := r.report(t)

@@ -32,21 +32,6 @@ type certificateAdoptCommand struct {
 	SecretFile string `env:"FAIRPACT_SERVER_SECRET_FILE" required:"" type:"path" help:"File with the server secrets of the deployment."`
 }
 
-func (certificateAdoptCommand) Help() string {
-	return `The log accepts one certificate of each deal. If the deal's rows were changed, or restored from a backup, after the
-certificate was issued, deal-api makes a second certificate. The log refuses it (alert FairpactSecondCertificate). Ask a
-party of the deal for its copy of the certificate, and run this command.
-
-The command verifies the copy as fairpactctl verify does, but without the inclusion proof. Instead, it requires that the log
-in the database has the certificate at the leaf_index of the copy, and no other certificate of the deal. Then it replaces the
-deal's state, result and certificate in the database. Running the command again does nothing.
-
-Examples:
-
-    export DATABASE_URL=postgres://fairpact@db/fairpact
-    fairpactctl certificate adopt cert.json --base-url https://fairpact.example --secret-file server-secret`
-}
-
 func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	if a.BaseURL == "" && (a.Keys == "" || a.TreeHead == "") {
 		return errors.New("the key set or the tree head has no source: give --base-url, or both --keys and --tree-head")

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+	kongcompletion "github.com/jotaen/kong-completion"
 
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/platform/version"
@@ -25,35 +26,36 @@ const (
 	ExitForged = 3 // a log is forked, contradicts its signed checkpoints or has inconsistent tables
 )
 
-const about = `The command line of Fairpact: make commitments, play deals, verify certificates offline.
-
-Exit code: 0 done; 1 a check failed or the service refused; 2 wrong usage, an unreadable file or an unreachable service; 3 a log is forked, contradicts its signed checkpoints or has tables that disagree.`
-
 type commands struct {
 	JSON    bool             `help:"Write one JSON value to standard output, for machines."`
 	Version kong.VersionFlag `help:"Show the version."`
 
-	Key         keyCommands         `cmd:"" help:"Get an API key, or make a seat key."`
-	Commit      commitCommand       `cmd:"" help:"Make the commitment to an input, with a new salt if none is given."`
-	Deal        dealCommands        `cmd:"" help:"Take part in a deal: create, invite, commit, reveal, watch, fetch its certificate."`
-	Verify      verifyCommand       `cmd:"" help:"Verify a certificate, offline from files or against a deployment."`
-	Recompute   recomputeCommand    `cmd:"" help:"Compute a deal's result again from its inputs and compare it with the certificate."`
-	Certificate certificateCommands `cmd:"" help:"Restore certificates, or leaves of the log, that a changed or restored database lost."`
-	Log         logCommands         `cmd:"" help:"Audit, mirror and watch a transparency log; make the key that signs its checkpoints."`
-	Keys        keysCommands        `cmd:"" help:"Show, check and change the key set of a deployment; rotate its signing key."`
-	Secret      secretCommands      `cmd:"" help:"Rotate the server secret, show the progress of a rotation, or replace a lost secret."`
-	Migrate     migrateCommand      `cmd:"" help:"Bring the database schemas to this version. Running the command again does nothing."`
-	Smoke       smokeCommand        `cmd:"" help:"Run a whole test deal against a deployment and verify its certificate."`
-	KeyFiles    keyFilesCommand     `cmd:"" hidden:"" help:"Copy private keys into files that only their owner can read."`
-	Completion  completionCommand   `cmd:"" help:"Write a completion script for bash, zsh or fish."`
-	Words       wordsCommand        `cmd:"" hidden:""`
+	APIKey      apiKeyCommand             `cmd:"" name:"api-key" group:"parties" help:"Get an API key: no signup, no e-mail."`
+	SeatKey     seatKeyCommand            `cmd:"" group:"parties" help:"Make a seat key, which signs your commitments."`
+	Seal        sealCommand               `cmd:"" group:"parties" help:"Make the commitment to an input, with a new salt if none is given."`
+	Deal        dealCommands              `cmd:"" group:"parties" help:"Take part in a deal: create, invite, commit, reveal, watch, fetch its bundle."`
+	Verify      verifyCommand             `cmd:"" group:"auditors" help:"Verify a bundle or a certificate, and recompute the result from the inputs."`
+	Log         logCommands               `cmd:"" help:"Audit, mirror and watch a transparency log; make the key that signs its checkpoints."`
+	SigningKeys signingKeysCommands       `cmd:"" group:"operators" help:"Show, check and change the key set of a deployment; rotate its signing key."`
+	Secret      secretCommands            `cmd:"" group:"operators" help:"Rotate the server secret, show the progress of a rotation, or replace a lost secret."`
+	Certificate certificateCommands       `cmd:"" group:"operators" help:"Restore certificates, or leaves of the log, that a changed or restored database lost."`
+	Migrate     migrateCommand            `cmd:"" group:"operators" help:"Bring the database schemas to this version. Running the command again does nothing."`
+	Smoke       smokeCommand              `cmd:"" group:"operators" help:"Run a whole test deal against a deployment and verify its certificate."`
+	KeyFiles    keyFilesCommand           `cmd:"" hidden:"" help:"Copy private keys into files that only their owner can read."`
+	Completion  kongcompletion.Completion `cmd:"" group:"shell" help:"Show how to switch on completion in bash, zsh or fish."`
 }
+
+var groups = kong.ExplicitGroups([]kong.Group{
+	{Key: "parties", Title: "Parties: take part in a deal"},
+	{Key: "auditors", Title: "Auditors: verify what a deployment says (parties can too)"},
+	{Key: "operators", Title: "Operators: run a deployment"},
+	{Key: "shell", Title: "Shell"},
+})
 
 type terminal struct {
 	in       io.Reader
 	out, err io.Writer
 	json     bool
-	model    *kong.Application
 }
 
 // errFailed is returned when a command has printed a report with a failed check
@@ -73,26 +75,28 @@ type refusal struct{ error }
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c commands
 	exited, code := false, 0
-	parser, err := kong.New(&c, kong.Name("fairpactctl"), kong.Description(about), kong.Writers(stdout, stderr),
+	parser, err := kong.New(&c, kong.Name("fairpactctl"), kong.Writers(stdout, stderr), groups,
 		kong.Vars{"version": version.Version, "pubkey": pubkeyHelp, "algorithms": strings.Join(algorithm.IDs(), ", ")}, kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
 		kong.Exit(func(n int) { exited, code = true, n; panic(exitPanic{}) }),
 		kong.BindTo(ctx, (*context.Context)(nil)))
 	if err != nil {
 		panic(err) // only if the struct tags of commands are wrong
 	}
+	addHelp(parser.Model.Node)
 	err = func() (err error) {
-		defer func() { // --help and --version panic with exitPanic to stop parsing
+		defer func() { // --help, --version and completion panic with exitPanic to stop parsing
 			if p := recover(); p != nil {
 				if _, ours := p.(exitPanic); !ours {
 					panic(p)
 				}
 			}
 		}()
+		kongcompletion.Register(parser) // answers and exits if the shell asks for completions
 		k, err := parser.Parse(args)
 		if err != nil {
 			return fmt.Errorf("%w (see %s --help)", err, subject(err))
 		}
-		return k.Run(&terminal{stdin, stdout, stderr, c.JSON, parser.Model})
+		return k.Run(&terminal{stdin, stdout, stderr, c.JSON})
 	}()
 	switch {
 	case exited:

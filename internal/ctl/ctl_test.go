@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,23 +49,23 @@ func write(t *testing.T, name, content string) string {
 }
 
 // The expected digests come from sha256sum.
-func TestCommit(t *testing.T) {
+func TestSeal(t *testing.T) {
 	input := `{ "valuations": {"car": 60, "boat": 40} }`
-	r := run(t, input, "commit", "-", "--salt", "pepper")
+	r := run(t, input, "seal", "-", "--salt", "pepper")
 	if want := "commitment sha256:fba60f43fc903dca305164ada796bc2152ff2066b231a91366aa48c5268183fc\nsalt       pepper\n"; r.code != 0 || r.out != want || r.err != "" {
-		t.Errorf("commit with the salt pepper: %+v, want exit code 0 and\n%s", r, want)
+		t.Errorf("seal with the salt pepper: %+v, want exit code 0 and\n%s", r, want)
 	}
-	r = run(t, input, "commit", "-", "--salt=", "--json")
+	r = run(t, input, "seal", "-", "--salt=", "--json")
 	if want := `"commitment": "sha256:793f95816daca01fac35783d3c22802079c55c47b8dadd27f87c148d46f77b4e"`; !strings.Contains(r.out, want) {
-		t.Errorf("commit with an empty salt: %+v, want %s", r, want)
+		t.Errorf("seal with an empty salt: %+v, want %s", r, want)
 	}
 
 	kept := filepath.Join(t.TempDir(), "sealed.json")
 	var first, second committed
 	for _, made := range []*committed{&first, &second} {
-		r := run(t, input, "commit", "-", "--json", "--out", kept)
+		r := run(t, input, "seal", "-", "--json", "--out", kept)
 		if err := json.Unmarshal([]byte(r.out), made); err != nil || len(made.Salt) != 32 {
-			t.Fatalf("commit --out: %+v (error %v), want a salt of 32 hex digits", r, err)
+			t.Fatalf("seal --out: %+v (error %v), want a salt of 32 hex digits", r, err)
 		}
 		text, err := os.ReadFile(kept)
 		if info, _ := os.Stat(kept); err != nil || info.Mode().Perm() != 0o600 {
@@ -74,26 +74,26 @@ func TestCommit(t *testing.T) {
 		if want := `{"input":{"valuations":{"boat":40,"car":60}},"salt":"` + made.Salt + "\"}\n"; string(text) != want {
 			t.Errorf("%s holds %s, want %s", kept, text, want)
 		}
-		if again := run(t, input, "commit", kept+"/../sealed.json", "--out", kept); again.code != ExitUsage {
-			t.Errorf("commit --out with an existing sealed file: %+v, want exit code %d", again, ExitUsage)
+		if again := run(t, input, "seal", kept+"/../sealed.json", "--out", kept); again.code != ExitUsage {
+			t.Errorf("seal --out with an existing sealed file: %+v, want exit code %d", again, ExitUsage)
 		}
 		kept += "2"
 	}
 	if first.Salt == second.Salt {
-		t.Errorf("two commits have the same salt %s", first.Salt)
+		t.Errorf("two seals have the same salt %s", first.Salt)
 	}
 }
 
-func TestCommitRefuses(t *testing.T) {
+func TestSealRefuses(t *testing.T) {
 	for input, says := range map[string]string{
 		`{"a":1.5}`: "byte offset 5", `{"a":1,"a":2}`: "twice", `[1]`: "object", ``: "", `{"a":9007199254740992}`: "",
 	} {
-		if r := run(t, input, "commit", "-"); r.code != ExitUsage || r.out != "" || !strings.Contains(r.err, says) || !strings.HasPrefix(r.err, "fairpactctl: ") {
-			t.Errorf("commit of %s: %+v, want exit code %d and an error with %q", input, r, ExitUsage, says)
+		if r := run(t, input, "seal", "-"); r.code != ExitUsage || r.out != "" || !strings.Contains(r.err, says) || !strings.HasPrefix(r.err, "fairpactctl: ") {
+			t.Errorf("seal of %s: %+v, want exit code %d and an error with %q", input, r, ExitUsage, says)
 		}
 	}
-	if r := run(t, "{}", "commit", "-", "--salt", strings.Repeat("a", maxSalt+1)); r.code != ExitUsage {
-		t.Errorf("commit with a salt of %d bytes: %+v, want exit code %d", maxSalt+1, r, ExitUsage)
+	if r := run(t, "{}", "seal", "-", "--salt", strings.Repeat("a", maxSalt+1)); r.code != ExitUsage {
+		t.Errorf("seal with a salt of %d bytes: %+v, want exit code %d", maxSalt+1, r, ExitUsage)
 	}
 }
 
@@ -102,8 +102,8 @@ func TestExitCodesOfUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"no-such"}, {"verify"}, {"verify", cert}, {"verify", cert, "--tree-head", cert}, {"verify", cert + "x", "--base-url", "http://localhost:1"},
 		{"verify", cert, "--base-url", "file:///"}, {"verify", cert, "--tree-head", cert, "--pubkey", "k", "--params", cert},
-		{"verify", cert, "--tree-head", cert, "--status", cert}, {"recompute", cert}, {"deal"}, {"deal", "status"}, {"deal", "commit", cert},
-		{"completion", "tcsh"}, {"deal", "watch", "--base-url", "http://localhost:1", "--deal", "d", "--token", "it_x", "--every", "0s"},
+		{"verify", cert, "--tree-head", cert, "--status", cert}, {"deal"}, {"deal", "status"}, {"deal", "commit", cert},
+		{"completion", "--code", "tcsh"}, {"deal", "watch", "--base-url", "http://localhost:1", "--deal", "d", "--token", "it_x", "--every", "0s"},
 	} {
 		if r := run(t, "", args...); r.code != ExitUsage || r.out != "" || r.err == "" {
 			t.Errorf("%q: %+v, want exit code %d and an error", args, r, ExitUsage)
@@ -133,20 +133,24 @@ func TestLogKey(t *testing.T) {
 }
 
 func TestHelpHasExamples(t *testing.T) {
-	for _, command := range []string{"key", "key new", "commit", "verify", "recompute", "migrate", "smoke", "key-files", "completion", "deal create", "deal invite",
-		"deal commit", "deal reveal", "deal status", "deal watch", "deal entropy", "deal certificate", "deal cancel", "log key", "log audit", "log mirror", "log watch", "log fsck",
-		"keys show", "keys check", "keys init", "keys rotate", "keys close"} {
+	help := run(t, "", "--help").out
+	commands := regexp.MustCompile(`(?m)^  ([a-z-]+(?: [a-z]+)?)  +[A-Z]`).FindAllStringSubmatch(help, -1)
+	for _, found := range append(commands, []string{"", "key-files"}) {
+		command := found[1]
 		r := run(t, "", append(strings.Fields(command), "--help")...)
-		if r.code != 0 || !strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl "+command) {
+		if r.code != 0 || command != "completion" && (!strings.Contains(r.out, "Examples:") || !strings.Contains(r.out, "fairpactctl "+command)) {
 			t.Errorf("%s --help: %+v, want Examples with fairpactctl %s", command, r, command)
 		}
+	}
+	if len(commands) < 30 || !strings.Contains(help, "Auditors: ") {
+		t.Errorf("--help shows %d commands, want 30 or more in groups: %s", len(commands), help)
 	}
 }
 
 func TestASecretInAWrongPlaceIsNotRepeated(t *testing.T) {
 	const token = "it_Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4"
 	for _, args := range [][]string{{token}, {"verify", token, "--tree-head", token, "--pubkey", token}, {"deal", "status", token}, {"deal", "status", "--party", token},
-		{"deal", "status", "--base-url", token, "--deal", "d"}, {"key", "--base-url", "http://" + token + "@host"}} {
+		{"deal", "status", "--base-url", token, "--deal", "d"}, {"api-key", "--base-url", "http://" + token + "@host"}} {
 		if r := run(t, "", args...); r.code != ExitUsage || strings.Contains(r.out+r.err, "Zm9v") {
 			t.Errorf("%q: %+v, want exit code %d without the token", args, r, ExitUsage)
 		}
@@ -203,39 +207,13 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-func TestCompletionWords(t *testing.T) {
-	for _, row := range []struct {
-		before, want, not []string
-	}{
-		{nil, []string{"deal", "commit", "completion", "--json"}, []string{"words", "create"}},
-		{[]string{"deal"}, []string{"create", "commit", "certificate", "cancel"}, []string{"migrate"}},
-		{[]string{"deal", "create"}, []string{"--api-key", "--api-key-file", "--algorithm"}, []string{"cancel"}},
-		{[]string{"deal", "create", "--algorithm", "split.v1"}, []string{"--api-key"}, []string{"cancel"}},
-		{[]string{"verify", "cert.json", "--json"}, []string{"--tree-head"}, []string{"verify"}},
-		{[]string{"completion"}, []string{"bash", "zsh", "fish"}, nil},
-	} {
-		t.Run(strings.Join(row.before, " "), func(t *testing.T) {
-			got := strings.Fields(run(t, "", append([]string{"words", "--"}, row.before...)...).out)
-			for _, word := range row.want {
-				if !slices.Contains(got, word) {
-					t.Errorf("the words are %v, want %s among them", got, word)
-				}
-			}
-			for _, word := range row.not {
-				if slices.Contains(got, word) {
-					t.Errorf("the words are %v, want them without %s", got, word)
-				}
-			}
-		})
-	}
-}
-
 func TestCompletionInBash(t *testing.T) {
-	answer := run(t, "", "words", "--", "deal").out
-	script := "fairpactctl() { [ \"$*\" = 'words -- deal' ] && printf %s '" + answer + "'; }\n" + run(t, "", "completion", "bash").out
-	ask := script + "COMP_WORDS=(fairpactctl deal c); COMP_CWORD=2; _fairpactctl; printf '%s\\n' \"${COMPREPLY[@]}\"\n"
-	out, err := exec.Command("bash", "--norc", "-c", ask).CombinedOutput()
-	if got := strings.Fields(string(out)); err != nil || !slices.Equal(got, []string{"create", "commit", "certificate", "cancel"}) {
-		t.Errorf("bash completes \"fairpactctl deal c\" with %q (error %v), want create, commit, certificate and cancel", out, err)
+	if script := run(t, "", "completion", "--code", "bash").out; !strings.Contains(script, "complete -o default -o bashdefault -C ") {
+		t.Errorf("the completion script is %q", script)
+	}
+	t.Setenv("COMP_LINE", "fairpactctl deal c")
+	r := run(t, "")
+	if got := slices.Sorted(slices.Values(strings.Fields(r.out))); r.code != 0 || !slices.Equal(got, []string{"cancel", "certificate", "commit", "create"}) {
+		t.Errorf("\"fairpactctl deal c\" is completed with %+v, want create, commit, certificate and cancel", r)
 	}
 }

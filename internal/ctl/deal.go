@@ -18,11 +18,11 @@ import (
 type dealCommands struct {
 	Create      createCommand      `cmd:"" help:"Create a deal and write its tokens to a state file."`
 	Invite      inviteCommand      `cmd:"" help:"Write a state file or an invitation for one party."`
-	Commit      sendCommitCommand  `cmd:"" help:"Send the commitment of a sealed file."`
+	Commit      commitCommand      `cmd:"" help:"Send the commitment of a sealed file."`
 	Reveal      revealCommand      `cmd:"" help:"Reveal the input and salt of a sealed file."`
 	Status      statusCommand      `cmd:"" help:"Show the deal."`
 	Watch       watchCommand       `cmd:"" help:"Follow the deal until it has ended and its certificate is issued."`
-	Entropy     entropyCommand     `cmd:"" help:"Make the draw of a random.v1 deal, once all parties have revealed and the beacon round is published."`
+	Draw        drawCommand        `cmd:"" help:"Make the draw of a random.v1 deal, once all parties have revealed and the beacon round is published."`
 	Certificate certificateCommand `cmd:"" help:"Fetch the certificate and the evidence to verify it offline."`
 	Cancel      cancelCommand      `cmd:"" help:"Cancel the deal as the initiator, if no other party has committed."`
 }
@@ -149,7 +149,7 @@ func (c *call) post(ctx context.Context, t *terminal, suffix string, body any) e
 type createCommand struct {
 	Algorithm      string        `required:"" help:"One of ${algorithms}."`
 	Label          []string      `required:"" sep:"none" help:"Label of a party; repeat the flag for each party. The first label belongs to the initiator, party 0."`
-	PartyKey       []string      `placeholder:"N=KEY" help:"Seat key that must sign the commitment of party N, es256:HEX or ed25519:HEX (see fairpactctl key new); repeatable."`
+	SeatKey        []string      `placeholder:"N=KEY" help:"Seat key that must sign the commitment of party N, es256:HEX or ed25519:HEX (see fairpactctl seat-key); repeatable."`
 	Params         string        `required:"" placeholder:"FILE" help:"File with algorithm_params, a JSON object; '-' reads standard input."`
 	Out            string        `required:"" placeholder:"FILE" help:"New state file, which only you can read. It holds the deployment's URL, the deal_id, the API key and the invite tokens."`
 	CommitIn       time.Duration `default:"1h" help:"Time to commit, from now."`
@@ -161,17 +161,6 @@ type createCommand struct {
 	BaseURL        string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
 	APIKey         string        `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key. Default: a new key, which the command writes to the state file."`
 	APIKeyFile     string        `placeholder:"FILE" help:"File whose first line is the API key."`
-}
-
-func (createCommand) Help() string {
-	return `Each party gets an invite token, with which it commits and reveals. To hand out the tokens, use fairpactctl deal invite.
-
-Examples:
-
-    echo '{"items":["car","boat"]}' > params.json
-    fairpactctl deal create --base-url https://fairpact.example --algorithm split.v1 --label alice --label bob --params params.json --out deal.json
-    fairpactctl deal create --base-url https://fairpact.example --algorithm split.v1 --label alice --label bob --party-key 1=ed25519:… --params params.json --out deal.json
-    fairpactctl deal invite --state deal.json --party 1 --out bob.json`
 }
 
 func (c createCommand) Run(ctx context.Context, t *terminal) error {
@@ -236,7 +225,7 @@ func (c createCommand) create(ctx context.Context, client *httpclient.Client, ke
 	if c.RevealDeadline == 0 {
 		c.RevealDeadline = now.Add(c.RevealIn).Unix()
 	}
-	keys, err := partyKeys(c.PartyKey, len(c.Label))
+	keys, err := partyKeys(c.SeatKey, len(c.Label))
 	if err != nil {
 		return s, made, err
 	}
@@ -266,16 +255,6 @@ type inviteCommand struct {
 	Party int    `required:"" placeholder:"N" help:"Index of the party to invite."`
 	Out   string `xor:"form" required:"" placeholder:"FILE" help:"New state file with only the token of the invited party, for a party that uses fairpactctl."`
 	Text  bool   `xor:"form" required:"" help:"Print an invitation with a link, for a person or an agent."`
-}
-
-func (inviteCommand) Help() string {
-	return `The state file or the invitation is a secret: send it to the party over a channel that you trust.
-
-Examples:
-
-    fairpactctl deal invite --state deal.json --party 1 --out bob.json
-
-    fairpactctl deal invite --state deal.json --party 1 --text`
 }
 
 func (c inviteCommand) Run(ctx context.Context, t *terminal) error {

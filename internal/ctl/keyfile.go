@@ -15,12 +15,6 @@ type keyFilesCommand struct {
 	To   string `arg:"" help:"Folder in an in-memory volume, for the copies. Only the owner of a copy can read the copy."`
 }
 
-func (keyFilesCommand) Help() string {
-	return `Examples:
-
-    fairpactctl key-files /secret /key`
-}
-
 func (c keyFilesCommand) Run() error {
 	files, err := os.ReadDir(c.From)
 	if err != nil {

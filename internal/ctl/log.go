@@ -15,11 +15,11 @@ import (
 )
 
 type logCommands struct {
-	Key    logKeyCommand    `cmd:"" help:"Make the Ed25519 key that signs the log's checkpoints, or show the verifier key of an existing key."`
-	Audit  logAuditCommand  `cmd:"" help:"Compute the root of a log from its entries and check every tile."`
-	Mirror logMirrorCommand `cmd:"" help:"Copy a log up to its newest checkpoint into a folder, which any static file server can serve as the log."`
-	Fsck   logFsckCommand   `cmd:"" help:"Check the log's tables in the database against each other."`
-	Watch  logWatchCommand  `cmd:"" help:"Prove that a log only grows, from one checkpoint to the next."`
+	Key    logKeyCommand    `cmd:"" group:"operators" help:"Make the Ed25519 key that signs the log's checkpoints, or show the verifier key of an existing key."`
+	Audit  logAuditCommand  `cmd:"" group:"auditors" help:"Compute the root of a log from its entries and check every tile."`
+	Mirror logMirrorCommand `cmd:"" group:"auditors" help:"Copy a log up to its newest checkpoint into a folder, which any static file server can serve as the log."`
+	Fsck   logFsckCommand   `cmd:"" group:"operators" help:"Check the log's tables in the database against each other."`
+	Watch  logWatchCommand  `cmd:"" group:"auditors" help:"Prove that a log only grows, from one checkpoint to the next."`
 }
 
 const logVerdicts = `Exit code: 0 the log matches its signed checkpoints; 1 the log matches, but its checkpoint lacks the quorum of witnesses
@@ -136,17 +136,6 @@ type logAuditCommand struct {
 	Seen  []string `sep:"none" placeholder:"FILE" help:"File with a signed checkpoint or a .tlog-proof that somebody received earlier; repeatable. The log must extend that checkpoint."`
 }
 
-func (logAuditCommand) Help() string {
-	return `Reads all entries and tiles, computes the root, and compares every tile with the level below. Names each wrong file. Memory use does not grow with the log.
-
-` + logVerdicts + `
-
-Examples:
-
-    fairpactctl log audit https://fairpact.example --policy policy.txt
-    fairpactctl log audit /srv/mirror --vkey log.fairpact.example+1a2b3c4d+AQ… --seen theirs.tlog-proof`
-}
-
 func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
 	policy, from, err := c.open(t, c.Place)
 	if err != nil {
@@ -191,17 +180,6 @@ type logMirrorCommand struct {
 	Dir string `arg:"" help:"Folder of the mirror, created if it does not exist."`
 }
 
-func (logMirrorCommand) Help() string {
-	return `Fetches the tiles and entries that the folder lacks. The command verifies each file before writing it, and writes the checkpoint last. Run the command again to continue after an interruption, or to copy what the log has added.
-
-` + logVerdicts + `
-
-Examples:
-
-    fairpactctl log mirror https://fairpact.example /srv/mirror --policy policy.txt
-    fairpactctl log audit /srv/mirror --policy policy.txt`
-}
-
 func (c logMirrorCommand) Run(ctx context.Context, t *terminal) error {
 	policy, from, err := c.open(t, c.URL)
 	if err != nil {
@@ -217,18 +195,6 @@ type logWatchCommand struct {
 	State string        `required:"" placeholder:"FILE" help:"File with the newest verified checkpoint, created if it does not exist. Give copies of the file to others who watch the log, because the log that they see must extend your checkpoint too."`
 	Every time.Duration `default:"1m" help:"Time between two checks."`
 	Once  bool          `help:"Check once and exit, for cron."`
-}
-
-func (logWatchCommand) Help() string {
-	return `Keeps the log's newest checkpoint in the state file, and proves from the log's tiles that each new checkpoint extends the stored one. If the log is forked or became shorter, the command prints both signed checkpoints, which prove this to anybody, and leaves the state file unchanged.
-
-` + logVerdicts + ` Without --once the command ends only with 3. After the verdicts 0, 1 and 2 it waits and checks again.
-
-Examples:
-
-    fairpactctl log watch https://fairpact.example --policy policy.txt --state seen.checkpoint
-    fairpactctl log watch https://fairpact.example --policy policy.txt --state seen.checkpoint --once
-    fairpactctl log watch https://fairpact.example --policy policy.txt --state theirs.checkpoint --once`
 }
 
 func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {

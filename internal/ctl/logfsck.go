@@ -17,16 +17,6 @@ type logFsckCommand struct {
 	VKey []string `name:"vkey" sep:"none" placeholder:"KEY" help:"Verifier key of the log; repeatable. Without this flag, the signatures of checkpoints are not checked."`
 }
 
-func (logFsckCommand) Help() string {
-	return `Computes the tree from the leaves, and compares every stored node, published head and checkpoint with that tree, in one snapshot. Also checks the tags, which say to which deal each leaf belongs: each tag must name an existing leaf, and no leaf may have two tags. Not checked: whether every leaf has a tag, the cosignatures of witnesses, and which checkpoint counts as witnessed. The command only reads. The log can stay in use.
-
-Exit code: 0 the tables agree; 2 the verdict is not known, because something is unreadable or unreachable; 3 the tables do not agree, and the output names each wrong row.
-
-Examples:
-
-    DATABASE_URL=postgres://fairpact@db/fairpact fairpactctl log fsck --keys keys.json --vkey fairpact.example+1a2b3c4d+AQ…`
-}
-
 func (c logFsckCommand) Run(ctx context.Context, t *terminal) error {
 	var o translog.FsckOptions
 	if c.Keys != "" {

@@ -17,15 +17,6 @@ type logKeyCommand struct {
 	Of     string `placeholder:"URI" help:"URI of an existing key, as in FAIRPACT_LOG_KEY. The command then makes no key, and shows the verifier key of this key."`
 }
 
-func (logKeyCommand) Help() string {
-	return `Prints the verifier key (vkey), by which clients and witnesses identify the log. In a trust policy, write it as the line "log VKEY".
-
-Examples:
-
-    fairpactctl log key --origin fairpact.example.com --out log-key.pem
-    fairpactctl log key --origin fairpact.example.com --of file:///etc/fairpact/log-key.pem`
-}
-
 func (c logKeyCommand) Run(ctx context.Context, t *terminal) error {
 	if (c.Out == "") == (c.Of == "") {
 		return errors.New("--out and --of are both given or both missing: give --out FILE to make a key, or --of URI to show one")

@@ -23,13 +23,6 @@ func (d databases) log() string { return cmp.Or(d.LogDatabaseURL, d.DatabaseURL)
 
 type migrateCommand struct{ databases }
 
-func (migrateCommand) Help() string {
-	return `Examples:
-
-    DATABASE_URL=postgres://fairpact@db/fairpact fairpactctl migrate
-    DATABASE_URL=postgres://fairpact@db/fairpact FAIRPACT_LOG_DATABASE_URL=postgres://log@db/fairpact_log fairpactctl migrate`
-}
-
 func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 	if err := store.Migrate(ctx, m.DatabaseURL); err != nil {
 		return err
@@ -40,23 +33,12 @@ func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 	return t.show(map[string]bool{"migrated": true}, "the schema is up to date")
 }
 
-type keyCommand struct {
+type apiKeyCommand struct {
 	BaseURL string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
 	Out     string `placeholder:"FILE" help:"Write the key to this new file instead of printing it."`
 }
 
-func (keyCommands) Help() string { return keyCommand{}.Help() + "\n    fairpactctl key new seat.pem" }
-
-func (keyCommand) Help() string {
-	return `The key is shown once: the service stores only its hash. One key serves any number of deals.
-
-Examples:
-
-    fairpactctl key --base-url https://fairpact.example --out fairpact.key
-    FAIRPACT_API_KEY=$(fairpactctl key --base-url https://fairpact.example)`
-}
-
-func (k keyCommand) Run(ctx context.Context, t *terminal) error {
+func (k apiKeyCommand) Run(ctx context.Context, t *terminal) error {
 	client, err := httpclient.New(k.BaseURL)
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
-// sealed is the content of a sealed file, which fairpactctl commit --out writes. members is
+// sealed is the content of a sealed file, which fairpactctl seal --out writes. members is
 // the parsed input, and canonical is its RFC 8785 form.
 type sealed struct {
 	members   map[string]any
@@ -32,32 +32,19 @@ func (t *terminal) sealed(path string) (s sealed, err error) {
 	input, ok := file["input"].(map[string]any)
 	salt, text := file["salt"].(string)
 	if !ok || !text || len(file) != 2 {
-		return s, fmt.Errorf("%s is not a sealed file of the form {\"input\": {…}, \"salt\": \"…\"}: make one with fairpactctl commit INPUT --out FILE", path)
+		return s, fmt.Errorf("%s is not a sealed file of the form {\"input\": {…}, \"salt\": \"…\"}: make one with fairpactctl seal INPUT --out FILE", path)
 	}
 	return sealed{input, canon.Encode(input), salt}, nil
 }
 
-type sendCommitCommand struct {
-	Sealed string `arg:"" help:"Sealed file that fairpactctl commit --out wrote."`
-	Key    string `placeholder:"FILE" help:"File with the seat key that signs the commitment (see fairpactctl key new)."`
-	Origin string `placeholder:"URL" help:"With --key: the public URL of the deployment, if you reach the deployment under another URL."`
+type commitCommand struct {
+	Sealed  string `arg:"" help:"Sealed file that fairpactctl seal --out wrote."`
+	SeatKey string `placeholder:"FILE" help:"File with the seat key that signs the commitment (see fairpactctl seat-key)."`
+	Origin  string `placeholder:"URL" help:"With --seat-key: the public URL of the deployment, if you reach the deployment under another URL."`
 	partyFlags
 }
 
-func (sendCommitCommand) Help() string {
-	return `Sends only the commitment, not the input. Before that, the command checks the input on this machine against the rules of the deal's algorithm, because a committed input cannot be changed.
-
-With --key your seat key signs the commitment and the deal's declaration. The signature proves that you committed: the initiator also has your invite token, but not your key.
-
-Examples:
-
-    fairpactctl commit mine.json --out sealed.json
-    fairpactctl deal commit sealed.json --state bob.json
-    fairpactctl deal commit sealed.json --state bob.json --key seat.pem
-    FAIRPACT_TOKEN=$(cat token) fairpactctl deal commit sealed.json --base-url https://fairpact.example --deal d_…`
-}
-
-func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
+func (c commitCommand) Run(ctx context.Context, t *terminal) error {
 	mine, err := t.sealed(c.Sealed)
 	if err != nil {
 		return err
@@ -67,7 +54,7 @@ func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	commitment := canon.Commitment(mine.canonical, []byte(mine.salt))
-	if c.Key == "" {
+	if c.SeatKey == "" {
 		if err := call.fits(ctx, mine.members); err != nil {
 			return err
 		}
@@ -83,7 +70,7 @@ func (c sendCommitCommand) Run(ctx context.Context, t *terminal) error {
 	if err := fits(of.algorithm, of.params, of.labels, mine.members); err != nil {
 		return err
 	}
-	signed, err := of.sign(c.Key, commitment)
+	signed, err := of.sign(c.SeatKey, commitment)
 	if err != nil {
 		return err
 	}
@@ -131,14 +118,6 @@ type revealCommand struct {
 	partyFlags
 }
 
-func (revealCommand) Help() string {
-	return `Parties can reveal once all have committed. After the last reveal the service computes the result and issues the certificate. A random.v1 deal first needs its draw: see fairpactctl deal entropy.
-
-Examples:
-
-    fairpactctl deal reveal sealed.json --state bob.json`
-}
-
 func (c revealCommand) Run(ctx context.Context, t *terminal) error {
 	mine, err := t.sealed(c.Sealed)
 	if err != nil {
@@ -184,13 +163,6 @@ func (r readFlags) credential(t *terminal, s state) (string, error) {
 	return s.token(nil)
 }
 
-func (statusCommand) Help() string {
-	return `Examples:
-
-    fairpactctl deal status --state deal.json
-    fairpactctl deal status --state deal.json --json | jq .state`
-}
-
 func (c statusCommand) Run(ctx context.Context, t *terminal) error {
 	call, err := c.readFlags.call(t)
 	if err != nil {
@@ -203,17 +175,9 @@ func (c statusCommand) Run(ctx context.Context, t *terminal) error {
 	return t.answer(body)
 }
 
-type entropyCommand struct{ readFlags }
+type drawCommand struct{ readFlags }
 
-func (entropyCommand) Help() string {
-	return `The service fetches the declared beacon round and draws. Without this command, the service draws by itself a minute after all have revealed and the round is published.
-
-Examples:
-
-    fairpactctl deal entropy --state deal.json`
-}
-
-func (c entropyCommand) Run(ctx context.Context, t *terminal) error {
+func (c drawCommand) Run(ctx context.Context, t *terminal) error {
 	call, err := c.readFlags.call(t)
 	if err != nil {
 		return err
@@ -224,12 +188,6 @@ func (c entropyCommand) Run(ctx context.Context, t *terminal) error {
 type cancelCommand struct {
 	dealFlags
 	initiatorFlags
-}
-
-func (cancelCommand) Help() string {
-	return `Examples:
-
-    fairpactctl deal cancel --state deal.json`
 }
 
 func (c cancelCommand) Run(ctx context.Context, t *terminal) error {
@@ -260,19 +218,6 @@ type certificateCommand struct {
 	TreeHead string `placeholder:"FILE" help:"File for the signed tree head of the proof."`
 	Keys     string `placeholder:"FILE" help:"File for the key set, which states the verifying keys and what each key may sign."`
 	Status   string `placeholder:"FILE" help:"File for the service status, which states the verifying keys but not what each key may sign."`
-}
-
-func (certificateCommand) Help() string {
-	return `A bundle holds all that fairpactctl verify needs offline. Instead of a bundle, you can fetch the certificate, the tree head and the key set as three files. If the deal becomes CERTIFIED later, fetch the bundle again: the new bundle has the cosignatures of the witnesses. The command prints what the bundle lacks.
-
-The service never returns your input. With --sealed this command checks your input and salt against your commitment and puts them into the bundle. Then fairpactctl verify checks them too. Such a bundle is as private as your input.
-
-Examples:
-
-    fairpactctl deal certificate --state bob.json --bundle bundle.json --sealed sealed.json
-    fairpactctl verify bundle.json
-    fairpactctl deal certificate --state bob.json --out cert.json --tree-head head.json --keys keys.json
-    fairpactctl verify cert.json --tree-head head.json --keys keys.json`
 }
 
 func (c certificateCommand) Run(ctx context.Context, t *terminal) error {

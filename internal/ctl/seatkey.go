@@ -12,27 +12,12 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-type keyCommands struct {
-	API keyCommand    `cmd:"" default:"withargs" help:"Get an API key: no signup, no e-mail."`
-	New newKeyCommand `cmd:"" help:"Make a seat key, which signs your commitments."`
-}
-
-type newKeyCommand struct {
+type seatKeyCommand struct {
 	Out  string `arg:"" help:"New file for the private key, as PEM (PKCS#8). Only you can read the file."`
 	Type string `enum:"ed25519,es256" default:"ed25519" help:"ed25519 or es256 (ECDSA on P-256). Every browser supports es256."`
 }
 
-func (newKeyCommand) Help() string {
-	return `Prints the public key, ed25519:HEX or es256:HEX. Give it to the initiator (deal create --party-key) and to those who should see that you signed (verify --party). One key serves any number of deals. The private key never leaves the file.
-
-Examples:
-
-    fairpactctl key new seat.pem
-    fairpactctl key new seat.pem --type es256
-    fairpactctl deal commit sealed.json --state bob.json --key seat.pem`
-}
-
-func (c newKeyCommand) Run(t *terminal) error {
+func (c seatKeyCommand) Run(t *terminal) error {
 	label, err := signing.MakeSeatKey(c.Out, c.Type)
 	if err != nil {
 		return err
@@ -76,7 +61,7 @@ func partyKeys(given []string, parties int) ([]*string, error) {
 	keys := make([]*string, parties)
 	for party, key := range named {
 		if party >= parties {
-			return nil, fmt.Errorf("--party-key names party %d: give one of the parties 0 to %d", party, parties-1)
+			return nil, fmt.Errorf("--seat-key names party %d: give one of the parties 0 to %d", party, parties-1)
 		}
 		keys[party] = &key
 	}
@@ -112,7 +97,7 @@ func (c *call) declaration(ctx context.Context) (d declared, err error) {
 	keys, _ := of["party_keys"].([]any)
 	switch {
 	case !signs:
-		return d, errors.New("this deployment does not accept seat keys: leave out --key")
+		return d, errors.New("this deployment does not accept seat keys: leave out --seat-key")
 	case !isParty || party < 0 || party >= int64(len(labels)) || len(keys) != len(labels):
 		return d, fmt.Errorf("the declaration of deal %s has party %v, %d party_labels and %d party_keys, which do not fit together", c.dealID, answer["party"], len(labels), len(keys))
 	}

@@ -29,17 +29,6 @@ type secretFile struct {
 
 type secretAddCommand struct{ secretFile }
 
-func (secretAddCommand) Help() string {
-	return `Writes a new secret, and then the secrets of the file, to standard output. Redirect the output to a file that only you can
-read, not to a terminal. Do not pipe the output into kubectl: if this command fails, kubectl applies an empty Secret. Nothing
-is encrypted with the new secret yet. Roll the new file out to all processes, then run fairpactctl secret rotate.
-
-Examples:
-
-    fairpactctl secret add --secret-file server-secret > new-secret &&
-      kubectl -n fairpact create secret generic fairpact-server --from-file=server-secret=new-secret --dry-run=client -o yaml | kubectl apply -f -`
-}
-
 func (a secretAddCommand) Run(t *terminal) error {
 	if _, err := sealing.Load(a.SecretFile); err != nil {
 		return err
@@ -57,16 +46,6 @@ func (a secretAddCommand) Run(t *terminal) error {
 type secretRotateCommand struct {
 	processFlags
 	secretFile
-}
-
-func (secretRotateCommand) Help() string {
-	return `Puts the first secret of the file in force: from then on, new data is encrypted under it. The command refuses to rotate
-until all processes have the same secrets as the file. After the rotation, deadline-worker encrypts the stored inputs again,
-under this secret. fairpactctl secret check shows when the former secret may be removed.
-
-Examples:
-
-    kubectl -n fairpact exec deployment/fairpact-deal-api -- /fairpactctl secret rotate`
 }
 
 func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
@@ -98,15 +77,6 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 type secretCheckCommand struct {
 	processFlags
 	secretFile
-}
-
-func (secretCheckCommand) Help() string {
-	return `Each check is one line, OK or FAIL. The last line says what to do next. The output names a secret by the first digits of its
-fingerprint, which do not reveal the secret.
-
-Examples:
-
-    kubectl -n fairpact exec deployment/fairpact-deal-api -- /fairpactctl secret check`
 }
 
 // mostCounted bounds how many inputs, and how many idempotency records, the secret
@@ -212,18 +182,6 @@ type secretAdoptCommand struct {
 	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres URL of the deployment."`
 	secretFile
 	LoseDeals bool `help:"Adopt the new secret even if deals or pending certificates need the lost secret. These deals become EXPIRED, and these certificates are never issued."`
-}
-
-func (secretAdoptCommand) Help() string {
-	return `A process does not start without the server secret under which the database is encrypted. If you still have that secret, put
-it back into the file. If that secret is lost, stop all processes and run this command, which puts the first secret of the
-file in force. Inputs that were encrypted under the lost secret stay unreadable, and Idempotency-Keys of the last day are
-forgotten. API keys and invite tokens remain valid. Without --lose-deals, the command refuses if a deal that has not ended
-holds an input, or if a certificate is pending.
-
-Examples:
-
-    DATABASE_URL=postgres://fairpact@db/fairpact fairpactctl secret adopt --secret-file server-secret`
 }
 
 func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {

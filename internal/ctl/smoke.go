@@ -28,15 +28,6 @@ type smokeCommand struct {
 	Timeout   time.Duration `default:"2m" help:"Give up if a deal has no verified certificate within this time."`
 }
 
-func (smokeCommand) Help() string {
-	return `Gets an API key, creates a deal with the first published test vector of the algorithm, commits and reveals for all parties, and fetches the certificate. The command then verifies the certificate as fairpactctl verify does, with the deployment's own keys, and recomputes the result. The finished deal stays in the deployment. A draw waits about half a minute for its beacon round.
-
-Examples:
-
-    fairpactctl smoke --base-url https://fairpact.example
-    fairpactctl smoke --base-url https://fairpact.example --algorithm all --show`
-}
-
 func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
 	client, err := httpclient.New(c.BaseURL)
 	if err != nil {

@@ -26,30 +26,10 @@ type verifyCommand struct {
 	TreeHead    string   `placeholder:"FILE" help:"File with the answer of GET /v1/log/tree-head?tree_size=N, where N is the tree_size in the certificate's log_proof."`
 	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment. The command fetches from there the evidence that is not given as a file."`
 	Inputs      string   `placeholder:"FILE" help:"File with a JSON array of {input, salt} in party order, and null for an unknown input. The command opens the commitments with these inputs."`
-	Party       []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
+	SeatKey     []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
 	Params      string   `placeholder:"FILE" help:"File with algorithm_params of the deal, to recompute the result. Needs --inputs."`
 
 	parsed any // the parsed content of the file that Certificate names; nil until that file is read
-}
-
-func (verifyCommand) Help() string {
-	return `Each check is one line, OK or FAIL. The lines "not proven" below them say what was not checked. To verify a bundle, the command fetches nothing. To verify a certificate alone, it fetches nothing if you give --tree-head and one of --pubkey, --keys and --status.
-
-The key set states at which tree size a key retired. The check key_in_force fails if a retired key signed beyond that size, as a thief of the key would. A status or --pubkey does not state this size, so all signatures of the key are accepted.
-
-A key that is fetched from the deployment proves only that the deployment agrees with itself: an auditor pins the key with --pubkey. Beacon rounds of drand quicknet are checked under the key of drand quicknet, which is built in.
-
-Examples:
-
-    fairpactctl deal certificate --state deal.json --bundle bundle.json
-    fairpactctl verify bundle.json --pubkey es256:02… --policy policy.txt
-    fairpactctl deal certificate --state deal.json --out cert.json --tree-head head.json --keys keys.json
-    fairpactctl verify cert.json --tree-head head.json --keys keys.json
-    fairpactctl verify cert.json --tree-head head.json --pubkey es256:02…
-    fairpactctl verify cert.json --base-url https://fairpact.example
-    fairpactctl verify bundle.json --pubkey es256:02… --party 1=ed25519:…
-    jq -s . alice.sealed.json bob.sealed.json > inputs.json
-    fairpactctl verify cert.json --base-url https://fairpact.example --inputs inputs.json --params params.json`
 }
 
 func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
@@ -80,7 +60,7 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	if evidence.Parties, err = seatKeys(v.Party); err != nil {
+	if evidence.Parties, err = seatKeys(v.SeatKey); err != nil {
 		return err
 	}
 	report := verification.Verify(evidence)
@@ -108,7 +88,7 @@ func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
 		trust.Keys = keys
 	}
 	var err error
-	if trust.Parties, err = seatKeys(v.Party); err != nil {
+	if trust.Parties, err = seatKeys(v.SeatKey); err != nil {
 		return err
 	}
 	report := verification.VerifyBundle(bundle, trust)

@@ -17,15 +17,6 @@ type watchCommand struct {
 	Timeout time.Duration `help:"Give up after this time; 0: never."`
 }
 
-func (watchCommand) Help() string {
-	return `Writes progress to standard error. Stops when the deal has ended and its certificate is published, and then writes the deal to standard output. An EXPIRED or CANCELLED deal has no certificate. Exit code: 0 the deal has ended, in any state; 1 --timeout has passed, or the service refused.
-
-Examples:
-
-    fairpactctl deal watch --state deal.json
-    fairpactctl deal watch --state deal.json --timeout 10m --json | jq .result`
-}
-
 type view struct {
 	State          string
 	Parties        []struct{ Committed, Revealed bool }

@@ -14,7 +14,7 @@ import (
 // Settings are the flags and environment variables that name a deployment's keys. Every
 // binary that signs has these settings.
 type Settings struct {
-	KeySetFile string   `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"JSON file with the key set. It states the URI of each key that may sign, the time from which that key signs, and the retired keys. All processes use the same key set. To write the file, use fairpactctl keys."`
+	KeySetFile string   `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"JSON file with the key set. It states the URI of each key that may sign, the time from which that key signs, and the retired keys. All processes use the same key set. To write the file, use fairpactctl signing-keys."`
 	SigningKey string   `env:"FAIRPACT_SIGNING_KEY" help:"Without a key set file: the URI of the only key that signs. This is file://PATH, dev://PATH (a development key), or the URI of a key in a KMS or HSM."`
 	PublicKey  string   `env:"FAIRPACT_PUBLIC_KEY" help:"Without a key set file: the published public key, es256:HEX. The process does not start if this is not the public key of the signing key. Default: the public key of the signing key."`
 	LegacyKeys []string `env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Without a key set file: retired public keys whose signatures stay valid, es256:HEX or ed25519:HEX, comma-separated."`
@@ -57,7 +57,7 @@ func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
 	if err != nil {
 		err = fmt.Errorf("FAIRPACT_PUBLIC_KEY, FAIRPACT_LEGACY_KEYS: %w", err)
 	} else if keys.Current() != signer.PublicKey() {
-		err = fmt.Errorf("FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY: the signer (%s) holds %s and the published key is %s; correct one of the two settings, or rotate with fairpactctl keys", signer.Custody(), signer.PublicKey(), c.PublicKey)
+		err = fmt.Errorf("FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY: the signer (%s) holds %s and the published key is %s; correct one of the two settings, or rotate with fairpactctl signing-keys", signer.Custody(), signer.PublicKey(), c.PublicKey)
 	}
 	if err != nil {
 		_ = signer.Close()

@@ -54,7 +54,7 @@ func TestKeysThroughARotation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.json")
 	step := func(code int, says string, args ...string) {
 		t.Helper()
-		r := run(t, "", append([]string{"keys"}, args...)...)
+		r := run(t, "", append([]string{"signing-keys"}, args...)...)
 		text, _ := os.ReadFile(file)
 		if r.code != code || !strings.Contains(r.out+r.err+string(text), says) {
 			t.Fatalf("keys %q: %+v, want exit code %d and %q in the output or in the file\n%s", args, r, code, says, text)
@@ -85,7 +85,7 @@ func TestKeysThroughARotation(t *testing.T) {
 	}
 }
 
-// `keys init` and `keys rotate` only read the public key, so the operator needs no permission to
+// `signing-keys init` and `signing-keys rotate` only read the public key, so the operator needs no permission to
 // sign.
 func TestKeysInitOnlyReadsTheKey(t *testing.T) {
 	t.Parallel()
@@ -95,8 +95,8 @@ func TestKeysInitOnlyReadsTheKey(t *testing.T) {
 	}
 	t.Cleanup(kms.Close)
 	kms.Deny("AsymmetricSign", true)
-	if r := run(t, "", "keys", "init", "--signer", kms.URI(kms.NewKey())); r.code != 0 || !strings.Contains(r.out, "es256:") {
-		t.Errorf("keys init with a key that must not sign: %+v, want exit code 0 and its es256 label", r)
+	if r := run(t, "", "signing-keys", "init", "--signer", kms.URI(kms.NewKey())); r.code != 0 || !strings.Contains(r.out, "es256:") {
+		t.Errorf("signing-keys init with a key that must not sign: %+v, want exit code 0 and its es256 label", r)
 	}
 }
 
@@ -152,7 +152,7 @@ func serving(t *testing.T, current string, heads map[string]string, documents ..
 	return server.URL
 }
 
-// `keys check` refuses the head of the empty tree as the earlier head, because any tree
+// `signing-keys check` refuses the head of the empty tree as the earlier head, because any tree
 // continues the empty tree. If it finds no other earlier head, its error asks for --tree-head
 // FILE or --tree-head none.
 func TestKeysCheck(t *testing.T) {
@@ -186,7 +186,7 @@ func TestKeysCheck(t *testing.T) {
 	}{
 		{"the next key is published", deployed(t, a, first, before), file, 0,
 			[]string{"4 answers of /v1/pubkeys, all the same", "size 2 continues the tree of size 1", "OK   file_agrees", "next: nothing: " + b + " signs from "}},
-		{"rotated", rotated, nil, 0, []string{"signed by the current key", "keys close " + a}},
+		{"rotated", rotated, nil, 0, []string{"signed by the current key", "signing-keys close " + a}},
 		{"published as retired, and still signs", deployed(t, b, first, soon), nil, 0, []string{"signed by the retired key", "next: wait: " + a + " may sign until "}},
 		{"closed", deployed(t, b, second, after(`,"tree_size":2`)), nil, 0, []string{"next: nothing: one key signs"}},
 		{"half rolled out", deployed(t, a, first, before, after("")), nil, 1, []string{"FAIL replicas_agree", "wait until the roll-out is done"}},
@@ -206,7 +206,7 @@ func TestKeysCheck(t *testing.T) {
 		{"a kept head that is not signed", grown(2, 0, 1), []string{"--tree-head", forged}, 1, []string{"FAIL consistency", "the tree head"}},
 	} {
 		t.Run(row.what, func(t *testing.T) {
-			r := run(t, "", append([]string{"keys", "check", "--base-url", row.url, "--times", "4"}, row.args...)...)
+			r := run(t, "", append([]string{"signing-keys", "check", "--base-url", row.url, "--times", "4"}, row.args...)...)
 			if r.code != row.code {
 				t.Errorf("exit code %d, want %d: %+v", r.code, row.code, r)
 			}
@@ -217,14 +217,14 @@ func TestKeysCheck(t *testing.T) {
 			}
 		})
 	}
-	if r := run(t, "", "keys", "show", "--base-url", rotated); r.code != 0 || !strings.Contains(r.out, "custody of the current key: a test") || !strings.Contains(r.out, "1970-01-01T00:00:05Z") {
-		t.Errorf("keys show: %+v, want exit code 0, the custody and the time of retirement", r)
+	if r := run(t, "", "signing-keys", "show", "--base-url", rotated); r.code != 0 || !strings.Contains(r.out, "custody of the current key: a test") || !strings.Contains(r.out, "1970-01-01T00:00:05Z") {
+		t.Errorf("signing-keys show: %+v, want exit code 0, the custody and the time of retirement", r)
 	}
 }
 
-// `keys close` refuses to close a key in three cases: (1) a process lacks the key set, (2) a
+// `signing-keys close` refuses to close a key in three cases: (1) a process lacks the key set, (2) a
 // certificate that the key signed is pending, (3) a certificate that the key signed would become
-// invalid. `keys check` fails if a closed key signed a certificate or a tree head beyond the
+// invalid. `signing-keys check` fails if a closed key signed a certificate or a tree head beyond the
 // key's tree_size.
 func TestClosingIsChecked(t *testing.T) {
 	t.Parallel()
@@ -246,9 +246,9 @@ func TestClosingIsChecked(t *testing.T) {
 	url := deployed(t, b, second, published)
 	attempt := func(code int, says string, args ...string) {
 		t.Helper()
-		r := run(t, "", append([]string{"keys", "close", a, "--file", file, "--base-url", url, "--database-url", database}, args...)...)
+		r := run(t, "", append([]string{"signing-keys", "close", a, "--file", file, "--base-url", url, "--database-url", database}, args...)...)
 		if r.code != code || !strings.Contains(r.out+r.err, says) {
-			t.Errorf("keys close %q: %+v, want exit code %d and %q", args, r, code, says)
+			t.Errorf("signing-keys close %q: %+v, want exit code %d and %q", args, r, code, says)
 		}
 	}
 	process := func(digest string) *pgx.Conn {
@@ -303,9 +303,9 @@ func TestClosingIsChecked(t *testing.T) {
 	}
 	check := func(size, says string) {
 		t.Helper()
-		r := run(t, "", "keys", "check", "--base-url", url, "--file", closed(size), "--database-url", database, "--times", "1")
+		r := run(t, "", "signing-keys", "check", "--base-url", url, "--file", closed(size), "--database-url", database, "--times", "1")
 		if !strings.Contains(r.out, says) {
-			t.Errorf("keys check with the key closed at %s: %+v, want %q", size, r, says)
+			t.Errorf("signing-keys check with the key closed at %s: %+v, want %q", size, r, says)
 		}
 	}
 	check("2", "OK   closed_keys")
@@ -325,19 +325,19 @@ func TestClosingIsChecked(t *testing.T) {
 		w.Header().Set("Fairpact-Key-Set", keys.Digest())
 	}))
 	t.Cleanup(admin.Close)
-	if r := run(t, "", "keys", "check", "--base-url", url, "--file", file, "--replica", admin.URL, "--times", "1"); !strings.Contains(r.out, "1 run (1 replica), all with the key set "+keys.Digest()) {
-		t.Errorf("keys check --replica: %+v, want 1 process with the key set %s", r, keys.Digest())
+	if r := run(t, "", "signing-keys", "check", "--base-url", url, "--file", file, "--replica", admin.URL, "--times", "1"); !strings.Contains(r.out, "1 run (1 replica), all with the key set "+keys.Digest()) {
+		t.Errorf("signing-keys check --replica: %+v, want 1 process with the key set %s", r, keys.Digest())
 	}
 	// A server without the header comes first, so that its empty digest would be the one to compare with.
 	silent := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(silent.Close)
 	for _, replicas := range [][]string{{silent.URL, admin.URL}, {silent.URL}} {
-		args := []string{"keys", "check", "--base-url", url, "--times", "1"}
+		args := []string{"signing-keys", "check", "--base-url", url, "--times", "1"}
 		for _, replica := range replicas {
 			args = append(args, "--replica", replica)
 		}
 		if r := run(t, "", args...); !strings.Contains(r.out, fmt.Sprintf("1 of %d processes lack the key set", len(replicas))) || !strings.Contains(r.out, "replica "+silent.URL+" names none") {
-			t.Errorf("keys check of %q: %+v, want the first to name none", replicas, r)
+			t.Errorf("signing-keys check of %q: %+v, want the first to name none", replicas, r)
 		}
 	}
 }

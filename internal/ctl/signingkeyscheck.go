@@ -18,7 +18,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-type keysCheckCommand struct {
+type signingKeysCheckCommand struct {
 	processFlags
 	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
 	File     string `placeholder:"FILE" help:"File with the key set that every process should have."`
@@ -26,17 +26,7 @@ type keysCheckCommand struct {
 	TreeHead string `placeholder:"FILE" help:"File with a tree head that you kept. The log must extend this head. Default: an earlier head that the log itself returns, which proves less. 'none': skip this check, because the log is new and has no earlier head."`
 }
 
-func (keysCheckCommand) Help() string {
-	return `Each check is one line, OK or FAIL. The last line shows the next step of a rotation. During a roll-out the processes have different key sets: check again after the roll-out.
-
-Examples:
-
-    fairpactctl keys check --base-url https://fairpact.example --file keys.json --database-url postgres://…
-    fairpactctl keys check --base-url https://fairpact.example --file keys.json --replica http://10.0.0.7:8082 --replica http://10.0.0.8:8092
-    fairpactctl keys check --base-url https://fairpact.example --file keys.json --tree-head head-of-last-month.json`
-}
-
-func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
+func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Times < 1 {
 		return fmt.Errorf("--times is %d: give 1 or more", c.Times)
 	}
@@ -78,7 +68,7 @@ func (c keysCheckCommand) Run(ctx context.Context, t *terminal) error {
 // published fetches /v1/pubkeys and /v1/status c.Times times, to reach several replicas. It
 // adds the checks of the answers to the report. If the answers of /v1/pubkeys differ, it
 // returns neither keys nor an error.
-func (c keysCheckCommand) published(ctx context.Context, client *httpclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
+func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
 	var first string
 	var keys published
 	var differs, misfits error
@@ -152,7 +142,7 @@ const noHead = "none"
 // grown checks that the newest tree continues an earlier one. The earlier tree is never empty,
 // because any tree continues the empty tree. For a new log without an earlier head, the user
 // gives --tree-head none to skip the check.
-func (c keysCheckCommand) grown(ctx context.Context, t *terminal, client *httpclient.Client, newest signedHead, keys published) verification.Check {
+func (c signingKeysCheckCommand) grown(ctx context.Context, t *terminal, client *httpclient.Client, newest signedHead, keys published) verification.Check {
 	if c.TreeHead == noHead {
 		return checked("consistency", nil, "not checked, because of --tree-head none; keep today's tree head for the next check")
 	}
@@ -173,7 +163,7 @@ const nearby = 64
 
 // earlier returns the head in the file of --tree-head. Without the flag, it asks the log for
 // a head of size/2 leaves or slightly more.
-func (c keysCheckCommand) earlier(ctx context.Context, t *terminal, client *httpclient.Client, size int64, keys published) (signedHead, error) {
+func (c signingKeysCheckCommand) earlier(ctx context.Context, t *terminal, client *httpclient.Client, size int64, keys published) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)
 		if err != nil {
@@ -251,10 +241,10 @@ func next(file *signing.KeySet, keys published, agreed bool) string {
 					return fmt.Sprintf("wait: %s may sign until %s; then run this check again and close the key", k.PublicKey, open.UTC().Format(time.RFC3339))
 				}
 			}
-			return fmt.Sprintf("%s is retired but not closed: close it with fairpactctl keys close %s, and then roll out the new key set", k.PublicKey, k.PublicKey)
+			return fmt.Sprintf("%s is retired but not closed: close it with fairpactctl signing-keys close %s, and then roll out the new key set", k.PublicKey, k.PublicKey)
 		}
 	}
-	return "nothing: one key signs and every retired one is closed. To rotate, begin with fairpactctl keys rotate"
+	return "nothing: one key signs and every retired one is closed. To rotate, begin with fairpactctl signing-keys rotate"
 }
 
 func (t *terminal) keysReport(r verification.Report, next string) error {

@@ -14,22 +14,10 @@ const (
 	maxSalt   = 1024 // bytes
 )
 
-type commitCommand struct {
+type sealCommand struct {
 	Input string  `arg:"" help:"File with the input, a JSON object; '-' reads standard input."`
 	Salt  *string `help:"The salt, as text. Default: 16 random bytes as 32 hex digits."`
 	Out   string  `placeholder:"FILE" help:"New file for the input and the salt. fairpactctl deal commit and fairpactctl deal reveal read this sealed file."`
-}
-
-func (commitCommand) Help() string {
-	return `The commitment is "sha256:" followed by a SHA-256 hash in hex. The hash covers the input in RFC 8785 form, followed by the salt. Numbers in the input must be integers.
-
-Keep the salt: without it you cannot reveal the input. If the salt is empty, whoever sees the commitment can guess the input and check the guess.
-
-Examples:
-
-    echo '{"valuations":{"car":70,"boat":30}}' > mine.json
-    fairpactctl commit mine.json --out sealed.json
-    fairpactctl commit mine.json --salt 8f14e45fceea167a5a36dedd4bea2543 --json`
 }
 
 // sealedFile has a party's input and salt. The body of a reveal request is the same.
@@ -43,7 +31,7 @@ type committed struct {
 	Salt       string `json:"salt"`
 }
 
-func (c commitCommand) Run(t *terminal) error {
+func (c sealCommand) Run(t *terminal) error {
 	data, err := t.read(c.Input)
 	if err != nil {
 		return err

@@ -42,23 +42,14 @@ func labelOf(ctx context.Context, uri, label string) (string, error) {
 
 const pubkeyHelp = "The key's label, es256:HEX. Default: fairpactctl reads the public key from the KMS, HSM or file of the key, and needs the permission to do so."
 
-type keysInitCommand struct {
+type signingKeysInitCommand struct {
 	keySetOutput
 	Signer  string   `required:"" placeholder:"URI" help:"URI of the key, as in FAIRPACT_SIGNING_KEY."`
 	Pubkey  string   `placeholder:"KEY" help:"${pubkey}"`
 	Retired []string `placeholder:"KEY" help:"A key that signed before the key of --signer, es256:HEX or ed25519:HEX; repeatable."`
 }
 
-func (keysInitCommand) Help() string {
-	return `In deal-api, log-server and deadline-worker, set FAIRPACT_KEY_SET_FILE to the path of the file, and remove FAIRPACT_SIGNING_KEY. The file holds no secret.
-
-Examples:
-
-    fairpactctl keys init --signer file:///etc/fairpact/key.pem --out keys.json
-    fairpactctl keys init --signer gcpkms://projects/…/cryptoKeyVersions/1 --pubkey es256:02… --retired es256:03… --out keys.json`
-}
-
-func (c keysInitCommand) Run(ctx context.Context, t *terminal) error {
+func (c signingKeysInitCommand) Run(ctx context.Context, t *terminal) error {
 	label, err := labelOf(ctx, c.Signer, c.Pubkey)
 	if err != nil {
 		return err
@@ -67,7 +58,7 @@ func (c keysInitCommand) Run(ctx context.Context, t *terminal) error {
 	return c.write(t, keys, err)
 }
 
-type keysRotateCommand struct {
+type signingKeysRotateCommand struct {
 	keySetOutput
 	File     string        `required:"" placeholder:"FILE" help:"File with the present key set; '-' reads standard input."`
 	To       string        `required:"" placeholder:"URI" help:"URI of the new key, as in FAIRPACT_SIGNING_KEY."`
@@ -78,17 +69,7 @@ type keysRotateCommand struct {
 	TreeSize *int64        `placeholder:"N" help:"With --now: the tree size at which to close the old key."`
 }
 
-func (keysRotateCommand) Help() string {
-	return `Roll the file out to all processes. Each then switches to the new key at the time in the file. To postpone the switch, run the command again with another --in, at least some minutes before that time.
-
-Examples:
-
-    fairpactctl keys rotate --file keys.json --to gcpkms://projects/…/cryptoKeyVersions/2 --out keys.json
-    fairpactctl keys rotate --file keys.json --to gcpkms://projects/…/cryptoKeyVersions/2 --in 24h --out keys.json
-    fairpactctl keys rotate --file keys.json --to gcpkms://projects/…/cryptoKeyVersions/2 --now --base-url https://fairpact.example --out keys.json`
-}
-
-func (c keysRotateCommand) Run(ctx context.Context, t *terminal) error {
+func (c signingKeysRotateCommand) Run(ctx context.Context, t *terminal) error {
 	keys, err := t.keySet(c.File)
 	if err != nil {
 		return err
@@ -139,7 +120,7 @@ func newestHeadOf(ctx context.Context, baseURL string, keys *signing.KeySet) (si
 	return newestHead(ctx, client, trusted(publishedBy(keys)))
 }
 
-type keysCloseCommand struct {
+type signingKeysCloseCommand struct {
 	keySetOutput
 	processFlags
 	Pubkey   string `arg:"" help:"The retired key, es256:HEX or ed25519:HEX."`
@@ -149,18 +130,7 @@ type keysCloseCommand struct {
 	Disown   bool   `help:"For a stolen key: close the key even if genuine certificates or tree heads of this key become invalid."`
 }
 
-func (keysCloseCommand) Help() string {
-	return `A closed key's signatures are valid only for leaf indexes below the tree size, and for tree heads up to that size. The command refuses while a process has another key set, and while a certificate of the key waits for the log. Without --disown it also refuses if a certificate or a tree head would become invalid. When the command has succeeded, roll the new file out.
-
-A closed key cannot be opened again, or closed at another tree size.
-
-Examples:
-
-    fairpactctl keys close es256:02… --file keys.json --base-url https://fairpact.example --database-url postgres://… --out keys.json
-    fairpactctl keys close es256:02… --file keys.json --base-url https://fairpact.example --database-url postgres://… --tree-size 4711 --disown --out keys.json`
-}
-
-func (c keysCloseCommand) Run(ctx context.Context, t *terminal) error {
+func (c signingKeysCloseCommand) Run(ctx context.Context, t *terminal) error {
 	set, err := t.keySet(c.File)
 	if err != nil {
 		return err

@@ -11,12 +11,12 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-type keysCommands struct {
-	Show   keysShowCommand   `cmd:"" help:"Show the keys of a deployment or of a key set file, and what each key may sign."`
-	Check  keysCheckCommand  `cmd:"" help:"Check that processes, log and certificates agree with the key set, and show the next step of a rotation."`
-	Init   keysInitCommand   `cmd:"" help:"Write a key set with one signing key."`
-	Rotate keysRotateCommand `cmd:"" help:"Write a key set in which another key signs from a later time on or, for a stolen key, at once."`
-	Close  keysCloseCommand  `cmd:"" help:"Close a retired key at a tree size, so that signatures of this key at later leaves become invalid."`
+type signingKeysCommands struct {
+	Show   signingKeysShowCommand   `cmd:"" help:"Show the keys of a deployment or of a key set file, and what each key may sign."`
+	Check  signingKeysCheckCommand  `cmd:"" help:"Check that processes, log and certificates agree with the key set, and show the next step of a rotation."`
+	Init   signingKeysInitCommand   `cmd:"" help:"Write a key set with one signing key."`
+	Rotate signingKeysRotateCommand `cmd:"" help:"Write a key set in which another key signs from a later time on or, for a stolen key, at once."`
+	Close  signingKeysCloseCommand  `cmd:"" help:"Close a retired key at a tree size, so that signatures of this key at later leaves become invalid."`
 }
 
 type published []verification.Trusted
@@ -70,18 +70,9 @@ func (t *terminal) keySet(path string) (*signing.KeySet, error) {
 	return keys, nil
 }
 
-type keysShowCommand struct {
+type signingKeysShowCommand struct {
 	BaseURL string `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
 	File    string `placeholder:"FILE" help:"Key set file to show instead of the keys of a deployment; '-' reads standard input."`
-}
-
-func (keysShowCommand) Help() string {
-	return `A current key signs now or within minutes. A next key signs later. A retired key has stopped signing or stops within minutes, and its signatures stay valid. A retired key with a tree size is closed: its signatures are valid only at leaf indexes below the tree size.
-
-Examples:
-
-    fairpactctl keys show --base-url https://fairpact.example
-    fairpactctl keys show --file keys.json --json`
 }
 
 type shownKeys struct {
@@ -91,7 +82,7 @@ type shownKeys struct {
 	Ephemeral bool          `json:"dev_ephemeral_key,omitempty"`
 }
 
-func (c keysShowCommand) Run(ctx context.Context, t *terminal) error {
+func (c signingKeysShowCommand) Run(ctx context.Context, t *terminal) error {
 	var shown shownKeys
 	switch {
 	case c.File != "":

@@ -20,19 +20,6 @@ type certificateReturnCommand struct {
 	databases
 }
 
-func (certificateReturnCommand) Help() string {
-	return `A database that was restored from a backup lacks the newest leaves of the log, and the fork guard refuses to sign
-until these leaves are back. Stop deal-api and deadline-worker, collect the certificates that were issued since the backup,
-and run this command. It verifies every signature. The certificates must continue the log without a gap up to the tree head,
-and lead to the root of the tree head. The command adds all missing leaves or none; running it again does nothing. Then run
-"certificate adopt" with each certificate whose deal is in the database. See runbooks/restore.md, "Return lost leaves".
-
-Example:
-
-    export DATABASE_URL=postgres://fairpact@db/fairpact
-    fairpactctl certificate return certs/*.json --tree-head head.json --keys pubkeys.json`
-}
-
 func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 	var leaves []translog.TaggedLeaf
 	var head translog.TreeHead
