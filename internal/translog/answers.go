@@ -2,36 +2,13 @@ package translog
 
 import (
 	"errors"
-	"log/slog"
-	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
-
-type route struct {
-	methods string // the Allow header
-	serve   func(*http.Request) (any, error)
-}
-
-// routes maps the paths of a port to their routes. A path that ends with a slash matches
-// all paths below it. Request paths are neither cleaned nor redirected.
-type routes map[string]route
-
-func (rs routes) find(path string) string {
-	for name := range rs {
-		if below := strings.HasSuffix(name, "/"); below && path != name && strings.HasPrefix(path, name) || !below && path == name {
-			return name
-		}
-	}
-	return ""
-}
 
 type plain struct {
 	contentType string
@@ -39,65 +16,31 @@ type plain struct {
 	body        []byte
 }
 
-// handler serves the routes. On a public port the span only links to the caller's trace
-// and does not join it.
-func (rs routes) handler(logger *slog.Logger, public bool) http.Handler {
-	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-		route := rs.find(r.URL.Path)
-		found := rs[route]
-		began, w := time.Now(), &recorder{ResponseWriter: out, status: http.StatusOK}
-		r, call := telemetry.Begin(w, r, public)
-		defer func() {
-			call.End(route, r.Method, w.status)
-			if logger.Enabled(r.Context(), slog.LevelDebug) {
-				logger.DebugContext(r.Context(), "request", "route", route, "status", w.status, "ms", time.Since(began).Milliseconds())
-			}
-		}()
-		switch {
-		case route == "":
-			web.Error(w, problem.New(problem.NotFound, "this port does not serve the path %.100q; use one of %s", r.URL.Path, strings.Join(slices.Sorted(maps.Keys(rs)), ", ")))
-		case r.Method == http.MethodOptions:
-			w.Header().Set("Allow", found.methods)
-			w.WriteHeader(http.StatusNoContent)
-		case !strings.Contains(", "+found.methods+",", ", "+r.Method+","):
-			w.Header().Set("Allow", found.methods)
-			web.Error(w, problem.New(problem.MethodNotAllowed, "this path accepts only %s; send one of these methods to %s", found.methods, r.URL.Path))
-		default:
-			body, err := found.serve(r)
-			if text, ok := body.(plain); ok && err == nil {
-				w.Header().Set("Content-Type", text.contentType)
-				w.Header().Set("Cache-Control", text.cache)
-				w.Header().Set("Content-Length", strconv.Itoa(len(text.body)))
-				_, _ = w.Write(text.body)
+// handle returns the handler of one path. `serve` returns a plain, or a value to send as JSON.
+func (l *Log) handle(serve func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := serve(r)
+		if text, ok := body.(plain); ok && err == nil {
+			w.Header().Set("Content-Type", text.contentType)
+			w.Header().Set("Cache-Control", text.cache)
+			w.Header().Set("Content-Length", strconv.Itoa(len(text.body)))
+			_, _ = w.Write(text.body)
+			return
+		}
+		if err == nil {
+			var text []byte
+			if text, err = web.Encode(body); err == nil {
+				web.JSON(w, http.StatusOK, append(text, '\n'))
 				return
 			}
-			if err == nil {
-				var text []byte
-				if text, err = web.Encode(body); err == nil {
-					web.JSON(w, http.StatusOK, append(text, '\n'))
-					return
-				}
-			}
-			p := toProblem(err)
-			if p.Status() >= 500 && r.Context().Err() == nil {
-				logger.WarnContext(r.Context(), "request failed", "route", route, "code", string(p.Code), "err", err)
-			}
-			web.Error(w, p)
 		}
-	})
+		p := toProblem(err)
+		if p.Status() >= 500 && r.Context().Err() == nil {
+			l.checks.logger.WarnContext(r.Context(), "request failed", "route", r.Pattern, "code", string(p.Code), "err", err)
+		}
+		web.Error(w, p)
+	}
 }
-
-type recorder struct {
-	http.ResponseWriter
-	status int
-}
-
-func (r *recorder) WriteHeader(status int) {
-	r.status = status
-	r.ResponseWriter.WriteHeader(status)
-}
-
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 func toProblem(err error) *problem.Error {
 	if p, ok := errors.AsType[*problem.Error](err); ok {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -37,15 +38,16 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	for i, secret := range secrets {
 		want[i] = sha256.Sum256([]byte(secret))
 	}
-	private := func(serve func(*http.Request) (any, error)) route {
-		return route{"POST, OPTIONS", func(r *http.Request) (any, error) {
+	private := func(serve func(*http.Request) (any, error)) web.Route {
+		return web.Route{Method: http.MethodPost, Serve: l.handle(func(r *http.Request) (any, error) {
 			if err := authorize(r, want); err != nil {
 				return nil, err
 			}
 			return serve(r)
-		}}
+		})}
 	}
-	return routes{appendPath: private(l.serveAppend), proofsPath: private(l.serveProofs)}.handler(l.checks.logger, false)
+	routes := web.Router(map[string]web.Route{appendPath: private(l.serveAppend), proofsPath: private(l.serveProofs)}, "this port serves "+appendPath+" and "+proofsPath)
+	return web.Observed(l.checks.logger, telemetry.NewRepeats(l.checks.logger), false, func(w *web.Recorder, r *http.Request) { routes.ServeHTTP(w, r) })
 }
 
 // authorize checks the request's secret against `want`, the SHA-256 hashes of the valid

@@ -1,37 +1,40 @@
 package translog
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-const readMethods = "GET, HEAD, OPTIONS"
-
 // ReadHandler serves the public read port: heads, proofs, checkpoints and tiles. It needs
 // no authentication and allows any origin (CORS).
 func (l *Log) ReadHandler() http.Handler {
-	paths := routes{
-		"/v1/log/tree-head":   {readMethods, l.serveTreeHead},
-		"/v1/log/proof":       {readMethods, l.serveProof},
-		"/v1/log/tlog-proof":  {readMethods, l.serveTLogProof},
-		"/v1/log/consistency": {readMethods, l.serveConsistency},
-		"/v1/log/status":      {readMethods, l.serveStatus},
-		"/v1/log/checkpoint":  {readMethods, l.serveCheckpointOf},
-		"/v1/log/policy":      {readMethods, l.servePolicy},
-		"/checkpoint":         {readMethods, l.serveCheckpoint},
-		"/tile/":              {readMethods, l.serveTile},
-	}.handler(l.checks.logger, true)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Access-Control-Allow-Origin", "*")
-		if r.Method == http.MethodOptions {
-			w.Header().Set("Access-Control-Allow-Methods", readMethods)
-			w.Header().Set("Access-Control-Allow-Headers", "*")
-		}
-		paths.ServeHTTP(w, r)
+	routes := map[string]web.Route{}
+	for path, serve := range map[string]func(*http.Request) (any, error){
+		"/v1/log/tree-head":   l.serveTreeHead,
+		"/v1/log/proof":       l.serveProof,
+		"/v1/log/tlog-proof":  l.serveTLogProof,
+		"/v1/log/consistency": l.serveConsistency,
+		"/v1/log/status":      l.serveStatus,
+		"/v1/log/checkpoint":  l.serveCheckpointOf,
+		"/v1/log/policy":      l.servePolicy,
+		"/checkpoint":         l.serveCheckpoint,
+		"/tile/{path...}":     l.serveTile,
+	} {
+		routes[path] = web.Route{Serve: l.handle(serve), Public: true}
+	}
+	router := web.Router(routes, "this port serves "+strings.Join(slices.Sorted(maps.Keys(routes)), ", "))
+	return web.Observed(l.checks.logger, telemetry.NewRepeats(l.checks.logger), true, func(w *web.Recorder, r *http.Request) {
+		web.AllowAnyOrigin(w) // also for an unknown path
+		router.ServeHTTP(w, r)
 	})
 }
 

@@ -72,59 +72,55 @@ func New(c Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	for path, route := range a.routes(log) {
-		mux.Handle(path, route.handler())
-	}
+	routes := a.routes(log)
 	for path, page := range c.Pages {
-		mux.Handle(path, route{serve: page.ServeHTTP}.handler())
+		routes[path] = web.Route{Serve: page.ServeHTTP}
 	}
 	if c.MCP != nil {
-		mux.Handle("/mcp", c.MCP)
+		routes["/mcp"] = web.Route{Whole: c.MCP}
 	}
-	mux.HandleFunc("/", notFound)
-	return a.observed(cleanPath(mux)), nil
+	return a.observed(web.Router(routes, "the paths are in GET /openapi.json")), nil
 }
 
 // routes returns the route of each path. A test compares the map with the OpenAPI
 // document.
 //
-// If the answer of a route holds a credential or an input, the route's field `cache` is empty. The
+// If the answer of a route holds a credential or an input, the route's field Cache is empty. The
 // answer is then no-store and never compressed. The size of a compressed answer could reveal the
 // credential or input, if the answer also holds another party's text (BREACH).
-func (a *API) routes(log http.HandlerFunc) map[string]route {
+func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
 	const shared, owned = httpcache.Public, httpcache.Private
 	get := func(handle handler) http.HandlerFunc { return a.handlerFor(http.StatusOK, handle) }
-	post := func(status int, handle handler) route {
-		return route{method: http.MethodPost, serve: a.handlerFor(status, handle)}
+	post := func(status int, handle handler) web.Route {
+		return web.Route{Method: http.MethodPost, Serve: a.handlerFor(status, handle)}
 	}
-	return map[string]route{
-		"/v1/status":                 {serve: get(a.status), public: true},
-		"/v1/pubkeys":                {serve: func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, a.KeySet()) }, public: true, cache: shared},
-		"/v1/algorithms":             {serve: fixed(a.catalogue), public: true, cache: shared},
-		"/openapi.json":              {serve: fixed(a.openAPI), public: true, cache: shared},
+	return map[string]web.Route{
+		"/v1/status":                 {Serve: get(a.status), Public: true},
+		"/v1/pubkeys":                {Serve: func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, a.KeySet()) }, Public: true, Cache: shared},
+		"/v1/algorithms":             {Serve: fixed(a.catalogue), Public: true, Cache: shared},
+		"/openapi.json":              {Serve: fixed(a.openAPI), Public: true, Cache: shared},
 		"/v1/keys":                   post(http.StatusCreated, a.createKey),
 		"/v1/deals":                  post(http.StatusCreated, a.createDeal),
-		"/v1/deals/{id}":             {serve: get(a.deal(escrow.Read, a.view)), cache: owned},
+		"/v1/deals/{id}":             {Serve: get(a.deal(escrow.Read, a.view)), Cache: owned},
 		"/v1/deals/{id}/commit":      post(http.StatusOK, a.deal(escrow.AsParty, a.commit)),
 		"/v1/deals/{id}/reveal":      post(http.StatusOK, a.deal(escrow.AsParty, a.reveal)),
 		"/v1/deals/{id}/entropy":     post(http.StatusOK, a.deal(escrow.DrawEntropy, a.entropy)),
 		"/v1/deals/{id}/cancel":      post(http.StatusOK, a.deal(escrow.CancelDeal, a.cancel)),
-		"/v1/deals/{id}/certificate": {serve: get(a.deal(escrow.AsParty, a.certificate)), cache: owned},
-		"/v1/deals/{id}/bundle":      {serve: get(a.deal(escrow.AsParty, a.bundle)), cache: owned},
-		"/v1/deals/{id}/declaration": {serve: get(a.deal(escrow.Read, a.declaration))},
-		"/v1/deals/{id}/inputs":      {serve: get(a.deal(escrow.AsParty, a.inputs))},
+		"/v1/deals/{id}/certificate": {Serve: get(a.deal(escrow.AsParty, a.certificate)), Cache: owned},
+		"/v1/deals/{id}/bundle":      {Serve: get(a.deal(escrow.AsParty, a.bundle)), Cache: owned},
+		"/v1/deals/{id}/declaration": {Serve: get(a.deal(escrow.Read, a.declaration))},
+		"/v1/deals/{id}/inputs":      {Serve: get(a.deal(escrow.AsParty, a.inputs))},
 		"/v1/verify":                 post(http.StatusOK, a.verifySubmitted),
-		"/v1/verify/{cert_id}":       {serve: get(a.verify), public: true},
-		"/v1/log/tree-head":          {serve: log, public: true, cache: shared},
-		"/v1/log/proof":              {serve: log, public: true},
-		"/v1/log/tlog-proof":         {serve: log, public: true},
-		"/v1/log/consistency":        {serve: log, public: true},
-		"/v1/log/checkpoint":         {serve: log, public: true},
-		"/v1/log/status":             {serve: log, public: true, cache: shared},
-		"/v1/log/policy":             {serve: log, public: true, cache: shared},
-		"/checkpoint":                {serve: log, public: true},
-		"/tile/{level}/{index...}":   {serve: log, public: true},
+		"/v1/verify/{cert_id}":       {Serve: get(a.verify), Public: true},
+		"/v1/log/tree-head":          {Serve: log, Public: true, Cache: shared},
+		"/v1/log/proof":              {Serve: log, Public: true},
+		"/v1/log/tlog-proof":         {Serve: log, Public: true},
+		"/v1/log/consistency":        {Serve: log, Public: true},
+		"/v1/log/checkpoint":         {Serve: log, Public: true},
+		"/v1/log/status":             {Serve: log, Public: true, Cache: shared},
+		"/v1/log/policy":             {Serve: log, Public: true, Cache: shared},
+		"/checkpoint":                {Serve: log, Public: true},
+		"/tile/{level}/{index...}":   {Serve: log, Public: true},
 	}
 }
 

@@ -94,7 +94,7 @@ func compare(t *testing.T, at string, given, understood any) {
 func TestRoutesAreThePathsOfTheDocument(t *testing.T) {
 	var served, documented []string
 	for path, route := range (&API{}).routes(nil) {
-		served = append(served, route.verb()+" "+strings.Replace(path, "...}", "}", 1)) // OpenAPI has no parameter of several path segments
+		served = append(served, route.Verb()+" "+strings.Replace(path, "...}", "}", 1)) // OpenAPI has no parameter of several path segments
 	}
 	for path, item := range document(t).Paths.Map() {
 		for method := range item.Operations() {

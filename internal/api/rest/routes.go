@@ -1,89 +1,18 @@
 package rest
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"path"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/platform/httpcache"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
-
-type route struct {
-	method string // empty means GET, which also serves HEAD
-	serve  http.HandlerFunc
-	public bool   // web pages of any origin may read the answer (CORS)
-	cache  string // Cache-Control of a successful answer (see package httpcache); empty means no-store
-}
-
-func (rt route) verb() string { return cmp.Or(rt.method, http.MethodGet) }
-
-func (rt route) handler() http.HandlerFunc {
-	serve, allow := rt.serve, "OPTIONS, POST"
-	reads := rt.verb() == http.MethodGet
-	if reads {
-		allow = "GET, HEAD, OPTIONS"
-	}
-	if rt.cache != "" {
-		serve = httpcache.Handler(rt.cache, rt.serve)
-	}
-	return func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Method == rt.verb(), reads && r.Method == http.MethodHead:
-			if rt.public {
-				allowAnyOrigin(w)
-			}
-			serve(w, r)
-		case r.Method == http.MethodOptions:
-			w.Header().Set("Allow", allow)
-			if rt.public {
-				allowAnyOrigin(w)
-				w.Header().Set("Access-Control-Allow-Methods", allow)
-			}
-			w.WriteHeader(http.StatusNoContent)
-		default:
-			w.Header().Set("Allow", allow)
-			web.Error(w, problem.New(problem.MethodNotAllowed, "%s is not served at this path; use one of %s", methodName(r.Method), allow))
-		}
-	}
-}
-
-const allowOrigin = "Access-Control-Allow-Origin"
-
-func allowAnyOrigin(w http.ResponseWriter) { w.Header().Set(allowOrigin, "*") }
-
-// methodName keeps a method that is too long to be real out of errors and log lines.
-func methodName(method string) string {
-	if len(method) > 16 {
-		return "this method"
-	}
-	return method
-}
-
-func notFound(w http.ResponseWriter, _ *http.Request) {
-	web.Error(w, problem.New(problem.NotFound, "no such path; the paths are in GET /openapi.json"))
-}
-
-// cleanPath answers 404 to requests that http.ServeMux would answer with an HTML
-// redirect or with an empty body.
-func cleanPath(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != path.Clean(r.URL.Path) || r.URL.Path == "*" || r.Method == http.MethodConnect {
-			notFound(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
 
 func fixed(body []byte) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, body) }
@@ -108,7 +37,7 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 			telemetry.Propagate(r.In.Context(), r.Out.Header)
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			for _, set := range []string{telemetry.RequestIDHeader, allowOrigin} { // deal-api sets these headers itself
+			for _, set := range []string{telemetry.RequestIDHeader, "Access-Control-Allow-Origin"} { // deal-api sets these headers itself
 				resp.Header.Del(set)
 			}
 			return nil
@@ -128,70 +57,21 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// observed adds log lines, metrics, limits and a deadline to every call. The log lines name the
-// route. They show no query or body, and no header except a valid X-Request-Id. The deadline
-// is limits.CallTime plus the result of waitOf, so a call ends even if the database hangs.
+// observed adds limits and a deadline to every call. The deadline is limits.CallTime plus the
+// result of waitOf, so a call ends even if the database hangs.
 func (a *API) observed(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began := time.Now()
-		r, call := telemetry.Begin(w, r, true)
+	return web.Observed(a.Logger, a.failures, true, func(w *web.Recorder, r *http.Request) {
 		wait := waitOf(r)
 		if wait > 0 {
-			_ = http.NewResponseController(w).SetWriteDeadline(began.Add(writeTimeout + wait)) // fails only in tests, where the ResponseWriter has no connection
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout + wait)) // fails only in tests, where the ResponseWriter has no connection
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), limits.CallTime+wait)
 		defer cancel()
-		r = r.WithContext(ctx)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		rec := &recorder{ResponseWriter: w}
-		rec.call, r = a.limits.Begin(rec, r, limits.Network(a.Callers.Address(r)))
-		defer rec.call.End()
-		defer func() {
-			defer func() { call.End(routeOf(r), r.Method, cmp.Or(rec.status, http.StatusOK)) }()
-			if fault := recover(); fault != nil {
-				if fault == http.ErrAbortHandler {
-					panic(fault)
-				}
-				a.Logger.ErrorContext(r.Context(), "panic", "route", r.Pattern, "fault", fault)
-				if rec.status == 0 {
-					web.Error(rec, problem.New(problem.Internal, "the service failed; send the same request again with the same Idempotency-Key, if any"))
-				}
-			}
-			a.Logger.DebugContext(r.Context(), "request", "method", methodName(r.Method), "route", r.Pattern, "status", rec.status, "ms", time.Since(began).Milliseconds())
-			if rec.status >= 500 || rec.status == http.StatusTooManyRequests {
-				a.failures.Log(r.Context(), slog.LevelWarn, "requests fail", fmt.Sprintf("%d %s", rec.status, r.Pattern), "", "route", r.Pattern, "status", rec.status)
-			}
-		}()
-		next.ServeHTTP(rec, r)
+		call, limited := a.limits.Begin(w, r.WithContext(ctx), limits.Network(a.Callers.Address(r)))
+		defer call.End()
+		w.Begins = call.ReleaseSlotAndBody
+		defer func() { r.Pattern = limited.Pattern }()
+		next.ServeHTTP(w, limited)
 	})
 }
-
-func routeOf(r *http.Request) string {
-	if r.Pattern == "/" { // no route matches: notFound answers
-		return ""
-	}
-	return r.Pattern
-}
-
-type recorder struct {
-	http.ResponseWriter
-	status int
-	call   *limits.Call
-}
-
-func (r *recorder) WriteHeader(status int) {
-	if r.status == 0 {
-		r.status = status
-		r.call.ReleaseSlotAndBody()
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-func (r *recorder) Write(b []byte) (int, error) {
-	if r.status == 0 {
-		r.WriteHeader(http.StatusOK)
-	}
-	return r.ResponseWriter.Write(b)
-}
-
-func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
