@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
@@ -220,27 +221,9 @@ func create(path string, kind provider.Kind) (private crypto.Signer, err error) 
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	temporary, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(temporary.Name())
-	err = pem.Encode(temporary, &pem.Block{Type: "PRIVATE KEY", Bytes: der})
-	if err = errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
-		return nil, err
-	}
-	// A link fails if the file exists. A rename would replace a key that another process
-	// may already use.
-	if err := os.Link(temporary.Name(), path); err != nil {
-		return nil, err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	return private, errors.Join(d.Sync(), d.Close())
+	// Create never replaces a key that another process may already use.
+	return private, files.Create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 }
