@@ -127,7 +127,7 @@ func (s *Service) MayCreate(p Principal) error {
 func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string, error) {
 	alg, ok := algorithm.Lookup(r.Algorithm)
 	if !ok {
-		return nil, nil, problem.New(problem.InvalidRequest, "algorithm is %s; it must be one of %s (see %s)", Shown(r.Algorithm), strings.Join(algorithm.IDs(), ", "), problem.Call{Op: problem.ListAlgorithms})
+		return nil, nil, problem.New(problem.InvalidRequest, "algorithm is %.60q; it must be one of %s (see %s)", r.Algorithm, strings.Join(algorithm.IDs(), ", "), problem.Call{Op: problem.ListAlgorithms})
 	}
 	if err := algorithm.CheckLabels(alg, r.Labels); err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
@@ -175,7 +175,7 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	}
 	warnings = append(warnings, cautionsOf(d, now)...)
 	if len(r.Unknown) > 0 {
-		warnings = append(warnings, fmt.Sprintf("unknown members were ignored: %s", Shown(strings.Join(r.Unknown, ", "))))
+		warnings = append(warnings, fmt.Sprintf("unknown members were ignored: %s", problem.List(r.Unknown, "%.60q", ", ")))
 	}
 	if r.Mode == "open" && r.Retention == "purge" {
 		warnings = append(warnings, "mode open with retention purge leaves no inputs to fetch once the deal has ended")
@@ -201,12 +201,4 @@ func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice
 		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals; use round %d or later", round, at, d.RevealDeadline, first)
 	}
 	return []string{fmt.Sprintf("use round %d or later as beacon_round", first)}, nil
-}
-
-// Shown quotes a text from a request and cuts it to 60 bytes, for an error or a warning.
-func Shown(text string) string {
-	if len(text) > 60 {
-		text = strings.ToValidUTF8(text[:60], "") + "…"
-	}
-	return fmt.Sprintf("%q", text)
 }

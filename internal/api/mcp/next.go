@@ -16,6 +16,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	pact "github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // The functions below derive the next step for the agent from a result. The step is
@@ -232,45 +233,36 @@ func cautions(d *escrow.Deal) string {
 
 func seatKeys(d *escrow.Deal, party int) string {
 	var others []string
-	count := 0
 	for i := range d.Labels {
 		if key := d.SeatKey(i); key != nil && i != party {
-			if count++; count <= 8 {
-				others = append(others, fmt.Sprintf("party %d: %s", i, *key))
-			}
+			others = append(others, fmt.Sprintf("party %d: %s", i, *key))
 		}
 	}
 	text := ""
 	if own := d.SeatKey(party); own != nil {
 		text = fmt.Sprintf("The initiator declared the seat key %s for you: you must sign your commitment with that key (SEAT KEYS in the instructions). If the key is not yours, stop and ask for a new deal. ", *own)
 	}
-	if count > 0 {
-		text += fmt.Sprintf("Seat keys are declared for %d others (%s): compare them with the keys that those parties gave you. ", count, strings.Join(others, "; "))
+	if len(others) > 0 {
+		text += fmt.Sprintf("Seat keys are declared for %d others (%s): compare them with the keys that those parties gave you. ", len(others), problem.List(others, "%s", "; "))
 	}
 	return text
 }
 
 // missing returns a text such as "parties 1, 2" about the parties that have not acted, or "" if all have acted.
 func missing(parties int, acted func(int) bool) string {
-	var names []string
-	count := 0
+	var names []int
 	for i := range parties {
-		if acted(i) {
-			continue
-		}
-		if count++; count <= 8 {
-			names = append(names, fmt.Sprint(i))
+		if !acted(i) {
+			names = append(names, i)
 		}
 	}
-	switch {
-	case count == 0:
+	switch len(names) {
+	case 0:
 		return ""
-	case count == 1:
-		return "party " + names[0]
-	case count > len(names):
-		return fmt.Sprintf("%d parties (%s, ...)", count, strings.Join(names, ", "))
+	case 1:
+		return fmt.Sprintf("party %d", names[0])
 	}
-	return "parties " + strings.Join(names, ", ")
+	return "parties " + problem.List(names, "%d", ", ")
 }
 
 func left(deadline int64) string {

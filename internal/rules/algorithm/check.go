@@ -6,12 +6,11 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-const (
-	maxLabelBytes = 200
-	maxListed     = 8 // an error or a warning lists at most this many names
-)
+const maxLabelBytes = 200
 
 // CheckLabels checks the number of labels and each label. A label must have 1 to 200 bytes
 // and no control characters. Labels for shapley.v1 must also be unique and must not contain
@@ -51,28 +50,5 @@ func unknownMembers(a *Algorithm, params map[string]any) []string {
 	if len(unknown) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("algorithm_params has unknown members, which %s ignores: %s", a.ID, listed(unknown))}
-}
-
-func listed(names []string) string {
-	var b strings.Builder
-	for i, name := range names {
-		if i == maxListed {
-			fmt.Fprintf(&b, " and %d more", len(names)-i)
-			break
-		}
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(quoted(name))
-	}
-	return b.String()
-}
-
-// quoted returns s in quotes, cut to maxLabelBytes: s comes from a request and may be long.
-func quoted(s string) string {
-	if len(s) > maxLabelBytes {
-		s = strings.ToValidUTF8(s[:maxLabelBytes], "") + "…"
-	}
-	return fmt.Sprintf("%q", s)
+	return []string{fmt.Sprintf("algorithm_params has unknown members, which %s ignores: %s", a.ID, problem.List(unknown, "%.200q", ", "))}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 type game struct {
@@ -37,7 +38,7 @@ func readGame(labels []string, params map[string]any) (*game, error) {
 		}
 		worth, ok := values[key].(int64)
 		if !ok || worth < 0 || worth > canon.MaxInt {
-			return nil, fmt.Errorf("algorithm_params.coalition_values[%s] must be an integer of 0 to %d", quoted(key), canon.MaxInt)
+			return nil, fmt.Errorf("algorithm_params.coalition_values[%.200q] must be an integer of 0 to %d", key, canon.MaxInt)
 		}
 		g.worth[members], g.given[members] = worth, true
 	}
@@ -107,11 +108,11 @@ func (g *game) keyError(key string) error {
 		known |= members
 	}
 	if known != 0 && stranger == "" {
-		return fmt.Errorf("algorithm_params.coalition_values: the key %s must be %q: sort the members by their UTF-8 bytes, name each member once, and join the names by ',' without blanks",
-			quoted(key), g.key(known))
+		return fmt.Errorf("algorithm_params.coalition_values: the key %.200q must be %q: sort the members by their UTF-8 bytes, name each member once, and join the names by ',' without blanks",
+			key, g.key(known))
 	}
-	return fmt.Errorf("algorithm_params.coalition_values: the key %s names %s, which is not a party; the key of all parties is %q, and the key of a smaller coalition names only its members",
-		quoted(key), quoted(stranger), g.key(len(g.worth)-1))
+	return fmt.Errorf("algorithm_params.coalition_values: the key %.200q names %.200q, which is not a party; the key of all parties is %q, and the key of a smaller coalition names only its members",
+		key, stranger, g.key(len(g.worth)-1))
 }
 
 func (g *game) warnings() []string {
@@ -123,7 +124,7 @@ func (g *game) warnings() []string {
 		}
 	}
 	if len(missing) > 0 {
-		warnings = append(warnings, fmt.Sprintf("algorithm_params.coalition_values leaves out %d coalition(s), which count 0: %s", len(missing), listed(missing)))
+		warnings = append(warnings, fmt.Sprintf("algorithm_params.coalition_values leaves out %d coalition(s), which count 0: %s", len(missing), problem.List(missing, "%.200q", ", ")))
 	}
 	if !g.given[all] {
 		warnings = append(warnings, fmt.Sprintf("algorithm_params.coalition_values: the coalition of all parties (%q) is left out and counts 0, so there is nothing to share", g.key(all)))

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const (
@@ -52,7 +53,7 @@ var splitV1 = &Algorithm{
 		case !valued:
 			return "all items count 0 for you, so you get nothing that another party values"
 		case len(leftOut) > 0:
-			return "input.valuations leaves out " + listed(leftOut) + "; an item that you leave out counts 0 for you"
+			return "input.valuations leaves out " + problem.List(leftOut, "%q", ", ") + "; an item that you leave out counts 0 for you"
 		}
 		return ""
 	},
@@ -122,16 +123,16 @@ func readValuations(items []string, input map[string]any) ([]int64, error) {
 		}
 		known++
 		if v == nil {
-			return nil, fmt.Errorf("input.valuations: the value of item %s is null; send an integer of 0 to %d, or leave the item out to value it at 0", quoted(item), canon.MaxInt)
+			return nil, fmt.Errorf("input.valuations: the value of item %q is null; send an integer of 0 to %d, or leave the item out to value it at 0", item, canon.MaxInt)
 		}
 		n, ok := v.(int64)
 		if !ok || n < 0 || n > canon.MaxInt {
-			return nil, fmt.Errorf("input.valuations: the value of item %s must be an integer of 0 to %d", quoted(item), canon.MaxInt)
+			return nil, fmt.Errorf("input.valuations: the value of item %q must be an integer of 0 to %d", item, canon.MaxInt)
 		}
 		values[i] = n
 	}
 	if unknown := len(given) - known; unknown > 0 {
-		return nil, fmt.Errorf("input.valuations has %d member(s) that are not items of this deal; the items are %s", unknown, listed(items))
+		return nil, fmt.Errorf("input.valuations has %d member(s) that are not items of this deal; the items are %s", unknown, problem.List(items, "%q", ", "))
 	}
 	return values, nil
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // Names of the checks of the parties' signatures and of the declaration, in report order.
@@ -79,42 +79,21 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, verifyingK
 		}
 	}
 	if keyed {
-		r.add(PartySignatures, few(wrong), "each seat signature is valid for its party and commitment in this deal")
+		r.add(PartySignatures, problem.List(wrong, "%s", "; "), "each seat signature is valid for its party and commitment in this deal")
 	}
 	if len(parties) > 0 {
-		r.add(PartyKeys, few(mismatched), fmt.Sprintf("parties that signed with the key that you named: %d", len(parties)))
+		r.add(PartyKeys, problem.List(mismatched, "%s", "; "), fmt.Sprintf("parties that signed with the key that you named: %d", len(parties)))
 	}
 	if len(alone) > 0 {
-		r.Notes = append(r.Notes, "who committed as party "+indexes(alone)+": no seat key signed, and the initiator held every invite token")
+		r.Notes = append(r.Notes, "who committed as party "+problem.List(alone, "%d", ", ")+": no seat key signed, and the initiator held every invite token")
 	}
 	if len(unknown) > 0 {
-		says := make([]string, 0, mostNamed)
-		for _, i := range unknown[:min(len(unknown), mostNamed)] {
+		var says []string
+		for _, i := range unknown {
 			says = append(says, fmt.Sprintf("party %d signed with %s", i, signers[i].Key))
 		}
-		r.Notes = append(r.Notes, "who owns the seat key of party "+indexes(unknown)+": the initiator may have named or brought its own key; compare the seat key with the one that you know ("+strings.Join(says, "; ")+")")
+		r.Notes = append(r.Notes, "who owns the seat key of party "+problem.List(unknown, "%d", ", ")+": the initiator may have named or brought its own key; compare the seat key with the one that you know ("+problem.List(says, "%s", "; ")+")")
 	}
-}
-
-// mostNamed is the most parties that a report names individually.
-const mostNamed = 8
-
-func few(all []string) string {
-	if len(all) > mostNamed {
-		all = append(all[:mostNamed:mostNamed], fmt.Sprintf("and %d more", len(all)-mostNamed))
-	}
-	return strings.Join(all, "; ")
-}
-
-func indexes(all []int) string {
-	var text []string
-	for _, i := range all[:min(len(all), mostNamed)] {
-		text = append(text, fmt.Sprint(i))
-	}
-	if len(all) > mostNamed {
-		text = append(text, fmt.Sprintf("and %d more", len(all)-mostNamed))
-	}
-	return strings.Join(text, ", ")
 }
 
 // declared checks that the declaration in a bundle is the one that the certificate names,
