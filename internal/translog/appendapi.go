@@ -117,8 +117,7 @@ type provedLeaf struct {
 	Entry     string `json:"entry"` // 64 lower-case hex digits
 }
 
-// proved is the answer for one leaf: its inclusion proof, or the error text that the public
-// read port would send for this leaf.
+// proved is the answer for one leaf: its inclusion proof, or the error text.
 type proved struct {
 	*Inclusion
 	Error string `json:"error,omitempty"`

@@ -2,7 +2,6 @@ package translog
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 
 const (
 	certifiedEvery   = time.Second            // interval between the requests of LearnCertified
-	certifiedRarely  = 10 * time.Second       // the same interval if the log demands no cosignatures or runs an earlier release
+	certifiedRarely  = 10 * time.Second       // the same interval if the log demands no cosignatures
 	certifiedTimeout = 250 * time.Millisecond // timeout of LearnCertified, which may delay the view of a deal
 )
 
@@ -51,7 +50,7 @@ func (c *Client) LearnCertified(ctx context.Context) {
 		var status Status
 		err := c.get(ctx, "/v1/log/status", nil, &status)
 		wait := certifiedEvery
-		if err == nil && !status.Quorum || errors.Is(err, errNotServed) {
+		if err == nil && !status.Quorum {
 			wait = certifiedRarely
 		}
 		if err == nil && status.Quorum && status.CertifiedSize != nil && c.covered(ctx, *status.CertifiedSize) {

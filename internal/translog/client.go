@@ -19,7 +19,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
-	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // Client talks to a log-server. It is safe for concurrent use. The caller must verify the
@@ -46,8 +45,8 @@ const (
 )
 
 // NewClient returns a client for the base addresses of the append port and the read port,
-// such as http://log-server:8091. A client that only reads may leave appendURL and secret
-// empty.
+// such as http://log-server:8091. A client that only reads heads and .tlog-proof files may leave
+// appendURL and secret empty.
 func NewClient(appendURL, readURL, secret string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil // HTTP_PROXY is for external calls; only log-server may see the secret
@@ -117,82 +116,42 @@ func (c *Client) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
 
 func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, error) {
 	var head TreeHead
-	if err := c.get(ctx, "/v1/log/tree-head", query, &head); err != nil {
-		return TreeHead{}, err
+	err := c.get(ctx, "/v1/log/tree-head", query, &head)
+	if err == nil && head.Signature == "" {
+		err = notLogServer(errors.New("the head has no signature"))
 	}
-	if err := checkShape(head); err != nil {
-		return TreeHead{}, notLogServer(err)
-	}
-	return head, nil
+	return head, err
 }
 
 // Inclusion returns the newest published head, and the path from the leaf to the root of
 // that head. leafIndex is the index that Append returned. The error is ErrNotFound if no
 // published head covers the leaf, or the leaf has another entry. The error is
-// ErrInconsistent if the log's stored tree does not match its signed head.
+// ErrInconsistent if the log's stored tree does not match its signed head. Concurrent calls share
+// a request.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
-	inclusion, err := c.inclusion(ctx, entry, leafIndex)
-	if err != nil {
-		return Inclusion{}, err
-	}
-	if inclusion.Entry != hex.EncodeToString(entry[:]) || inclusion.LeafIndex != leafIndex {
-		return Inclusion{}, notLogServer(fmt.Errorf("the proof is for leaf %d with entry %.64q, not for leaf %d with entry %x", inclusion.LeafIndex, inclusion.Entry, leafIndex, entry))
-	}
-	if err := inclusion.checkShape(); err != nil {
-		return Inclusion{}, notLogServer(err)
-	}
-	return inclusion, nil
-}
-
-func (c *Client) inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (inclusion Inclusion, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if c.appendURL != "" {
-		got, err := c.proofs.do(ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])})
-		switch {
-		case err == nil && got.Error != "":
-			return inclusion, fromError(got.Error)
-		case err == nil && got.Inclusion != nil:
-			return *got.Inclusion, nil
-		case err == nil:
-			return inclusion, notLogServer(errors.New("the answer has neither a proof nor an error"))
-		case !errors.Is(err, errNotServed):
-			return inclusion, err
-		}
+	got, err := c.proofs.do(ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])})
+	switch {
+	case err != nil:
+		return Inclusion{}, err
+	case got.Error != "":
+		return Inclusion{}, fromText(got.Error)
+	case got.Inclusion == nil:
+		return Inclusion{}, notLogServer(errors.New("the answer has neither a proof nor an error"))
 	}
-	query := url.Values{"entry": {hex.EncodeToString(entry[:])}, "leaf_index": {strconv.FormatInt(leafIndex, 10)}}
-	err = c.get(ctx, "/v1/log/proof", query, &inclusion)
-	return inclusion, err
+	return *got.Inclusion, nil
 }
 
-// proofsOf asks for several proofs in one request. It returns errNotServed if the server
-// does not serve proofsPath to this client.
 func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var all []proved
-	if err := c.post(ctx, proofsPath, leaves, &all); err != nil {
-		return nil, err
+	err := c.post(ctx, proofsPath, leaves, &all)
+	if err == nil && len(all) != len(leaves) {
+		err = notLogServer(fmt.Errorf("the answer has %d proofs for %d leaves", len(all), len(leaves)))
 	}
-	if len(all) != len(leaves) {
-		return nil, notLogServer(fmt.Errorf("the answer has %d proofs for %d leaves", len(all), len(leaves)))
-	}
-	return all, nil
-}
-
-func (i Inclusion) checkShape() error {
-	if err := checkShape(i.TreeHead); err != nil {
-		return err
-	}
-	if i.LeafIndex < 0 || i.LeafIndex >= i.TreeSize {
-		return fmt.Errorf("leaf_index %d is negative or not below tree_size %d", i.LeafIndex, i.TreeSize)
-	}
-	for n, hash := range i.Path {
-		if _, err := canon.ParseHash(hash); err != nil {
-			return fmt.Errorf("inclusion_path[%d] has %w", n, err)
-		}
-	}
-	return nil
+	return all, err
 }
 
 func (c *Client) post(ctx context.Context, path string, body, into any) error {

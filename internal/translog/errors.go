@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"strings"
 
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -38,16 +36,11 @@ var (
 
 func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
 
-// errNotServed is returned when a log-server does not serve a path to this client,
-// because the server runs an earlier release or has another append secret.
-var errNotServed = errors.New("the log-server does not serve this path to this client")
-
 func notLogServer(err error) error {
 	return fmt.Errorf("%w: the answer is not from a log-server: %w; check the address", ErrUnavailable, err)
 }
 
-// fromAnswer converts an HTTP error answer to a Go error. Status 401, and 404 for an unknown path,
-// say nothing about the entry. Both become ErrUnavailable with errNotServed.
+// fromAnswer converts an HTTP error answer to a Go error.
 func fromAnswer(status int, body []byte) error {
 	var answer struct {
 		Error string `json:"error"`
@@ -55,16 +48,14 @@ func fromAnswer(status int, body []byte) error {
 	if err := json.Unmarshal(body, &answer); err != nil || answer.Error == "" {
 		return fmt.Errorf("%w: the answer has status %d and no error text", ErrUnavailable, status)
 	}
-	if status == http.StatusNotFound && strings.HasPrefix(answer.Error, string(problem.NotFound)+":") || status == http.StatusUnauthorized {
-		return fmt.Errorf("%w: %w: %s", ErrUnavailable, errNotServed, answer.Error)
-	}
-	return fromError(answer.Error)
+	return fromText(answer.Error)
 }
 
-func fromError(text string) error {
-	code, _, _ := strings.Cut(text, ":")
+// fromText converts the error text of a log-server to a Go error. A code that says nothing about
+// the entry or head, such as NOT_FOUND for a path that the server lacks, becomes ErrUnavailable.
+func fromText(text string) error {
 	kind := ErrUnavailable
-	switch problem.Code(code) {
+	switch problem.CodeOf(text) {
 	case problem.LeafNotFound, problem.HeadNotFound, problem.CheckpointNotFound:
 		kind = ErrNotFound
 	case problem.TagTaken:

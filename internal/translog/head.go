@@ -3,8 +3,6 @@ package translog
 import (
 	"bytes"
 	"encoding/hex"
-	"errors"
-	"fmt"
 
 	"github.com/transparency-dev/merkle/rfc6962"
 
@@ -16,19 +14,6 @@ var hasher = rfc6962.DefaultHasher
 
 // TreeHead is a published head, in the form that verifiers of certificates use.
 type TreeHead = certificate.TreeHead
-
-func checkShape(h TreeHead) error {
-	if h.TreeSize < 0 || h.TreeSize > canon.MaxInt {
-		return fmt.Errorf("tree_size %d is outside [0, 2^53-1]", h.TreeSize)
-	}
-	if _, err := canon.ParseHash(h.RootHash); err != nil {
-		return fmt.Errorf("root_hash has %w", err)
-	}
-	if h.Signature == "" {
-		return errors.New("signature is empty")
-	}
-	return nil
-}
 
 // root is an unsigned head: the size and root hash of a tree.
 type root struct {

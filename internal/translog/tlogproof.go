@@ -68,7 +68,7 @@ func (l *Log) serveTLogProof(r *http.Request) (any, error) {
 func (c *Client) TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error) {
 	var text []byte
 	err := c.get(ctx, "/v1/log/tlog-proof", url.Values{"leaf_index": {strconv.FormatInt(leafIndex, 10)}, "entry": {hex.EncodeToString(entry[:])}}, &text)
-	if errors.Is(err, ErrNotFound) || errors.Is(err, errNotServed) {
+	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {

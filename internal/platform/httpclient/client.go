@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const (
@@ -37,13 +39,7 @@ type StatusError struct {
 func (r *StatusError) Error() string { return fmt.Sprintf("%s (HTTP %d)", r.Message, r.Status) }
 
 // Code returns the code of Message, or "" if the answer is not from the service.
-func (r *StatusError) Code() string {
-	code, _, found := strings.Cut(r.Message, ": ")
-	if !found || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") != "" {
-		return ""
-	}
-	return code
-}
+func (r *StatusError) Code() string { return string(problem.CodeOf(r.Message)) }
 
 // ErrUnreachable is returned when no complete HTTP answer arrives.
 var ErrUnreachable = errors.New("the service is unreachable")

@@ -106,6 +106,16 @@ func Is(err error, code Code) bool {
 	return ok && p.Code == code
 }
 
+// CodeOf returns the code of an error text of the form `CODE: fix` (SPEC 7.1), or "" if the text
+// has another form.
+func CodeOf(text string) Code {
+	code, _, found := strings.Cut(text, ": ")
+	if !found || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_") != "" {
+		return ""
+	}
+	return Code(code)
+}
+
 // Lookup returns the row of a code, and whether the table has it.
 func Lookup(code Code) (Entry, bool) {
 	for _, row := range Table {
