@@ -55,12 +55,14 @@ func (d Declared) AnswerBytes() int {
 	return bytes
 }
 
-// Created is the answer to a request to create a deal (SPEC 2.3).
+// Created is the result of Create (SPEC 2.3), with the deadlines of the deal.
 type Created struct {
-	DealID  string     `json:"deal_id"`
-	State   deal.State `json:"state"`
-	Invites []Invite   `json:"invite_tokens"`
-	Warning string     `json:"warning,omitempty"`
+	DealID         string     `json:"deal_id"`
+	State          deal.State `json:"state"`
+	Invites        []Invite   `json:"invite_tokens"`
+	Warning        string     `json:"warning,omitempty"`
+	CommitDeadline int64      `json:"commit_deadline"`
+	RevealDeadline int64      `json:"reveal_deadline"`
 }
 
 // Invite is one party's invite token.
@@ -83,7 +85,7 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idem
 		return Created{}, err
 	}
 	defer done()
-	made := Created{declaration.DealID, deal.Open, make([]Invite, len(r.Labels)), strings.Join(warnings, ". ")}
+	made := Created{declaration.DealID, deal.Open, make([]Invite, len(r.Labels)), strings.Join(warnings, ". "), r.CommitDeadline, r.RevealDeadline}
 	hashes := make([][]byte, len(r.Labels))
 	for i, label := range r.Labels {
 		token := sealing.Token(tokenPrefix)

@@ -134,7 +134,7 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 	}{
 		"key":                          {afterKey(escrow.NewKey{APIKey: "fp_1"}), "create_deal"},
 		"catalogue":                    {afterCatalogue, "create_key"},
-		"created":                      {afterCreation(escrow.Declared{Algorithm: "split.v1"}, createdBody{Created: escrow.Created{Invites: []escrow.Invite{{Token: "it_1"}, {Token: "it_2"}}}}, true), "commit_input"},
+		"created":                      {afterCreation(escrow.Declared{Algorithm: "split.v1"}, escrow.Created{Invites: []escrow.Invite{{Token: "it_1"}, {Token: "it_2"}}}, true), "commit_input"},
 		"hashed":                       {afterHash(escrow.Opening{Salt: strings.Repeat("0", 32)}, nil, nil, commitment), "commit_input"},
 		"hashed with a short salt":     {afterHash(escrow.Opening{Salt: "0"}, nil, nil, commitment), "compute_commitment_tool"},
 		"committed, others missing":    {afterCommit(escrow.Committed{State: deal.Committing}), "get_deal"},
@@ -181,7 +181,7 @@ func TestNextStepsWithASeatKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	view := escrow.View{State: deal.Open, Snapshot: &store.Snapshot{Parts: make([]store.PartyStatus, 2)}, Deal: d}
-	created := createdBody{Created: escrow.Created{DealID: "d"}}
+	created := escrow.Created{DealID: "d"}
 	for name, got := range map[string]next{
 		"created": afterCreation(escrow.Declared{Algorithm: "split.v1", PartyKeys: []*string{&key, nil}}, created, true),
 		"viewed":  afterView(0, view),

@@ -56,7 +56,7 @@ func afterKey(escrow.NewKey) next {
 
 var afterCatalogue = next{"create_key", fields{}, "choose an algorithm and note its algorithm_params (for create_deal) and party_input (what each party commits to and reveals). If you have an API key, skip create_key and call create_deal."}
 
-func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
+func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 	handOver := "Send each of the other parties, over your own private channel, the address of this server, the deal_id and the party's token from invite_tokens"
 	if invited {
 		handOver = "The text blocks after this one are the invitations of the other parties, in party order. Each works for an agent and for a person. Send each party its invitation unchanged, over your own private channel. If the invitation has no link, add the address of this server"
@@ -65,10 +65,7 @@ func afterCreation(req escrow.Declared, c createdBody, invited bool) next {
 	if slices.ContainsFunc(req.PartyKeys, func(key *string) bool { return key != nil }) {
 		signed = "A party with a declared seat key must sign its commitment with that key (SEAT KEYS in the instructions). "
 	}
-	deadlines := "get_deal shows the deadlines. "
-	if c.CommitDeadline > 0 {
-		deadlines = "All parties must commit before commit_deadline" + left(c.CommitDeadline) + " and reveal before reveal_deadline" + left(c.RevealDeadline) + ". "
-	}
+	deadlines := "All parties must commit before commit_deadline" + left(c.CommitDeadline) + " and reveal before reveal_deadline" + left(c.RevealDeadline) + ". "
 	warned := ""
 	if c.Warning != "" {
 		warned = "READ `warning` FIRST: it says what is odd about this deal. "

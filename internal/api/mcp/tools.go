@@ -141,42 +141,30 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 	if err != nil {
 		return result{}, err
 	}
-	made := createdBody{Created: created}
-	var invitations []string
-	// The deadlines come from the stored deal. The deadlines in `declared` may differ,
-	// because a replayed call computes them again from commit_seconds and reveal_seconds. If the
-	// deal cannot be read, the answer has the tokens, but no deadlines and no invitations.
-	if access, err := s.Escrow.Authorize(ctx, principal, created.DealID, escrow.Read); err == nil {
-		made.CommitDeadline, made.RevealDeadline = access.Deal().CommitDeadline, access.Deal().RevealDeadline
-		invitations = s.invitations(made, access.Deal())
-	}
-	r, err := encoded(made, nil, func(c createdBody) next { return afterCreation(declared, c, len(invitations) > 0) })
-	r.blocks, r.shownOnce, r.lookAt = invitations, true, made.CommitDeadline
+	invitations := s.invitations(declared, created)
+	r, err := encoded(created, nil, func(c escrow.Created) next { return afterCreation(declared, c, len(invitations) > 0) })
+	r.blocks, r.shownOnce, r.lookAt = invitations, true, created.CommitDeadline
 	return r, err
-}
-
-// createdBody is the answer of create_deal: the REST body and the deadlines, which the
-// caller does not know if it passed commit_seconds or reveal_seconds.
-type createdBody struct {
-	escrow.Created
-	CommitDeadline int64 `json:"commit_deadline,omitzero"`
-	RevealDeadline int64 `json:"reveal_deadline,omitzero"`
 }
 
 // maxInvited is the largest number of parties for which create_deal returns invitations. Each
 // invitation has about 1 KiB, so this number bounds the size of the answer.
 const maxInvited = 64
 
-func (s *server) invitations(c createdBody, d *escrow.Deal) (all []string) {
+func (s *server) invitations(d escrow.Declared, c escrow.Created) (all []string) {
 	if len(c.Invites) > maxInvited {
 		return nil
 	}
 	alg, _ := algorithm.Lookup(d.Algorithm)
 	for _, invite := range c.Invites[1:] {
-		all = append(all, invitation.Text(s.PublicURL, invitation.Seat{
+		seat := invitation.Seat{
 			DealID: c.DealID, Algorithm: alg, From: c.Invites[0].Label, Party: invite.Party, Label: invite.Label,
-			Token: invite.Token, CommitDeadline: c.CommitDeadline, RevealDeadline: c.RevealDeadline, Key: d.SeatKey(invite.Party),
-		}))
+			Token: invite.Token, CommitDeadline: c.CommitDeadline, RevealDeadline: c.RevealDeadline,
+		}
+		if d.PartyKeys != nil {
+			seat.Key = d.PartyKeys[invite.Party]
+		}
+		all = append(all, invitation.Text(s.PublicURL, seat))
 	}
 	return all
 }

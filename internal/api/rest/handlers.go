@@ -38,7 +38,7 @@ func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error)
 		return nil, err
 	}
 	_, created, err := a.Calls.CreateDeal(r.Context(), principal, a.request(w, r, credential(r), maxCreation, false))
-	return encoded(created, err)
+	return encoded(wire.CreatedOf(created), err)
 }
 
 func (a *API) commit(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {

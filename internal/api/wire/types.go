@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
 // The response bodies that the use cases return as they are.
 type (
 	NewKey          = escrow.NewKey          // POST /v1/keys
-	Created         = escrow.Created         // POST /v1/deals
 	Invite          = escrow.Invite          // a member of Created
 	Revealed        = escrow.Revealed        // POST /v1/deals/{id}/reveal
 	Cancelled       = escrow.Cancelled       // POST /v1/deals/{id}/cancel
@@ -37,6 +37,17 @@ type Status struct {
 	DevEphemeral bool     `json:"dev_ephemeral_key"`
 	Note         string   `json:"note"`
 }
+
+// Created is the body of POST /v1/deals (SPEC 2.3).
+type Created struct {
+	DealID  string     `json:"deal_id"`
+	State   deal.State `json:"state"`
+	Invites []Invite   `json:"invite_tokens"`
+	Warning string     `json:"warning,omitempty"`
+}
+
+// CreatedOf returns the body of a creation. The caller of REST knows the deadlines: it sent them.
+func CreatedOf(c escrow.Created) Created { return Created{c.DealID, c.State, c.Invites, c.Warning} }
 
 // Committed is the body of POST /v1/deals/{id}/commit.
 type Committed struct {
