@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
@@ -31,9 +29,6 @@ func (c certificateCommand) bundle(ctx context.Context, t *terminal, call *call)
 		Quorum bool
 	}
 	body, err := call.client.Get(ctx, "/v1/log/status", "")
-	if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Status == http.StatusNotFound {
-		body, err = []byte("{}"), nil // an earlier release has no /v1/log/status
-	}
 	if err == nil {
 		err = json.Unmarshal(body, &status)
 	}

@@ -88,7 +88,7 @@ func haveSecrets(processes []keycheck.Process, err error, digest string) verific
 // fails.
 func agree(processes []keycheck.Process, err error, what, digest string, of func(keycheck.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
-		err = errors.New("no process of this release is connected to the database: correct --database-url, or upgrade the processes if all are of an earlier release")
+		err = errors.New("no process is connected to the database: correct --database-url")
 	}
 	kinds := map[string]int{}
 	var lacking []string
@@ -96,7 +96,7 @@ func agree(processes []keycheck.Process, err error, what, digest string, of func
 		kinds[p.Binary]++
 		switch of(p) {
 		case "": // also if digest is "", because then no process has named one
-			lacking = append(lacking, fmt.Sprintf("%s %s names none, because it is of an earlier release or not an admin port", p.Binary, p.Host))
+			lacking = append(lacking, fmt.Sprintf("%s %s names none, because it is not an admin port", p.Binary, p.Host))
 		case digest:
 		default:
 			lacking = append(lacking, fmt.Sprintf("%s %s has %q", p.Binary, p.Host, of(p)))

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
@@ -188,8 +187,8 @@ func trusted(named []verification.Trusted) []verification.Key {
 	return keys
 }
 
-// fetchKeys returns the keys of /v1/pubkeys, or of /v1/status if the deployment is of a
-// release without /v1/pubkeys. It marks a development key, which only the status declares.
+// fetchKeys returns the keys of /v1/pubkeys. It marks a development key, which only the
+// status declares.
 func fetchKeys(ctx context.Context, from *httpclient.Client) ([]verification.Key, error) {
 	status, err := fetch(ctx, from, "/v1/status")
 	if err != nil {
@@ -200,9 +199,6 @@ func fetchKeys(ctx context.Context, from *httpclient.Client) ([]verification.Key
 		return nil, err
 	}
 	document, err := fetch(ctx, from, "/v1/pubkeys")
-	if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Status == http.StatusNotFound {
-		return trusted(declared), nil
-	}
 	if err != nil {
 		return nil, err
 	}

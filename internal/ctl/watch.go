@@ -55,7 +55,7 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		if last = now; !unchanged {
 			continue
 		}
-		// A service that is stopping or of an older release answers without waiting for a change.
+		// A service that is stopping answers without waiting for a change.
 		// The pause limits the rate of requests.
 		select {
 		case <-ctx.Done():

@@ -41,8 +41,6 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Select
 		step := rules.Next(now.Now)
 		var ended *store.Snapshot
 		switch {
-		case step == deal.Advance, rules.Random && rules.AllRevealed() && now.RevealsClosedAt == nil:
-			err = s.store.CatchUp(ctx, d.DealID)
 		case step == deal.None || step == deal.Draw: // Entropy (for a caller) or ProcessDeal (for deadline-worker) draws
 			return now, nil
 		case step == deal.Expire:

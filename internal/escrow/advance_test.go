@@ -39,20 +39,11 @@ var meets = map[string]func(*testing.T, *game) error{
 	"process": func(t *testing.T, g *game) error { return of(g.replica().ProcessDeal(t.Context(), g.id)).err },
 }
 
-// abandoned returns a deal as if the process had crashed before it took a due step. If revealed
-// is true, all parties have revealed. Otherwise all have committed and the deal is still
-// COMMITTING, which only an older release can cause.
-func abandoned(t *testing.T, h *fixture, revealed bool) *game {
+// abandoned returns a deal in which all parties have revealed, as if the process had crashed before
+// it ended the deal.
+func abandoned(t *testing.T, h *fixture) *game {
 	t.Helper()
-	g := h.split(t, nil)
-	if !revealed {
-		for party := range g.tokens {
-			commitment := g.commitment(t, party)
-			g.exec(t, "INSERT INTO commitments VALUES ($1, $2, $3, $4)", g.id, party, commitment[:], h.now(t))
-		}
-		return g
-	}
-	g.committed(t)
+	g := h.split(t, nil).committed(t)
 	for party := range g.tokens {
 		if done := of(h.store.Reveal(t.Context(), g.stored(t, party))).ok(t); !done.Done {
 			t.Fatalf("store.Reveal of party %d: got %+v, want it done", party, done)
@@ -91,11 +82,8 @@ func TestEveryCallTakesTheStepsThatAreDue(t *testing.T) {
 		flakers string
 		reveal  problem.Code // the error of any reveal by party 0; "": not checked
 	}{
-		{"all have committed", func() *game { return abandoned(t, h, false) }, 0, "REVEALING", "", ""},
-		{"all have revealed", func() *game { return abandoned(t, h, true) }, 0, "COMPUTED", "", problem.DealEnded},
-		{"all had committed in time", func() *game { return abandoned(t, h, false) }, 4000, "REVEALING", "", ""},
-		{"all had revealed in time", func() *game { return abandoned(t, h, true) }, 10_000, "COMPUTED", "", problem.DealEnded},
-		{"all had committed in time, and none revealed", func() *game { return abandoned(t, h, false) }, 10_000, "VOID", "[0,1]", problem.DeadlinePassed},
+		{"all have revealed", func() *game { return abandoned(t, h) }, 0, "COMPUTED", "", problem.DealEnded},
+		{"all had revealed in time", func() *game { return abandoned(t, h) }, 10_000, "COMPUTED", "", problem.DealEnded},
 		{"nobody committed", func() *game { return played(nil, nil) }, 3600, "VOID", "[0,1]", problem.DeadlinePassed},
 		{"party 1 did not commit", func() *game { return played([]int{0}, nil) }, 3600, "VOID", "[1]", problem.DealEnded},
 		{"party 0 did not reveal", func() *game { return played(both, []int{1}) }, 7200, "VOID", "[0]", problem.DeadlinePassed},
@@ -176,23 +164,6 @@ func TestProcessDealSaysWhenToComeBack(t *testing.T) {
 	}
 	if again := of(h.replica().ProcessDeal(t.Context(), h.split(t, nil).revealed(t).id)).ok(t); again != 0 {
 		t.Errorf("ProcessDeal of an ended deal = %v, want 0", again)
-	}
-}
-
-// An older release stores reveals_closed_at after it has stored the last reveal. If the process
-// dies in between, the next call sets reveals_closed_at.
-func TestRevealsOfARandomDealAreClosed(t *testing.T) {
-	t.Parallel()
-	h := newFixture(t)
-	g := h.random(t, nil).committed(t)
-	for party := range g.tokens {
-		g.exec(t, "INSERT INTO reveals VALUES ($1, $2, $3, $4)", g.id, party, g.stored(t, party).Sealed, h.now(t))
-	}
-	if v := g.view(t, h.replica()); v.State != deal.Revealing || v.RevealsClosedAt == nil || *v.RevealsClosedAt != v.LastReveal {
-		t.Errorf("the view is %s, want REVEALING with reveals_closed_at %d", show(v), v.LastReveal)
-	}
-	if drawn := g.later(t, roundOut).entropy(t, h.replica()).ok(t); drawn.State != deal.Computed {
-		t.Errorf("entropy is answered %+v, want COMPUTED", drawn)
 	}
 }
 

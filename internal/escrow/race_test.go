@@ -47,7 +47,7 @@ func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 	h := newFixture(t)
 	another := openStore(t, h.sql.Config().ConnString())
 	for range 5 {
-		g := abandoned(t, h, true)
+		g := abandoned(t, h)
 		before, leaves := counted(t, endedTotal, "COMPUTED"), h.log.size()
 		issued := counted(t, "fairpact_certificates_issued_total", "")
 		one, other := h.replica(), h.replicaOn(another, escrow.Options{})

@@ -72,9 +72,6 @@ func parseMember(entry any) (key Key, err error) {
 	if !ok {
 		return key, errors.New("is not an object: write the key set as " + keySetExample)
 	}
-	if _, old := object["state"]; old {
-		return key, errors.New(`has a "state", which only earlier releases read: remove "state" from all keys, and give the current key "uri" and "signs_from":0`)
-	}
 	if err := only(object, "pubkey", "uri", "signs_from", "retired_at", "tree_size", "disowned"); err != nil {
 		return key, err
 	}

@@ -103,7 +103,6 @@ func TestBadKeySets(t *testing.T) {
 		"no pubkey":               {`{"keys":[{"uri":"dev://k","signs_from":0}]}`, `keys[0] has no "pubkey"`},
 		"bad pubkey":              {`{"keys":[{"pubkey":"es256:00"}]}`, `keys[0].pubkey "es256:00"`},
 		"pubkey is a number":      {`{"keys":[{"pubkey":1}]}`, "not a string"},
-		"an earlier release's":    {other(`"state":"retired"`), "earlier releases"},
 		"none signs":              {`{"keys":[{"pubkey":"` + labels[0] + `"}]}`, "no key of the set signs"},
 		"two from one second":     {other(`"uri":"dev://l","signs_from":0`), "the same signs_from"},
 		"listed twice":            {`{"keys":[` + signs + `,{"pubkey":"` + labels[0] + `"}]}`, "a second time"},

@@ -199,31 +199,3 @@ func TestLateActsAreNotStored(t *testing.T) {
 		t.Errorf("after a late reveal: got %+v, want REVEALING without reveals", now)
 	}
 }
-
-// A process of the previous release may store the last commitment or reveal and die before it
-// changes the phase. CatchUp then advances the deal, with the time of the last commitment or reveal.
-func TestCatchUpAdvancesADealOfThePreviousRelease(t *testing.T) {
-	f := newFixture(t)
-	d := f.create(t, random)
-	caughtUp := func(phase deal.State, closed int64) { // closed: the expected reveals_closed_at; 0 if none is expected
-		t.Helper()
-		for range 2 { // the second CatchUp does nothing
-			check(t, f.CatchUp(t.Context(), d.DealID))
-			now := f.current(t, d)
-			if now.Phase != phase || (now.CommitsClosedAt == nil) != (phase == deal.Committing) || (now.RevealsClosedAt == nil) != (closed == 0) ||
-				now.CommitsClosedAt != nil && *now.CommitsClosedAt != 1001 || closed != 0 && *now.RevealsClosedAt != closed {
-				t.Fatalf("after CatchUp: got %+v, want %s and the reveals closed at %d (0: open)", now, phase, closed)
-			}
-		}
-	}
-	f.commit(t, d, 0)
-	f.exec(t, "UPDATE commitments SET committed_at = 1000")
-	caughtUp(deal.Committing, 0)
-	f.leave(t, d, true)
-	caughtUp(deal.Revealing, 0)
-	f.reveal(t, d, 0)
-	caughtUp(deal.Revealing, 0)
-	f.leave(t, d, false)
-	f.exec(t, "UPDATE reveals SET revealed_at = 2000 + party")
-	caughtUp(deal.Revealing, 2001)
-}

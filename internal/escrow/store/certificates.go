@@ -12,7 +12,6 @@ var (
 	certificatesSQL = query("certificates")
 	setSignatureSQL = query("set_signature")
 	publishSQL      = query("publish")
-	publishedSQL    = query("published")
 	signedFromSQL   = query("signed_from")
 )
 
@@ -66,18 +65,6 @@ func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
 		return c, row.Scan(n, &c.CertID, &c.DealID, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
 	})
 	return c.start(s.budget)
-}
-
-// Published returns the published certificates with the given leaf indexes. It skips an
-// index that no certificate has.
-func (s *Store) Published(ctx context.Context, leaves []int64) ([]Logged, error) {
-	return rows(ctx, s.pool, pgx.RowToStructByPos[Logged], publishedSQL, leaves)
-}
-
-// Logged is a published certificate.
-type Logged struct {
-	Payload   []byte // the bytes that are signed
-	LeafIndex int64
 }
 
 // SignedFrom calls the function `each` for every signed certificate that has no leaf

@@ -11,11 +11,10 @@ import (
 )
 
 var (
-	endSQL     = query("end")
-	rejectSQL  = query("reject")
-	cancelSQL  = query("cancel")
-	catchUpSQL = query("catch_up")
-	adoptSQL   = query("adopt")
+	endSQL    = query("end")
+	rejectSQL = query("reject")
+	cancelSQL = query("cancel")
+	adoptSQL  = query("adopt")
 )
 
 // Ending is the end of a deal: its final state, and its certificate if the deal gets
@@ -152,13 +151,4 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 		err = ErrSecretReplaced
 	}
 	return done != nil && *done, translate(err)
-}
-
-// CatchUp advances a deal if all parties have committed (or all have revealed), and the last
-// commitment (or reveal) did not advance the deal. Otherwise CatchUp does nothing. Such a deal
-// exists only if a process of the previous release died between its last insert and its change
-// of phase.
-func (s *Store) CatchUp(ctx context.Context, dealID string) error {
-	_, err := s.pool.Exec(ctx, catchUpSQL, dealID)
-	return translate(err)
 }

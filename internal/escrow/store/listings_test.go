@@ -64,11 +64,7 @@ func TestListingsOfDeadlines(t *testing.T) {
 	f.deadlines(t, d, 3600, 7200)
 	f.commit(t, d, 0)
 	f.lists(t, "one of two has committed", d, false, false)
-	f.leave(t, d, true)
-	f.lists(t, "both have committed, not advanced, the last one just now", d, false, false)
-	f.acted(t, 5)
-	f.lists(t, "both have committed, not advanced", d, false, true)
-	check(t, f.CatchUp(t.Context(), d.DealID))
+	f.commit(t, d, 1)
 	f.deadlines(t, d, -10, 3600)
 	f.lists(t, "REVEALING, the commit deadline is over", d, false, false)
 	f.reveal(t, d, 0)
@@ -118,10 +114,8 @@ func TestListingsOfADraw(t *testing.T) {
 		f.lists(t, "one is missing, overdue, whether or not the round is published", d, true, false)
 	}
 	f.deadlines(t, d, -10, 3600)
-	f.leave(t, d, false)
+	f.reveal(t, d, 0)
 	f.acted(t, 5)
-	f.lists(t, "complete, reveals not closed", d, false, true)
-	check(t, f.CatchUp(t.Context(), d.DealID))
 	for _, revealDeadline := range []int64{3600, 1, -1, -3600} {
 		f.deadlines(t, d, -7200, revealDeadline)
 		at(3600, -3600)
@@ -139,8 +133,9 @@ func TestListingsAreLimited(t *testing.T) {
 	f := newFixture(t)
 	for range 5 {
 		d := f.create(t, nil)
-		f.deadlines(t, d, -10, 3600)
-		f.leave(t, d, true)
+		f.commit(t, d, 0, 1)
+		f.reveal(t, d, 0, 1)
+		f.deadlines(t, d, -20, -10)
 	}
 	f.acted(t, 5)
 	if due, err := f.Due(t.Context(), horizon, 3, deal.DrawDelay, nil); err != nil || len(due) != 3 {

@@ -165,20 +165,6 @@ func (f *fixture) reveal(t *testing.T, d *store.Declaration, parties ...int) {
 	}
 }
 
-// leave stores all commitments, or all reveals, but does not change the phase. A process of
-// the previous release leaves this state if it dies before the change of phase.
-func (f *fixture) leave(t *testing.T, d *store.Declaration, commitments bool) {
-	t.Helper()
-	for p := range d.Labels {
-		a := act(d, p)
-		if commitments {
-			f.exec(t, "INSERT INTO commitments VALUES ($1, $2, $3, 1000 + $2) ON CONFLICT DO NOTHING", d.DealID, p, a.Commitment[:])
-		} else {
-			f.exec(t, "INSERT INTO reveals VALUES ($1, $2, $3, 2000 + $2) ON CONFLICT DO NOTHING", d.DealID, p, a.Sealed)
-		}
-	}
-}
-
 func (f *fixture) snapshot(t *testing.T, d *store.Declaration, selection store.Selection) *store.Snapshot {
 	t.Helper()
 	s, err := f.Snapshot(t.Context(), d.DealID, selection)

@@ -25,7 +25,6 @@ func calls(s *store.Store, dealID string) map[string]func(context.Context) error
 		"Snapshot":     func(ctx context.Context) error { return second(s.Snapshot(ctx, dealID, store.AllParties(2))) },
 		"Commit":       func(ctx context.Context) error { return second(s.Commit(ctx, store.Act{DealID: dealID})) },
 		"Reveal":       func(ctx context.Context) error { return second(s.Reveal(ctx, store.Act{DealID: dealID})) },
-		"CatchUp":      func(ctx context.Context) error { return s.CatchUp(ctx, dealID) },
 		"End": func(ctx context.Context) error {
 			return second(s.End(ctx, &store.Ending{DealID: dealID, Parties: 2, From: deal.Revealing, To: deal.Void}))
 		},

@@ -28,10 +28,10 @@ func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int
 	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
 }
 
-// ListComplete lists COMMITTING deals in which every party has committed, and REVEALING deals in
-// which every party has revealed. A process died before it advanced the deal, or a revealed input
-// cannot be decrypted and the deal waits for its deadline.
-// ListComplete reads every active deal, so call it less often than Due.
+// ListComplete lists REVEALING deals in which every party has revealed, without the deals that wait
+// for their draw. A process died before it ended the deal, or a revealed input cannot be decrypted
+// and the deal waits for its deadline. ListComplete reads every REVEALING deal, so call it less
+// often than Due.
 func (s *Store) ListComplete(ctx context.Context, limit int) ([]string, error) {
 	return rows(ctx, s.pool, pgx.RowTo[string], completeSQL, limit)
 }

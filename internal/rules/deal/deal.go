@@ -2,7 +2,6 @@
 // and a time, and returns the next step, or the reason why an action is refused.
 //
 //	phase        condition                                      step         next phase
-//	COMMITTING   all have committed                             Advance      REVEALING
 //	COMMITTING   a party is missing at commit_deadline          VoidCommits  VOID
 //	REVEALING    a party is missing at reveal_deadline          VoidReveals  VOID
 //	REVEALING    all have revealed, not random.v1               Compute      COMPUTED
@@ -15,8 +14,9 @@
 // parties become the flakers of the deal. A draw fetches the beacon round of a random.v1
 // deal and computes the result.
 //
-// Two changes of phase are not steps, because a party's call makes them: a shapley.v1
-// rejection (REVEALING -> VOID) and a cancel (COMMITTING -> CANCELLED).
+// Three changes of phase are not steps, because a party's call makes them: the last commit
+// (COMMITTING -> REVEALING), a shapley.v1 rejection (REVEALING -> VOID) and a cancel
+// (COMMITTING -> CANCELLED).
 //
 // Next looks for missing parties before it looks at the clock. So a deadline never voids a
 // deal in which all parties have acted, even if a process died before it took the step.
@@ -76,7 +76,6 @@ type Step int
 // The steps. The table in the package comment says when each is due.
 const (
 	None Step = iota
-	Advance
 	Compute
 	Draw
 	Expire
@@ -103,10 +102,7 @@ func (d Deal) AllRevealed() bool { return d.Phase == Revealing && d.Reveals == d
 func (d Deal) Next(now int64) Step {
 	switch d.Phase {
 	case Committing:
-		switch {
-		case d.Commits == d.Parties:
-			return Advance
-		case now >= d.CommitDeadline:
+		if d.Commits < d.Parties && now >= d.CommitDeadline {
 			return VoidCommits
 		}
 	case Revealing:

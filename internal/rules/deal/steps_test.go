@@ -50,9 +50,6 @@ func TestNext(t *testing.T) {
 		{"one is missing, in time", committing(1), 99, None},
 		{"one is missing, at the deadline", committing(1), 100, VoidCommits},
 		{"one is missing, after the reveal deadline as well", committing(1), 250, VoidCommits},
-		{"all have committed, in time", committing(2), 99, Advance},
-		{"all have committed, not advanced until late", committing(2), 100, Advance},
-		{"the same, after the reveal deadline", committing(2), 250, Advance},
 
 		{"no reveal, in time", revealing(0), 199, None},
 		{"no reveal, the commit deadline is over", revealing(0), 100, None},

@@ -63,7 +63,7 @@ func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 // which this process signs. The missing key may be why log-server refused the request.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
-	if named == "" { // an earlier release of log-server sends no such header
+	if named == "" { // the answer is not from log-server
 		return nil
 	}
 	theirs := strings.Split(named, ",")
@@ -130,19 +130,15 @@ func Name(binary string, keys *signing.KeySet, secrets string) string {
 }
 
 // Process is a parsed application_name. KeySet and Secrets are digests. Secrets is empty if
-// the process has no server secrets, or runs an earlier release. Host ends with the PID.
+// the process has no server secrets. Host ends with the PID.
 type Process struct{ Binary, KeySet, Secrets, Host string }
 
 // Parse parses an application_name. The result `ok` is true if the name has the form that Name
-// returns, or the form of an earlier release.
+// returns.
 func Parse(name string) (p Process, ok bool) {
-	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 3)
-	if !strings.HasPrefix(name, namePrefix) || len(parts) != 3 {
+	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 4)
+	if !strings.HasPrefix(name, namePrefix) || len(parts) != 4 {
 		return p, false
 	}
-	p = Process{Binary: parts[0], KeySet: parts[1], Host: parts[2]}
-	if secrets, host, ok := strings.Cut(p.Host, "/"); ok {
-		p.Secrets, p.Host = strings.TrimPrefix(secrets, noSecrets), host
-	}
-	return p, true
+	return Process{Binary: parts[0], KeySet: parts[1], Secrets: strings.TrimPrefix(parts[2], noSecrets), Host: parts[3]}, true
 }

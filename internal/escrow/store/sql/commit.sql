@@ -52,8 +52,6 @@ missing AS MATERIALIZED (
 ),
 advanced AS (
     UPDATE deals d SET phase = 'REVEALING', commits_closed_at = now
-    -- Advances only a deal whose last commitment this statement stored. catch_up.sql advances any other complete deal, because
-    -- the commits_closed_at of that deal is earlier than now.
     FROM missing m JOIN (SELECT deal_id, count(*) AS n FROM inserted GROUP BY deal_id) AS here USING (deal_id), clock
     WHERE d.deal_id = ANY($1) AND d.deal_id = m.deal_id AND m.party IS NULL
       -- $4 is only a hint, so all commitments are counted before the deal advances.

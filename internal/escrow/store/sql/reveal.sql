@@ -82,9 +82,7 @@ complete AS MATERIALIZED (
 closed AS (
     UPDATE deals d SET reveals_closed_at = now FROM complete
     WHERE d.deal_id = ANY($1) AND d.deal_id = complete.deal_id AND d.chain_hash IS NOT NULL AND d.reveals_closed_at IS NULL
-      -- Closes only a deal whose last reveal this statement stored. catch_up.sql closes any other complete deal, because the
-      -- reveals_closed_at of that deal is earlier than now.
-      AND complete.stored > 0
+      AND complete.stored > 0 -- this statement stored the last reveal
 )
 SELECT CASE WHEN (SELECT writes FROM secret) THEN w.deal_id = ANY((SELECT deals FROM locked)::text[]) END, i.party IS NOT NULL,
        CASE WHEN c.deal_id IS NULL THEN coalesce(m.party, 0) END,
