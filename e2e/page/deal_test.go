@@ -475,8 +475,8 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 	// For an algorithm without its own form, the page shows a field for JSON.
 	said := eval[[]string](p, `(async () => {
 		const folder = document.querySelector('script[type=module]').src.replace('new.js', '');
-		const {formOf} = await import(folder + 'forms.js');
-		const form = formOf({algorithm: 'max.v1', algorithm_params: {}, parties: []}, 0);
+		const {form: make} = await import(folder + 'generic.page.js');
+		const form = make({algorithm: 'max.v1', algorithm_params: {}, parties: []}, 0);
 		document.body.append(form.fields);
 		const field = document.querySelector('#any-input');
 		const read = (text) => { field.value = text; try { return JSON.stringify(form.read()); } catch (fault) { return fault.message; } };

@@ -40,7 +40,7 @@ func modules[T any](t *testing.T, p *tab, body string) T {
 	t.Helper()
 	here := tab{t: t, ctx: p.ctx}
 	return eval[T](&here, `(async () => {
-		const folder = document.querySelector('script[type=module]').src.replace('page.js', '');
+		const folder = document.querySelector('script[type=module]').src.replace(/[^/]*$/, '');
 		const load = async (...names) => Object.assign({}, ...await Promise.all(names.map((name) => import(folder + name + '.js'))));
 		`+body+`
 	})()`)
@@ -192,13 +192,13 @@ func vectorsOfSeatKeys(t *testing.T, p *tab) {
 
 func vectorsOfTheAlgorithms(t *testing.T, p *tab) {
 	wrong := modules[[]string](t, p, `
-		const {parse, canonical, result} = await load('jcs', 'algorithms');
+		const {parse, canonical, known} = await load('jcs', 'algorithms');
 		const {algorithms} = parse(await (await fetch('/v1/algorithms')).text(), 40);
 		const wrong = [];
 		let count = 0;
 		for (const v of algorithms.flatMap((a) => a.test_vectors)) {
 			count++;
-			const got = canonical(await result(v.algorithm, v.input.party_labels, v.input.algorithm_params, v.input.party_inputs, v.expected_output?.beacon));
+			const got = canonical(await known(v.algorithm).result(v.input.party_labels, v.input.algorithm_params, v.input.party_inputs, v.expected_output?.beacon));
 			if (got !== canonical(v.expected_output)) wrong.push(v.vector_id + ': ' + got);
 		}
 		if (count < 30) wrong.push('only ' + count + ' vectors');
@@ -225,6 +225,7 @@ func readsJSONStrictly(t *testing.T, p *tab) {
 }
 
 func refusesInputsLikeTheService(t *testing.T, p *tab) {
+	p.open("/new", 1280, "light") // which has the facts of the algorithms
 	type checked struct {
 		Algorithm     string
 		MaxInput      int
@@ -268,8 +269,13 @@ func refusesInputsLikeTheService(t *testing.T, p *tab) {
 		}
 	}
 	said := modules[[]string](t, p, `
-		const {parse, inputProblem} = await load('jcs', 'inputcheck');
-		return parse(`+e2e.JsonText(t, e2e.JsonText(t, cases))+`).map((one) => inputProblem(one.Algorithm, one.MaxInput, one.Params, one.Input) ?? '');`)
+		const {parse, inputProblem, pageOf} = await load('jcs', 'inputcheck', 'facts');
+		const said = [];
+		for (const one of parse(`+e2e.JsonText(t, e2e.JsonText(t, cases))+`)) {
+			const {check} = await pageOf(one.Algorithm);
+			said.push(inputProblem(check, one.Algorithm, one.MaxInput, one.Params, one.Input) ?? '');
+		}
+		return said;`)
 	refused := 0
 	for i, x := range cases {
 		if said[i] != x.said {

@@ -66,7 +66,7 @@ func Pages(d docs.Deployment) map[string]http.Handler {
 		digest.Write(body)
 	}
 	version := hex.EncodeToString(digest.Sum(nil)[:6])
-	fill := strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms(), "{{facts}}", html.EscapeString(facts(d.Chain, d.PublicURL)))
+	fill := strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms(), "{{facts}}", html.EscapeString(facts(d.Chain, d.PublicURL, files)))
 	page := func(name string) http.Handler { return page([]byte(fill.Replace(string(files[name])))) }
 	pages, frame := docs.Pages(d), fill.Replace(string(files["text.html"]))
 	for path, text := range map[string]string{"/protocol": docs.Protocol, "/trust": docs.Trust(d.Chain)} {
@@ -104,15 +104,18 @@ func algorithms() string {
 }
 
 // facts returns the JSON that the pages /new and /d/{deal_id} embed.
-func facts(chain beacon.Chain, publicURL string) string {
+func facts(chain beacon.Chain, publicURL string, files map[string][]byte) string {
 	type known struct {
 		ID          string          `json:"id"`
+		Title       string          `json:"title"`
 		Purpose     string          `json:"purpose"`
 		Ready       string          `json:"ready"`
 		MinParties  int             `json:"min_parties"`
 		MaxParties  int             `json:"max_parties"`
 		MaxInput    int             `json:"max_input"`
 		NeedsBeacon bool            `json:"needs_beacon"`
+		MayReject   bool            `json:"may_reject"`
+		Page        bool            `json:"page"` // whether the algorithm has its own forms and pictures
 		Params      json.RawMessage `json:"example_params"`
 		Input       json.RawMessage `json:"example_input"`
 	}
@@ -124,7 +127,10 @@ func facts(chain beacon.Chain, publicURL string) string {
 		Algorithms []known `json:"algorithms"`
 	}{PublicURL: publicURL, Invitation: invitation.Template, Genesis: chain.Genesis, Period: chain.Period}
 	for _, a := range algorithm.All() {
-		all.Algorithms = append(all.Algorithms, known{a.ID, a.Purpose, a.Ready, a.MinParties, a.MaxParties, a.MaxInput, a.NeedsBeacon, a.Params.Example, a.Input.Example})
+		_, page := files[a.ID+".page.js"]
+		all.Algorithms = append(all.Algorithms, known{
+			a.ID, a.Title, a.Purpose, a.Ready, a.MinParties, a.MaxParties, a.MaxInput, a.NeedsBeacon, a.MayReject(), page, a.Params.Example, a.Input.Example,
+		})
 	}
 	text, err := json.Marshal(all)
 	if err != nil {

@@ -43,7 +43,7 @@ func text(t *testing.T, r io.Reader) string {
 func TestPagesAndAllThatTheyName(t *testing.T) {
 	m := mux()
 	asset := regexp.MustCompile(`/assets/[^"]+`)
-	imported := regexp.MustCompile(`from '\./([a-z0-9]+\.js)'`)
+	imported := regexp.MustCompile(`from '\./([a-z0-9.]+\.js)'`)
 	for _, path := range []string{"/", "/reference", "/new", "/d/d_any"} {
 		page := ask(m, "GET", path)
 		h := page.Header

@@ -32,6 +32,7 @@ var ErrRejected = errors.New("a party rejected the deal, so there is no result")
 type Algorithm struct {
 	ID         string
 	Name       string
+	Title      string // what a person does with it; the form for a new deal shows it
 	Purpose    string // what the algorithm decides; invitations and published texts contain it
 	Ready      string // what a person needs to take part; invitations contain it
 	MinParties int

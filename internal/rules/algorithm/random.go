@@ -21,6 +21,7 @@ const (
 var randomV1 = &Algorithm{
 	ID:          Random,
 	Name:        "Verifiable random selection: XOR of the parties' nonces, combined with a public randomness beacon; lowest SHA-256 wins",
+	Title:       "Draw one of you",
 	Purpose:     "who is drawn, with randomness that nobody controls",
 	Ready:       "nothing; you only press a button",
 	MinParties:  2,

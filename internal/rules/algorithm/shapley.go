@@ -11,6 +11,7 @@ import (
 var shapleyV1 = &Algorithm{
 	ID:           Shapley,
 	Name:         "Shapley value shares: split by marginal contribution",
+	Title:        "Share a joint gain",
 	Purpose:      "who is owed how much of a joint gain",
 	Ready:        "your decision to accept or reject the declared terms, which the page shows",
 	MinParties:   2,

@@ -18,6 +18,7 @@ const (
 var splitV1 = &Algorithm{
 	ID:         Split,
 	Name:       "Fair division: adjusted winner for 2 parties, proportional for more",
+	Title:      "Divide things",
 	Purpose:    "who gets what, based on how much each party values each item",
 	Ready:      "for each thing, how much you want it, in points",
 	MinParties: 2,

@@ -3,10 +3,9 @@
 // and draws once the beacon round is published.
 
 import { verifyFile } from './submitted.js';
-import { countdown, describe, drawTime, status } from './describe.js';
+import { countdown, describe, status } from './describe.js';
 import { byId, copyButton, element, once } from './dom.js';
-import { algorithmOf } from './facts.js';
-import { formOf } from './forms.js';
+import { algorithmOf, drawTime, pageOf } from './facts.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
 import { parse } from './jcs.js';
 import { showResult } from './outcome.js';
@@ -21,12 +20,14 @@ const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'c
 const LONG = 6 * 86400; // seconds; Safari deletes a page's data after seven days without a visit
 const MOST_KEYS = 8; // a longer list of other parties' keys is folded
 const RETRY_DECLARATION = 5; // seconds between two attempts to read the declaration
+const RETRY_PAGE = 5; // seconds until the page loads again, after its forms could not be loaded
 const LOOKS_AFTER_END = 3; // reads after the certificate is issued, while its witnesses cosign; then the page stops asking
 
 let seat;
 let now = null; // the newest answer: {view, party, cautions}
 let phase = null;
 let acted = false; // whether the person has acted since the last new panel
+let page; // the forms and pictures of the deal's algorithm, from pageOf
 let declared; // {declaration, origin} of the deal; undefined until it is read
 let early = false; // whether the form was drawn before the declaration was read
 
@@ -66,7 +67,7 @@ function show() {
   const before = phase;
   phase = phaseOf(now);
   settleSent(now.view.parties[now.party].commitment);
-  describe(now, declared?.declaration.beacon_chain);
+  describe(now, page, declared?.declaration.beacon_chain);
   status(now.view, phase, now.party);
   tick();
   if (phase !== before || phase in { done: 1, void: 1 }) panels[phase](before);
@@ -187,7 +188,7 @@ function privateKeyIn(text) {
 
 /** Shows the form for the party's input. keyFile is the field for the private key, null if the deal declares no key for this seat. */
 function ask(keyFile = null) {
-  const form = formOf(now.view, now.party);
+  const form = page.form(now.view, now.party);
   const offer = keyFile ? null : keyOffer();
   const newKey = () => offer?.querySelector('#new-key');
   early = !declared;
@@ -225,7 +226,7 @@ function unsettled() {
 
 function ended() {
   const { commitment } = now.view.parties[now.party];
-  showResult({ ...now, seat, own: held(commitment), end: [keyPart(), forget()] }, panel);
+  showResult({ ...now, page, seat, own: held(commitment), end: [keyPart(), forget()] }, panel);
 }
 
 /** Returns a button that deletes the deal's inputs and keys from this browser, or null if the browser keeps none. */
@@ -327,6 +328,14 @@ async function readDeclared() {
 /** Reports whether the page needs the declaration. A party needs it before sealing. The page of a draw always shows the declared beacon chain. */
 const needsDeclared = ({ view, party }) => (!ENDED[view.state] && !view.parties[party].committed) || algorithmOf(view.algorithm)?.needs_beacon !== false;
 
+/** Reloads the page, because a browser may not fetch a module again that it could not load. Nothing is sealed yet that a reload would lose. */
+async function again(own) {
+  own.onTrouble('Part of this page could not be loaded. The page loads again in a few seconds.');
+  await own.pause(RETRY_PAGE);
+  location.reload();
+  await new Promise(() => {});
+}
+
 /** Follows the deal for one seat. Ends when no change is expected, or when another token is entered. */
 async function follow(own) {
   for (let looks = 0; looks < LOOKS_AFTER_END;) {
@@ -338,6 +347,8 @@ async function follow(own) {
         if (seat !== own) return;
         declared = read;
       }
+      page ??= await pageOf(next.view.algorithm).catch(() => again(own));
+      if (seat !== own) return;
       now = next;
       byId('stranger').hidden = true;
       byId('deal').hidden = false;

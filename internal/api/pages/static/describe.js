@@ -1,31 +1,15 @@
 import { byId, element } from './dom.js';
-import { algorithmOf, roundTime } from './facts.js';
+import { algorithmOf, drawTime } from './facts.js';
 import { duration, localTime, name, names } from './words.js';
 
 const MOST_LISTED = 50;
 const QUICKNET = '52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971'; // chain hash of drand quicknet, a public beacon
 
-/** Returns one sentence about what the deal settles. */
-export function title(view) {
-  const labels = names(view.parties.map((p) => p.label), 4);
-  switch (view.algorithm) {
-    case 'split.v1': {
-      const { items } = view.algorithm_params;
-      return [...labels, ' divide ', ...(items.length > 4 ? [`${items.length} things`] : names(items))];
-    }
-    case 'random.v1':
-      return ['A draw between ', ...labels];
-    case 'shapley.v1':
-      return [...labels, ' share a joint gain'];
-  }
-  return [...labels, ' settle ', element('code', {}, view.algorithm)];
-}
-
-/** Shows the deal's parties, deadlines and rules. chain is the declared beacon chain: undefined if the page has not read it, null if the deal has none. */
-export function describe({ view, party, cautions }, chain) {
+/** Shows the deal's parties, deadlines and rules. page: from pageOf. chain is the declared beacon chain: undefined if the page has not read it, null if the deal has none. */
+export function describe({ view, party, cautions }, page, chain) {
   const you = view.parties[party];
   byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)));
-  byId('title').replaceChildren(...title(view));
+  byId('title').replaceChildren(...page.title(names(view.parties.map((p) => p.label), 4), view.algorithm_params, view.algorithm));
   byId('cautions').hidden = cautions.length === 0 || you.committed;
   byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inWords(text, view))));
   showParties(view, party);
@@ -49,9 +33,6 @@ function inWords(text, view) {
   }
   return text[0].toUpperCase() + text.slice(1);
 }
-
-/** Returns the unix time at which the beacon round of a draw is published, or undefined for other deals. */
-export const drawTime = ({ algorithm_params: { beacon_round: round } }) => round && roundTime(round);
 
 const fact = (what, ...value) => [element('dt', {}, what), element('dd', {}, value)];
 
@@ -89,7 +70,7 @@ export function status(view, phase, party) {
     done: [view.certificate_id ? 'Settled. The certificate of the result is signed and in the public log.' : 'Settled. The result is there; its certificate is being signed.'],
     void: ['Void: ', ...names((view.void_flakers ?? []).map((i) => (i === party ? 'you' : view.parties[i].label))), ` ${whyVoid(view)}.`],
     cancelled: ['Cancelled by its initiator before anybody else had sealed.'],
-    expired: [`Ended without a result: ${view.algorithm === 'random.v1' ? 'the public beacon could not be read in time' : 'the service could not open an input'}. No party is at fault.`],
+    expired: [`Ended without a result: ${algorithmOf(view.algorithm)?.needs_beacon ? 'the public beacon could not be read in time' : 'the service could not open an input'}. No party is at fault.`],
   }[phase];
   const line = element('p', {}, words);
   if (byId('status').textContent !== line.textContent) byId('status').replaceChildren(...line.childNodes);
@@ -101,7 +82,7 @@ function whyVoid(view) {
   const late = view.void_flakers ?? [];
   if (late.some((i) => !view.parties[i].committed)) return 'did not seal in time';
   if (late.some((i) => !view.parties[i].revealed)) return 'did not open in time';
-  return view.algorithm === 'shapley.v1' ? 'rejected the terms' : 'gave an input that does not fit the rules';
+  return algorithmOf(view.algorithm)?.may_reject ? 'rejected the terms' : 'gave an input that does not fit the rules';
 }
 
 const LEFT_TO = { seal: ' to seal', keyed: ' to seal', sealed: ' to seal', opening: ' to open', opened: ' to open', draw: ' to the draw' };

@@ -5,9 +5,26 @@ import { byId } from './dom.js';
 /** {public_url, invitation, beacon_genesis, beacon_period, algorithms}. */
 export const facts = JSON.parse(byId('facts').content.textContent);
 
+/** Returns {id, title, purpose, …, page} of an algorithm, or undefined if the server does not have it. */
 export const algorithmOf = (id) => facts.algorithms.find((one) => one.id === id);
 
 /** Returns the time of a beacon round in unix seconds. */
-export const roundTime = (round) => facts.beacon_genesis + (round - 1) * facts.beacon_period;
+const roundTime = (round) => facts.beacon_genesis + (round - 1) * facts.beacon_period;
+
+/** Returns the unix time at which the beacon round of a draw is published, or undefined for other deals. */
+export const drawTime = ({ algorithm_params: { beacon_round: round } }) => round && roundTime(round);
 
 export const roundAfter = (time) => Math.max(1, Math.floor((time - facts.beacon_genesis) / facts.beacon_period) + 2);
+
+/**
+ * Loads the forms and pictures of an algorithm. A module has
+ *
+ *   title(labels, params, id)   one sentence about what the deal settles; labels are nodes
+ *   declare(id)                 the part of the form for a new deal: {fields, params(), check(), offer(labels)};
+ *                               check marks wrong fields, offer follows the names; both may be missing
+ *   check(params, input)        what is wrong with an input, or null
+ *   form(view, party)           the form for a party's input: {intro, fields, button, read(), refresh()}. read returns
+ *                               the input, or focuses the wrong field and throws; refresh shows sums, and may be missing
+ *   picture(view, party, inputs)  nodes that show the result; inputs are by party, null for unknown ones
+ */
+export const pageOf = (id) => import(`./${algorithmOf(id)?.page ? id : 'generic'}.page.js`);

@@ -1,92 +1,55 @@
 // The creation page: creates a deal and shows its invitations.
 
-import { byteOrder } from './algorithms.js';
 import { byId, call, copyButton, element, once, problemOf } from './dom.js';
-import { algorithmOf, facts, roundAfter } from './facts.js';
+import { algorithmOf, facts, pageOf, roundAfter } from './facts.js';
 import { invitation, linkOf } from './invite.js';
-import { parse } from './jcs.js';
 import { apiKey, created, saveFile } from './keep.js';
 import { keyProblem } from './p256.js';
 import { randomHex } from './seal.js';
-import { isolated, name } from './words.js';
+import { isolated, lines, name, repeated } from './words.js';
 
 const LENGTHS = [[300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
-const TITLES = { 'split.v1': 'Divide things', 'random.v1': 'Draw one of you', 'shapley.v1': 'Share a joint gain' };
 
 const MOST_SHOWN = 100; // invitations on the page; the saved file has all
 
-const lines = (id) => byId(id).value.split('\n').map((line) => line.trim()).filter(Boolean);
 const kind = () => document.querySelector('#kinds input:checked').value;
+const parts = {}; // from declare, by algorithm
+let part; // the shown one
 let unanswered = null; // {said, key, body} of a creation whose answer was lost; a retry with its key creates no second deal
 
 function offerKinds() {
   byId('kinds').append(...facts.algorithms.map((one, i) => element('label', { class: 'choice' },
     element('input', { type: 'radio', name: 'algorithm', value: one.id, checked: i === 0 }),
-    element('span', {}, TITLES[one.id] ?? one.id, element('span', { class: 'hint' }, `${one.purpose}; ${one.min_parties} to ${one.max_parties} parties`)))));
+    element('span', {}, one.title, element('span', { class: 'hint' }, `${one.purpose}; ${one.min_parties} to ${one.max_parties} parties`)))));
   for (const [id, preset] of [['commit-seconds', 86400], ['reveal-seconds', 86400]]) {
     byId(id).append(...LENGTHS.map(([seconds, words]) => element('option', { value: String(seconds), selected: seconds === preset }, words)));
   }
 }
 
-function showParts() {
+/** Shows the fields of the chosen algorithm. What was entered for another one is kept. */
+async function showPart() {
   const id = kind();
-  byId('items-part').hidden = id !== 'split.v1';
-  byId('items').required = id === 'split.v1';
-  byId('draw-part').hidden = id !== 'random.v1';
-  byId('worth-part').hidden = id !== 'shapley.v1';
-  byId('params-part').hidden = Object.hasOwn(TITLES, id);
-  byId('params').placeholder = JSON.stringify(algorithmOf(id).example_params);
-  if (id === 'shapley.v1') offerWorths();
+  parts[id] ??= (await pageOf(id)).declare(id);
+  if (id !== kind()) return;
+  if (part !== parts[id]) byId('part').replaceChildren(...[parts[id].fields].flat());
+  part = parts[id];
+  part.offer?.(lines(byId('names')));
 }
 
-/** Returns all coalitions as lists of names, small ones first. Returns none for more than eight parties. */
-function groups(names) {
-  if (names.length > 8) return [];
-  const all = Array.from({ length: 2 ** names.length - 1 }, (_, set) => names.filter((_, i) => (set + 1) & (1 << i)));
-  return all.sort((a, b) => a.length - b.length);
-}
-
-const coalitionKey = (group) => [...group].sort((a, b) => (byteOrder(a, b) ? -1 : 1)).join(',');
-
-function offerWorths() {
-  const before = new Map([...byId('worths').querySelectorAll('input')].map((field) => [field.dataset.key, field.value]));
-  byId('worths').replaceChildren(...groups(lines('names')).map((group, i) => {
-    const id = `worth-${i}`;
-    const joined = coalitionKey(group);
-    return element('div', {}, element('label', { for: id }, name(group.join(' + ')), group.length === 1 ? ' alone' : ''),
-      element('input', { id, type: 'number', inputmode: 'numeric', min: '0', step: '1', 'data-key': joined, value: before.get(joined) ?? '' }));
-  }));
-}
+const show = () => showPart().catch(() => { byId('new-problem').textContent = 'The connection is lost. Load the page again.'; });
 
 /** Shows at a field what is wrong with its list. The service's errors name members of the request, not fields. */
 function checkLists() {
   const { min_parties: least, max_parties: most } = algorithmOf(kind());
-  const names = lines('names');
+  const names = lines(byId('names'));
   byId('names').setCustomValidity(names.length < least || names.length > most ? `Give ${least} to ${most} names, one a line. You gave ${names.length}.` : repeated(names));
-  byId('items').setCustomValidity(kind() === 'split.v1' ? repeated(lines('items')) : '');
-}
-
-function repeated(list) {
-  const twice = list.find((one, i) => list.indexOf(one) < i);
-  return twice === undefined ? '' : `“${twice}” is there twice: give each its own name.`;
-}
-
-function params() {
-  switch (kind()) {
-    case 'split.v1':
-      return { items: lines('items') };
-    case 'random.v1':
-      return {}; // declaration() adds the beacon round
-    case 'shapley.v1':
-      return { coalition_values: Object.fromEntries([...byId('worths').querySelectorAll('input')].map((field) => [field.dataset.key, field.value === '' ? 0 : field.valueAsNumber])) };
-  }
-  return parse(byId('params').value);
+  part?.check?.();
 }
 
 /** Returns the declared keys by party, or undefined if there are none. */
 function partyKeys(labels) {
   const keys = labels.map(() => null);
-  for (const line of lines('keys')) {
+  for (const line of lines(byId('keys'))) {
     const [, who, key] = /^(.+?)\s+(\S+)$/.exec(line) ?? [];
     const party = labels.indexOf(who);
     if (party < 0) throw new Error(`Under “Keys of the parties”, the line “${line}” has no key, or its name is not one of the names above. Write a name, a space and the key.`);
@@ -114,8 +77,9 @@ async function withKey(send) {
 
 /** Returns {said, key, body} for the deal in the form. Deadlines are by the service's clock. If a creation got no answer and the form is unchanged, returns that creation again. */
 async function declaration() {
+  await showPart(); // the person may have chosen another algorithm just now
   const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
-  const body = { algorithm: kind(), party_labels: lines('names'), algorithm_params: params(), mode: byId('mode').value, retention: byId('retention').value };
+  const body = { algorithm: kind(), party_labels: lines(byId('names')), algorithm_params: part.params(), mode: byId('mode').value, retention: byId('retention').value };
   body.party_keys = partyKeys(body.party_labels);
   const said = JSON.stringify([body, commits, reveals]);
   if (unanswered?.said === said) return unanswered;
@@ -178,11 +142,11 @@ byId('another').addEventListener('click', () => {
   location.reload();
 });
 byId('create').addEventListener('click', checkLists);
-byId('kinds').addEventListener('change', showParts);
-byId('names').addEventListener('input', showParts);
+byId('kinds').addEventListener('change', show);
+byId('names').addEventListener('input', () => part?.offer?.(lines(byId('names'))));
 
 byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys
 offerKinds();
-showParts();
+show();
 const before = created.get();
 if (before) showMade(before);

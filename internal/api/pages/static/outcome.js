@@ -5,12 +5,11 @@ import { element, once } from './dom.js';
 import { verifyText } from './submitted.js';
 import { parse } from './jcs.js';
 import { saveFile } from './keep.js';
-import { picture } from './picture.js';
 
 let shown = ''; // identifies the panel on the page by state and certificate
 
-/** Shows the panel of an ended deal. own: the party's input in this browser; end: the content below the proof. */
-export async function showResult({ view, party, seat, own, end }, panel) {
+/** Shows the panel of an ended deal. page: from pageOf; own: the party's input in this browser; end: the content below the proof. */
+export async function showResult({ view, party, page, seat, own, end }, panel) {
   const key = `${view.state === 'VOID'} ${view.certificate_id}`;
   if (key === shown) return;
   shown = key;
@@ -24,7 +23,7 @@ export async function showResult({ view, party, seat, own, end }, panel) {
   }
   const result = view.state === 'VOID'
     ? [element('p', {}, `Nothing was settled. The signed certificate says who caused that.${view.commits_closed_at ? '' : ' No sealed input was opened.'} `, element('a', { href: '/new' }, 'Make a new deal'), '.')]
-    : await picture(view, party, inputs);
+    : await page.picture(view, party, inputs);
   if (shown !== key) return;
   panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'), end);
 }

@@ -1,5 +1,5 @@
+import { known } from './algorithms.js';
 import { element } from './dom.js';
-import { recomputes } from './shape.js';
 import { statement } from './statement.js';
 import { valid } from './verify.js';
 
@@ -13,12 +13,12 @@ export function showReport(container, checks, certificate, notes = [], trusted =
       element('span', {}, good
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),
-    ...(good && recomputes(certificate.algorithm) ? [statement(certificate)].filter(Boolean) : []),
+    ...(good && known(certificate.algorithm) ? [statement(certificate)].filter(Boolean) : []),
     element('details', { class: 'checked', open: !good }, element('summary', {}, 'What was checked'), element('ol', { class: 'checks' }, checks.map(row))),
     ...(notes.length ? [element('p', {}, 'Not proven by this:'), element('ul', { class: 'unproven' }, notes.map((note) => element('li', {}, note)))] : []),
   );
   container.dataset.valid = good;
-  if (good && !recomputes(certificate?.algorithm)) {
+  if (good && !known(certificate?.algorithm)) {
     container.firstChild.lastChild.append(` This page does not know ${certificate.algorithm}: it verified signature and log, and did not recompute the result.`);
   }
   container.firstChild.scrollIntoView({ block: 'nearest' });

@@ -1,16 +1,12 @@
 // The form of documents (certificate, tree head, status, key set, bundle), and contradictions
 // in a certificate. A rule is a function that returns what is wrong with a value, or null.
 
+import { known } from './algorithms.js';
 import { signatureForm } from './p256.js';
 import { digestIn } from './seats.js';
 
 /** The most keys that a deployment may publish. The limit bounds the time of a verification. */
 const MOST_KEYS = 1000;
-/** The least and most parties of each algorithm that this page recomputes. */
-const PARTIES = { 'split.v1': [2, 16], 'random.v1': [2, 10000], 'shapley.v1': [2, 8] };
-
-export const recomputes = (algorithm) => Object.hasOwn(PARTIES, algorithm);
-
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
 const rule = (holds, what) => (v) => (holds(v) ? null : what);
 const integer = rule((v) => Number.isSafeInteger(v) && v >= 0, 'is not a non-negative integer');
@@ -109,8 +105,9 @@ export function keySetProblem(document) {
 export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));
-  const known = recomputes(c.algorithm);
-  const [low, high] = known ? PARTIES[c.algorithm] : [2, Infinity];
+  const of = known(c.algorithm);
+  const [low, high] = of?.PARTIES ?? [2, Infinity];
+  const [draws, rejects] = [!of || 'redraw' in of, !of || 'rejectors' in of];
   const rising = (list) => list.every((v, i) => i === 0 || list[i - 1] < v);
   const claims = [
     [low <= n && n <= high, `${c.algorithm} takes ${low} to ${high} parties, not ${n}`],
@@ -123,7 +120,7 @@ export function contradictions(c) {
     [c.input_root === null || missing.length === 0, 'input_root is set although a party never committed'],
     [new Set(c.properties).size === c.properties.length, 'a property occurs twice'],
     [!c.properties.includes('inputs-purged') || c.retention === 'purge', 'properties contains inputs-purged, but retention is not purge'],
-    [!c.properties.includes('beacon-verified') || (computed && (c.algorithm === 'random.v1' || !known)), 'properties contains beacon-verified, but the result was not drawn with a beacon'],
+    [!c.properties.includes('beacon-verified') || (computed && draws), 'properties contains beacon-verified, but the result was not drawn with a beacon'],
   ];
   const [, unnamed] = digestIn(c.properties);
   if (unnamed) claims.push([false, unnamed]);
@@ -133,7 +130,7 @@ export function contradictions(c) {
       [more.length === 0 && !computed, 'properties contains more than one reason for a VOID, or contains one although outcome is COMPUTED'],
       [(reason === 'void:missed-commit') === (missing.length > 0), 'the reason for the VOID must be void:missed-commit if and only if a party never committed'],
       [reason !== 'void:missed-reveal' || c.input_root === null, 'properties contains void:missed-reveal although all parties have revealed'],
-      [reason !== 'void:rejected' || c.algorithm === 'shapley.v1' || !known, 'properties contains void:rejected, but this algorithm has no rejection'],
+      [reason !== 'void:rejected' || rejects, 'properties contains void:rejected, but this algorithm has no rejection'],
       [reason !== 'void:missed-commit' || !c.properties.includes('inputs-committed-before-reveal'), 'properties contains void:missed-commit and inputs-committed-before-reveal, but nobody can reveal before all parties commit'],
     );
   }
@@ -142,7 +139,7 @@ export function contradictions(c) {
       [flakers.length > 0 && rising(flakers), 'void_flakers is empty, unsorted or repeats a party'],
       [flakers.every((i) => i < n), 'void_flakers names a party that does not exist'],
       [missing.length === 0 || String(flakers) === String(missing), 'void_flakers are not the parties that never committed'],
-      [c.input_root === null || c.algorithm === 'shapley.v1' || !known, 'void_flakers is set although all parties have revealed and this algorithm has no rejection'],
+      [c.input_root === null || rejects, 'void_flakers is set although all parties have revealed and this algorithm has no rejection'],
     );
   }
   return claims.filter(([holds]) => !holds).map(([, words]) => words);

@@ -1,7 +1,7 @@
 // All checks of a certificate, without calls to the service. A check is {name, title, ok,
 // detail, facts}; facts are rows of [name, value].
 
-import { draw, rejectors, result } from './algorithms.js';
+import { known as algorithm } from './algorithms.js';
 import { QUICKNET, signed } from './bls.js';
 import { bytesOf, concat, equal, fromHex, sha256, toHex } from './bytes.js';
 import { canonical, encode } from './jcs.js';
@@ -9,7 +9,7 @@ import { inForce, standing } from './keys.js';
 import { climb, leafHash, rootOf } from './merkle.js';
 import { keyProblem, signatureProblem, verify as holds } from './p256.js';
 import { addSeats } from './seats.js';
-import { CERTIFICATE, INPUTS, SHA256, TREE_HEAD, contradictions, recomputes } from './shape.js';
+import { CERTIFICATE, INPUTS, SHA256, TREE_HEAD, contradictions } from './shape.js';
 
 const IN_FORCE = 'The keys were in force when they signed';
 const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
@@ -72,7 +72,7 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
   add('input_root_wellformed', 'The root over the inputs is well-formed',
     root === null ? computed && 'COMPUTED without input_root' : SHA256(root) && `input_root ${SHA256(root)}`, root ?? 'null, as a VOID may have');
   add('consistency', 'Nothing in it contradicts itself', contradictions(certificate).join('; '), 'outcome, parties, times and properties agree');
-  if (computed && certificate.algorithm === 'random.v1') {
+  if (computed && algorithm(certificate.algorithm)?.redraw) {
     add('draw', 'The draw follows from the beacon', await drawProblem(certificate),
       'recomputed from beacon and nonce_digest', [['ticket', shown(certificate.result?.ticket)]]);
     await addBeacon(add, notes, certificate.result?.beacon, chain);
@@ -134,10 +134,9 @@ async function addInclusion(add, proof, head, headProblem, entry) {
     ]);
 }
 
-async function drawProblem({ result: shown, parties }) {
+async function drawProblem({ algorithm: id, result: shown, parties }) {
   try {
-    if (!isObject(shown.beacon) || typeof shown.nonce_digest !== 'string') throw new Error('the result lacks beacon or nonce_digest');
-    const again = canonical(await draw(parties.map((p) => p.label), shown.beacon, shown.nonce_digest));
+    const again = canonical(await algorithm(id).redraw(parties.map((p) => p.label), shown));
     return again === canonical(shown) ? null : `the recomputed result is ${again}`;
   } catch (fault) {
     return fault.message;
@@ -157,7 +156,7 @@ export async function opening(commitment, { input, salt }) {
 
 async function addInputs(add, certificate, inputs, params) {
   const { parties } = certificate;
-  if (!recomputes(certificate.algorithm)) params = null; // showReport says that the result was not recomputed
+  if (!algorithm(certificate.algorithm)) params = null; // showReport says that the result was not recomputed
   const titles = { commitments: 'Each input opens its commitment', input_root: 'The inputs give the signed root', result: 'The result follows from the inputs' };
   const bad = INPUTS(inputs) ?? (inputs.length !== parties.length ? `has ${inputs.length} elements, but there are ${parties.length} parties` : null);
   if (bad) {
@@ -181,11 +180,11 @@ async function addInputs(add, certificate, inputs, params) {
 
 /** Recomputes the result. Returns [problem, detail, facts] for its check. */
 async function recomputed(certificate, inputs, params) {
-  const [shown, labels] = [certificate.result, certificate.parties.map((p) => p.label)];
+  const [of, shown, labels] = [algorithm(certificate.algorithm), certificate.result, certificate.parties.map((p) => p.label)];
   try {
-    const again = await result(certificate.algorithm, labels, params, inputs, shown?.beacon);
+    const again = await of.result(labels, params, inputs, shown?.beacon);
     const facts = [['recomputed', canonical(again)]];
-    if (again === null && String(certificate.void_flakers) !== String(rejectors(inputs))) return ['void_flakers are not the parties that rejected', '', facts];
+    if (again === null && String(certificate.void_flakers) !== String(of.rejectors(inputs))) return ['void_flakers are not the parties that rejected', '', facts];
     return [canonical(again) !== canonical(shown) && 'the inputs give another result', 'byte for byte as recomputed', facts];
   } catch (fault) {
     return [`the result cannot be recomputed: ${fault.message}`];

@@ -33,6 +33,15 @@ export function ratio(share) {
 /** Returns an element that isolates a name, so that its text direction does not affect the text around it. */
 export const name = (text) => element('bdi', {}, text);
 
+/** Returns the non-empty lines of a text field. */
+export const lines = (field) => field.value.split('\n').map((line) => line.trim()).filter(Boolean);
+
+/** Says which line is there twice, or returns ''. */
+export function repeated(list) {
+  const twice = list.find((one, i) => list.indexOf(one) < i);
+  return twice === undefined ? '' : `“${twice}” is there twice: give each its own name.`;
+}
+
 /** Isolates a name for an attribute, which cannot contain elements. */
 export const isolated = (text) => `\u2068${text}\u2069`;
 

@@ -1,0 +1,59 @@
+// The pages of a random.v1 deal.
+
+import { youOr } from './bars.js';
+import { element } from './dom.js';
+import { drawTime } from './facts.js';
+import { checked, missing } from './inputcheck.js';
+import { ticketsOf } from './random.v1.js';
+import { randomHex } from './seal.js';
+import { localTime, name } from './words.js';
+
+const MOST_TICKETS = 20;
+
+export const title = (labels) => ['A draw between ', ...labels];
+
+/** The page adds the beacon round to the params. */
+export const declare = () => ({
+  fields: element('p', { class: 'hint' }, 'The deal records neither the purpose of the draw, nor whether the party that is drawn wins or loses: agree on both first. The draw is made after both times below, even if all parties are early.'),
+  params: () => ({}),
+});
+
+export function check(_, input) {
+  const { nonce } = input;
+  if (typeof nonce !== 'string') return missing(input, 'nonce', 'a string of hex digits');
+  if (new TextEncoder().encode(nonce).length > 1024) return 'input.nonce is too long: a nonce has at most 1024 hex digits';
+  if (!/^[0-9a-fA-F]*$/.test(nonce)) return 'input.nonce holds a character that is not a hex digit: use only 0-9, a-f and A-F';
+  return null;
+}
+
+export function form(view) {
+  return {
+    intro: [element('p', {}, `One of ${view.parties.length} is drawn. You have nothing to choose: this page makes a random number for you. The draw mixes the numbers of all parties with a value of a public beacon. The round of the beacon is already fixed: it is published at ${localTime(drawTime(view))}.`,
+      drawTime(view) > view.reveal_deadline ? ' By then all have opened, so nobody can know or steer the outcome, us included.' : '')],
+    fields: null,
+    button: 'Take part in the draw',
+    read: () => checked(check, view, { nonce: randomHex(32) }),
+  };
+}
+
+export async function picture(view, party) {
+  const labels = view.parties.map((p) => p.label);
+  const { winner, label, ticket, beacon, nonce_digest: digest } = view.result;
+  const all = await ticketsOf(labels, beacon, digest);
+  const order = labels.map((_, i) => i).sort((a, b) => (all[a] < all[b] ? -1 : 1));
+  const shown = order.filter((i, place) => place < MOST_TICKETS || i === party);
+  const agrees = order[0] === winner && all[winner] === ticket;
+  return [
+    element('p', { class: 'headline' }, winner === party ? element('strong', {}, 'You are drawn.') : [element('strong', {}, name(label)), ' is drawn.']),
+    element('h2', {}, 'Why it is fair'),
+    element('p', {}, `Each party’s ticket follows from the numbers of all parties and from the public beacon’s value of ${localTime(drawTime(view))}, round ${beacon.round}. The lowest ticket wins.`,
+      drawTime(view) > view.commits_closed_at ? ' All numbers were sealed before that value existed.' : ' That value was public before all had sealed: whoever opened last could know the winner first.',
+      agrees ? ' This page has computed the tickets again and found the same winner.' : ' This page has computed other tickets: do not rely on this result.'),
+    element('table', { class: 'tickets' },
+      element('caption', {}, labels.length > shown.length ? `The first of ${labels.length} tickets, and yours` : 'The tickets, lowest first'),
+      element('thead', {}, element('tr', {}, ['Place', 'Party', 'Ticket'].map((head) => element('th', { scope: 'col' }, head)))),
+      element('tbody', {}, shown.map((i) => element('tr', { class: i === party ? 'you' : null },
+        element('td', {}, String(order.indexOf(i) + 1)), element('th', { scope: 'row' }, youOr(labels[i], i === party)),
+        element('td', {}, element('code', {}, `${all[i].slice(0, 12)}…`)))))),
+  ];
+}

@@ -1,0 +1,122 @@
+// The pages of a split.v1 deal.
+
+import { bar, youOr } from './bars.js';
+import { element } from './dom.js';
+import { MOST, checked, isObject, listed, missing, quoted } from './inputcheck.js';
+import { isolated, lines, name, names, percent, ratio, repeated } from './words.js';
+
+export const title = (labels, { items }) => [...labels, ' divide ', ...(items.length > 4 ? [`${items.length} things`] : names(items))];
+
+export function declare() {
+  const items = element('textarea', { id: 'items', class: 'plain', rows: '4', required: true, autocomplete: 'off' });
+  return {
+    fields: [element('label', { for: 'items' }, 'What is to be divided? ', element('span', { class: 'hint' }, 'one thing a line. A party gives more points to a thing that it wants more; for a chore, points mean “I would rather do it”')), items],
+    check: () => items.setCustomValidity(repeated(lines(items))),
+    params: () => ({ items: lines(items) }),
+  };
+}
+
+export function check({ items }, input) {
+  const given = input.valuations;
+  if (!isObject(given)) return missing(input, 'valuations', 'an object that maps item identifiers to non-negative integers');
+  const there = items.filter((item) => Object.hasOwn(given, item));
+  const wrong = there.find((item) => !(Number.isSafeInteger(given[item]) && given[item] >= 0));
+  if (wrong !== undefined) {
+    return given[wrong] === null ? `input.valuations: the value of item ${quoted(wrong)} is null; send an integer of 0 to ${MOST}, or leave the item out to value it at 0`
+      : `input.valuations: the value of item ${quoted(wrong)} must be an integer of 0 to ${MOST}`;
+  }
+  const unknown = Object.keys(given).length - there.length;
+  if (unknown > 0) return `input.valuations has ${unknown} member(s) that are not items of this deal; the items are ${listed(items)}`;
+  return null;
+}
+
+export function form(view) {
+  const { items } = view.algorithm_params;
+  const fields = items.map((item, i) => element('input', {
+    type: 'number', inputmode: 'numeric', min: '0', step: '1', id: `points-${i}`, placeholder: '0', autocomplete: 'off', 'aria-describedby': `part-${i}`, oninput: total,
+  }));
+  const parts = items.map((_, i) => element('td', { id: `part-${i}`, class: 'number' }));
+  const sum = element('td', { class: 'number', id: 'points-total' });
+  const note = element('td', { class: 'number' });
+  const valueOf = (field) => (field.value === '' && !field.validity.badInput ? 0 : field.valueAsNumber);
+  function total() {
+    const values = fields.map(valueOf);
+    const good = values.map((v) => Number.isSafeInteger(v) && v >= 0);
+    const all = good.every(Boolean) ? values.reduce((a, v) => a + v, 0) : NaN;
+    fields.forEach((field, i) => {
+      if (good[i]) field.removeAttribute('aria-invalid');
+      else field.setAttribute('aria-invalid', 'true');
+      parts[i].textContent = all > 0 ? percent(values[i] / all) : '';
+    });
+    sum.textContent = Number.isNaN(all) ? 'whole numbers only' : String(all);
+    note.textContent = all > 0 ? '100 %' : '';
+  }
+  total();
+  return {
+    intro: [element('p', {}, 'Give each thing points: the more points, the more you want to get it. Only the proportions count, so any total will do; 100 is handy. A thing left empty counts 0.'),
+      element('p', {}, 'Say what is true for you: ', view.mode === 'open' ? 'nobody sees your points before all are sealed. Once the result is there, the others may read them.' : 'the others never see your points, only the result.')],
+    fields: element('table', { class: 'points' },
+      element('caption', { class: 'unseen' }, 'Your points'),
+      element('thead', {}, element('tr', {}, ['Thing', 'Points', 'Part'].map((head) => element('th', { scope: 'col', class: head === 'Part' ? 'number' : null }, head)))),
+      element('tbody', {}, items.map((item, i) => element('tr', {},
+        element('th', { scope: 'row' }, element('label', { for: `points-${i}` }, name(item))), element('td', {}, fields[i]), parts[i]))),
+      element('tfoot', {}, element('tr', {}, element('th', { scope: 'row' }, 'Total'), sum, note))),
+    refresh: total,
+    button: 'Seal my points',
+    read() {
+      total();
+      const wrong = fields.findIndex((field) => field.hasAttribute('aria-invalid'));
+      if (wrong >= 0) {
+        fields[wrong].focus();
+        throw new Error(`The points for ${isolated(items[wrong])} ${valueOf(fields[wrong]) > Number.MAX_SAFE_INTEGER ? 'are too many' : 'must be a whole number, 0 or more'}.`);
+      }
+      return checked(check, view, { valuations: Object.fromEntries(items.map((item, i) => [item, valueOf(fields[i])])) });
+    },
+  };
+}
+
+export function picture(view, party, inputs) {
+  const labels = view.parties.map((p) => p.label);
+  const { shares } = view.result;
+  const mine = shares[party];
+  const order = [mine, ...shares.filter((share) => share.party !== party)];
+  const cards = order.map((share) => element('li', { class: share.party === party ? 'you' : null },
+    element('h3', {}, youOr(share.label, share.party === party)),
+    share.items.length
+      ? element('ul', { class: 'shares' }, share.items.map(({ item, share: part }) => element('li', {},
+        element('span', { class: 'what' }, name(item)), bar(ratio(part), share.party === party),
+        element('span', { class: 'figure' }, part === '1' ? 'all of it' : `${percent(ratio(part))} (${part})`))))
+      : element('p', {}, 'Nothing.'),
+    element('p', { class: 'worth' }, `Worth ${percent(share.value_ppb / 1e9)} of everything, by ${share.party === party ? 'your own' : 'their own'} points.`)));
+  return [
+    element('p', { class: 'headline' }, 'You get what is worth ', element('strong', {}, percent(mine.value_ppb / 1e9)), ' of everything to you.'),
+    element('ul', { class: 'cards' }, cards),
+    shares.some(({ items }) => items.some(({ share: part }) => part !== '1')) ? element('p', {}, 'If you share a thing: take turns, sell it, or let one party keep it and pay the others for their parts.') : '',
+    ...fairDivision(view, labels, party, inputs),
+  ];
+}
+
+/** Returns the rule of the division and a table. The table shows what each share is worth to each party whose input is known. */
+function fairDivision(view, labels, party, inputs) {
+  const { shares, method } = view.result;
+  const judges = labels.map((_, i) => i).filter((i) => total(inputs[i]) > 0);
+  const rule = element('p', {}, method === 'adjusted_winner'
+    ? 'The things are put in order by how much more the first party values them than the second party. The first party takes things from the top, and the second party from the bottom. They meet where both have the same part of their own points, so at most one thing with points is cut. A thing without points is halved. So each party with points has at least half by its own points, and neither would rather have the other’s part.'
+    : `First, each party’s points are scaled to the same total. Then each thing is shared in proportion to the points that the parties gave it; a thing without points is shared equally. So each party with points gets at least ${percent(1 / labels.length)} of everything, by its own points.`);
+  if (judges.length === 0) return [element('h2', {}, 'Why it is fair'), rule];
+  const worthOf = (judge, owner) => shares[owner].items.reduce((sum, { item, share }) => sum + ratio(share) * (valuations(inputs[judge])[item] ?? 0), 0) / total(inputs[judge]);
+  const columns = [party, ...labels.map((_, i) => i).filter((i) => i !== party)];
+  return [
+    element('h2', {}, 'Why it is fair'), rule,
+    element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'What each part is worth' }, element('table', { class: 'worths' },
+      element('caption', {}, judges.length === 1 ? 'What each part is worth, by your points' : 'What each part is worth, by the points of each'),
+      element('thead', {}, element('tr', {}, element('th', { scope: 'col' }, 'By the points of'), columns.map((i) => element('th', { scope: 'col' }, i === party ? 'your part' : ['part of ', name(labels[i])])))),
+      element('tbody', {}, columns.filter((i) => judges.includes(i)).map((judge) => element('tr', { class: judge === party ? 'you' : null },
+        element('th', { scope: 'row' }, youOr(labels[judge], judge === party)),
+        columns.map((owner) => element('td', { class: owner === judge ? 'own' : null }, bar(worthOf(judge, owner), judge === party), element('span', { class: 'figure' }, percent(worthOf(judge, owner)))))))))),
+    judges.length === 1 ? element('p', { class: 'fine' }, 'The points of the others stay sealed for ever: the deal is private.') : null,
+  ].filter(Boolean);
+}
+
+const valuations = (input) => input?.valuations ?? {};
+const total = (input) => Object.values(valuations(input)).reduce((sum, value) => sum + value, 0);
