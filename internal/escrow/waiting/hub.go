@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -58,16 +59,15 @@ type Hub struct {
 	logger    *slog.Logger
 	connected atomic.Bool
 
-	maxCalls, maxNetwork int
+	maxNetwork int
+	calls      *limits.Shares // waiting calls
 
-	mu       sync.Mutex
-	deals    map[string]map[*Waiter]struct{}
-	networks map[string]int
-	calls    int
-	touched  map[string]struct{} // ids of deals that may have changed
-	look     chan struct{}       // tells Run that touched is not empty
-	ended    chan struct{}
-	end      func()
+	mu      sync.Mutex
+	deals   map[string]map[*Waiter]struct{}
+	touched map[string]struct{} // ids of deals that may have changed
+	look    chan struct{}       // tells Run that touched is not empty
+	ended   chan struct{}
+	end     func()
 }
 
 // New returns a hub with the default limits (see Bound). `read` is the method Progress of
@@ -77,7 +77,7 @@ func New(read func(context.Context, []string) ([]store.DealProgress, error), ann
 	ended := make(chan struct{})
 	h := &Hub{
 		read: read, announce: announce, logger: logger,
-		deals: map[string]map[*Waiter]struct{}{}, networks: map[string]int{}, touched: map[string]struct{}{},
+		deals: map[string]map[*Waiter]struct{}{}, touched: map[string]struct{}{},
 		look: make(chan struct{}, 1), ended: ended, end: sync.OnceFunc(func() { close(ended) }),
 	}
 	h.Bound(Connections)
@@ -91,7 +91,8 @@ func (h *Hub) Bound(connections int) {
 	if connections <= 0 {
 		connections = Connections
 	}
-	h.maxCalls, h.maxNetwork = max(1, connections/4*3), max(1, connections/4)
+	h.maxNetwork = max(1, connections/4)
+	h.calls = limits.NewShares(int64(max(1, connections/4*3)), int64(h.maxNetwork))
 }
 
 // Notify tells the hub and the other replicas that this process has changed a deal. It does
@@ -215,21 +216,19 @@ type Waiter struct {
 // afterwards. A change between Join and Wait also ends the Wait. The error is RATE_LIMITED if
 // too many calls of the network wait, and OVERLOADED if too many calls of the process wait.
 func (h *Hub) Join(dealID, network string) (*Waiter, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.networks[network] >= h.maxNetwork:
+	switch h.calls.Take(network, 0, 1) {
+	case limits.ErrShare:
 		return nil, problem.New(problem.RateLimited, "%d calls from your network already wait at this replica; send the same request again in a few seconds, or send it now without a wait", h.maxNetwork).WithRetryAfter(5)
-	case h.calls >= h.maxCalls:
+	case limits.ErrTotal:
 		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or send it now without a wait").WithRetryAfter(5)
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	c := &Waiter{hub: h, dealID: dealID, network: network, changed: make(chan struct{}, 1)}
 	if h.deals[dealID] == nil {
 		h.deals[dealID] = map[*Waiter]struct{}{}
 	}
 	h.deals[dealID][c] = struct{}{}
-	h.networks[network]++
-	h.calls++
 	waitingCalls.Inc()
 	return c, nil
 }
@@ -244,10 +243,7 @@ func (c *Waiter) Leave() {
 		delete(h.deals, c.dealID)
 		delete(h.touched, c.dealID)
 	}
-	if h.networks[c.network]--; h.networks[c.network] == 0 {
-		delete(h.networks, c.network)
-	}
-	h.calls--
+	h.calls.Release(c.network, 1)
 	waitingCalls.Dec()
 }
 

@@ -239,8 +239,8 @@ func TestLeave(t *testing.T) {
 		}
 		c.Leave()
 	}
-	if len(h.deals)+len(h.networks)+len(h.touched)+h.calls != 0 {
-		t.Errorf("the hub holds %d deals, %d networks, %d touched deals, %d calls; want 0 of each", len(h.deals), len(h.networks), len(h.touched), h.calls)
+	if calls, networks := h.calls.Held(); len(h.deals)+networks+len(h.touched)+int(calls) != 0 {
+		t.Errorf("the hub holds %d deals, %d networks, %d touched deals, %d calls; want 0 of each", len(h.deals), networks, len(h.touched), calls)
 	}
 }
 

@@ -24,8 +24,8 @@ func TestBytesOfLargeAnswersAreBounded(t *testing.T) {
 		t.Errorf("a small answer: %v, want no error", err)
 	}
 	first.ReleaseSlotAndBody()
-	if p.answers.total != 2*step+1 {
-		t.Errorf("%d bytes are counted before they are sent, want %d", p.answers.total, 2*step+1)
+	if bytes, _ := p.answers.Held(); bytes != 2*step+1 {
+		t.Errorf("%d bytes are counted before they are sent, want %d", bytes, 2*step+1)
 	}
 	first.End()
 	first.End()
@@ -66,7 +66,7 @@ func TestOneNetworkHoldsAShareOfTheAnswers(t *testing.T) {
 	for _, call := range calls {
 		call.End()
 	}
-	if p.answers.total != 0 || len(p.answers.networks) != 0 {
-		t.Errorf("after the end %d bytes of %d networks are counted, want none", p.answers.total, len(p.answers.networks))
+	if bytes, networks := p.answers.Held(); bytes != 0 || networks != 0 {
+		t.Errorf("after the end %d bytes of %d networks are counted, want none", bytes, networks)
 	}
 }

@@ -101,19 +101,19 @@ var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to
 // one of the networkBodies places of the client's network. A later takeStep returns an error if the
 // body has had its place for longer than slotTimeout and another body of the network waits.
 func (b *body) takeStep() error {
-	senders, network := b.pool.senders, b.call.network
+	places, network := b.pool.places, b.call.network
 	if b.placed.IsZero() {
 		waiting, cancel := context.WithTimeout(b.ctx, slotTimeout)
 		defer cancel()
-		if senders.acquire(waiting, network) != nil {
+		if places.Wait(waiting, network) != nil {
 			return b.crowded()
 		}
 		if !b.keepPlace() {
-			senders.release(network)
+			places.Release(network, 1)
 			return io.EOF
 		}
 		b.placed = time.Now()
-	} else if time.Since(b.placed) > slotTimeout && senders.waits(network) {
+	} else if time.Since(b.placed) > slotTimeout && places.Waits(network) {
 		return b.crowded()
 	}
 	if err := b.hold(b.pool.large, &b.large, step); err != nil {
@@ -143,7 +143,7 @@ func (b *body) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.place {
-		b.pool.senders.release(b.call.network)
+		b.pool.places.Release(b.call.network, 1)
 		b.place = false
 	}
 	b.pool.small.Release(b.small)

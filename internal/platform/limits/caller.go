@@ -1,5 +1,3 @@
-// Package caller limits the new API keys of each network, and the units of new deals
-// (escrow.Declared.Units) of each API key, per minute. REST and MCP share these limits.
 package limits
 
 import (
@@ -20,11 +18,12 @@ type Limiter interface {
 	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 
-// Policy holds the limits for each caller.
+// Policy limits the new API keys of each network, and the units of new deals of each API key,
+// per minute. REST and MCP share these limits.
 type Policy struct {
 	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted
 	KeysPerMinute  int            // new API keys per network; 0: no limit
-	UnitsPerMinute int            // units of new deals per API key, see escrow.Declared.Units; 0: no limit
+	UnitsPerMinute int            // units of new deals per API key (see MayCreateDeal); 0: no limit
 	Limiter        Limiter        // may be nil if both limits are 0
 }
 
@@ -58,7 +57,7 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	return problem.New(problem.RateLimited, "your network has reached the limit of %d new API keys a minute: wait %d s, or use a key that you have (one key serves any number of deals)", p.KeysPerMinute, wait).WithRetryAfter(int64(wait))
 }
 
-// MayCreateDeal charges the units of a new deal (escrow.Declared.Units) to an API key. It
+// MayCreateDeal charges the units of a new deal to an API key. It
 // returns RATE_LIMITED if the API key has too few units left this minute. The parameter `key`
 // is the hash of the API key. The limit is per API key and not per address, because many
 // honest agents may share an address.

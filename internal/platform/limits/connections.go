@@ -12,29 +12,21 @@ import (
 // replaces the connection that has been idle longest. If no connection is idle, the new one
 // is refused.
 type Connections struct {
-	most    int
-	each    int
 	proxy   func(netip.Addr) bool
 	refused func(net.Conn)
 
-	mu    sync.Mutex // guards the fields below
-	open  int
-	peers map[string]*peer // keyed by IPv4 address or IPv6 /64 (caller.Network)
-	idle  *list.List       // of *connection, longest idle first
+	shares *Shares
+
+	mu   sync.Mutex
+	idle *list.List // of *connection, longest idle first; guarded by mu
 }
 
-type peer struct {
-	network string
-	open    int
-	idle    *list.List // of *connection, longest idle first
-}
-
-// Connections.mu guards the fields of an admitted connection, except Conn.
+// Connections.mu guards the fields of an admitted connection, except Conn and network.
 type connection struct {
 	net.Conn
-	peer   *peer         // nil: closed or hijacked, so no longer counted
-	ofAll  *list.Element // element of Connections.idle; nil: not idle
-	ofPeer *list.Element // element of peer.idle; nil: not idle
+	network string        // as in Shares; "" for a proxy
+	gone    bool          // closed or hijacked, so no longer counted
+	idle    *list.Element // element of Connections.idle; nil: not idle
 }
 
 // CloseWrite shuts down the writing side. net/http calls CloseWrite before it closes a
@@ -51,7 +43,7 @@ func (c *connection) CloseWrite() error {
 // there are no proxies. `refused` answers a connection that exceeds the bounds; then the
 // connection is closed. `refused` MUST NOT block.
 func NewConnections(most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Connections {
-	return &Connections{most: most, each: max(1, most/2), proxy: proxy, refused: refused, peers: make(map[string]*peer), idle: list.New()}
+	return &Connections{shares: NewShares(int64(most), int64(max(1, most/2))), proxy: proxy, refused: refused, idle: list.New()}
 }
 
 // Bound returns a listener that accepts connections within the bounds. Bound sets
@@ -88,31 +80,32 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	if from, err := netip.ParseAddrPort(accepted.RemoteAddr().String()); err == nil {
 		address = from.Addr().Unmap()
 	}
+	network := Network(address.String())
+	if c.proxy != nil && c.proxy(address) {
+		network = ""
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	network := Network(address.String())
-	p, known := c.peers[network]
-	if !known {
-		p = &peer{network: network, idle: list.New()}
+	for {
+		err := c.shares.Take(network, 0, 1)
+		switch {
+		case err == nil:
+			return &connection{Conn: accepted, network: network}
+		case !c.closeIdle(func(one *connection) bool { return err == ErrTotal || one.network == network }):
+			return nil
+		}
 	}
-	if p.open >= c.each && (c.proxy == nil || !c.proxy(address)) && !c.closeIdle(p.idle) || c.open >= c.most && !c.closeIdle(c.idle) {
-		return nil
-	}
-	c.peers[network] = p
-	p.open++
-	c.open++
-	return &connection{Conn: accepted, peer: p}
 }
 
-func (c *Connections) closeIdle(idle *list.List) bool {
-	first := idle.Front()
-	if first == nil {
-		return false
+func (c *Connections) closeIdle(may func(*connection) bool) bool {
+	for e := c.idle.Front(); e != nil; e = e.Next() {
+		if one := e.Value.(*connection); may(one) {
+			c.forget(one)
+			_ = one.Close()
+			return true
+		}
 	}
-	one := first.Value.(*connection)
-	c.forget(one)
-	_ = one.Close()
-	return true
+	return false
 }
 
 func (c *Connections) note(conn net.Conn, state http.ConnState) {
@@ -123,9 +116,9 @@ func (c *Connections) note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case one.peer == nil:
+	case one.gone:
 	case state == http.StateIdle:
-		one.ofAll, one.ofPeer = c.idle.PushBack(one), one.peer.idle.PushBack(one)
+		one.idle = c.idle.PushBack(one)
 	case state == http.StateActive:
 		c.busy(one)
 	case state == http.StateClosed, state == http.StateHijacked:
@@ -134,18 +127,14 @@ func (c *Connections) note(conn net.Conn, state http.ConnState) {
 }
 
 func (c *Connections) busy(one *connection) {
-	if one.ofAll != nil {
-		c.idle.Remove(one.ofAll)
-		one.peer.idle.Remove(one.ofPeer)
-		one.ofAll, one.ofPeer = nil, nil
+	if one.idle != nil {
+		c.idle.Remove(one.idle)
+		one.idle = nil
 	}
 }
 
 func (c *Connections) forget(one *connection) {
 	c.busy(one)
-	c.open--
-	if one.peer.open--; one.peer.open == 0 {
-		delete(c.peers, one.peer.network)
-	}
-	one.peer = nil
+	one.gone = true
+	c.shares.Release(one.network, 1)
 }

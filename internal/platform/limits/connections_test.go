@@ -100,8 +100,9 @@ func TestOneAddressHoldsHalfAndAProxyAll(t *testing.T) {
 	server.Close()
 	for { // the server reports a closed connection with a delay
 		c.mu.Lock()
-		open, peers, idle := c.open, len(c.peers), c.idle.Len()
+		idle := c.idle.Len()
 		c.mu.Unlock()
+		open, peers := c.shares.Held()
 		if open == 0 && peers == 0 && idle == 0 {
 			return
 		}

@@ -10,11 +10,12 @@
 // a fixed number of slots. A call acquires a slot before it parses a large body or does other large
 // work: a long computation, or a large read from the database.
 //
-// Package caller bounds what one caller may use in a minute.
+// Policy bounds what one caller may use in a minute.
 package limits
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"runtime"
 	"sync"
@@ -26,12 +27,16 @@ import (
 )
 
 const (
-	bodyBytes   = 64 << 20              // capacity of pool.small and of pool.large each, in bytes
-	step        = 64 << 10              // a longer body or answer is large; a large body is admitted in steps of this many bytes
-	stepTime    = 5 * time.Second       // longest time for each 64 KiB (step) of a body to arrive
-	bodyTime    = 30 * time.Second      // longest time for a whole body to arrive
-	slotTimeout = 5 * time.Second       // longest wait for a slot, or for a place of a network (networkBodies)
-	maxPause    = 50 * time.Millisecond // longest pause between the parsing of a large body and the release of its slot
+	bodyBytes = 64 << 20 // capacity of pool.small and of pool.large each, in bytes
+	// networkBodies is how many large bodies one network may send at the same time. A further one
+	// waits after its first 64 KiB. So one client cannot use all the memory for bodies, or keep all
+	// cores busy with reading.
+	networkBodies = 8
+	step          = 64 << 10              // a longer body or answer is large; a large body is admitted in steps of this many bytes
+	stepTime      = 5 * time.Second       // longest time for each 64 KiB (step) of a body to arrive
+	bodyTime      = 30 * time.Second      // longest time for a whole body to arrive
+	slotTimeout   = 5 * time.Second       // longest wait for a slot, or for a place of a network (networkBodies)
+	maxPause      = 50 * time.Millisecond // longest pause between the parsing of a large body and the release of its slot
 )
 
 // CallTime is the longest time that a call may take, not counting its wait for other parties.
@@ -46,7 +51,7 @@ type Process struct {
 	// slots has one slot for each call that does large work (see AcquireSlot). The number of slots is
 	// half the number of cores, so that other calls find idle cores.
 	slots    *semaphore.Weighted
-	answers  *answers
+	answers  *Shares // bytes of large answers
 	stepTime time.Duration
 	bodyTime time.Duration
 }
@@ -55,17 +60,17 @@ type Process struct {
 // token (strangers) have separate limits, so that they cannot keep a party from revealing. In an
 // MCP call the token is inside the body, so all MCP bodies count as bodies of strangers.
 type pool struct {
-	small   *semaphore.Weighted // bytes of the first 64 KiB (step) of each body
-	large   *semaphore.Weighted // bytes after the first 64 KiB; separate, so that large bodies cannot block small ones
-	slots   *semaphore.Weighted // large bodies that are parsed as JSON at the same time
-	senders *senders
+	small  *semaphore.Weighted // bytes of the first 64 KiB (step) of each body
+	large  *semaphore.Weighted // bytes after the first 64 KiB; separate, so that large bodies cannot block small ones
+	slots  *semaphore.Weighted // large bodies that are parsed as JSON at the same time
+	places *Shares             // large bodies that one network sends at the same time
 }
 
 // New returns the bounds of one process.
 func New() *Process {
 	half := max(1, int64(runtime.GOMAXPROCS(0))/2)
 	newPool := func() pool {
-		return pool{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(half), &senders{networks: map[string]*sender{}}}
+		return pool{semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(bodyBytes), semaphore.NewWeighted(half), NewShares(math.MaxInt64, networkBodies)}
 	}
 	return &Process{
 		parties: newPool(), strangers: newPool(), slots: semaphore.NewWeighted(half),
@@ -96,7 +101,7 @@ func callIn(ctx context.Context) *Call {
 
 // Begin starts the call of a request and returns the request with a bounded body. If a bound
 // is exceeded, reading this body returns a problem.Error. The caller MUST call End when the
-// request is answered. `network` is the client's network from caller.Network.
+// request is answered. `network` is the client's network from Network.
 func (p *Process) Begin(w http.ResponseWriter, r *http.Request, network string) (*Call, *http.Request) {
 	c := &Call{process: p, network: network}
 	r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
@@ -195,6 +200,6 @@ func (c *Call) End() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	c.process.answers.release(c.network, c.answer)
+	c.process.answers.Release(c.network, c.answer)
 	c.answer = 0
 }
