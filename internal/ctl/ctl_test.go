@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
@@ -92,8 +93,8 @@ func TestSealRefuses(t *testing.T) {
 			t.Errorf("seal of %s: %+v, want exit code %d and an error with %q", input, r, ExitUsage, says)
 		}
 	}
-	if r := run(t, "{}", "seal", "-", "--salt", strings.Repeat("a", maxSalt+1)); r.code != ExitUsage {
-		t.Errorf("seal with a salt of %d bytes: %+v, want exit code %d", maxSalt+1, r, ExitUsage)
+	if r := run(t, "{}", "seal", "-", "--salt", strings.Repeat("a", canon.MaxSalt+1)); r.code != ExitUsage {
+		t.Errorf("seal with a salt of %d bytes: %+v, want exit code %d", canon.MaxSalt+1, r, ExitUsage)
 	}
 }
 

@@ -9,10 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
-const (
-	saltBytes = 16
-	maxSalt   = 1024 // bytes
-)
+const saltBytes = 16
 
 type sealCommand struct {
 	Input string  `arg:"" help:"File with the input, a JSON object; '-' reads standard input."`
@@ -48,8 +45,8 @@ func (c sealCommand) Run(t *terminal) error {
 		_, _ = rand.Read(raw) // never fails
 		salt = hex.EncodeToString(raw)
 	}
-	if len(salt) > maxSalt {
-		return fmt.Errorf("the salt has %d bytes: give at most %d", len(salt), maxSalt)
+	if len(salt) > canon.MaxSalt {
+		return fmt.Errorf("the salt has %d bytes: give at most %d", len(salt), canon.MaxSalt)
 	}
 	canonical := canon.Encode(input)
 	if c.Out != "" {

@@ -49,7 +49,7 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 		return Bundle{}, err
 	}
 	if issued.declaration != "" {
-		if b.Declaration, err = a.deal.declaration(); err != nil {
+		if b.Declaration, err = a.deal.Canonical(); err != nil {
 			return Bundle{}, err
 		}
 	}

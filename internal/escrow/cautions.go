@@ -10,15 +10,14 @@ import (
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const (
-	longest      = 366 * 24 * 3600 // maximum seconds from now to the reveal deadline, and from the reveal deadline to the beacon round
-	shortest     = 60              // seconds; the parties are warned if they have less time to commit or to reveal
-	labelBytes   = 512 << 10       // maximum size in bytes of a deal's labels together
-	maxCautioned = 3               // maximum number of cautions about similar labels
+	shortest     = 60        // seconds; the parties are warned if they have less time to commit or to reveal
+	labelBytes   = 512 << 10 // maximum size in bytes of a deal's labels together
+	maxCautioned = 3         // maximum number of cautions about similar labels
 )
 
 // Cautions returns warnings that each party should read before it commits. All parties see
@@ -28,7 +27,7 @@ func (d *Deal) Cautions() []string { return d.cautions() }
 // cautionsOf returns the cautions about a deal's beacon round, deadlines and labels. `from`
 // is the unix time at which the parties can begin to commit. A caution never quotes the
 // initiator's text, because the parties' agents read a caution as advice from the service.
-func cautionsOf(d *store.Declaration, from int64) (all []string) {
+func cautionsOf(d *deal.Terms, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
 		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -16,7 +17,7 @@ func TestDeclarationsAreBounded(t *testing.T) {
 	key := of(svc.CreateKey(t.Context(), nil)).ok(t).APIKey
 	owner := of(svc.Authenticate(t.Context(), key)).ok(t)
 	const year = 366 * 24 * 3600
-	round := func(at int64) map[string]any { return map[string]any{"beacon_round": h.beacon.Chain().RoundAt(at)} }
+	round := func(at int64) []byte { return beaconRound(h.beacon.Chain().RoundAt(at)) }
 	many := slices.Repeat([]string{strings.Repeat("x", 100)}, 6000)
 	for name, row := range map[string]struct {
 		change func(*escrow.Declared)
@@ -28,22 +29,22 @@ func TestDeclarationsAreBounded(t *testing.T) {
 		"a reveal at the end":       {func(d *escrow.Declared) { d.RevealDeadline = 1<<53 - 1 }, problem.InvalidRequest},
 		"a label that turns around": {func(d *escrow.Declared) { d.Labels[1] = "b\u202eob" }, problem.InvalidParams},
 		"a label with an invisible": {func(d *escrow.Declared) { d.Labels[1] = "a\u200b" }, problem.InvalidParams},
-		"an item with an invisible": {func(d *escrow.Declared) { d.Params = map[string]any{"items": []any{"car", "car\u2060"}} }, problem.InvalidParams},
+		"an item with an invisible": {func(d *escrow.Declared) { d.Params = []byte("{\"items\":[\"car\",\"car\u2060\"]}") }, problem.InvalidParams},
 		"a label of any script": {func(d *escrow.Declared) {
 			d.Labels = []string{"Ξένια", "می\u200cخواهم 👩\u200d👩\u200d👧"}
 		}, ""},
 		"a round soon after": {func(d *escrow.Declared) { d.Algorithm, d.Params = "random.v1", round(d.RevealDeadline+60) }, ""},
 		"a round long after": {func(d *escrow.Declared) { d.Algorithm, d.Params = "random.v1", round(d.RevealDeadline+year+60) }, problem.InvalidParams},
 		"a round at the end": {func(d *escrow.Declared) {
-			d.Algorithm, d.Params = "random.v1", map[string]any{"beacon_round": int64(1<<53 - 1)}
+			d.Algorithm, d.Params = "random.v1", beaconRound(1<<53-1)
 		}, problem.InvalidParams},
 		"many long labels": {func(d *escrow.Declared) {
 			d.Algorithm, d.Params, d.Labels = "random.v1", round(d.RevealDeadline+60), many
 		}, problem.InvalidParams},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := escrow.Declared{Algorithm: "split.v1", Mode: "sealed", Retention: "standard", Labels: []string{"a", "b"},
-				Params: map[string]any{"items": []any{"car", "boat"}}, CommitDeadline: now + 3600, RevealDeadline: now + 7200}
+			d := escrow.Declared{Terms: deal.Terms{Algorithm: "split.v1", Mode: "sealed", Retention: "standard", Labels: []string{"a", "b"},
+				Params: []byte(`{"items":["car","boat"]}`), CommitDeadline: now + 3600, RevealDeadline: now + 7200}}
 			row.change(&d)
 			if made := of(svc.Create(t.Context(), owner, d, nil)); row.code == "" {
 				made.ok(t)
@@ -82,11 +83,11 @@ func TestCautionsReachEveryParty(t *testing.T) {
 		}},
 		"an early round": {"the last party can learn the winner before it reveals", func() *game {
 			return h.random(t, func(d *escrow.Declared) {
-				d.Params = map[string]any{"beacon_round": h.beacon.Chain().RoundAt(d.RevealDeadline)}
+				d.Params = beaconRound(h.beacon.Chain().RoundAt(d.RevealDeadline))
 			})
 		}},
 		"odd params": {"legal but unusual", func() *game {
-			return h.create(t, escrow.Declared{Algorithm: "shapley.v1", Params: map[string]any{"coalition_values": map[string]any{"a": int64(10)}}},
+			return h.create(t, deal.Terms{Algorithm: "shapley.v1", Params: []byte(`{"coalition_values":{"a":10}}`)},
 				[]string{`{}`, `{}`}, nil)
 		}},
 	} {

@@ -83,16 +83,16 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		return s.store.CertificateOf(ctx, a.deal.DealID)
 	case rules.Ended():
 		return nil, problem.New(problem.NoCertificate, "the deal is %s and never gets a certificate; create a new deal with %s", rules.State(), problem.Call{Op: problem.CreateDeal})
-	case rules.Random && rules.AllRevealed() && now.Now >= rules.RoundTime:
+	case rules.Random() && rules.AllRevealed() && now.Now >= *rules.RoundTime:
 		const published = "all have revealed and the beacon round is published"
 		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
 			return nil, problem.New(problem.CertNotReady, published+"; the service draws in %d s: to have the result now, draw with %s", left, a.call(problem.Draw)).WithRetryAfter(left).WithCause(errDrawable)
 		}
 		// The exact time is unknown: deadline-worker draws as soon as a drand relay serves the round.
 		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).WithRetryAfter(drawRetryAfter)
-	case rules.Random && rules.AllRevealed():
-		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", rules.RoundTime, now.Now, a.call(problem.Draw)).
-			WithRetryAfter(min(rules.RoundTime-now.Now, 86_400))
+	case rules.Random() && rules.AllRevealed():
+		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", *rules.RoundTime, now.Now, a.call(problem.Draw)).
+			WithRetryAfter(min(*rules.RoundTime-now.Now, 86_400))
 	}
 	return nil, problem.New(problem.CertNotReady, "the deal is %s; its certificate is issued when the deal ends: call again with a wait of at most 45 s, or call %s until the deal has ended", rules.State(), a.call(problem.ReadDeal))
 }

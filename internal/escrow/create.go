@@ -17,28 +17,21 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Declared is the content of a request to create a deal (SPEC 2.2).
+// Declared is the content of a request to create a deal (SPEC 2.2). Create pins the beacon.
 type Declared struct {
-	Algorithm      string
-	Mode           string // sealed or open
-	Retention      string // standard or purge
-	Labels         []string
-	PartyKeys      []*string // each party's public key (seat key); nil element: no key; nil slice: no party has a key
-	CommitDeadline int64     // unix seconds
-	RevealDeadline int64     // unix seconds
-	Params         map[string]any
-	Unknown        []string // names of request members that the service does not know and ignores
+	deal.Terms
+	Unknown []string // names of request members that the service does not know and ignores
 }
 
 // Units returns the deal's cost: one unit, plus one for each full 100 parties and one for each
 // full 10 KiB of labels, seat keys and params. An API key has a limit on the units of its open
 // deals, and a limit on the units of its new deals per minute.
 func (d Declared) Units() int {
-	bytes := len(canon.Encode(d.Params))
+	bytes := len(d.Params)
 	for _, label := range d.Labels {
 		bytes += len(label)
 	}
-	for _, key := range d.PartyKeys {
+	for _, key := range d.SeatKeys {
 		if key != nil {
 			bytes += len(*key)
 		}
@@ -76,7 +69,7 @@ type Invite struct {
 // the idempotency record rec. Only a repeat of the request can return the tokens again, because
 // the deal's rows hold only token hashes.
 func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
-	declaration, warnings, err := s.declare(p, r)
+	d, warnings, err := s.declare(p, r)
 	if err != nil {
 		return Created{}, err
 	}
@@ -85,7 +78,7 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idem
 		return Created{}, err
 	}
 	defer done()
-	made := Created{declaration.DealID, deal.Open, make([]Invite, len(r.Labels)), strings.Join(warnings, ". "), r.CommitDeadline, r.RevealDeadline}
+	made := Created{d.DealID, deal.Open, make([]Invite, len(r.Labels)), strings.Join(warnings, ". "), r.CommitDeadline, r.RevealDeadline}
 	hashes := make([][]byte, len(r.Labels))
 	for i, label := range r.Labels {
 		token := sealing.Token(tokenPrefix)
@@ -96,19 +89,17 @@ func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idem
 	if err != nil {
 		return Created{}, err
 	}
-	created, err := s.store.CreateDeal(ctx, store.NewDeal{Declaration: declaration, TokenHashes: hashes, Replay: replay})
+	created, err := s.store.CreateDeal(ctx, store.NewDeal{Declaration: d.Declaration, TokenHashes: hashes, Replay: replay})
 	if err != nil {
 		return Created{}, err
 	}
 	if !created.OK {
 		return Created{}, problem.New(problem.InvalidRequest, "commit_deadline %d is in the past (now %d): send a later unix time in seconds", r.CommitDeadline, created.Now)
 	}
-	declaration.CreatedAt = created.Now
+	d.CreatedAt = created.Now
 	telemetry.NoteDeal(ctx, made.DealID)
 	s.logger.InfoContext(ctx, "deal created", "algorithm", r.Algorithm, "parties", len(r.Labels))
-	if _, err := s.keep(declaration); err != nil {
-		return Created{}, err
-	}
+	s.keep(d)
 	for i, sum := range hashes {
 		s.tokens.Add(hash(sum), seat{made.DealID, i}, len(made.DealID))
 	}
@@ -123,10 +114,10 @@ func (s *Service) MayCreate(p Principal) error {
 	return nil
 }
 
-// declare checks the request and returns the declaration, with warnings for the initiator.
+// declare checks the request and returns the deal, with warnings for the initiator.
 // It does not check that commit_deadline is in the future: the store checks this later, by
 // the database's clock.
-func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string, error) {
+func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 	alg, ok := algorithm.Lookup(r.Algorithm)
 	if !ok {
 		return nil, nil, problem.New(problem.InvalidRequest, "algorithm is %.60q; it must be one of %s (see %s)", r.Algorithm, strings.Join(algorithm.IDs(), ", "), problem.Call{Op: problem.ListAlgorithms})
@@ -144,58 +135,58 @@ func (s *Service) declare(p Principal, r Declared) (*store.Declaration, []string
 	if total > labelBytes {
 		return nil, nil, problem.New(problem.InvalidParams, "party_labels have %d bytes together; send at most %d", total, labelBytes)
 	}
-	if err := s.checkSeatKeys(r.PartyKeys, len(r.Labels)); err != nil {
+	if err := s.checkSeatKeys(r.SeatKeys, len(r.Labels)); err != nil {
 		return nil, nil, err
 	}
-	if !slices.ContainsFunc(r.PartyKeys, func(key *string) bool { return key != nil }) {
-		r.PartyKeys = nil // as the store returns it later, so that the declaration has the same digest then
+	if !slices.ContainsFunc(r.SeatKeys, func(key *string) bool { return key != nil }) {
+		r.SeatKeys = nil // as the store returns it later, so that the declaration has the same digest then
 	}
-	if err := checkVisible("algorithm_params", r.Params); err != nil {
+	params, err := canon.ParseObject(r.Params)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkVisible("algorithm_params", params); err != nil {
 		return nil, nil, err
 	}
 	now := time.Now().Unix()
 	switch {
 	case r.RevealDeadline <= r.CommitDeadline:
 		return nil, nil, problem.New(problem.InvalidRequest, "reveal_deadline %d must be after commit_deadline %d", r.RevealDeadline, r.CommitDeadline)
-	case r.RevealDeadline > now+longest:
+	case r.RevealDeadline > now+deal.Longest:
 		return nil, nil, problem.New(problem.InvalidRequest, "reveal_deadline %d is more than a year away (now %d); send an earlier unix time in seconds", r.RevealDeadline, now)
 	}
-	warnings, err := alg.CheckParams(r.Labels, r.Params)
+	warnings, err := alg.CheckParams(r.Labels, params)
 	if err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
 	}
-	d := &store.Declaration{
-		DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Algorithm: r.Algorithm, Params: canon.Encode(r.Params),
-		Mode: r.Mode, Retention: r.Retention, Labels: r.Labels, SeatKeys: r.PartyKeys, CommitDeadline: r.CommitDeadline, RevealDeadline: r.RevealDeadline,
-	}
 	if alg.NeedsBeacon {
-		advice, err := s.pinBeacon(d, r.Params)
+		advice, err := s.pinBeacon(&r.Terms, params)
 		if err != nil {
 			return nil, nil, err
 		}
 		warnings = append(warnings, advice...)
 	}
-	warnings = append(warnings, cautionsOf(d, now)...)
+	warnings = append(warnings, cautionsOf(&r.Terms, now)...)
 	if len(r.Unknown) > 0 {
 		warnings = append(warnings, fmt.Sprintf("unknown members were ignored: %s", problem.List(r.Unknown, "%.60q", ", ")))
 	}
 	if r.Mode == "open" && r.Retention == "purge" {
 		warnings = append(warnings, "mode open with retention purge leaves no inputs to fetch once the deal has ended")
 	}
-	return d, warnings, nil
+	return newDeal(&store.Declaration{DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Terms: r.Terms}, alg, params), warnings, nil
 }
 
-// pinBeacon adds the beacon round, with its chain and time, to the declaration. It refuses a
+// pinBeacon adds the beacon round, with its chain and time, to the terms. It refuses a
 // round that is published more than a year after the reveal deadline. For a round that is
 // published at or before the deadline it returns advice for the initiator. With the option
 // StrictBeacon it refuses such a round instead.
-func (s *Service) pinBeacon(d *store.Declaration, params map[string]any) (advice []string, err error) {
+func (s *Service) pinBeacon(d *deal.Terms, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has checked that beacon_round is an integer
 	at, first := chain.RoundTime(round), chain.RoundAt(d.RevealDeadline)+1
 	d.ChainHash, d.BeaconRound, d.RoundTime = &chain.Hash, &round, &at
 	switch {
-	case at > d.RevealDeadline+longest:
+	case at > d.RevealDeadline+deal.Longest:
 		return nil, problem.New(problem.InvalidParams, "beacon_round %d is published more than a year after reveal_deadline %d; use round %d, the first after the deadline", round, d.RevealDeadline, first)
 	case at > d.RevealDeadline:
 		return nil, nil

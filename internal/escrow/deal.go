@@ -52,7 +52,11 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.keep(declaration)
+		d, err := NewDeal(declaration)
+		if err == nil {
+			s.keep(d)
+		}
+		return d, err
 	})
 	if err != nil {
 		return nil, err
@@ -71,43 +75,34 @@ func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse the stored algorithm_params: deal %s: %w", declaration.DealID, err)
 	}
-	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
-	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(declaration, d.CreatedAt), d.unusualParams()...) })
-	d.digest = sync.OnceValues(func() (string, error) {
-		text, err := d.declaration()
-		return attestation.Digest(text), err
-	})
-	return d, nil
+	return newDeal(declaration, alg, params), nil
 }
 
-func (s *Service) keep(declaration *store.Declaration) (*Deal, error) {
-	d, err := NewDeal(declaration)
-	if err != nil {
-		return nil, err
-	}
+func newDeal(declaration *store.Declaration, alg *algorithm.Algorithm, params map[string]any) *Deal {
+	d := &Deal{Declaration: declaration, algorithm: alg, params: alg.Known(params)}
+	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(&d.Terms, d.CreatedAt), d.unusualParams()...) })
+	d.digest = sync.OnceValues(func() (string, error) {
+		text, err := d.Canonical()
+		return attestation.Digest(text), err
+	})
+	return d
+}
+
+func (s *Service) keep(d *Deal) {
 	bytes := 512 + 3*len(d.Params) // the params as text, and as parsed values of about twice the size
 	for _, label := range d.Labels {
 		bytes += len(label) + 16
 	}
 	bytes += 96 * len(d.SeatKeys)
 	s.deals.Add(d.DealID, d, bytes)
-	return d, nil
 }
 
 // rules returns the deal as a deal.Deal, whose methods decide which step is due and which actions
 // are allowed.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
-	phase := now.Phase
+	v := deal.Deal{ID: d.DealID, Terms: &d.Terms, Snapshot: now.Snapshot, EntropyWindow: int64(s.options.EntropyWindow / time.Second)}
 	if s.mayBeCertified(now) && *now.LeafIndex < s.log.Certified() {
-		phase = deal.Certified
-	}
-	v := deal.Deal{
-		ID: d.DealID, Phase: phase, Parties: len(d.Labels), Commits: now.Commits, Reveals: now.Reveals,
-		CommitDeadline: d.CommitDeadline, RevealDeadline: d.RevealDeadline, LastReveal: now.LastReveal,
-		EntropyWindow: int64(s.options.EntropyWindow / time.Second), VoidFlakers: now.VoidFlakers,
-	}
-	if d.RoundTime != nil {
-		v.Random, v.RoundTime = true, *d.RoundTime
+		v.Phase = deal.Certified
 	}
 	return v
 }

@@ -3,6 +3,7 @@ package escrow_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -29,16 +31,13 @@ const salt = "0123456789abcdef"
 
 func (h *fixture) split(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
-	return h.create(t, escrow.Declared{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car", "boat"}}},
+	return h.create(t, deal.Terms{Algorithm: "split.v1", Params: []byte(`{"items":["car","boat"]}`)},
 		[]string{`{"valuations":{"boat":40,"car":60}}`, `{"valuations":{"boat":70,"car":30}}`}, change)
 }
 
 func (h *fixture) shapley(t *testing.T, inputs ...string) *game {
 	t.Helper()
-	return h.create(t, escrow.Declared{
-		Algorithm: "shapley.v1",
-		Params:    map[string]any{"coalition_values": map[string]any{"a": int64(10), "a,b": int64(40), "b": int64(20)}},
-	}, inputs, nil)
+	return h.create(t, deal.Terms{Algorithm: "shapley.v1", Params: []byte(`{"coalition_values":{"a":10,"a,b":40,"b":20}}`)}, inputs, nil)
 }
 
 // random creates a random.v1 deal. Its beacon round is published ten minutes after the
@@ -46,11 +45,13 @@ func (h *fixture) shapley(t *testing.T, inputs ...string) *game {
 func (h *fixture) random(t *testing.T, change func(*escrow.Declared)) *game {
 	t.Helper()
 	round := h.beacon.Chain().RoundAt(h.now(t)+7200+600) + 1
-	g := h.create(t, escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": round}},
+	g := h.create(t, deal.Terms{Algorithm: "random.v1", Params: beaconRound(round)},
 		[]string{`{"nonce":"00ff"}`, `{"nonce":"1234"}`}, change)
 	g.round = round
 	return g
 }
+
+func beaconRound(round int64) []byte { return fmt.Appendf(nil, `{"beacon_round":%d}`, round) }
 
 func purge(d *escrow.Declared) { d.Retention = "purge" }
 
@@ -61,9 +62,9 @@ func (h *fixture) now(t *testing.T) int64 {
 	return now
 }
 
-func (h *fixture) create(t *testing.T, d escrow.Declared, inputs []string, change func(*escrow.Declared)) *game {
+func (h *fixture) create(t *testing.T, terms deal.Terms, inputs []string, change func(*escrow.Declared)) *game {
 	t.Helper()
-	now := h.now(t)
+	d, now := escrow.Declared{Terms: terms}, h.now(t)
 	d.Mode, d.Retention, d.CommitDeadline, d.RevealDeadline = "sealed", "standard", now+3600, now+7200
 	for i := range inputs {
 		d.Labels = append(d.Labels, string(rune('a'+i)))

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -14,8 +15,8 @@ func (h *fixture) bounding(most int) *escrow.Service {
 }
 
 func (h *fixture) declared(now int64, parties int) escrow.Declared {
-	return escrow.Declared{Algorithm: "random.v1", Params: map[string]any{"beacon_round": h.beacon.Chain().RoundAt(now+7200) + 9},
-		Mode: "sealed", Retention: "standard", CommitDeadline: now + 3600, RevealDeadline: now + 7200, Labels: slices.Repeat([]string{"a"}, parties)}
+	return escrow.Declared{Terms: deal.Terms{Algorithm: "random.v1", Params: beaconRound(h.beacon.Chain().RoundAt(now+7200) + 9),
+		Mode: "sealed", Retention: "standard", CommitDeadline: now + 3600, RevealDeadline: now + 7200, Labels: slices.Repeat([]string{"a"}, parties)}}
 }
 
 func TestOpenDealsOfOneKeyAreBounded(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/attestation"
-	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -88,17 +87,6 @@ func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 	return seat.Message(s.options.PublicURL), nil
 }
 
-func (d *Deal) declaration() ([]byte, error) {
-	params, err := canon.ParseObject(d.Params) // not d.params, which has only the members that the algorithm knows
-	if err != nil {
-		return nil, fmt.Errorf("cannot parse the stored algorithm_params: deal %s: %w", d.DealID, err)
-	}
-	return attestation.Declaration{
-		Algorithm: d.Algorithm, Params: params, BeaconChain: d.ChainHash, CommitDeadline: d.CommitDeadline, Mode: d.Mode,
-		PartyKeys: d.SeatKeys, PartyLabels: d.Labels, Retention: d.Retention, RevealDeadline: d.RevealDeadline,
-	}.Bytes(), nil
-}
-
 // Declaration holds a deal's terms as the initiator declared them, and each party's attested_by.
 type Declaration struct {
 	DealID     string          `json:"deal_id"`
@@ -127,7 +115,7 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	if err := a.deal.acquireSlot(ctx); err != nil {
 		return Declaration{}, err
 	}
-	if d.Declared, err = a.deal.declaration(); err != nil {
+	if d.Declared, err = a.deal.Canonical(); err != nil {
 		return Declaration{}, err
 	}
 	d.Digest = attestation.Digest(d.Declared)

@@ -11,6 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -32,9 +33,9 @@ func keyed(keys ...string) func(*escrow.Declared) {
 	return func(d *escrow.Declared) {
 		for _, key := range keys {
 			if key == "" {
-				d.PartyKeys = append(d.PartyKeys, nil)
+				d.SeatKeys = append(d.SeatKeys, nil)
 			} else {
-				d.PartyKeys = append(d.PartyKeys, &key)
+				d.SeatKeys = append(d.SeatKeys, &key)
 			}
 		}
 	}
@@ -136,7 +137,7 @@ func TestUnusableSeatKeysAreRefused(t *testing.T) {
 	g := h.split(t, nil)
 	keyless, svc := h.replica(), h.at(origin)
 	create := func(svc *escrow.Service, keys ...string) answer[escrow.Created] {
-		d := escrow.Declared{Algorithm: "split.v1", Mode: "sealed", Retention: "standard", Labels: []string{"a", "b"}, CommitDeadline: h.now(t) + 3600, RevealDeadline: h.now(t) + 7200, Params: map[string]any{"items": []any{"car"}}}
+		d := escrow.Declared{Terms: deal.Terms{Algorithm: "split.v1", Mode: "sealed", Retention: "standard", Labels: []string{"a", "b"}, CommitDeadline: h.now(t) + 3600, RevealDeadline: h.now(t) + 7200, Params: []byte(`{"items":["car"]}`)}}
 		keyed(keys...)(&d)
 		return of(svc.Create(t.Context(), of(svc.Authenticate(t.Context(), g.key)).ok(t), d, nil))
 	}
@@ -160,8 +161,10 @@ func TestLargestDeclarationIsParsed(t *testing.T) {
 	for i := range labels {
 		labels[i] = "p"
 	}
-	d := attestation.Declaration{Algorithm: "random.v1", Params: map[string]any{}, PartyLabels: labels}
-	if _, err := canon.Parse(d.Bytes()); err != nil {
+	d := deal.Terms{Algorithm: "random.v1", Params: []byte("{}"), Labels: labels}
+	text, err := d.Canonical()
+	check(t, err)
+	if _, err := canon.Parse(text); err != nil {
 		t.Errorf("canon.Parse of a declaration of 10,000 parties: %v, want no error", err)
 	}
 }

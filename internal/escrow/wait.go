@@ -83,11 +83,10 @@ func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot,
 // untilRound returns how long a wait may last. If the deal waits only for its beacon round, the
 // wait ends at the time of the round. No wait lasts longer than `longest`.
 func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration) time.Duration {
-	rules := s.rules(d, now)
-	if left := rules.RoundTime - now.Now; !rules.AllRevealed() || left <= 0 || left > int64(waiting.Longest/time.Second) {
+	if !d.Random() || !s.rules(d, now).AllRevealed() || *d.RoundTime <= now.Now || *d.RoundTime > now.Now+int64(waiting.Longest/time.Second) {
 		return longest
 	}
-	return min(time.Duration(rules.RoundTime*1000-now.NowMilli)*time.Millisecond, longest)
+	return min(time.Duration(*d.RoundTime*1000-now.NowMilli)*time.Millisecond, longest)
 }
 
 // final reports whether the deal can no longer change, except from COMPUTED to CERTIFIED.

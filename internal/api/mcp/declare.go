@@ -5,12 +5,9 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
-
-// longestPhase is the largest value that commit_seconds or reveal_seconds may have: 366 days.
-// Package escrow checks the exact bounds of the deadlines.
-const longestPhase = 366 * 24 * 3600
 
 // declaration converts the arguments of create_deal to the REST body. If the algorithm needs a
 // beacon and beacon_round is missing, declaration sets beacon_round to the first round after
@@ -23,8 +20,8 @@ func (s *server) declaration(args arguments) (map[string]any, error) {
 		switch given := args[phase.seconds] != nil; {
 		case given && body[phase.deadline] != nil:
 			return nil, problem.New(problem.InvalidRequest, "pass %s or %s, not both", phase.seconds, phase.deadline)
-		case given && (!ok || length < 1 || length > longestPhase):
-			return nil, problem.New(problem.InvalidRequest, "%s must be an integer of 1 to %d", phase.seconds, longestPhase)
+		case given && (!ok || length < 1 || length > deal.Longest):
+			return nil, problem.New(problem.InvalidRequest, "%s must be an integer of 1 to %d", phase.seconds, deal.Longest)
 		case given:
 			body[phase.deadline] = from + length
 		case body[phase.deadline] == nil:

@@ -115,7 +115,7 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 	callText := regexp.MustCompile(`(?m)^Call (\w+) with \{.*\}$`)
 	view := func(state deal.State, certID string, parts ...store.PartyStatus) escrow.View {
 		d, err := escrow.NewDeal(&store.Declaration{
-			DealID: "d", Algorithm: "random.v1", Params: []byte("{}"), Labels: []string{"a", "b"}, CommitDeadline: 1, RevealDeadline: 2,
+			DealID: "d", Terms: deal.Terms{Algorithm: "random.v1", Params: []byte("{}"), Labels: []string{"a", "b"}, CommitDeadline: 1, RevealDeadline: 2},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +134,7 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 	}{
 		"key":                          {afterKey(escrow.NewKey{APIKey: "fp_1"}), "create_deal"},
 		"catalogue":                    {afterCatalogue, "create_key"},
-		"created":                      {afterCreation(escrow.Declared{Algorithm: "split.v1"}, escrow.Created{Invites: []escrow.Invite{{Token: "it_1"}, {Token: "it_2"}}}, true), "commit_input"},
+		"created":                      {afterCreation(escrow.Declared{Terms: deal.Terms{Algorithm: "split.v1"}}, escrow.Created{Invites: []escrow.Invite{{Token: "it_1"}, {Token: "it_2"}}}, true), "commit_input"},
 		"hashed":                       {afterHash(escrow.Opening{Salt: strings.Repeat("0", 32)}, nil, nil, commitment), "commit_input"},
 		"hashed with a short salt":     {afterHash(escrow.Opening{Salt: "0"}, nil, nil, commitment), "compute_commitment_tool"},
 		"committed, others missing":    {afterCommit(escrow.Committed{State: deal.Committing}), "get_deal"},
@@ -176,14 +176,14 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 // party_key and party_signature.
 func TestNextStepsWithASeatKey(t *testing.T) {
 	key, strong := "ed25519:ab", strings.Repeat("0", 32)
-	d, err := escrow.NewDeal(&store.Declaration{DealID: "d", Algorithm: "split.v1", Params: []byte(`{"items":["x"]}`), Labels: []string{"a", "b"}, SeatKeys: []*string{&key, nil}})
+	d, err := escrow.NewDeal(&store.Declaration{DealID: "d", Terms: deal.Terms{Algorithm: "split.v1", Params: []byte(`{"items":["x"]}`), Labels: []string{"a", "b"}, SeatKeys: []*string{&key, nil}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	view := escrow.View{State: deal.Open, Snapshot: &store.Snapshot{Parts: make([]store.PartyStatus, 2)}, Deal: d}
 	created := escrow.Created{DealID: "d"}
 	for name, got := range map[string]next{
-		"created": afterCreation(escrow.Declared{Algorithm: "split.v1", PartyKeys: []*string{&key, nil}}, created, true),
+		"created": afterCreation(escrow.Declared{Terms: deal.Terms{Algorithm: "split.v1", SeatKeys: []*string{&key, nil}}}, created, true),
 		"viewed":  afterView(0, view),
 	} {
 		if got.Tool != "compute_commitment_tool" || got.Arguments["deal_id"] != "d" || got.Arguments["commitment"] == nil || !strings.Contains(got.Why, "party_signature") {
@@ -226,9 +226,9 @@ func TestNextStepsShowTheShapeOfTheInput(t *testing.T) {
 }
 
 func TestNextBlockEndsWithTheDeadline(t *testing.T) {
-	d := &escrow.Deal{Declaration: &store.Declaration{CommitDeadline: 11, RevealDeadline: 22}}
+	d := &escrow.Deal{Declaration: &store.Declaration{Terms: deal.Terms{CommitDeadline: 11, RevealDeadline: 22}}}
 	round := int64(33)
-	draw := &escrow.Deal{Declaration: &store.Declaration{CommitDeadline: 11, RevealDeadline: 22, RoundTime: &round}}
+	draw := &escrow.Deal{Declaration: &store.Declaration{Terms: deal.Terms{CommitDeadline: 11, RevealDeadline: 22, RoundTime: &round}}}
 	for _, row := range []struct {
 		deal  *escrow.Deal
 		state deal.State

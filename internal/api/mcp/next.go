@@ -62,7 +62,7 @@ func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 		handOver = "The text blocks after this one are the invitations of the other parties, in party order. Each works for an agent and for a person. Send each party its invitation unchanged, over your own private channel. If the invitation has no link, add the address of this server"
 	}
 	signed := ""
-	if slices.ContainsFunc(req.PartyKeys, func(key *string) bool { return key != nil }) {
+	if slices.ContainsFunc(req.SeatKeys, func(key *string) bool { return key != nil }) {
 		signed = "A party with a declared seat key must sign its commitment with that key (SEAT KEYS in the instructions). "
 	}
 	deadlines := "All parties must commit before commit_deadline" + left(c.CommitDeadline) + " and reveal before reveal_deadline" + left(c.RevealDeadline) + ". "
@@ -71,8 +71,8 @@ func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 		warned = "READ `warning` FIRST: it says what is odd about this deal. "
 	}
 	var own *string
-	if len(req.PartyKeys) > 0 {
-		own = req.PartyKeys[0]
+	if len(req.SeatKeys) > 0 {
+		own = req.SeatKeys[0]
 	}
 	return commit(req.Algorithm, c.DealID, own, warned+"keep this answer: tokens are shown once. <INVITE_TOKEN> below stands for your token, invite_tokens[0].token. "+handOver+". Whoever holds a party's token can act as that party. "+
 		deadlines+signed+"You are party 0: ")

@@ -161,8 +161,8 @@ func (s *server) invitations(d escrow.Declared, c escrow.Created) (all []string)
 			DealID: c.DealID, Algorithm: alg, From: c.Invites[0].Label, Party: invite.Party, Label: invite.Label,
 			Token: invite.Token, CommitDeadline: c.CommitDeadline, RevealDeadline: c.RevealDeadline,
 		}
-		if d.PartyKeys != nil {
-			seat.Key = d.PartyKeys[invite.Party]
+		if d.SeatKeys != nil {
+			seat.Key = d.SeatKeys[invite.Party]
 		}
 		all = append(all, invitation.Text(s.PublicURL, seat))
 	}

@@ -12,8 +12,6 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-const maxSalt = 1024 // bytes
-
 // Object parses a request body for the other parsers in this file. If empty is true and raw has
 // no bytes, Object returns an object without members. An error never contains a name or a value
 // from raw.
@@ -41,14 +39,14 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 	r.Retention = m.Choice("retention", "standard", "purge")
 	r.Labels = m.Texts("party_labels", "an array of at least 2 strings, one for each party")
 	if m.Has("party_keys") {
-		r.PartyKeys = []*string{}
+		r.SeatKeys = []*string{}
 		for i, key := range m.List("party_keys", "an array") {
 			text, ok := key.(string)
 			switch {
 			case key == nil:
-				r.PartyKeys = append(r.PartyKeys, nil)
+				r.SeatKeys = append(r.SeatKeys, nil)
 			case ok:
-				r.PartyKeys = append(r.PartyKeys, &text)
+				r.SeatKeys = append(r.SeatKeys, &text)
 			default:
 				m.Fail("party_keys[%d] is %s: give a string or null", i, canon.Kind(key))
 			}
@@ -56,10 +54,11 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 	}
 	r.CommitDeadline = m.Integer("commit_deadline", "an integer: unix seconds UTC, after now")
 	r.RevealDeadline = m.Integer("reveal_deadline", "an integer: unix seconds UTC, after commit_deadline")
-	r.Params = map[string]any{}
+	var params map[string]any
 	if m.Has("algorithm_params") {
-		r.Params = m.Object("algorithm_params", "an object")
+		params = m.Object("algorithm_params", "an object")
 	}
+	r.Params = canon.Encode(params)
 	r.Unknown = m.Unknown("algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params", "party_keys")
 	return r, refused(m)
 }
@@ -103,8 +102,8 @@ func Opening(body map[string]any) (r escrow.Opening, err error) {
 	if m.Has("salt") {
 		r.Salt = m.Text("salt", "a string")
 	}
-	if len(r.Salt) > maxSalt {
-		m.Fail("salt has %d bytes; it must have at most %d", len(r.Salt), maxSalt)
+	if len(r.Salt) > canon.MaxSalt {
+		m.Fail("salt has %d bytes; it must have at most %d", len(r.Salt), canon.MaxSalt)
 	}
 	return r, refused(m)
 }

@@ -105,8 +105,10 @@ func TestViewHasAllMembers(t *testing.T) {
 		},
 	} {
 		v := escrow.View{Deal: &escrow.Deal{Declaration: &store.Declaration{
-			DealID: "d_1", Algorithm: "split.v1", Params: []byte(`{"items":["<car>"]}`), Mode: "sealed", Retention: "standard",
-			Labels: []string{"a", "<b>"}, CommitDeadline: 10, RevealDeadline: 20, CreatedAt: 1, OwnerHash: []byte("owner"),
+			DealID: "d_1", OwnerHash: []byte("owner"), CreatedAt: 1, Terms: deal.Terms{
+				Algorithm: "split.v1", Params: []byte(`{"items":["<car>"]}`), Mode: "sealed", Retention: "standard",
+				Labels: []string{"a", "<b>"}, CommitDeadline: 10, RevealDeadline: 20,
+			},
 		}}, Snapshot: &store.Snapshot{Parts: make([]store.PartyStatus, 2)}}
 		change(&v)
 		body, err := web.Encode(wire.ViewOf(v))
@@ -118,7 +120,7 @@ func TestViewHasAllMembers(t *testing.T) {
 
 // SPEC 4: the answer to a commitment is `{deal_id, state, party, committed, next}`.
 func TestCommitted(t *testing.T) {
-	d := &escrow.Deal{Declaration: &store.Declaration{RevealDeadline: 20}}
+	d := &escrow.Deal{Declaration: &store.Declaration{Terms: deal.Terms{RevealDeadline: 20}}}
 	for state, next := range map[deal.State]string{
 		deal.Committing: "wait for the others: call GET /v1/deals/d_1?wait=45&since=COMMITTING until the state is REVEALING, then call POST /v1/deals/d_1/reveal with your input and salt before reveal_deadline 20",
 		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before reveal_deadline 20",
@@ -135,16 +137,17 @@ func TestCommitted(t *testing.T) {
 func TestDeclared(t *testing.T) {
 	const good = `"algorithm":"split.v1","party_labels":["a","b"],"commit_deadline":10,"reveal_deadline":20`
 	for _, row := range []struct{ more, want string }{
-		{``, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
-		{`,"mode":null,"retention":null,"algorithm_params":null,"party_keys":null`, `{split.v1 sealed standard [a b] [] 10 20 map[] []}`},
-		{`,"mode":"open","retention":"purge","algorithm_params":{"items":["x"]}`, `{split.v1 open purge [a b] [] 10 20 map[items:[x]] []}`},
-		{`,"z":1,"b":{}`, `{split.v1 sealed standard [a b] [] 10 20 map[] [b z]}`},
-		{`,"party_keys":[null,null]`, `{split.v1 sealed standard [a b] [<nil> <nil>] 10 20 map[] []}`},
+		{``, `split.v1 {} sealed standard [a b] [] 10 20 []`},
+		{`,"mode":null,"retention":null,"algorithm_params":null,"party_keys":null`, `split.v1 {} sealed standard [a b] [] 10 20 []`},
+		{`,"mode":"open","retention":"purge","algorithm_params":{"items":["x"]}`, `split.v1 {"items":["x"]} open purge [a b] [] 10 20 []`},
+		{`,"z":1,"b":{}`, `split.v1 {} sealed standard [a b] [] 10 20 [b z]`},
+		{`,"party_keys":[null,null]`, `split.v1 {} sealed standard [a b] [<nil> <nil>] 10 20 []`},
 		{`,"party_keys":[null,1]`, "party_keys[1] is an integer: give a string or null"},
 		{`,"party_keys":{}`, "party_keys is an object: give an array"},
 	} {
-		declared, err := wire.Declared(parsed(t, []byte(`{`+good+row.more+`}`), nil))
-		if got := fmt.Sprint(declared); err == nil && got != row.want {
+		d, err := wire.Declared(parsed(t, []byte(`{`+good+row.more+`}`), nil))
+		got := fmt.Sprintf("%s %s %s %s %v %v %d %d %v", d.Algorithm, d.Params, d.Mode, d.Retention, d.Labels, d.SeatKeys, d.CommitDeadline, d.RevealDeadline, d.Unknown)
+		if err == nil && got != row.want {
 			t.Errorf("Declared with %q: got %s, want %s", row.more, got, row.want)
 		}
 		if err != nil && (!problem.Is(err, problem.InvalidRequest) || !strings.Contains(err.Error(), row.want)) {

@@ -121,8 +121,8 @@ func (a *ActResult) scanReveal(row pgx.CollectableRow) error {
 	}
 	n := len(sealed)
 	a.Inputs = &Snapshot{
-		Phase: deal.Revealing, CommitsClosedAt: closed, Commits: n, Reveals: n, LastReveal: *last, Now: *now, NowMilli: 1000 * *now,
-		Parts: make([]PartyStatus, n), Sealed: sealed, AttestedBy: attested,
+		Snapshot:        deal.Snapshot{Phase: deal.Revealing, Commits: n, Reveals: n, LastReveal: *last},
+		CommitsClosedAt: closed, Now: *now, NowMilli: 1000 * *now, Parts: make([]PartyStatus, n), Sealed: sealed, AttestedBy: attested,
 	}
 	for i, raw := range commitments {
 		text := CommitmentText(raw)

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
 var (
@@ -11,22 +13,12 @@ var (
 	declarationSQL = query("declaration")
 )
 
-// Declaration is the part of a deal that never changes after its creation. Times are unix seconds.
+// Declaration is a deal as it was declared: the part that never changes after its creation.
 type Declaration struct {
-	DealID         string
-	OwnerHash      []byte // SHA-256 of the API key that created the deal
-	Algorithm      string
-	Params         []byte // canonical JSON (RFC 8785)
-	Mode           string
-	Retention      string
-	Labels         []string
-	SeatKeys       []*string // declared public keys by party; nil element: no key; nil slice: no party has a key
-	CommitDeadline int64
-	RevealDeadline int64
-	CreatedAt      int64
-	ChainHash      *string // like BeaconRound and RoundTime, nil unless the algorithm is random.v1
-	BeaconRound    *int64
-	RoundTime      *int64
+	DealID    string
+	OwnerHash []byte // SHA-256 of the API key that created the deal
+	CreatedAt int64  // unix seconds
+	deal.Terms
 }
 
 // NewDeal is a deal to create.
@@ -86,14 +78,6 @@ func creationColumns(deals []NewDeal) []any {
 	}
 	return []any{ids, owners, algorithms, params, modes, retentions, counts, commitBy, revealBy, chains, rounds, times,
 		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, distinctSecrets(secrets...)}
-}
-
-// SeatKey returns the declared public key of a party, or nil.
-func (d *Declaration) SeatKey(party int) *string {
-	if d.SeatKeys == nil {
-		return nil
-	}
-	return d.SeatKeys[party]
 }
 
 // Declaration returns a deal's declaration, or ErrNotFound.

@@ -104,8 +104,10 @@ func (f *fixture) declare(t *testing.T, change func(*store.Declaration)) store.N
 
 func newDeal(now int64, change func(*store.Declaration)) store.NewDeal {
 	d := store.NewDeal{Declaration: &store.Declaration{
-		DealID: "d_" + rand.Text(), OwnerHash: random32(), Algorithm: "split.v1", Params: []byte(`{"items":["car"]}`), Mode: "sealed", Retention: "standard",
-		Labels: []string{"a", "b"}, CommitDeadline: now + 3600, RevealDeadline: now + 7200,
+		DealID: "d_" + rand.Text(), OwnerHash: random32(), Terms: deal.Terms{
+			Algorithm: "split.v1", Params: []byte(`{"items":["car"]}`), Mode: "sealed", Retention: "standard",
+			Labels: []string{"a", "b"}, CommitDeadline: now + 3600, RevealDeadline: now + 7200,
+		},
 	}}
 	if change != nil {
 		change(d.Declaration)

@@ -22,7 +22,7 @@ type Progress struct {
 
 // State returns the state that the API shows for the deal, except that it returns COMPUTED for a
 // CERTIFIED deal.
-func (p Progress) State() deal.State { return deal.Deal{Phase: p.Phase, Commits: p.Acted}.State() }
+func (p Progress) State() deal.State { return deal.Snapshot{Phase: p.Phase, Commits: p.Acted}.State() }
 
 // Same reports whether p equals other. With stateOnly, Same ignores a difference in Phase or
 // Acted if State() is the same.

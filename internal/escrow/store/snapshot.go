@@ -16,22 +16,18 @@ var snapshotSQL = query("snapshot")
 // Snapshot is the changing part of a deal, read at one moment. Times are unix
 // seconds of the database's clock.
 type Snapshot struct {
-	Phase           deal.State
+	deal.Snapshot
 	CommitsClosedAt *int64
 	RevealsClosedAt *int64
 	ComputedAt      *int64
 	Result          []byte
-	VoidFlakers     []int
 	CertID          *string
 	Published       bool // the certificate has a leaf in the log
 	// LeafIndex is the index of the certificate's leaf; nil: no leaf when the row was read. A
 	// caller that publishes the certificate later sets Published, but leaves LeafIndex nil.
-	LeafIndex  *int64
-	Commits    int
-	Reveals    int
-	LastReveal int64 // time of the last reveal; 0: none yet
-	Now        int64 // time of the read
-	NowMilli   int64 // Now, in unix milliseconds
+	LeafIndex *int64
+	Now       int64 // time of the read
+	NowMilli  int64 // Now, in unix milliseconds
 
 	Parts []PartyStatus // one for each party from Selection.first to Selection.last
 	First int           // party index of Parts[0]

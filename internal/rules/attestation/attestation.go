@@ -1,7 +1,5 @@
-// Package attestation defines how a party signs its commitment with a seat key, which is a
-// key of the party's own. The package defines the declaration of a deal, the digest of the
-// declaration, the signed bytes, and the text of attested_by. All functions depend only on
-// their arguments.
+// Package attestation defines how a party signs its commitment with a seat key: the digest of the
+// deal's declaration, the signed bytes, and the text of attested_by.
 package attestation
 
 import (
@@ -11,44 +9,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-
-	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
-// Declaration holds what the initiator declares about a deal. Deadlines are in unix
-// seconds.
-type Declaration struct {
-	Algorithm      string
-	Params         map[string]any // as declared, including unknown members; values as canon.Parse returns them
-	BeaconChain    *string        // chain hash; nil if the algorithm uses no beacon
-	CommitDeadline int64
-	Mode           string
-	PartyKeys      []*string // one entry per party, nil for a party without a declared key; the slice is nil if no party has a declared key
-	PartyLabels    []string
-	Retention      string
-	RevealDeadline int64
-}
-
-// Bytes returns the RFC 8785 form of the declaration.
-func (d Declaration) Bytes() []byte {
-	labels, keys := make([]any, len(d.PartyLabels)), make([]any, len(d.PartyLabels))
-	for i, label := range d.PartyLabels {
-		labels[i] = label
-		if d.PartyKeys != nil && d.PartyKeys[i] != nil {
-			keys[i] = *d.PartyKeys[i]
-		}
-	}
-	var chain any
-	if d.BeaconChain != nil {
-		chain = *d.BeaconChain
-	}
-	return canon.Encode(map[string]any{
-		"algorithm": d.Algorithm, "algorithm_params": d.Params, "beacon_chain": chain, "commit_deadline": d.CommitDeadline, "mode": d.Mode,
-		"party_keys": keys, "party_labels": labels, "retention": d.Retention, "reveal_deadline": d.RevealDeadline,
-	})
-}
-
-// Digest returns the SHA-256 of the bytes of a declaration, in 64 hex digits.
+// Digest returns the SHA-256 of a declaration (deal.Terms.Canonical), in 64 hex digits.
 func Digest(declaration []byte) string {
 	sum := sha256.Sum256(declaration)
 	return hex.EncodeToString(sum[:])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -47,18 +48,21 @@ const (
 	commitment = "sha256:f62a7f8729d652d68f8ba0f392d16e5e94f4fb9bcd39c2cb704cbdf0e9cb4b7a"
 )
 
-func made() (v vectors) {
+func made(t *testing.T) (v vectors) {
 	private := ed25519.NewKeyFromSeed([]byte(strings.Repeat("seat", 8)))
 	key := "ed25519:" + hex.EncodeToString(private.Public().(ed25519.PublicKey))
 	chain := "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971"
-	declarations := []attestation.Declaration{
-		{Algorithm: "split.v1", Params: map[string]any{"items": []any{"car", "boat"}}, CommitDeadline: 1900003600, Mode: "sealed",
-			PartyLabels: []string{"ann", "bob"}, PartyKeys: []*string{nil, &key}, Retention: "standard", RevealDeadline: 1900007200},
-		{Algorithm: "random.v1", Params: map[string]any{"beacon_round": int64(12040883), "zz": nil}, BeaconChain: &chain, CommitDeadline: 1, Mode: "open",
-			PartyLabels: []string{"Zoë <a&b>", "\uff21", "😀"}, Retention: "purge", RevealDeadline: canon.MaxInt},
+	declarations := []deal.Terms{
+		{Algorithm: "split.v1", Params: []byte(`{"items":["car","boat"]}`), CommitDeadline: 1900003600, Mode: "sealed",
+			Labels: []string{"ann", "bob"}, SeatKeys: []*string{nil, &key}, Retention: "standard", RevealDeadline: 1900007200},
+		{Algorithm: "random.v1", Params: []byte(`{"beacon_round":12040883,"zz":null}`), ChainHash: &chain, CommitDeadline: 1, Mode: "open",
+			Labels: []string{"Zoë <a&b>", "\uff21", "😀"}, Retention: "purge", RevealDeadline: canon.MaxInt},
 	}
 	for _, d := range declarations {
-		text := d.Bytes()
+		text, err := d.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
 		v.Declarations = append(v.Declarations, declarationVector{text, string(text), attestation.Digest(text)})
 	}
 	for i, declared := range []bool{true, false} {
@@ -71,7 +75,7 @@ func made() (v vectors) {
 }
 
 func TestVectors(t *testing.T) {
-	text, err := json.MarshalIndent(made(), "", "  ")
+	text, err := json.MarshalIndent(made(t), "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}

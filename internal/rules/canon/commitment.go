@@ -9,6 +9,9 @@ import (
 
 const commitmentPrefix = "sha256:"
 
+// MaxSalt is the maximum size of a salt, in bytes.
+const MaxSalt = 1024
+
 // ErrCommitment is returned for a string that is not a commitment.
 var ErrCommitment = errors.New("the commitment is not \"sha256:\" and 64 lower-case hex digits")
 

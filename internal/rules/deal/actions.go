@@ -44,7 +44,7 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	case d.Phase == Committing && !p.Committed:
 		return problem.New(problem.CommitsMissing, "party %d has not committed; call %s before commit_deadline %d", p.Index, d.call(problem.Commit), d.CommitDeadline)
 	case d.Phase == Committing:
-		return problem.New(problem.CommitsMissing, "%d of %d parties have committed; call %s until the state is REVEALING, then reveal", d.Commits, d.Parties, d.call(problem.ReadDeal))
+		return problem.New(problem.CommitsMissing, "%d of %d parties have committed; call %s until the state is REVEALING, then reveal", d.Commits, len(d.Labels), d.call(problem.ReadDeal))
 	case now >= d.RevealDeadline:
 		return problem.New(problem.DeadlinePassed, "reveal_deadline %d has passed (now %d); create a new deal with %s", d.RevealDeadline, now, d.call(problem.CreateDeal))
 	}
@@ -55,16 +55,16 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 // After the draw it returns nil (SPEC 4 rule 2: repeat calls after COMPUTED report the result).
 func (d Deal) Entropy(now int64) *problem.Error {
 	switch {
-	case !d.Random:
+	case !d.Random():
 		return problem.New(problem.WrongAlgorithm, "only random.v1 deals draw from the beacon; read this deal with %s", d.call(problem.ReadDeal))
 	case d.Phase == Computed || d.Phase == Certified:
 		return nil
 	case d.Ended():
 		return problem.New(problem.DealEnded, "the deal is %s and has no result; create a new deal with %s", d.Phase, d.call(problem.CreateDeal))
-	case d.Phase == Committing || d.Reveals < d.Parties:
-		return problem.New(problem.RevealsMissing, "the deal is %s with %d of %d reveals; call again once all have revealed", d.State(), d.Reveals, d.Parties)
-	case now < d.RoundTime:
-		return problem.New(problem.BeaconNotReady, "the beacon round is due at %d (now %d); call again then", d.RoundTime, now).WithRetryAfter(min(d.RoundTime-now, 86_400))
+	case d.Phase == Committing || d.Reveals < len(d.Labels):
+		return problem.New(problem.RevealsMissing, "the deal is %s with %d of %d reveals; call again once all have revealed", d.State(), d.Reveals, len(d.Labels))
+	case now < *d.RoundTime:
+		return problem.New(problem.BeaconNotReady, "the beacon round is due at %d (now %d); call again then", *d.RoundTime, now).WithRetryAfter(min(*d.RoundTime-now, 86_400))
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func TestCommitAndReveal(t *testing.T) {
 
 func TestEntropy(t *testing.T) {
 	random := func(d Deal) Deal {
-		d.Random, d.RoundTime = true, 300
+		d.RoundTime = new(int64(300))
 		return d
 	}
 	for _, row := range []struct {

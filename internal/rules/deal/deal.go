@@ -49,23 +49,22 @@ var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Exp
 // round's time, whichever is later.
 const DrawDelay = 60
 
-// Deal holds the facts that decide a deal's next step and permitted actions. Times are unix seconds.
-type Deal struct {
-	ID             string
-	Phase          State // never Open: method State derives OPEN from Phase and Commits
-	Parties        int
-	Commits        int
-	Reveals        int
-	CommitDeadline int64
-	RevealDeadline int64
-	LastReveal     int64 // when the newest reveal was accepted; 0 if there is none
-
-	Random        bool  // random.v1: the deal waits for a beacon round after the reveals
-	RoundTime     int64 // when the beacon round is due; random.v1 only
-	EntropyWindow int64 // seconds from max(RevealDeadline, RoundTime) to ExpiresAt
-
-	InputLost   bool  // a revealed input cannot be decrypted, so no result can be computed
+// Snapshot is the part of a deal that changes, at one moment.
+type Snapshot struct {
+	Phase       State // never Open: method State derives OPEN from Phase and Commits
+	Commits     int
+	Reveals     int
+	LastReveal  int64 // unix seconds, when the newest reveal was accepted; 0 if there is none
 	VoidFlakers []int // indexes of the parties that made the deal VOID, ascending
+}
+
+// Deal holds the facts that decide a deal's next step and permitted actions.
+type Deal struct {
+	ID string
+	*Terms
+	Snapshot
+	EntropyWindow int64 // seconds from max(RevealDeadline, RoundTime) to ExpiresAt
+	InputLost     bool  // a revealed input cannot be decrypted, so no result can be computed
 }
 
 // Step is a change of a deal's phase. A step becomes due at a certain time, or when the last
@@ -84,38 +83,38 @@ const (
 )
 
 // State returns the state that clients see: Phase, or Open before the first commitment.
-func (d Deal) State() State {
+func (s Snapshot) State() State {
 	// SPEC 3: the initial state is OPEN.
-	if d.Phase == Committing && d.Commits == 0 {
+	if s.Phase == Committing && s.Commits == 0 {
 		return Open
 	}
-	return d.Phase
+	return s.Phase
 }
 
 // Ended reports whether the deal is final. Its certificate may still be pending.
-func (d Deal) Ended() bool { return d.Phase != Committing && d.Phase != Revealing }
+func (s Snapshot) Ended() bool { return s.Phase != Committing && s.Phase != Revealing }
 
 // AllRevealed reports whether all parties have revealed and the deal has not ended.
-func (d Deal) AllRevealed() bool { return d.Phase == Revealing && d.Reveals == d.Parties }
+func (d Deal) AllRevealed() bool { return d.Phase == Revealing && d.Reveals == len(d.Labels) }
 
 // Next returns the step that is due at the unix time `now`.
 func (d Deal) Next(now int64) Step {
 	switch d.Phase {
 	case Committing:
-		if d.Commits < d.Parties && now >= d.CommitDeadline {
+		if d.Commits < len(d.Labels) && now >= d.CommitDeadline {
 			return VoidCommits
 		}
 	case Revealing:
 		switch {
-		case d.Reveals < d.Parties && now >= d.RevealDeadline:
+		case d.Reveals < len(d.Labels) && now >= d.RevealDeadline:
 			return VoidReveals
-		case d.Reveals < d.Parties:
+		case d.Reveals < len(d.Labels):
 			return None
-		case !d.Random && !d.InputLost:
+		case !d.Random() && !d.InputLost:
 			return Compute
-		case !d.Random && now >= d.RevealDeadline:
+		case !d.Random() && now >= d.RevealDeadline:
 			return Expire
-		case !d.Random:
+		case !d.Random():
 			return None
 		case now >= d.ExpiresAt():
 			return Expire
@@ -131,11 +130,11 @@ func (d Deal) Next(now int64) Step {
 // input only when it computes the result.
 func (d Deal) DueAt() (int64, bool) {
 	switch {
-	case d.Phase == Committing && d.Commits < d.Parties:
+	case d.Phase == Committing && d.Commits < len(d.Labels):
 		return d.CommitDeadline, true
-	case d.Phase == Revealing && d.Reveals < d.Parties:
+	case d.Phase == Revealing && d.Reveals < len(d.Labels):
 		return d.RevealDeadline, true
-	case d.Phase == Revealing && d.Random:
+	case d.Phase == Revealing && d.Random():
 		return min(d.DrawAt(), d.ExpiresAt()), true
 	}
 	return 0, false
@@ -146,18 +145,18 @@ func (d Deal) DueAt() (int64, bool) {
 // returns RoundTime, because a party can draw from then on. Otherwise LookAt returns the same
 // as DueAt.
 func (d Deal) LookAt(now int64) (int64, bool) {
-	if d.Random && d.AllRevealed() && now < d.RoundTime {
-		return d.RoundTime, true
+	if d.Random() && d.AllRevealed() && now < *d.RoundTime {
+		return *d.RoundTime, true
 	}
 	return d.DueAt()
 }
 
 // DrawAt returns when deadline-worker draws the result of a random.v1 deal that no party has drawn.
-func (d Deal) DrawAt() int64 { return addSaturating(max(d.LastReveal, d.RoundTime), DrawDelay) }
+func (d Deal) DrawAt() int64 { return addSaturating(max(d.LastReveal, *d.RoundTime), DrawDelay) }
 
 // ExpiresAt returns when a random.v1 deal ends as EXPIRED because no draw has succeeded.
 func (d Deal) ExpiresAt() int64 {
-	return addSaturating(max(d.RevealDeadline, d.RoundTime), d.EntropyWindow)
+	return addSaturating(max(d.RevealDeadline, *d.RoundTime), d.EntropyWindow)
 }
 
 func addSaturating(t, seconds int64) int64 {

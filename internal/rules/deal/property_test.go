@@ -19,30 +19,31 @@ func anyTime(t *rapid.T, name string) int64 {
 // committed, and counts are at most the number of parties.
 func anyDeal(t *rapid.T) Deal {
 	d := Deal{
-		ID: "d_1", Parties: rapid.IntRange(2, 5).Draw(t, "parties"),
-		CommitDeadline: anyTime(t, "commit deadline"), RevealDeadline: anyTime(t, "reveal deadline"),
-		Random: rapid.Bool().Draw(t, "random"),
+		ID: "d_1", Terms: &Terms{
+			Labels:         make([]string, rapid.IntRange(2, 5).Draw(t, "parties")),
+			CommitDeadline: anyTime(t, "commit deadline"), RevealDeadline: anyTime(t, "reveal deadline"),
+		},
 	}
 	d.Phase = rapid.SampledFrom(append([]State{Committing, Revealing, Revealing}, endedPhases...)).Draw(t, "phase")
-	d.Commits = d.Parties
+	d.Commits = len(d.Labels)
 	switch d.Phase {
 	case Committing:
-		d.Commits = rapid.IntRange(0, d.Parties-1).Draw(t, "commits") // the last commit makes the deal REVEALING
+		d.Commits = rapid.IntRange(0, len(d.Labels)-1).Draw(t, "commits") // the last commit makes the deal REVEALING
 	case Revealing:
-		d.Reveals = rapid.IntRange(0, d.Parties).Draw(t, "reveals")
+		d.Reveals = rapid.IntRange(0, len(d.Labels)).Draw(t, "reveals")
 	}
 	if d.Reveals > 0 {
 		d.LastReveal = anyTime(t, "last reveal")
 	}
-	if d.Random {
-		d.RoundTime = anyTime(t, "round time")
+	if rapid.Bool().Draw(t, "random") {
+		d.RoundTime = new(anyTime(t, "round time"))
 		d.EntropyWindow = anyTime(t, "entropy window")
 	}
 	return d
 }
 
 func (d Deal) complete() bool {
-	return d.Phase == Revealing && d.Reveals == d.Parties
+	return d.Phase == Revealing && d.Reveals == len(d.Labels)
 }
 
 func holds(t *rapid.T, d Deal, now, later int64) {
@@ -50,7 +51,7 @@ func holds(t *rapid.T, d Deal, now, later int64) {
 	if d.complete() && (step == VoidCommits || step == VoidReveals) {
 		t.Fatalf("a complete deal has the step %d at %d, want no void: %+v", step, now, d)
 	}
-	if d.complete() && !d.Random && step == None {
+	if d.complete() && !d.Random() && step == None {
 		t.Fatalf("a complete deal has no step at %d, want one: %+v", now, d)
 	}
 	if d.Ended() && step != None {

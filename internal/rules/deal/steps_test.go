@@ -6,7 +6,10 @@ import (
 )
 
 func committing(commits int) Deal {
-	return Deal{ID: "d_1", Phase: Committing, Parties: 2, Commits: commits, CommitDeadline: 100, RevealDeadline: 200}
+	return Deal{
+		ID: "d_1", Terms: &Terms{Labels: make([]string, 2), CommitDeadline: 100, RevealDeadline: 200},
+		Snapshot: Snapshot{Phase: Committing, Commits: commits},
+	}
 }
 
 func revealing(reveals int) Deal {
@@ -20,7 +23,7 @@ func revealing(reveals int) Deal {
 
 func drawing(reveals int) Deal {
 	d := revealing(reveals)
-	d.Random, d.RoundTime, d.EntropyWindow = true, 300, 1000
+	d.RoundTime, d.EntropyWindow = new(int64(300)), 1000
 	return d
 }
 
@@ -94,7 +97,7 @@ func TestDrawTimes(t *testing.T) {
 		{120, 150 + DrawDelay, 200 + 1000}, {300, 300 + DrawDelay, 300 + 1000},
 	} {
 		d := drawing(2) // last reveal at 150
-		d.RoundTime = row.round
+		d.RoundTime = &row.round
 		if d.DrawAt() != row.draw || d.ExpiresAt() != row.expiry {
 			t.Errorf("round at %d: DrawAt %d, ExpiresAt %d, want %d and %d", row.round, d.DrawAt(), d.ExpiresAt(), row.draw, row.expiry)
 		}
@@ -106,7 +109,7 @@ func TestTimesSaturate(t *testing.T) {
 	for _, row := range []struct{ round, window int64 }{
 		{math.MaxInt64, 1000}, {math.MaxInt64 - 59, 1000}, {300, math.MaxInt64}, {math.MaxInt64, math.MaxInt64},
 	} {
-		d.RoundTime, d.EntropyWindow = row.round, row.window
+		d.RoundTime, d.EntropyWindow = &row.round, row.window
 		if at := d.DrawAt(); at < row.round {
 			t.Errorf("round %d: DrawAt = %d, want no time before the round", row.round, at)
 		}
