@@ -120,11 +120,18 @@ func (c *Ctl) Inputs(parties int) {
 	c.File("inputs.json", rows)
 }
 
-// Fetched writes the certificate to cert.json, the tree head of the log proof to head.json, and
-// the service status to status.json.
+// Fetched writes the bundle to bundle.json, and its certificate, tree head and keys to cert.json,
+// head.json and keys.json.
 func (c *Ctl) Fetched() {
 	c.t.Helper()
-	c.Run(0, "deal", "certificate", "--state", "deal.json", "--out", "cert.json", "--tree-head", "head.json", "--status", "status.json")
+	c.Run(0, "deal", "certificate", "--state", "deal.json", "--out", "bundle.json")
+	var bundle map[string]json.RawMessage
+	if err := json.Unmarshal(c.Read("bundle.json"), &bundle); err != nil {
+		c.t.Fatal(err)
+	}
+	for member, file := range map[string]string{"certificate": "cert.json", "tree_head": "head.json", "keys": "keys.json"} {
+		c.File(file, []byte(bundle[member]))
+	}
 }
 
 var unshared = sync.OnceValue(func() bool { return exec.Command("unshare", "-n", "true").Run() == nil })

@@ -110,7 +110,7 @@ func TestOverFairpactctl(t *testing.T) {
 	c.Fetched()
 	checkCertificate(t, c.Read("cert.json"))
 	c.Inputs(len(bids))
-	if out := c.Offline(0, "verify", "cert.json", "--tree-head", "head.json", "--status", "status.json", "--inputs", "inputs.json", "--params", "params.json"); !strings.Contains(out, "byte for byte as recomputed") {
+	if out := c.Offline(0, "verify", "bundle.json", "--inputs", "inputs.json"); !strings.Contains(out, "byte for byte as recomputed") {
 		t.Errorf("fairpactctl verify: %s, want a recomputed result", out)
 	}
 	if help, _ := c.Run(0, "deal", "create", "--help"); !strings.Contains(help, id) {

@@ -132,9 +132,6 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 	if r := run(t, string(text), "verify", "-", "--pubkey", served.Pubkeys[0]); r.code != ExitOK || !strings.Contains(r.out, "your input was not checked") {
 		t.Errorf("verify of the bundle as served: %+v, want a note that the input was not checked", r)
 	}
-	if r := run(t, "", "deal", "certificate", "--sealed", "sealed.json"); r.code == ExitOK || !strings.Contains(r.err, "--bundle FILE") {
-		t.Errorf("--sealed without --bundle: %+v, want an error that asks for --bundle FILE", r)
-	}
 }
 
 // checkBeacon adds a failed check for a beacon value that the chain did not sign. It uses the

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
@@ -103,7 +104,7 @@ func TestExitCodesOfUsage(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"no-such"}, {"verify"}, {"verify", cert}, {"verify", cert, "--tree-head", cert}, {"verify", cert + "x", "--base-url", "http://localhost:1"},
 		{"verify", cert, "--base-url", "file:///"}, {"verify", cert, "--tree-head", cert, "--pubkey", "k", "--params", cert},
-		{"verify", cert, "--tree-head", cert, "--status", cert}, {"deal"}, {"deal", "status"}, {"deal", "commit", cert},
+		{"verify", cert, "--tree-head", cert, "--keys", cert}, {"deal"}, {"deal", "status"}, {"deal", "commit", cert},
 		{"completion", "--code", "tcsh"}, {"deal", "watch", "--base-url", "http://localhost:1", "--deal", "d", "--token", "it_x", "--every", "0s"},
 	} {
 		if r := run(t, "", args...); r.code != ExitUsage || r.out != "" || r.err == "" {
@@ -181,8 +182,7 @@ func TestInputsFile(t *testing.T) {
 
 func TestProgressLine(t *testing.T) {
 	now := time.Unix(1000, 0)
-	v := view{State: "COMMITTING", CommitDeadline: 1090, RevealDeadline: 1200}
-	v.Parties = make([]struct{ Committed, Revealed bool }, 2)
+	v := wire.View{State: "COMMITTING", CommitDeadline: 1090, RevealDeadline: 1200, Parties: make([]wire.Party, 2)}
 	v.Parties[0].Committed = true
 	for _, row := range []struct{ state, want string }{
 		{"COMMITTING", "COMMITTING  1/2 committed  0/2 revealed  1m30s left to commit"},
@@ -191,7 +191,7 @@ func TestProgressLine(t *testing.T) {
 		{"CANCELLED", "CANCELLED  1/2 committed  0/2 revealed"},
 	} {
 		v.State = row.state
-		if got := v.line(now); got != row.want {
+		if got := progressLine(v, now); got != row.want {
 			t.Errorf("state %s: the line is %q, want %q", row.state, got, row.want)
 		}
 	}

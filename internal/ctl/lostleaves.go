@@ -14,7 +14,7 @@ import (
 )
 
 type certificateReturnCommand struct {
-	Certificates []string `arg:"" help:"Certificate files, exactly as the parties received them, one for each missing leaf. More certificates do no harm."`
+	Certificates []string `arg:"" help:"Bundle or certificate files, exactly as the parties received them, one for each missing leaf. More certificates do no harm."`
 	Keys         string   `required:"" placeholder:"FILE" help:"File with the key set, as GET /v1/pubkeys returned it."`
 	TreeHead     string   `required:"" placeholder:"FILE" help:"File with the newest tree head that anybody received from GET /v1/log/tree-head."`
 	databases
@@ -24,7 +24,11 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 	var leaves []translog.TaggedLeaf
 	var head translog.TreeHead
 	for _, path := range a.Certificates {
-		evidence, err := verifyCommand{Certificate: path, Keys: a.Keys, TreeHead: a.TreeHead}.gather(ctx, t, true)
+		cert, _, err := t.certificate(path)
+		if err != nil {
+			return err
+		}
+		evidence, err := verifyCommand{Keys: a.Keys, TreeHead: a.TreeHead}.evidence(ctx, t, cert)
 		if err != nil {
 			return err
 		}

@@ -69,3 +69,23 @@ func (c sealCommand) Run(t *terminal) error {
 	}
 	return nil
 }
+
+// sealed is the content of a sealed file: the parsed input, its RFC 8785 form and the salt.
+type sealed struct {
+	members   map[string]any
+	canonical []byte
+	salt      string
+}
+
+func (t *terminal) sealed(path string) (s sealed, err error) {
+	file, err := t.object(path)
+	if err != nil {
+		return s, err
+	}
+	input, ok := file["input"].(map[string]any)
+	salt, text := file["salt"].(string)
+	if !ok || !text || len(file) != 2 {
+		return s, fmt.Errorf("%s is not a sealed file of the form {\"input\": {…}, \"salt\": \"…\"}: make one with fairpactctl seal INPUT --out FILE", path)
+	}
+	return sealed{input, canon.Encode(input), salt}, nil
+}

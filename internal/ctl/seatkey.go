@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -22,11 +23,10 @@ func (c seatKeyCommand) Run(t *terminal) error {
 	if err != nil {
 		return err
 	}
-	if t.json {
-		return t.value(map[string]string{"party_key": label, "key_file": c.Out})
-	}
-	t.line("%s", label)
-	return nil
+	return t.show(struct {
+		Label string `json:"party_key"`
+		File  string `json:"key_file"`
+	}{label, c.Out}, "%s", label)
 }
 
 func seatKeys(given []string) (map[int]string, error) {
@@ -68,59 +68,50 @@ func partyKeys(given []string, parties int) ([]*string, error) {
 	return keys, nil
 }
 
-type declared struct {
-	dealID    string
-	origin    string
-	party     int
+// terms are what a deal's declaration says.
+type terms struct {
+	wire.Declaration
 	algorithm string
 	params    map[string]any
 	labels    []string
-	key       any // the key declared for the party, or nil
-	digest    string
+	keys      []any  // in party order, nil for a party without a declared seat key
+	digest    string // computed here, so that a party signs exactly the terms that were fetched
 }
 
-// declaration fetches the deal's declaration. It computes the digest itself, so that the
-// party signs exactly the declaration that was fetched.
-func (c *call) declaration(ctx context.Context) (d declared, err error) {
-	body, err := c.client.Get(ctx, c.path("/declaration"), c.token)
-	if err != nil {
+func (c *call) declaration(ctx context.Context) (d terms, err error) {
+	if err = c.get(ctx, "/declaration", &d.Declaration); err != nil {
 		return d, err
 	}
-	answer, err := canon.ParseObject(body)
+	of, err := canon.ParseObject(d.Declared)
+	if err == nil {
+		m := canon.MembersOf(of, "declaration.")
+		d.algorithm, d.params = m.Text("algorithm", "a text"), m.Object("algorithm_params", "an object")
+		d.labels, d.keys = m.Texts("party_labels", "an array of texts"), m.List("party_keys", "an array")
+		err = m.Err()
+	}
+	if err == nil && (d.Party == nil || *d.Party < 0 || *d.Party >= len(d.labels) || len(d.keys) != len(d.labels)) {
+		err = fmt.Errorf("the party is missing, or does not fit %d party_labels and %d party_keys", len(d.labels), len(d.keys))
+	}
 	if err != nil {
-		return d, fmt.Errorf("cannot parse the declaration of deal %s: %w", c.dealID, err)
+		return d, fmt.Errorf("cannot use the declaration of deal %s: %w", c.dealID, err)
 	}
-	of, _ := answer["declaration"].(map[string]any)
-	party, isParty := answer["party"].(int64)
-	origin, signs := answer["origin"].(string)
-	labels, _ := of["party_labels"].([]any)
-	keys, _ := of["party_keys"].([]any)
-	switch {
-	case !signs:
-		return d, errors.New("this deployment does not accept seat keys: leave out --seat-key")
-	case !isParty || party < 0 || party >= int64(len(labels)) || len(keys) != len(labels):
-		return d, fmt.Errorf("the declaration of deal %s has party %v, %d party_labels and %d party_keys, which do not fit together", c.dealID, answer["party"], len(labels), len(keys))
-	}
-	d = declared{dealID: c.dealID, origin: origin, party: int(party), key: keys[party], digest: attestation.Digest(canon.Encode(of))}
-	d.algorithm, _ = of["algorithm"].(string)
-	d.params, _ = of["algorithm_params"].(map[string]any)
-	for _, label := range labels {
-		text, _ := label.(string)
-		d.labels = append(d.labels, text)
-	}
+	d.digest = attestation.Digest(canon.Encode(of))
 	return d, nil
 }
 
 // sign returns the body of a commit request, signed with the seat key in the file at path.
-func (d declared) sign(path, commitment string) (map[string]string, error) {
+func (d terms) sign(path, commits string) (c commitment, err error) {
+	if d.Origin == nil {
+		return c, errors.New("this deployment does not accept seat keys: leave out --seat-key")
+	}
 	key, err := signing.ReadSeatKey(path)
 	if err != nil {
-		return nil, err
+		return c, err
 	}
-	if d.key != nil && d.key != key.Label {
-		return nil, refusal{fmt.Errorf("for party %d the deal declares the key %v, but %s holds %s: give the file of the declared key", d.party, d.key, path, key.Label)}
+	if own := d.keys[*d.Party]; own != nil && own != key.Label {
+		return c, refusal{fmt.Errorf("for party %d the deal declares the key %v, but %s holds %s: give the file of the declared key", *d.Party, own, path, key.Label)}
 	}
-	seat := attestation.Seat{DealID: d.dealID, Party: d.party, Commitment: commitment, Declaration: d.digest}
-	signature, err := key.Sign(seat.Message(d.origin))
-	return map[string]string{"commitment": commitment, "party_key": key.Label, "party_signature": signature}, err
+	seat := attestation.Seat{DealID: d.DealID, Party: *d.Party, Commitment: commits, Declaration: d.digest}
+	signature, err := key.Sign(seat.Message(*d.Origin))
+	return commitment{commits, key.Label, signature}, err
 }

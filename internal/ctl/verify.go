@@ -17,83 +17,83 @@ import (
 )
 
 type verifyCommand struct {
-	Certificate string   `arg:"" help:"Bundle or certificate file; '-' reads standard input."`
-	Policy      string   `placeholder:"FILE" help:"For a bundle: file with the trust policy (c2sp.org/tlog-policy). The quorum of its witnesses must have cosigned."`
-	Pubkey      []string `placeholder:"KEY" help:"Trust all signatures of this key, es256:HEX or ed25519:HEX, instead of a key set; repeatable."`
-	Keys        string   `placeholder:"FILE" xor:"keys" help:"File with the key set: the answer of GET /v1/pubkeys or of GET /v1/status."`
-	Status      string   `placeholder:"FILE" xor:"keys" help:"File with the answer of GET /v1/status, which states the keys but not what each key may sign."`
-	TreeHead    string   `placeholder:"FILE" help:"File with the answer of GET /v1/log/tree-head?tree_size=N, where N is the tree_size in the certificate's log_proof."`
-	BaseURL     string   `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment. The command fetches from there the evidence that is not given as a file."`
-	Inputs      string   `placeholder:"FILE" help:"File with a JSON array of {input, salt} in party order, and null for an unknown input. The command opens the commitments with these inputs."`
-	SeatKey     []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
-	Params      string   `placeholder:"FILE" help:"File with algorithm_params of the deal, to recompute the result. Needs --inputs."`
-
-	parsed any // the parsed content of the file that Certificate names; nil until that file is read
+	File     string   `arg:"" help:"Bundle or certificate file; '-' reads standard input."`
+	Pubkey   []string `placeholder:"KEY" help:"Trust all signatures of this key, es256:HEX or ed25519:HEX, instead of a key set; repeatable."`
+	Keys     string   `placeholder:"FILE" help:"File with the key set: the answer of GET /v1/pubkeys or of GET /v1/status."`
+	TreeHead string   `placeholder:"FILE" help:"For a certificate alone: file with the answer of GET /v1/log/tree-head?tree_size=N, where N is the tree_size in its log_proof."`
+	BaseURL  string   `env:"FAIRPACT_URL" placeholder:"URL" help:"For a certificate alone: URL of the deployment, from which the command fetches what is not given as a file."`
+	Policy   string   `placeholder:"FILE" help:"For a bundle: file with the trust policy (c2sp.org/tlog-policy). The quorum of its witnesses must have cosigned."`
+	Inputs   string   `placeholder:"FILE" help:"File with a JSON array of {input, salt} in party order, and null for an unknown input, to open the commitments and recompute the result."`
+	Params   string   `placeholder:"FILE" help:"For a certificate alone: file with algorithm_params of the deal, which the result needs. A bundle holds them."`
+	SeatKey  []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
 }
 
 func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
-	text, err := t.read(v.Certificate)
+	cert, bundle, err := t.certificate(v.File)
 	if err != nil {
 		return err
 	}
-	given, err := canon.ParseWithin(text, inputLevels)
-	if members, ok := given.(map[string]any); ok && members["bundle_version"] != nil {
-		return v.bundle(t, members)
-	}
-	if err == nil {
-		v.parsed, err = canon.Parse(text)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", v.Certificate, err)
-	}
-	offline := v.TreeHead != "" && (v.Keys+v.Status != "" || len(v.Pubkey) > 0)
+	var report verification.Report
 	switch {
-	case v.BaseURL == "" && !offline:
-		return errors.New("the tree head or the keys are missing: give --base-url, or --tree-head together with one of --keys, --status and --pubkey")
+	case bundle != nil:
+		report, err = v.bundle(ctx, t, bundle)
 	case v.Policy != "":
-		return errors.New("--policy needs a bundle, because a certificate alone has no checkpoint: verify the bundle, or leave --policy out")
-	case v.Params != "" && v.Inputs == "":
-		return errors.New("--params needs the inputs: give --inputs FILE too")
+		err = errors.New("--policy needs a bundle, because a certificate alone has no checkpoint: verify the bundle, or leave --policy out")
+	default:
+		report, err = v.alone(ctx, t, cert)
 	}
-	evidence, err := v.gather(ctx, t, offline)
 	if err != nil {
 		return unreadable(err)
 	}
-	if evidence.Parties, err = seatKeys(v.SeatKey); err != nil {
-		return err
-	}
-	report := verification.Verify(evidence)
-	checkBeacon(&report, evidence.Certificate, nil)
+	chain, _ := bundle["beacon"].(map[string]any)
+	checkBeacon(&report, cert, chain)
 	return t.report(report, report, notProven(report)...)
 }
 
-func (v verifyCommand) bundle(t *terminal, bundle map[string]any) error {
-	if v.TreeHead+v.Inputs+v.Params != "" {
-		return errors.New("--tree-head, --inputs and --params do not apply to a bundle: leave them out, or save the member certificate of the bundle to a file and verify that file")
+func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[string]any) (r verification.Report, err error) {
+	if v.TreeHead+v.Params != "" {
+		return r, errors.New("--tree-head and --params do not apply to a bundle, which holds both: leave them out")
 	}
 	trust := verification.Trust{VerifyingKeys: trusted}
 	if v.Policy != "" {
-		policy, err := logTrust{Policy: v.Policy}.read(t)
-		if err != nil {
-			return err
+		if trust.Policy, err = (logTrust{Policy: v.Policy}).read(t); err != nil {
+			return r, err
 		}
-		trust.Policy = policy
 	}
-	if v.Keys+v.Status != "" || len(v.Pubkey) > 0 {
-		keys, err := v.keys(context.Background(), t, nil) // no client, because nothing is fetched
-		if err != nil {
-			return err
+	if v.Keys != "" || len(v.Pubkey) > 0 {
+		if trust.Keys, err = v.keys(ctx, t, nil); err != nil {
+			return r, err
 		}
-		trust.Keys = keys
 	}
-	var err error
-	if trust.Parties, err = seatKeys(v.SeatKey); err != nil {
-		return err
+	if trust.Inputs, trust.Parties, err = v.known(t); err != nil {
+		return r, err
 	}
-	report := verification.VerifyBundle(bundle, trust)
-	chain, _ := bundle["beacon"].(map[string]any)
-	checkBeacon(&report, bundle["certificate"], chain)
-	return t.report(report, report, notProven(report)...)
+	return verification.VerifyBundle(bundle, trust), nil
+}
+
+func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r verification.Report, err error) {
+	if v.Params != "" && v.Inputs == "" {
+		return r, errors.New("--params needs the inputs: give --inputs FILE too")
+	}
+	e, err := v.evidence(ctx, t, cert)
+	if err != nil {
+		return r, err
+	}
+	if e.Inputs, e.Parties, err = v.known(t); err == nil && v.Params != "" {
+		e.Params, err = t.object(v.Params)
+	}
+	return verification.Verify(e), err
+}
+
+// known returns the inputs and the seat keys that the user knows.
+func (v verifyCommand) known(t *terminal) (inputs any, keys map[int]string, err error) {
+	if v.Inputs != "" {
+		if inputs, err = t.inputs(v.Inputs); err != nil {
+			return nil, nil, err
+		}
+	}
+	keys, err = seatKeys(v.SeatKey)
+	return inputs, keys, err
 }
 
 func notProven(report verification.Report) (lines []string) {
@@ -103,15 +103,14 @@ func notProven(report verification.Report) (lines []string) {
 	return append(lines, verdict(report))
 }
 
-func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e verification.Evidence, err error) {
-	e.VerifyingKeys = trusted
-	if e.Certificate = v.parsed; e.Certificate == nil {
-		if e.Certificate, err = t.tree(v.Certificate); err != nil {
-			return e, err
-		}
-	}
+// evidence returns the tree head and the keys for a certificate, from files or the deployment.
+func (v verifyCommand) evidence(ctx context.Context, t *terminal, cert any) (e verification.Evidence, err error) {
+	e.Certificate, e.VerifyingKeys = cert, trusted
 	var source *httpclient.Client
-	if !offline {
+	if v.TreeHead == "" || v.Keys == "" && len(v.Pubkey) == 0 {
+		if v.BaseURL == "" {
+			return e, errors.New("the tree head or the keys are missing: give --base-url, or --tree-head together with --keys or --pubkey")
+		}
 		if source, err = httpclient.New(v.BaseURL); err != nil {
 			return e, err
 		}
@@ -119,27 +118,36 @@ func (v verifyCommand) gather(ctx context.Context, t *terminal, offline bool) (e
 	if v.TreeHead != "" {
 		e.TreeHead, err = t.tree(v.TreeHead)
 	} else {
-		e.TreeHead, err = fetchHead(ctx, source, e.Certificate)
+		e.TreeHead, err = fetchHead(ctx, source, cert)
 	}
-	if err != nil {
-		return e, err
-	}
-	if e.Keys, err = v.keys(ctx, t, source); err != nil {
-		return e, err
-	}
-	if v.Inputs != "" {
-		if e.Inputs, err = t.inputs(v.Inputs); err != nil {
-			return e, err
-		}
-	}
-	if v.Params != "" {
-		e.Params, err = t.object(v.Params)
+	if err == nil {
+		e.Keys, err = v.keys(ctx, t, source)
 	}
 	return e, err
 }
 
+// certificate returns the certificate in a file, which may be in a bundle. bundle is nil if the
+// file holds a certificate alone.
+func (t *terminal) certificate(path string) (certificate any, bundle map[string]any, err error) {
+	text, err := t.read(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	given, err := canon.ParseWithin(text, inputLevels)
+	if members, ok := given.(map[string]any); ok && members["bundle_version"] != nil {
+		return members["certificate"], members, nil
+	}
+	if err == nil {
+		certificate, err = canon.Parse(text)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return certificate, nil, nil
+}
+
 // keys returns the keys that --pubkey names. Without --pubkey it returns the keys in the file
-// of --keys or --status, and without these flags the keys that the deployment publishes.
+// of --keys, and without that file the keys that the deployment publishes.
 func (v verifyCommand) keys(ctx context.Context, t *terminal, source *httpclient.Client) ([]verification.Key, error) {
 	if len(v.Pubkey) > 0 {
 		named := make([]verification.Trusted, len(v.Pubkey))
@@ -148,17 +156,16 @@ func (v verifyCommand) keys(ctx context.Context, t *terminal, source *httpclient
 		}
 		return trusted(named), nil
 	}
-	from := v.Keys + v.Status // at most one is set
-	if from == "" {
+	if v.Keys == "" {
 		return fetchKeys(ctx, source)
 	}
-	document, err := t.tree(from)
+	document, err := t.tree(v.Keys)
 	if err != nil {
 		return nil, err
 	}
 	keys, err := keysOfStatus(document)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: give the answer of GET /v1/pubkeys or GET /v1/status, not the file that FAIRPACT_KEY_SET_FILE names", from, err)
+		return nil, fmt.Errorf("%s: %w: give the answer of GET /v1/pubkeys or GET /v1/status, not the file that FAIRPACT_KEY_SET_FILE names", v.Keys, err)
 	}
 	return trusted(keys), nil
 }
@@ -187,8 +194,8 @@ func trusted(named []verification.Trusted) []verification.Key {
 	return keys
 }
 
-// fetchKeys returns the keys of /v1/pubkeys. It marks a development key, which only the
-// status declares.
+// fetchKeys returns the keys of /v1/pubkeys. It marks a development key, which only the status
+// declares.
 func fetchKeys(ctx context.Context, from *httpclient.Client) ([]verification.Key, error) {
 	status, err := fetch(ctx, from, "/v1/status")
 	if err != nil {

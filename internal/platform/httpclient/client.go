@@ -99,10 +99,31 @@ func (c *Client) Get(ctx context.Context, path, token string) ([]byte, error) {
 	return answer.body, err
 }
 
+// GetInto decodes the JSON answer to a GET into v.
+func (c *Client) GetInto(ctx context.Context, path, token string, v any) error {
+	answer, err := c.Get(ctx, path, token)
+	return decoded(http.MethodGet, path, answer, err, v)
+}
+
+// PostInto sends body as Post does, and decodes the JSON answer into v.
+func (c *Client) PostInto(ctx context.Context, path, token string, body, v any) error {
+	answer, err := c.Post(ctx, path, token, body)
+	return decoded(http.MethodPost, path, answer, err, v)
+}
+
+func decoded(method, path string, answer []byte, err error, v any) error {
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(answer, v); err != nil {
+		return fmt.Errorf("cannot parse the service's answer to %s %s: %w", method, path, err)
+	}
+	return nil
+}
+
 // Follow returns the view of a deal and the ETag of that view. If `tag` is empty, the service
 // answers immediately. Otherwise the service answers when the ETag of the view differs from
-// `tag`, or when `wait` is over. The service does not wait while it shuts down, or if its
-// release is too old to support waiting.
+// `tag`, or when `wait` is over. The service does not wait while it shuts down.
 func (c *Client) Follow(ctx context.Context, path, token, tag string, wait time.Duration) (body []byte, next string, err error) {
 	if tag != "" {
 		path += "?" + url.Values{"wait": {strconv.Itoa(int(wait / time.Second))}, "since": {tag}}.Encode()

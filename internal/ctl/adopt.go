@@ -2,7 +2,6 @@ package ctl
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 
@@ -24,7 +23,7 @@ type certificateCommands struct {
 }
 
 type certificateAdoptCommand struct {
-	Certificate string `arg:"" help:"Certificate file, exactly as the party received it; '-' reads standard input."`
+	Certificate string `arg:"" help:"Bundle or certificate file, exactly as the party received it; '-' reads standard input."`
 	Keys        string `placeholder:"FILE" help:"File with the key set, as GET /v1/pubkeys returned it."`
 	TreeHead    string `placeholder:"FILE" help:"File with the answer of GET /v1/log/tree-head?tree_size=N, where N is the tree_size in the certificate's log_proof."`
 	BaseURL     string `env:"FAIRPACT_URL" placeholder:"URL" help:"URL of the deployment. The command fetches from there what --keys and --tree-head do not give."`
@@ -33,15 +32,15 @@ type certificateAdoptCommand struct {
 }
 
 func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
-	if a.BaseURL == "" && (a.Keys == "" || a.TreeHead == "") {
-		return errors.New("the key set or the tree head has no source: give --base-url, or both --keys and --tree-head")
-	}
 	secret, err := sealing.Load(a.SecretFile)
 	if err != nil {
 		return err
 	}
-	verify := verifyCommand{Certificate: a.Certificate, Keys: a.Keys, TreeHead: a.TreeHead, BaseURL: a.BaseURL}
-	evidence, err := verify.gather(ctx, t, a.Keys != "" && a.TreeHead != "")
+	cert, _, err := t.certificate(a.Certificate)
+	if err != nil {
+		return err
+	}
+	evidence, err := verifyCommand{Keys: a.Keys, TreeHead: a.TreeHead, BaseURL: a.BaseURL}.evidence(ctx, t, cert)
 	if err != nil {
 		return unreadable(err)
 	}

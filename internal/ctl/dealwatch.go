@@ -9,24 +9,18 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/api/wire"
 )
 
 type watchCommand struct {
-	readFlags
+	eitherFlags
 	Every   time.Duration `default:"1s" help:"Pause between two requests if the deal has not changed. The service also delays each answer until the deal changes, for up to 45 s."`
 	Timeout time.Duration `help:"Give up after this time; 0: never."`
 }
 
-type view struct {
-	State          string
-	Parties        []struct{ Committed, Revealed bool }
-	CommitDeadline int64   `json:"commit_deadline"`
-	RevealDeadline int64   `json:"reveal_deadline"`
-	CertificateID  *string `json:"certificate_id"`
-}
-
 func (c watchCommand) Run(ctx context.Context, t *terminal) error {
-	call, err := c.readFlags.call(t)
+	call, err := c.call(t)
 	if err != nil {
 		return err
 	}
@@ -47,7 +41,7 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 			return cause(ctx, now.err)
 		}
 		p.show(now.view, time.Now())
-		if now.view.ended() {
+		if ended(now.view) {
 			p.end()
 			return t.answer(now.body)
 		}
@@ -55,8 +49,8 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		if last = now; !unchanged {
 			continue
 		}
-		// A service that is stopping answers without waiting for a change.
-		// The pause limits the rate of requests.
+		// A service that is stopping answers without waiting for a change. The pause limits the
+		// rate of requests.
 		select {
 		case <-ctx.Done():
 			p.end()
@@ -73,7 +67,7 @@ const longestWait = 45 * time.Second
 type viewResponse struct {
 	body []byte
 	tag  string
-	view view
+	view wire.View
 	err  error
 }
 
@@ -115,7 +109,7 @@ func cause(ctx context.Context, err error) error {
 
 // ended reports whether the deal has ended and its certificate is published. An EXPIRED or
 // CANCELLED deal gets no certificate, so its state alone decides.
-func (v view) ended() bool {
+func ended(v wire.View) bool {
 	switch v.State {
 	case "COMPUTED", "CERTIFIED", "VOID":
 		return v.CertificateID != nil
@@ -123,7 +117,7 @@ func (v view) ended() bool {
 	return v.State == "EXPIRED" || v.State == "CANCELLED"
 }
 
-func (v view) line(now time.Time) string {
+func progressLine(v wire.View, now time.Time) string {
 	committed, revealed := 0, 0
 	for _, p := range v.Parties {
 		if p.Committed {
@@ -158,16 +152,16 @@ type progress struct {
 	last string
 }
 
-func (p *progress) show(v view, now time.Time) {
+func (p *progress) show(v wire.View, now time.Time) {
 	if p.live {
-		fmt.Fprintf(p.t.err, "\r\033[K%s", printable(v.line(now)))
+		fmt.Fprintf(p.t.err, "\r\033[K%s", printable(progressLine(v, now)))
 		return
 	}
 	still := v
 	still.CommitDeadline, still.RevealDeadline = 0, 0
-	if key := still.line(now); key != p.last {
+	if key := progressLine(still, now); key != p.last {
 		p.last = key
-		p.t.note("%s", v.line(now))
+		p.t.note("%s", progressLine(v, now))
 	}
 }
 

@@ -1,0 +1,194 @@
+package ctl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/api/invitation"
+	"github.com/fairpact/fairpact/internal/api/wire"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/deal"
+)
+
+type createCommand struct {
+	Algorithm      string        `required:"" help:"One of ${algorithms}."`
+	Label          []string      `required:"" sep:"none" help:"Label of a party; repeat the flag for each party. The first label belongs to the initiator, party 0."`
+	SeatKey        []string      `placeholder:"N=KEY" help:"Seat key that must sign the commitment of party N, es256:HEX or ed25519:HEX (see fairpactctl seat-key); repeatable."`
+	Params         string        `required:"" placeholder:"FILE" help:"File with algorithm_params, a JSON object; '-' reads standard input."`
+	Out            string        `required:"" placeholder:"FILE" help:"New state file, which only you can read. It holds the deployment's URL, the deal_id, the API key and the invite tokens."`
+	CommitIn       time.Duration `default:"1h" help:"Time to commit, from now."`
+	RevealIn       time.Duration `default:"2h" help:"Time to reveal, from now."`
+	CommitDeadline int64         `placeholder:"UNIX" help:"Commit deadline in unix seconds, instead of --commit-in."`
+	RevealDeadline int64         `placeholder:"UNIX" help:"Reveal deadline in unix seconds, instead of --reveal-in."`
+	Mode           string        `default:"sealed" help:"'sealed': inputs stay secret. 'open': parties may fetch all inputs after the deal is COMPUTED."`
+	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
+	BaseURL        string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
+	APIKey         string        `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key. Default: a new key, which the command writes to the state file."`
+	APIKeyFile     string        `placeholder:"FILE" help:"File whose first line is the API key."`
+}
+
+func (c createCommand) Run(ctx context.Context, t *terminal) error {
+	params, err := t.object(c.Params)
+	if err != nil {
+		return err
+	}
+	client, err := httpclient.New(c.BaseURL)
+	if err != nil {
+		return err
+	}
+	key, err := t.secretOf(c.APIKey, c.APIKeyFile)
+	if err != nil {
+		return err
+	}
+	var made created
+	err = createSecretFile(c.Out, func() (text []byte, err error) {
+		var s state
+		if s, made, err = c.create(ctx, client, key, params); err != nil {
+			return nil, err
+		}
+		return s.file()
+	})
+	switch {
+	case err != nil && made.DealID != "":
+		return fmt.Errorf("deal %s was created, but its tokens could not be written to %s (%w) and are lost: create another deal", made.DealID, c.Out, err)
+	case err != nil:
+		return err
+	}
+	made.StateFile = c.Out
+	shown, err := json.Marshal(made)
+	if err != nil {
+		return err
+	}
+	return t.answer(shown)
+}
+
+// created is the output of `fairpactctl deal create`: the service's answer without the invite
+// tokens, and the name of the state file.
+type created struct {
+	DealID    string     `json:"deal_id"`
+	State     deal.State `json:"state"`
+	StateFile string     `json:"state_file,omitempty"`
+	Warning   string     `json:"warning,omitempty"`
+}
+
+func (c createCommand) create(ctx context.Context, client *httpclient.Client, key string, params map[string]any) (s state, made created, err error) {
+	if key == "" {
+		if key, err = newKey(ctx, client); err != nil {
+			return s, made, err
+		}
+	}
+	now := time.Now()
+	if c.CommitDeadline == 0 {
+		c.CommitDeadline = now.Add(c.CommitIn).Unix()
+	}
+	if c.RevealDeadline == 0 {
+		c.RevealDeadline = now.Add(c.RevealIn).Unix()
+	}
+	keys, err := partyKeys(c.SeatKey, len(c.Label))
+	if err != nil {
+		return s, made, err
+	}
+	var answer wire.Created
+	if err := client.PostInto(ctx, "/v1/deals", key, request{
+		c.Algorithm, c.Mode, c.Retention, c.Label, keys, c.CommitDeadline, c.RevealDeadline, params,
+	}, &answer); err != nil {
+		return s, made, err
+	}
+	return state{client.BaseURL(), answer.DealID, key, answer.Invites}, created{answer.DealID, answer.State, "", answer.Warning}, nil
+}
+
+// request is the body of POST /v1/deals.
+type request struct {
+	Algorithm      string         `json:"algorithm"`
+	Mode           string         `json:"mode"`
+	Retention      string         `json:"retention"`
+	Labels         []string       `json:"party_labels"`
+	SeatKeys       []*string      `json:"party_keys,omitempty"`
+	CommitDeadline int64          `json:"commit_deadline"`
+	RevealDeadline int64          `json:"reveal_deadline"`
+	Params         map[string]any `json:"algorithm_params"`
+}
+
+type inviteCommand struct {
+	State string `env:"FAIRPACT_STATE" required:"" placeholder:"FILE" help:"State file that fairpactctl deal create wrote."`
+	Party int    `required:"" placeholder:"N" help:"Index of the party to invite."`
+	Out   string `xor:"form" required:"" placeholder:"FILE" help:"New state file with only the token of the invited party, for a party that uses fairpactctl."`
+	Text  bool   `xor:"form" required:"" help:"Print an invitation with a link, for a person or an agent."`
+}
+
+// invited is the --json output of `fairpactctl deal invite`.
+type invited struct {
+	StateFile  string `json:"state_file,omitempty"`
+	Invitation string `json:"invitation,omitempty"`
+}
+
+func (c inviteCommand) Run(ctx context.Context, t *terminal) error {
+	s, err := dealFlags{State: c.State}.load(t)
+	if err != nil {
+		return err
+	}
+	i, err := s.invite(c.Party)
+	if err != nil {
+		return err
+	}
+	if c.Text {
+		if c.Party == 0 {
+			return errors.New("party 0 is the initiator, who sends the invitations: give another --party, or --out instead of --text")
+		}
+		text, err := s.invitation(ctx, i)
+		if err != nil {
+			return err
+		}
+		if t.json {
+			return t.value(invited{Invitation: text})
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			t.line("%s", line)
+		}
+		return nil
+	}
+	if err := createSecretFile(c.Out, state{BaseURL: s.BaseURL, DealID: s.DealID, Invites: []wire.Invite{i}}.file); err != nil {
+		return err
+	}
+	return t.show(invited{StateFile: c.Out}, "%s is for party %d, %s", c.Out, i.Party, i.Label)
+}
+
+// invitation returns the text of the invitation for a party. Its links use the origin that
+// the service declares, because s.BaseURL may work only for this client.
+func (s state) invitation(ctx context.Context, i wire.Invite) (string, error) {
+	call, err := s.call(i.Token)
+	if err != nil {
+		return "", err
+	}
+	var view wire.View
+	if err := call.get(ctx, "", &view); err != nil {
+		return "", err
+	}
+	if len(view.Parties) == 0 {
+		return "", fmt.Errorf("the service's answer to GET %s has no parties", call.path(""))
+	}
+	if view.State != string(deal.Open) && view.State != string(deal.Committing) {
+		return "", refusal{fmt.Errorf("deal %s is %s, and a party can join only in OPEN or COMMITTING: create another deal", s.DealID, view.State)}
+	}
+	alg, known := algorithm.Lookup(view.Algorithm)
+	if !known {
+		return "", fmt.Errorf("this fairpactctl does not know the algorithm %s: use the fairpactctl of the service's release, or give --out instead of --text", view.Algorithm)
+	}
+	var declared wire.Declaration
+	if err := call.get(ctx, "/declaration", &declared); err != nil {
+		return "", err
+	}
+	origin := call.client.BaseURL()
+	if declared.Origin != nil {
+		origin = *declared.Origin
+	}
+	return invitation.Text(origin, invitation.Seat{
+		DealID: s.DealID, Algorithm: alg, From: view.Parties[0].Label, Party: i.Party, Label: i.Label, Token: i.Token,
+		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline,
+	}), nil
+}
