@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net/http"
 	"os"
 	"sync"
 	"testing"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -172,14 +170,10 @@ func bubble(t *testing.T, due map[string]time.Duration, prepare func(*deals), te
 func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 	t.Helper()
 	anyName := true
-	mgr, err := manager.New(&rest.Config{Host: "http://127.0.0.1:1", Timeout: time.Second}, manager.Options{
-		Metrics:                metrics.Options{BindAddress: "0"},
-		HealthProbeBindAddress: "0",
-		Logger:                 logr.FromSlogHandler(d.log),
-		Controller:             config.Controller{SkipNameValidation: &anyName},
-		MapperProvider: func(*rest.Config, *http.Client) (meta.RESTMapper, error) {
-			return meta.NewDefaultRESTMapper(nil), nil
-		},
+	mgr, err := manager.New(&rest.Config{}, manager.Options{
+		Metrics:    metrics.Options{BindAddress: "0"},
+		Logger:     logr.FromSlogHandler(d.log),
+		Controller: config.Controller{SkipNameValidation: &anyName},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -124,7 +124,6 @@ type Health struct {
 
 	ready    func(context.Context) error
 	passed   atomic.Bool // whether the last check in which the database answered was successful
-	metrics  prometheus.Gatherer
 	draining atomic.Bool
 	work     <-chan struct{} // closed when ServeBeside's `work` has returned; nil: ServeBeside was not called
 }
@@ -132,13 +131,7 @@ type Health struct {
 // NewHealth returns a Health that checks readiness with `ready`. If the database does not
 // answer, `ready` MUST return an error that wraps database.ErrNoAnswer.
 func NewHealth(ready func(context.Context) error) *Health {
-	return &Health{ready: ready, metrics: prometheus.DefaultGatherer}
-}
-
-// AddGatherer makes /metrics serve a second registry in addition to the default one. The two
-// MUST NOT have a metric in common.
-func (h *Health) AddGatherer(more prometheus.Gatherer) {
-	h.metrics = prometheus.Gatherers{prometheus.DefaultGatherer, more}
+	return &Health{ready: ready}
 }
 
 // Handler returns the handler of the admin port.
@@ -166,7 +159,7 @@ func (h *Health) Handler() http.Handler {
 			fmt.Fprintln(w, "ok")
 		}
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(h.metrics, promhttp.HandlerOpts{Timeout: 5 * time.Second, MaxRequestsInFlight: 4}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.DefaultGatherer, promhttp.HandlerOpts{Timeout: 5 * time.Second, MaxRequestsInFlight: 4}))
 	return mux
 }
 
