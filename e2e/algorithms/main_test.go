@@ -1,10 +1,12 @@
-// Package algorithms tests binaries with an additional algorithm, max.v1. An overlay (go build
-// -overlay) adds the files of max.v1 to package algorithm, and lists max.v1 in the catalogue.
+// Package algorithms tests binaries with an additional algorithm, max.v1. testdata/added has its
+// new files by their paths in the repository; edits changes existing files. An overlay (go build
+// -overlay) puts both into the binaries. So this package shows which files a new algorithm needs.
 package algorithms
 
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,18 @@ import (
 
 	"github.com/fairpact/fairpact/e2e"
 )
+
+// mostPlaces is how many files a new algorithm may touch.
+const mostPlaces = 10
+
+var edits = []struct{ path, before, after string }{
+	{"internal/rules/algorithm/catalogue.go", "shapleyV1)", "shapleyV1, maxV1)"},
+	{"internal/api/pages/static/algorithms.js", "const ALL = new Map([split, random, shapley]", "import * as max from './max.v1.js';\n\nconst ALL = new Map([split, random, shapley, max]"},
+	{"internal/api/docs/protocol.md", "\n## 5. ", "\n### 4.4 max.v1\n\n2 to 5 parties. The largest bid wins, and the lower index of equal bids.\n\n## 5. "},
+}
+
+// places maps the path of each file that max.v1 adds or changes to the file with its new content.
+var places map[string]string
 
 func TestMain(m *testing.M) {
 	overlay, err := writeOverlay()
@@ -23,33 +37,38 @@ func TestMain(m *testing.M) {
 	os.Exit(e2e.Main(m))
 }
 
-const before, after = "loadSchemas(splitV1, randomV1, shapleyV1)", "loadSchemas(splitV1, randomV1, shapleyV1, maxV1)"
-
-// writeOverlay writes the file for go build -overlay and returns its path. The path is the same in
-// each run, so that later runs reuse the binaries.
+// writeOverlay fills places, writes the file for go build -overlay and returns its path. The path is
+// the same in each run, so that later runs reuse the binaries.
 func writeOverlay() (string, error) {
-	catalogue, err := os.ReadFile(e2e.Repo("internal/rules/algorithm/catalogue.go"))
-	if err != nil {
-		return "", err
-	}
-	if strings.Count(string(catalogue), before) != 1 {
-		return "", fmt.Errorf("catalogue.go does not contain %q exactly once: change the constants `before` and `after` in e2e/algorithms/main_test.go to match catalogue.go", before)
-	}
-	dir := e2e.Repo("bin/e2e/max.v1")
+	dir, added := e2e.Repo("bin/e2e/max.v1"), e2e.Repo("e2e/algorithms/testdata/added")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	changed := filepath.Join(dir, "catalogue") // without the suffix .go, because ./... would include a .go file
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(catalogue), before, after, 1)), 0o600); err != nil {
+	places = map[string]string{}
+	err := filepath.WalkDir(added, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			places[e2e.Repo(strings.TrimPrefix(path, added+"/"))] = path
+		}
+		return err
+	})
+	if err != nil {
 		return "", err
 	}
-	files := e2e.Repo("e2e/algorithms/testdata")
-	text, err := json.Marshal(map[string]map[string]string{"Replace": {
-		e2e.Repo("internal/rules/algorithm/max.go"):              filepath.Join(files, "max.go"),
-		e2e.Repo("internal/rules/algorithm/schemas/max.v1.json"): filepath.Join(files, "schemas.json"),
-		e2e.Repo("internal/rules/algorithm/vectors/max.v1.json"): filepath.Join(files, "vectors.json"),
-		e2e.Repo("internal/rules/algorithm/catalogue.go"):        changed,
-	}})
+	for i, edit := range edits {
+		text, err := os.ReadFile(e2e.Repo(edit.path))
+		if err != nil {
+			return "", err
+		}
+		if strings.Count(string(text), edit.before) != 1 {
+			return "", fmt.Errorf("%s does not contain %q exactly once: change `edits` in e2e/algorithms/main_test.go to match the file", edit.path, edit.before)
+		}
+		changed := filepath.Join(dir, fmt.Sprintf("changed-%d", i)) // without the suffix .go, because ./... would include a .go file
+		if err := os.WriteFile(changed, []byte(strings.Replace(string(text), edit.before, edit.after, 1)), 0o600); err != nil {
+			return "", err
+		}
+		places[e2e.Repo(edit.path)] = changed
+	}
+	text, err := json.Marshal(map[string]any{"Replace": places})
 	if err != nil {
 		return "", err
 	}

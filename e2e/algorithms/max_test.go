@@ -113,6 +113,7 @@ func TestOverFairpactctl(t *testing.T) {
 	if out := c.Offline(0, "verify", "bundle.json", "--inputs", "inputs.json"); !strings.Contains(out, "byte for byte as recomputed") {
 		t.Errorf("fairpactctl verify: %s, want a recomputed result", out)
 	}
+	independentlyVerified(t, c.Dir)
 	if help, _ := c.Run(0, "deal", "create", "--help"); !strings.Contains(help, id) {
 		t.Errorf("the help of deal create does not name %s:\n%s", id, help)
 	}
@@ -129,8 +130,8 @@ func TestIsDescribed(t *testing.T) {
 		}
 	}
 	c.Want(200, "GET", "/v1/algorithms", "", nil).Into(t, &catalogue)
-	if n := len(catalogue.Algorithms); n != 4 || catalogue.Algorithms[3].ID != id || catalogue.Algorithms[3].Parties != "2 to 5" || catalogue.Algorithms[3].Input["bid"] == "" || len(catalogue.Algorithms[3].Vectors) != 1 {
-		t.Errorf("%d algorithms, the last %+v; want 4 with %s at the end, for 2 to 5 parties and with one vector", n, catalogue.Algorithms[n-1], id)
+	if n := len(catalogue.Algorithms); n != 4 || catalogue.Algorithms[3].ID != id || catalogue.Algorithms[3].Parties != "2 to 5" || catalogue.Algorithms[3].Input["bid"] == "" || len(catalogue.Algorithms[3].Vectors) != 5 {
+		t.Errorf("%d algorithms, the last %+v; want 4 with %s at the end, for 2 to 5 parties and with five vectors", n, catalogue.Algorithms[n-1], id)
 	}
 	line := "- max.v1, who bids most for one thing, 2 to 5 parties: `{\"thing\":\"car\"}` -> `{\"bid\":70}`"
 	if page := c.Want(200, "GET", "/llms.txt", "", nil).Body; !strings.Contains(string(page), line) {

@@ -232,6 +232,6 @@ func TestCheckInput(t *testing.T) {
 		}
 	}
 	for _, a := range All() {
-		says(t, a.ID+" without input", a.CheckInput([]string{"a", "b"}, object(t, someParams[a.ID]), nil), "is missing")
+		says(t, a.ID+" without input", a.CheckInput([]string{"ann", "bob"}, object(t, string(a.Params.Example)), nil), "is missing")
 	}
 }

@@ -18,7 +18,7 @@ export function missing(input, name, want) {
 }
 
 export const quoted = (name) => JSON.stringify(name);
-export const listed = (names) => names.slice(0, 8).map(quoted).join(', ') + (names.length > 8 ? ` and ${names.length - 8} more` : '');
+export const listed = (names) => names.slice(0, 8).map(quoted).join(', ') + (names.length > 8 ? `, and ${names.length - 8} more` : '');
 
 /** Returns what is wrong with an input, or null. check(params, input) is the rule of the algorithm, which takes at most maxInput bytes. */
 export function inputProblem(check, algorithm, maxInput, params, input) {

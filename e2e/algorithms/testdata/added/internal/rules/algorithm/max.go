@@ -1,16 +1,12 @@
 package algorithm
 
-import (
-	"errors"
+import "github.com/fairpact/fairpact/internal/rules/canon"
 
-	"github.com/fairpact/fairpact/internal/rules/canon"
-)
-
-// maxV1 is an algorithm for tests only. It shows that a new algorithm needs only a file, schemas,
-// vectors and its name in the catalogue.
+// maxV1 is an algorithm for tests only. The folder around this file has all that it adds.
 var maxV1 = &Algorithm{
 	ID:         "max.v1",
 	Name:       "Largest bid: the lower party index wins a tie",
+	Title:      "Sell to the highest bid",
 	Purpose:    "who bids most for one thing",
 	Ready:      "your bid",
 	MinParties: 2,
@@ -18,8 +14,9 @@ var maxV1 = &Algorithm{
 	MaxInput:   1 << 10,
 	Properties: []string{"largest-bid"},
 	checkParams: func(_ []string, params map[string]any) ([]string, error) {
-		_, err := member[string](params, "algorithm_params", "thing", "a string that says what the bids are for")
-		return nil, err
+		m := canon.MembersOf(params, "algorithm_params.")
+		m.Text("thing", "a string that says what the bids are for")
+		return nil, m.Err()
 	},
 	checkInput: func(_ []string, _, input map[string]any) error {
 		_, err := readBid(input)
@@ -41,9 +38,10 @@ var maxV1 = &Algorithm{
 }
 
 func readBid(input map[string]any) (int64, error) {
-	bid, err := member[int64](input, "input", "bid", "a non-negative integer")
-	if err == nil && (bid < 0 || bid > canon.MaxInt) {
-		err = errors.New("input.bid must be an integer of 0 to 9007199254740991")
+	m := canon.MembersOf(input, "input.")
+	bid := m.Integer("bid", "a non-negative integer")
+	if bid < 0 || bid > canon.MaxInt {
+		m.Fail("input.bid must be an integer of 0 to %d", canon.MaxInt)
 	}
-	return bid, err
+	return bid, m.Err()
 }
