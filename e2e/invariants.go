@@ -15,7 +15,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/dev/localstack"
 	"github.com/fairpact/fairpact/internal/rules/canon"
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 // never lists queries that must return no row once a stack has converged ([DB.Converged]),
@@ -65,7 +65,7 @@ func Invariants(t testing.TB, stack *localstack.Stack) {
 }
 
 // InvariantsUnder is Invariants for a stack in which only the given keys may have signed.
-func InvariantsUnder(t testing.TB, stack *localstack.Stack, keys *signing.KeySet) {
+func InvariantsUnder(t testing.TB, stack *localstack.Stack, trusted keys.List) {
 	t.Helper()
 	w := OpenDB(t, stack)
 	for _, n := range never {
@@ -73,23 +73,19 @@ func InvariantsUnder(t testing.TB, stack *localstack.Stack, keys *signing.KeySet
 			t.Errorf("the database holds %s: %.300q", n.what, found)
 		}
 	}
-	w.certificatesHold(keys)
-	w.headsHold(keys)
+	w.certificatesHold(trusted)
+	w.headsHold(trusted)
 }
 
 // Trusted returns the keys that /v1/status publishes.
-func Trusted(t testing.TB, stack *localstack.Stack) *signing.KeySet {
+func Trusted(t testing.TB, stack *localstack.Stack) keys.List {
 	t.Helper()
 	var status KeysOfStatus
 	NewClient(t, stack.BaseURL()).Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
-	keys, err := status.Keys()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
+	return status.Keys()
 }
 
-func (w DB) certificatesHold(keys *signing.KeySet) {
+func (w DB) certificatesHold(trusted keys.List) {
 	w.T.Helper()
 	w.each(`SELECT c.cert_id, deal_id, phase, result, void_flakers, payload, coalesce(signature, '') FROM certificates c JOIN deals USING (deal_id)`, nil, func(rows pgx.Rows) error {
 		var certID, dealID, phase, signature string
@@ -98,7 +94,7 @@ func (w DB) certificatesHold(keys *signing.KeySet) {
 		if err := rows.Scan(&certID, &dealID, &phase, &result, &flakers, &payload, &signature); err != nil {
 			return err
 		}
-		if err := keys.Verify(payload, signature); err != nil {
+		if _, err := trusted.SignerOf(payload, signature); err != nil {
 			w.T.Errorf("signature of certificate %s: %v", certID, err)
 		}
 		var signed struct {
@@ -126,7 +122,7 @@ func (w DB) certificatesHold(keys *signing.KeySet) {
 
 // headsHold recomputes every published root from the leaves (RFC 6962 2.1) and
 // checks every head's signature.
-func (w DB) headsHold(keys *signing.KeySet) {
+func (w DB) headsHold(trusted keys.List) {
 	w.T.Helper()
 	var leaves [][]byte
 	w.each(`SELECT entry FROM translog.leaves ORDER BY leaf_index`, nil, func(rows pgx.Rows) error {
@@ -146,7 +142,7 @@ func (w DB) headsHold(keys *signing.KeySet) {
 		} else if computed := hex.EncodeToString(TreeRoot(leaves[:size])); computed != root {
 			w.T.Errorf("the head of size %d has root %s, want %s as computed from its leaves", size, root, computed)
 		}
-		if err := keys.Verify(fmt.Appendf(nil, `{"root_hash":%q,"tree_size":%d}`, root, size), signature); err != nil {
+		if _, err := trusted.SignerOf(fmt.Appendf(nil, `{"root_hash":%q,"tree_size":%d}`, root, size), signature); err != nil {
 			w.T.Errorf("signature of the head of size %d: %v", size, err)
 		}
 		return nil

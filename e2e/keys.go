@@ -12,6 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/dev/kmstest"
 	"github.com/fairpact/fairpact/internal/dev/localstack"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -67,7 +68,7 @@ type KeysOfStatus struct {
 	Legacy []string `json:"legacy_pubkeys"`
 }
 
-func (s KeysOfStatus) Keys() (*signing.KeySet, error) { return signing.NewKeySet(s.Pubkey, s.Legacy) }
+func (s KeysOfStatus) Keys() keys.List { return keys.Of(append([]string{s.Pubkey}, s.Legacy...)...) }
 
 // KeyFile writes a new signing key to a file and returns the file's URI. label is the public key,
 // in the form that /v1/status publishes.
@@ -85,14 +86,13 @@ func KeyFile(t testing.TB) (uri, label string) {
 func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 	t.Helper()
 	members, err := canon.ParseObject(certificate)
-	key, errKey := signing.NewVerifyingKey(label)
-	if err := errors.Join(err, errKey); err != nil {
+	if err := errors.Join(err, keys.Check(label)); err != nil {
 		t.Fatal(err)
 	}
 	signature, _ := members["signature"].(string)
 	delete(members, "signature")
 	delete(members, "log_proof")
-	return key.Verify(canon.Encode(members), signature) == nil
+	return keys.Verify(label, canon.Encode(members), signature) == nil
 }
 
 const (

@@ -18,7 +18,7 @@ import (
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/rules/canon"
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // stream runs deals and verifies each certificate. It retries a failed request once.
 type stream struct {
 	client *e2e.Client
-	keys   *signing.KeySet
+	keys   keys.List
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
@@ -77,10 +77,7 @@ func newStream(t *testing.T, base string) (*stream, context.Context) {
 	if len(all) == 0 {
 		t.Fatalf("/v1/pubkeys has no es256 key: %s", published)
 	}
-	var err error
-	if s.keys, err = signing.NewKeySet(all[0], all[1:]); err != nil {
-		t.Fatal(err)
-	}
+	s.keys = keys.Of(all...)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	s.cancel = cancel
 	return s, ctx
@@ -225,7 +222,7 @@ func (s *stream) certified(ctx context.Context, dealID, token string) (text []by
 	signature, _ := certificate["signature"].(string)
 	delete(certificate, "signature")
 	delete(certificate, "log_proof")
-	if err := s.keys.Verify(canon.Encode(certificate), signature); err != nil {
+	if _, err := s.keys.SignerOf(canon.Encode(certificate), signature); err != nil {
 		return nil, fmt.Errorf("signature of certificate %s: %w", id, err)
 	}
 	var verdict struct{ Valid bool }

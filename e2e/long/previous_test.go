@@ -15,7 +15,7 @@ import (
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/dev/localstack"
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
@@ -267,7 +267,7 @@ func (u *upgrade) finishDeals(ctx context.Context, all []*e2e.LoadDeal) {
 	}
 }
 
-func (u *upgrade) keys(ctx context.Context) (*signing.KeySet, error) {
+func (u *upgrade) keys(ctx context.Context) (keys.List, error) {
 	a, err := insist(ctx, u.doors[0], "/v1/status")
 	if err != nil {
 		return nil, err
@@ -276,5 +276,5 @@ func (u *upgrade) keys(ctx context.Context) (*signing.KeySet, error) {
 	if err := json.Unmarshal(a.Body, &status); err != nil {
 		return nil, err
 	}
-	return status.Keys()
+	return status.Keys(), nil
 }

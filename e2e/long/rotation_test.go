@@ -216,11 +216,7 @@ func (r *rotation) accepted(ctx context.Context, what string, message []byte, si
 		if err := json.Unmarshal(a.Body, &status); err != nil {
 			return err
 		}
-		keys, err := status.Keys()
-		if err != nil {
-			return err
-		}
-		if err := keys.Verify(message, signature); err != nil {
+		if _, err := status.Keys().SignerOf(message, signature); err != nil {
 			return fmt.Errorf("%s %.200s with signature %.40s…, under the keys %s and %v of deal-api %d: %w", what, message, signature, status.Pubkey, status.Legacy, i+1, err)
 		}
 	}

@@ -68,7 +68,7 @@ func (b *bench) playDeals(clients int, d time.Duration) (*timed, error) {
 // verifyHeads fetches and verifies the signed tree head of each tree size in the
 // certificates fetched so far. Call verifyHeads after a measurement, so that its time
 // does not count.
-func (b *bench) verifyHeads() error { return b.heads.fetchAll(b.workers[0].client, b.keys) }
+func (b *bench) verifyHeads() error { return b.heads.fetchAll(b.workers[0].client, b.key) }
 
 type opening struct {
 	Input any    `json:"input"`
@@ -152,7 +152,7 @@ func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal
 	}
 	lap("certificate")
 	note("deal", last.Sub(begin))
-	certID, err := verifyCertificate(text, b.keys, b.heads, deal.DealID, certificate.InputRoot(leaves))
+	certID, err := verifyCertificate(text, b.key, b.heads, deal.DealID, certificate.InputRoot(leaves))
 	return endedDeal{deal.DealID, certID, deal.InviteTokens[0].Token}, err
 }
 

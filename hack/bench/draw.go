@@ -76,7 +76,7 @@ func (b *bench) draw(parties int) error {
 	}
 	b.samples.add("draw.ending_ms", milliseconds(ending))
 	b.samples.add("draw.total_s", time.Since(begin).Seconds())
-	if _, err := verifyCertificate(text, b.keys, b.heads, deal.DealID, certificate.InputRoot(leaves)); err != nil {
+	if _, err := verifyCertificate(text, b.key, b.heads, deal.DealID, certificate.InputRoot(leaves)); err != nil {
 		return err
 	}
 	if err := b.verifyHeads(); err != nil {

@@ -83,7 +83,7 @@ func (b *bench) proveEntry(c *client, digest string, index int64) error {
 	if err := certificate.VerifyInclusion(raw, proof, inclusion.RootHash); err != nil {
 		return err
 	}
-	return b.heads.verifyHead(inclusion.TreeHead, b.keys)
+	return b.heads.verifyHead(inclusion.TreeHead, b.key)
 }
 
 func (b *bench) signedEntries(n int) ([]entry, error) {

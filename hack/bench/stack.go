@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairpact/fairpact/internal/dev/localstack"
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 // bench is one stack under test: one process of each service, Redis, and Postgres. Postgres
@@ -24,7 +24,7 @@ type bench struct {
 	dir     string
 	stack   *localstack.Stack
 	pgbench *pgbench
-	keys    *signing.KeySet
+	key     keys.Key
 	heads   *heads
 	workers []*worker
 	ended   []endedDeal
@@ -67,7 +67,7 @@ func (b *bench) start(bin string) (err error) {
 	if _, err := c.call(200, "GET", "/v1/status", "", nil, &status); err != nil {
 		return err
 	}
-	b.keys, err = signing.NewVerifyingKey(status.Pubkey)
+	b.key, err = keys.New(status.Pubkey)
 	return err
 }
 

@@ -10,14 +10,14 @@ import (
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
 // verifyCertificate checks the signature, deal, outcome and input root of a certificate, and
 // returns the cert_id. It computes the tree root from the inclusion path and notes the root in
 // heads. [heads.fetchAll] later compares the root with the signed head.
-func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, inputRoot string) (certID string, err error) {
+func verifyCertificate(text []byte, key keys.Key, heads *heads, dealID, inputRoot string) (certID string, err error) {
 	members, err := canon.ParseObject(text)
 	if err != nil {
 		return "", err
@@ -27,7 +27,7 @@ func verifyCertificate(text []byte, keys *signing.KeySet, heads *heads, dealID, 
 	delete(members, "signature")
 	delete(members, "log_proof")
 	signed := canon.Encode(members)
-	if err := keys.Verify(signed, signature); err != nil {
+	if err := key.Verify(signed, signature); err != nil {
 		return "", err
 	}
 	if members["deal_id"] != dealID || members["outcome"] != certificate.Computed || members["input_root"] != inputRoot {
@@ -81,7 +81,7 @@ func (h *heads) note(size int64, root string) error {
 
 // verifyHead notes the root of a signed head and verifies the signature. It skips the signature
 // if a head of the same size is already verified.
-func (h *heads) verifyHead(head translog.TreeHead, keys *signing.KeySet) error {
+func (h *heads) verifyHead(head translog.TreeHead, key keys.Key) error {
 	if err := h.note(head.TreeSize, head.RootHash); err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func (h *heads) verifyHead(head translog.TreeHead, keys *signing.KeySet) error {
 	if good {
 		return nil
 	}
-	if err := keys.Verify(head.Message(), head.Signature); err != nil {
+	if err := key.Verify(head.Message(), head.Signature); err != nil {
 		return err
 	}
 	h.mu.Lock()
@@ -100,7 +100,7 @@ func (h *heads) verifyHead(head translog.TreeHead, keys *signing.KeySet) error {
 	return nil
 }
 
-func (h *heads) fetchAll(c *client, keys *signing.KeySet) error {
+func (h *heads) fetchAll(c *client, key keys.Key) error {
 	var sizes []int64
 	h.mu.Lock()
 	for size := range h.roots {
@@ -117,7 +117,7 @@ func (h *heads) fetchAll(c *client, keys *signing.KeySet) error {
 		if head.TreeSize != size {
 			return fmt.Errorf("asked for the head of size %d, got the head of size %d", size, head.TreeSize)
 		}
-		if err := h.verifyHead(head, keys); err != nil {
+		if err := h.verifyHead(head, key); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -18,7 +19,7 @@ func TestOnlyGoodCertificatesPass(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := signing.NewVerifyingKey(signer.PublicKey())
+	key, err := keys.New(signer.PublicKey())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +34,7 @@ func TestOnlyGoodCertificatesPass(t *testing.T) {
 	good := string(canon.Encode(payload))
 
 	heads := newHeads()
-	if id, err := verifyCertificate([]byte(good), keys, heads, "d_1", "sha256:00"); err != nil || id != "c_1" {
+	if id, err := verifyCertificate([]byte(good), key, heads, "d_1", "sha256:00"); err != nil || id != "c_1" {
 		t.Fatalf("verifyCertificate of a valid certificate returned %q, %v, want c_1 and no error", id, err)
 	}
 	if want := hex.EncodeToString(rfc6962.DefaultHasher.HashLeaf(entry[:])); heads.roots[1] != want {
@@ -49,11 +50,11 @@ func TestOnlyGoodCertificatesPass(t *testing.T) {
 		if bad == good {
 			t.Fatalf("%s: the replacement changed nothing", what)
 		}
-		if _, err := verifyCertificate([]byte(bad), keys, newHeads(), "d_1", "sha256:00"); err == nil {
+		if _, err := verifyCertificate([]byte(bad), key, newHeads(), "d_1", "sha256:00"); err == nil {
 			t.Errorf("a certificate with %s passes, want an error", what)
 		}
 	}
-	if _, err := verifyCertificate([]byte(good), keys, heads, "d_2", "sha256:00"); err == nil {
+	if _, err := verifyCertificate([]byte(good), key, heads, "d_2", "sha256:00"); err == nil {
 		t.Error("the certificate of deal d_1 passes for deal d_2, want an error")
 	}
 	if err := heads.note(1, "another root"); err == nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/platform/database"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -59,7 +60,7 @@ func TestTesseraVerifiesAGrownLog(t *testing.T) {
 	defer pool.Close()
 	signer := must(signing.Open(ctx, "dev://"+t.TempDir()+"/key.pem"))
 	logKey := must(signing.OpenLogKey(ctx, "dev://"+t.TempDir()+"/log.pem"))
-	l := must(translog.Open(ctx, pool, signer, must(signing.NewKeySet(signer.PublicKey(), nil)), slog.New(slog.DiscardHandler),
+	l := must(translog.Open(ctx, pool, signer, signing.NewKeySet(must(keys.OneSigner(signer.PublicKey(), "dev://key", nil, keys.Margin))), slog.New(slog.DiscardHandler),
 		translog.Options{Checkpoints: &translog.Checkpoints{Origin: origin, Key: logKey}}))
 	defer l.Close()
 	server := httptest.NewServer(l.ReadHandler())

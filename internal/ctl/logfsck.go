@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/database"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -24,13 +25,12 @@ func (c logFsckCommand) Run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return err
 		}
-		named, err := keysOfStatus(document)
+		trusted, err := keys.ParsePublished(document)
 		if err != nil {
 			return err
 		}
-		keys := trusted(named)
 		o.Heads = func(h translog.TreeHead) error {
-			_, problem := verification.VerifyTreeHead(map[string]any{"tree_size": h.TreeSize, "root_hash": h.RootHash, "signature": h.Signature}, keys)
+			_, problem := verification.VerifyTreeHead(map[string]any{"tree_size": h.TreeSize, "root_hash": h.RootHash, "signature": h.Signature}, trusted)
 			if problem != "" {
 				return errors.New(problem)
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/database"
 	"github.com/fairpact/fairpact/internal/platform/service"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/verification"
-	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/signing/keycheck"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -116,34 +116,34 @@ func agree(processes []keycheck.Process, err error, what, digest string, of func
 // so a key takes at most 5 s.
 const mostHeads = 50_000
 
-// beyond returns an error if a key's TreeSize (see signing.Key) invalidates a tree head or a
+// beyond returns an error if a key's TreeSize (see keys.Key) invalidates a tree head or a
 // certificate that the key signed. It skips disowned keys: for a stolen key this is intended.
-func (r processFlags) beyond(ctx context.Context, set *signing.KeySet) error {
+func (r processFlags) beyond(ctx context.Context, set *keys.Set) error {
 	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	if err := translog.CheckClosed(ctx, pool, set.Keys(), mostHeads); err != nil {
+	if err := translog.CheckClosed(ctx, pool, set.At(time.Now().Unix()), mostHeads); err != nil {
 		return err
 	}
 	first := int64(math.MaxInt64)
-	for _, key := range set.Keys() {
+	for _, key := range set.At(time.Now().Unix()) {
 		if key.Closed() && !key.Disowned {
 			first = min(first, *key.TreeSize)
 		}
 	}
-	return signedFrom(ctx, r.DatabaseURL, set, first, func(key signing.Key, leafIndex *int64) error {
+	return signedFrom(ctx, r.DatabaseURL, set, first, func(key keys.Key, leafIndex *int64) error {
 		if leafIndex == nil || key.MaySignLeaf(*leafIndex) || key.Disowned {
 			return nil
 		}
-		return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the certificate at leaf %d, which makes the certificate invalid", key.PublicKey, *key.TreeSize, *leafIndex)
+		return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the certificate at leaf %d, which makes the certificate invalid", key.Label, *key.TreeSize, *leafIndex)
 	})
 }
 
-func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.KeySet) (n int, err error) {
-	err = signedFrom(ctx, databaseURL, set, math.MaxInt64, func(key signing.Key, leafIndex *int64) error {
-		if leafIndex == nil && key.PublicKey == label {
+func pendingUnder(ctx context.Context, databaseURL, label string, set *keys.Set) (n int, err error) {
+	err = signedFrom(ctx, databaseURL, set, math.MaxInt64, func(key keys.Key, leafIndex *int64) error {
+		if leafIndex == nil && key.Label == label {
 			n++
 		}
 		return nil
@@ -155,7 +155,7 @@ func pendingUnder(ctx context.Context, databaseURL, label string, set *signing.K
 // certificate that has no leaf yet. It passes the key that signed the certificate, and the leaf
 // index, or nil if the certificate has no leaf. It skips a certificate if no accepted key of the
 // set signed it. After the first error of `visit`, it makes no further call and returns that error.
-func signedFrom(ctx context.Context, databaseURL string, set *signing.KeySet, leafIndex int64, visit func(signing.Key, *int64) error) error {
+func signedFrom(ctx context.Context, databaseURL string, set *keys.Set, leafIndex int64, visit func(keys.Key, *int64) error) error {
 	s, err := store.Open(ctx, databaseURL, 2)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func signedFrom(ctx context.Context, databaseURL string, set *signing.KeySet, le
 	defer s.Close()
 	var found error
 	err = s.SignedFrom(ctx, leafIndex, func(c store.Certificate) {
-		if key, err := set.SignerOf(c.Payload, *c.Signature); err == nil && found == nil {
+		if key, err := set.SignerOf(c.Payload, *c.Signature, time.Now().Unix()); err == nil && found == nil {
 			found = visit(key, c.LeafIndex)
 		}
 	})

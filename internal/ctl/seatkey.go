@@ -10,6 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -30,7 +31,7 @@ func (c seatKeyCommand) Run(t *terminal) error {
 }
 
 func seatKeys(given []string) (map[int]string, error) {
-	keys := map[int]string{}
+	named := map[int]string{}
 	for _, one := range given {
 		index, key, _ := strings.Cut(one, "=")
 		party, err := strconv.Atoi(index)
@@ -38,17 +39,17 @@ func seatKeys(given []string) (map[int]string, error) {
 			err = fmt.Errorf("the party is %d: give 0 or more", party)
 		}
 		if err == nil {
-			err = signing.CheckLabel(key)
+			err = keys.Check(key)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%q is not N=KEY, a party and its key: %w", one, err)
 		}
-		if _, twice := keys[party]; twice {
-			return nil, fmt.Errorf("party %d has two keys, %s and %s: give one", party, keys[party], key)
+		if _, twice := named[party]; twice {
+			return nil, fmt.Errorf("party %d has two keys, %s and %s: give one", party, named[party], key)
 		}
-		keys[party] = key
+		named[party] = key
 	}
-	return keys, nil
+	return named, nil
 }
 
 // partyKeys returns the member party_keys of a creation request from flags of the form

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
-	"github.com/fairpact/fairpact/internal/rules/verification"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -19,55 +19,29 @@ type signingKeysCommands struct {
 	Close  signingKeysCloseCommand  `cmd:"" help:"Close a retired key at a tree size, so that signatures of this key at later leaves become invalid."`
 }
 
-type published []verification.Trusted
-
-// readPublished parses the answer of GET /v1/pubkeys. Unlike verification.ReadKeys it
+// readPublished parses the answer of GET /v1/pubkeys. Unlike keys.ParsePublished it
 // refuses an answer of GET /v1/status, which does not state what each key may sign.
-func readPublished(document any) (published, error) {
-	keys, problem := verification.ReadKeys(document)
-	if problem == "" && keys[0].State == "" {
-		problem = "has the form of a GET /v1/status answer: check which server answers GET /v1/pubkeys at --base-url"
+func readPublished(document any) (keys.List, error) {
+	list, err := keys.ParsePublished(document)
+	if err == nil && list[0].State == "" {
+		err = errors.New("the document has the form of a GET /v1/status answer: check which server answers GET /v1/pubkeys at --base-url")
 	}
-	if problem != "" {
-		return nil, errors.New("the published key set is malformed: the document " + problem)
+	if err != nil {
+		return nil, fmt.Errorf("the published key set is malformed: %w", err)
 	}
-	return keys, nil
+	return list, nil
 }
 
-func (p published) in(state string) (found published) {
-	for _, k := range p {
-		if k.State == state {
-			found = append(found, k)
-		}
-	}
-	return found
-}
-
-func (p published) keys() (keys []signing.Key) {
-	for _, k := range p {
-		keys = append(keys, signing.Key{PublicKey: k.Label, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
-	}
-	return keys
-}
-
-// publishedBy returns the keys that GET /v1/pubkeys of a process with this key set returns now.
-func publishedBy(set *signing.KeySet) (keys published) {
-	for _, k := range set.Keys() {
-		keys = append(keys, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize})
-	}
-	return keys
-}
-
-func (t *terminal) keySet(path string) (*signing.KeySet, error) {
+func (t *terminal) keySet(ctx context.Context, path string) (*keys.Set, error) {
 	document, err := t.read(path)
 	if err != nil {
 		return nil, err
 	}
-	keys, err := signing.ParseKeySet(document)
+	set, err := signing.ParseKeySet(ctx, document)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return keys, nil
+	return set, nil
 }
 
 type signingKeysShowCommand struct {
@@ -75,22 +49,20 @@ type signingKeysShowCommand struct {
 	File    string `placeholder:"FILE" help:"Key set file to show instead of the keys of a deployment; '-' reads standard input."`
 }
 
-type shownKeys struct {
-	Keys      []signing.Key `json:"keys"`
-	KeySet    string        `json:"key_set,omitempty"`
-	Custody   string        `json:"key_custody,omitempty"`
-	Ephemeral bool          `json:"dev_ephemeral_key,omitempty"`
-}
-
 func (c signingKeysShowCommand) Run(ctx context.Context, t *terminal) error {
-	var shown shownKeys
+	var shown struct {
+		Keys      keys.List `json:"keys"`
+		KeySet    string    `json:"key_set,omitempty"`
+		Custody   string    `json:"key_custody,omitempty"`
+		Ephemeral bool      `json:"dev_ephemeral_key,omitempty"`
+	}
 	switch {
 	case c.File != "":
-		set, err := t.keySet(c.File)
+		set, err := t.keySet(ctx, c.File)
 		if err != nil {
 			return err
 		}
-		shown.Keys, shown.KeySet = set.Keys(), set.Digest()
+		shown.Keys, shown.KeySet = set.At(time.Now().Unix()), set.Digest()
 	case c.BaseURL == "":
 		return errors.New("no source for the keys: give --base-url or --file")
 	default:
@@ -105,15 +77,13 @@ func (c signingKeysShowCommand) Run(ctx context.Context, t *terminal) error {
 		members, _ := status.(map[string]any)
 		shown.Custody, _ = members["key_custody"].(string)
 		shown.Ephemeral, _ = members["dev_ephemeral_key"].(bool)
-		var keys published
 		document, err := fetch(ctx, client, "/v1/pubkeys")
 		if err == nil {
-			keys, err = readPublished(document)
+			shown.Keys, err = readPublished(document)
 		}
 		if err != nil {
 			return unreadable(err)
 		}
-		shown.Keys = keys.keys()
 	}
 	if t.json {
 		return t.value(shown)
@@ -123,10 +93,10 @@ func (c signingKeysShowCommand) Run(ctx context.Context, t *terminal) error {
 		size := "-"
 		if k.TreeSize != nil {
 			size = fmt.Sprint(*k.TreeSize)
-		} else if k.State == verification.Retired {
+		} else if k.State == keys.Retired {
 			size = "open"
 		}
-		t.line("%-8s %-20s %-20s %-10s %s", k.State, instant(k.SignsFrom), instant(k.RetiredAt), size, k.PublicKey)
+		t.line("%-8s %-20s %-20s %-10s %s", k.State, instant(k.SignsFrom), instant(k.RetiredAt), size, k.Label)
 	}
 	if shown.Custody != "" {
 		t.line("custody of the current key: %s", shown.Custody)

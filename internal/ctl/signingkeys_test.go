@@ -21,6 +21,7 @@ import (
 	"github.com/fairpact/fairpact/internal/dev/kmstest"
 	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -60,7 +61,7 @@ func TestKeysThroughARotation(t *testing.T) {
 			t.Fatalf("keys %q: %+v, want exit code %d and %q in the output or in the file\n%s", args, r, code, says, text)
 		}
 		if text != nil {
-			if _, err := signing.ParseKeySet(text); err != nil {
+			if _, err := keys.ParseDocument(text); err != nil {
 				t.Fatalf("after keys %q the file is not a key set: %v in %s", args, err, text)
 			}
 		}
@@ -238,7 +239,7 @@ func TestClosingIsChecked(t *testing.T) {
 	}
 	text := set(first.entry(-2*time.Hour), second.entry(-time.Hour))
 	file := write(t, "keys.json", text)
-	keys, err := signing.ParseKeySet([]byte(text))
+	keys, err := signing.ParseKeySet(t.Context(), []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}

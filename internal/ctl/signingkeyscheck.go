@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -34,10 +35,10 @@ func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	var file *signing.KeySet
+	var file *keys.Set
 	digest := ""
 	if c.File != "" {
-		if file, err = t.keySet(c.File); err != nil {
+		if file, err = t.keySet(ctx, c.File); err != nil {
 			return err
 		}
 		digest = file.Digest()
@@ -47,30 +48,30 @@ func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		found, err := c.processes(ctx)
 		report.Add(haveKeySet(found, err, digest))
 	}
-	keys, err := c.published(ctx, client, file, &report)
+	list, err := c.published(ctx, client, file, &report)
 	if err != nil {
 		return unreadable(err)
 	}
-	if keys == nil {
+	if list == nil {
 		return t.keysReport(report, "the replicas publish different key sets: wait until the roll-out is done and check again. If the key sets still differ, find the processes that lack the right key set: run this check with --file and --database-url, which lists them")
 	}
 	if c.DatabaseURL != "" && file != nil {
 		report.Add(checked("closed_keys", c.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond the key's tree size"))
 	}
-	head, err := newestHead(ctx, client, trusted(keys))
+	head, err := newestHead(ctx, client, list)
 	report.Add(checked("tree_head", err, "the newest tree head, of size %d, is signed by the %s key %s", head.size, head.by.State, head.by.Label))
 	if err == nil {
-		report.Add(c.grown(ctx, t, client, head, keys))
+		report.Add(c.grown(ctx, t, client, head, list))
 	}
-	return t.keysReport(report, next(file, keys, report.Valid))
+	return t.keysReport(report, next(file, list, report.Valid))
 }
 
 // published fetches /v1/pubkeys and /v1/status c.Times times, to reach several replicas. It
 // adds the checks of the answers to the report. If the answers of /v1/pubkeys differ, it
 // returns neither keys nor an error.
-func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclient.Client, file *signing.KeySet, report *verification.Report) (published, error) {
+func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclient.Client, file *keys.Set, report *verification.Report) (keys.List, error) {
 	var first string
-	var keys published
+	var list keys.List
 	var differs, misfits error
 	for range c.Times {
 		client.Reconnect()
@@ -78,7 +79,7 @@ func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclie
 		if err != nil {
 			return nil, err
 		}
-		if keys, err = readPublished(document); err != nil {
+		if list, err = readPublished(document); err != nil {
 			return nil, err
 		}
 		answer := string(canon.Encode(document))
@@ -89,12 +90,12 @@ func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclie
 		if err != nil {
 			return nil, err
 		}
-		listed, err := keysOfStatus(status)
+		listed, err := keys.ParsePublished(status)
 		if err != nil {
 			return nil, err
 		}
-		if current := keys.in(verification.Current)[0].Label; listed[0].Label != current || len(listed) != 1+len(keys.in(verification.Retired)) {
-			misfits = fmt.Errorf("/v1/status names the current key %s and %d legacy keys, but /v1/pubkeys names the current key %s and %d retired keys", listed[0].Label, len(listed)-1, current, len(keys.in(verification.Retired)))
+		if current := list.Current(); listed[0].Label != current || len(listed) != 1+len(list.In(keys.Retired)) {
+			misfits = fmt.Errorf("/v1/status names the current key %s and %d legacy keys, but /v1/pubkeys names the current key %s and %d retired keys", listed[0].Label, len(listed)-1, current, len(list.In(keys.Retired)))
 		}
 	}
 	report.Add(checked("replicas_agree", differs, "%d answers of /v1/pubkeys, all the same", c.Times))
@@ -104,31 +105,31 @@ func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclie
 	report.Add(checked("status_agrees", misfits, "/v1/status and /v1/pubkeys name the same current key and the same number of retired keys"))
 	if file != nil {
 		var other error
-		if given := string(file.Published()); given != first {
+		if given := string(file.Published(time.Now().Unix())); given != first {
 			other = fmt.Errorf("/v1/pubkeys answers %s, but the file requires %s", first, given)
 		}
 		report.Add(checked("file_agrees", other, "the published key set matches %s", c.File))
 	}
-	return keys, nil
+	return list, nil
 }
 
 // signedHead is a tree head with a verified signature.
 type signedHead struct {
 	size int64
 	root []byte
-	by   verification.Key
+	by   keys.Key
 }
 
-func newestHead(ctx context.Context, client *httpclient.Client, keys []verification.Key) (signedHead, error) {
+func newestHead(ctx context.Context, client *httpclient.Client, list keys.List) (signedHead, error) {
 	document, err := fetch(ctx, client, "/v1/log/tree-head")
 	if err != nil {
 		return signedHead{}, unreadable(err)
 	}
-	return checkedHead(document, keys)
+	return checkedHead(document, list)
 }
 
-func checkedHead(document any, keys []verification.Key) (signedHead, error) {
-	by, problem := verification.VerifyTreeHead(document, keys)
+func checkedHead(document any, list keys.List) (signedHead, error) {
+	by, problem := verification.VerifyTreeHead(document, list)
 	if problem != "" {
 		return signedHead{}, refusal{errors.New("the tree head: " + problem)}
 	}
@@ -142,11 +143,11 @@ const noHead = "none"
 // grown checks that the newest tree continues an earlier one. The earlier tree is never empty,
 // because any tree continues the empty tree. For a new log without an earlier head, the user
 // gives --tree-head none to skip the check.
-func (c signingKeysCheckCommand) grown(ctx context.Context, t *terminal, client *httpclient.Client, newest signedHead, keys published) verification.Check {
+func (c signingKeysCheckCommand) grown(ctx context.Context, t *terminal, client *httpclient.Client, newest signedHead, list keys.List) verification.Check {
 	if c.TreeHead == noHead {
 		return checked("consistency", nil, "not checked, because of --tree-head none; keep today's tree head for the next check")
 	}
-	earlier, err := c.earlier(ctx, t, client, newest.size, keys)
+	earlier, err := c.earlier(ctx, t, client, newest.size, list)
 	if err == nil {
 		err = consistent(ctx, client, earlier, newest)
 	}
@@ -163,13 +164,13 @@ const nearby = 64
 
 // earlier returns the head in the file of --tree-head. Without the flag, it asks the log for
 // a head of size/2 leaves or slightly more.
-func (c signingKeysCheckCommand) earlier(ctx context.Context, t *terminal, client *httpclient.Client, size int64, keys published) (signedHead, error) {
+func (c signingKeysCheckCommand) earlier(ctx context.Context, t *terminal, client *httpclient.Client, size int64, list keys.List) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)
 		if err != nil {
 			return signedHead{}, err
 		}
-		head, err := checkedHead(document, trusted(keys))
+		head, err := checkedHead(document, list)
 		if err == nil && head.size == 0 {
 			err = fmt.Errorf("%s is the head of the empty tree, which any tree continues: give a later head", c.TreeHead)
 		}
@@ -185,7 +186,7 @@ func (c signingKeysCheckCommand) earlier(ctx context.Context, t *terminal, clien
 		if err != nil {
 			return signedHead{}, err
 		}
-		return checkedHead(document, trusted(keys))
+		return checkedHead(document, list)
 	}
 	return signedHead{}, fmt.Errorf("found no earlier head of the log to compare the tree of size %d with: give --tree-head FILE with a head that you kept. If the log is new and nobody kept a head, give --tree-head none", size)
 }
@@ -219,29 +220,28 @@ func consistent(ctx context.Context, client *httpclient.Client, first, second si
 }
 
 // next returns the operator's next step in a rotation. `agreed`: all checks passed.
-func next(file *signing.KeySet, keys published, agreed bool) string {
+func next(file *keys.Set, list keys.List, agreed bool) string {
 	if !agreed {
 		return "correct what failed before you take any further step of a rotation"
 	}
-	all := keys.keys()
 	if file != nil {
-		all = file.Keys()
+		list = file.At(time.Now().Unix())
 	}
-	for _, k := range all {
+	for _, k := range list {
 		switch {
-		case k.State == signing.StateNext && k.SignsFrom != nil:
-			return fmt.Sprintf("nothing: %s signs from %s on, without a further step", k.PublicKey, instant(k.SignsFrom))
-		case k.State == signing.StateNext:
-			return fmt.Sprintf("nothing: %s will sign later; give --file to see from when", k.PublicKey)
-		case k.State == signing.StateRetired && !k.Closed():
+		case k.State == keys.Next && k.SignsFrom != nil:
+			return fmt.Sprintf("nothing: %s signs from %s on, without a further step", k.Label, instant(k.SignsFrom))
+		case k.State == keys.Next:
+			return fmt.Sprintf("nothing: %s will sign later; give --file to see from when", k.Label)
+		case k.State == keys.Retired && !k.Closed():
 			// A key is published as retired before RetiredAt. A process whose clock is behind
 			// may sign with the key until one signing.Margin after RetiredAt.
 			if k.RetiredAt != nil {
 				if open := time.Unix(*k.RetiredAt, 0).Add(signing.Margin()); time.Now().Before(open) {
-					return fmt.Sprintf("wait: %s may sign until %s; then run this check again and close the key", k.PublicKey, open.UTC().Format(time.RFC3339))
+					return fmt.Sprintf("wait: %s may sign until %s; then run this check again and close the key", k.Label, open.UTC().Format(time.RFC3339))
 				}
 			}
-			return fmt.Sprintf("%s is retired but not closed: close it with fairpactctl signing-keys close %s, and then roll out the new key set", k.PublicKey, k.PublicKey)
+			return fmt.Sprintf("%s is retired but not closed: close it with fairpactctl signing-keys close %s, and then roll out the new key set", k.Label, k.Label)
 		}
 	}
 	return "nothing: one key signs and every retired one is closed. To rotate, begin with fairpactctl signing-keys rotate"

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -15,14 +16,11 @@ type keySetOutput struct {
 	Out string `placeholder:"FILE" help:"File for the new key set, which the command replaces atomically. This may be the file that the command reads. Default: standard output."`
 }
 
-func (e keySetOutput) write(t *terminal, keys *signing.KeySet, err error) error {
+func (e keySetOutput) write(t *terminal, set *keys.Set, err error) error {
 	if err != nil {
 		return refusal{err}
 	}
-	text := append(keys.Document(), '\n')
-	if _, err := signing.ParseKeySet(text); err != nil {
-		return fmt.Errorf("the change would make the key set unusable: %w", err)
-	}
+	text := append(set.Document(), '\n')
 	if e.Out != "" {
 		return replace(e.Out, text, 0o644) // a key set holds no secret
 	}
@@ -34,11 +32,13 @@ func labelOf(ctx context.Context, uri, label string) (string, error) {
 	if label == "" {
 		return signing.PublicKeyOf(ctx, uri)
 	}
-	if _, err := signing.NewKeySet(label, nil); err != nil {
+	if _, err := (keys.Key{Label: label}).ES256(); err != nil {
 		return "", fmt.Errorf("--pubkey %.80q is not an es256 public key: %w", label, err)
 	}
 	return label, nil
 }
+
+func margin() int64 { return int64(signing.Margin() / time.Second) }
 
 const pubkeyHelp = "The key's label, es256:HEX. Default: fairpactctl reads the public key from the KMS, HSM or file of the key, and needs the permission to do so."
 
@@ -54,8 +54,8 @@ func (c signingKeysInitCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	keys, err := signing.NewKeySetOf(label, c.Signer, c.Retired)
-	return c.write(t, keys, err)
+	set, err := keys.OneSigner(label, c.Signer, c.Retired, margin())
+	return c.write(t, set, err)
 }
 
 type signingKeysRotateCommand struct {
@@ -70,7 +70,7 @@ type signingKeysRotateCommand struct {
 }
 
 func (c signingKeysRotateCommand) Run(ctx context.Context, t *terminal) error {
-	keys, err := t.keySet(c.File)
+	set, err := t.keySet(ctx, c.File)
 	if err != nil {
 		return err
 	}
@@ -81,8 +81,8 @@ func (c signingKeysRotateCommand) Run(ctx context.Context, t *terminal) error {
 	now := time.Now()
 	if !c.Now {
 		from := now.Add(c.In)
-		keys, err = keys.Rotate(label, c.To, from.Unix(), now.Unix())
-		if err = c.write(t, keys, err); err == nil && c.Out != "" && !t.json {
+		set, err = set.Rotate(label, c.To, from.Unix(), now.Unix())
+		if err = c.write(t, set, err); err == nil && c.Out != "" && !t.json {
 			t.line("%s signs from %s on: roll %s out to all processes before %s", label,
 				from.UTC().Format(time.RFC3339), c.Out, from.Add(-signing.Margin()).UTC().Format(time.RFC3339))
 		}
@@ -92,7 +92,7 @@ func (c signingKeysRotateCommand) Run(ctx context.Context, t *terminal) error {
 		if c.BaseURL == "" {
 			return errors.New("--now needs the tree size at which to close the old key: give --tree-size N, or --base-url URL for the size of the newest tree head")
 		}
-		head, err := newestHeadOf(ctx, c.BaseURL, keys)
+		head, err := newestHeadOf(ctx, c.BaseURL, set)
 		if err != nil {
 			return err
 		}
@@ -101,8 +101,8 @@ func (c signingKeysRotateCommand) Run(ctx context.Context, t *terminal) error {
 	if err := checkTreeSize(c.TreeSize); err != nil {
 		return err
 	}
-	keys, err = keys.RotateNow(label, c.To, *c.TreeSize, now.Unix())
-	return c.write(t, keys, err)
+	set, err = set.RotateNow(label, c.To, *c.TreeSize, now.Unix())
+	return c.write(t, set, err)
 }
 
 func checkTreeSize(size *int64) error {
@@ -112,12 +112,12 @@ func checkTreeSize(size *int64) error {
 	return nil
 }
 
-func newestHeadOf(ctx context.Context, baseURL string, keys *signing.KeySet) (signedHead, error) {
+func newestHeadOf(ctx context.Context, baseURL string, set *keys.Set) (signedHead, error) {
 	client, err := httpclient.New(baseURL)
 	if err != nil {
 		return signedHead{}, err
 	}
-	return newestHead(ctx, client, trusted(publishedBy(keys)))
+	return newestHead(ctx, client, set.At(time.Now().Unix()))
 }
 
 type signingKeysCloseCommand struct {
@@ -131,7 +131,7 @@ type signingKeysCloseCommand struct {
 }
 
 func (c signingKeysCloseCommand) Run(ctx context.Context, t *terminal) error {
-	set, err := t.keySet(c.File)
+	set, err := t.keySet(ctx, c.File)
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/verification"
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 type verifyCommand struct {
@@ -54,7 +54,7 @@ func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[strin
 	if v.TreeHead+v.Params != "" {
 		return r, errors.New("--tree-head and --params do not apply to a bundle, which holds both: leave them out")
 	}
-	trust := verification.Trust{VerifyingKeys: trusted}
+	trust := verification.Trust{}
 	if v.Policy != "" {
 		if trust.Policy, err = (logTrust{Policy: v.Policy}).read(t); err != nil {
 			return r, err
@@ -105,7 +105,7 @@ func notProven(report verification.Report) (lines []string) {
 
 // evidence returns the tree head and the keys for a certificate, from files or the deployment.
 func (v verifyCommand) evidence(ctx context.Context, t *terminal, cert any) (e verification.Evidence, err error) {
-	e.Certificate, e.VerifyingKeys = cert, trusted
+	e.Certificate = cert
 	var source *httpclient.Client
 	if v.TreeHead == "" || v.Keys == "" && len(v.Pubkey) == 0 {
 		if v.BaseURL == "" {
@@ -148,13 +148,9 @@ func (t *terminal) certificate(path string) (certificate any, bundle map[string]
 
 // keys returns the keys that --pubkey names. Without --pubkey it returns the keys in the file
 // of --keys, and without that file the keys that the deployment publishes.
-func (v verifyCommand) keys(ctx context.Context, t *terminal, source *httpclient.Client) ([]verification.Key, error) {
+func (v verifyCommand) keys(ctx context.Context, t *terminal, source *httpclient.Client) (keys.List, error) {
 	if len(v.Pubkey) > 0 {
-		named := make([]verification.Trusted, len(v.Pubkey))
-		for i, label := range v.Pubkey {
-			named[i].Label = label
-		}
-		return trusted(named), nil
+		return keys.Of(v.Pubkey...), nil
 	}
 	if v.Keys == "" {
 		return fetchKeys(ctx, source)
@@ -163,57 +159,33 @@ func (v verifyCommand) keys(ctx context.Context, t *terminal, source *httpclient
 	if err != nil {
 		return nil, err
 	}
-	keys, err := keysOfStatus(document)
+	list, err := keys.ParsePublished(document)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: give the answer of GET /v1/pubkeys or GET /v1/status, not the file that FAIRPACT_KEY_SET_FILE names", v.Keys, err)
 	}
-	return trusted(keys), nil
+	return list, nil
 }
 
-// keysOfStatus returns the keys in an answer of /v1/status or /v1/pubkeys.
-func keysOfStatus(document any) ([]verification.Trusted, error) {
-	keys, problem := verification.ReadKeys(document)
-	if problem != "" {
-		return nil, errors.New("the key document " + problem)
-	}
-	return keys, nil
-}
-
-// trusted converts labels to keys. An invalid label is kept with its Problem, so that the
-// verification reports it.
-func trusted(named []verification.Trusted) []verification.Key {
-	keys := make([]verification.Key, len(named))
-	for i, k := range named {
-		keys[i].Trusted = k
-		if set, err := signing.NewVerifyingKey(k.Label); err != nil {
-			keys[i].Problem = err
-		} else {
-			keys[i].Verify = set.Verify
-		}
-	}
-	return keys
-}
-
-// fetchKeys returns the keys of /v1/pubkeys. It marks a development key, which only the status
+// fetchKeys returns the keys of /v1/pubkeys. It marks a development key, which only /v1/status
 // declares.
-func fetchKeys(ctx context.Context, from *httpclient.Client) ([]verification.Key, error) {
-	status, err := fetch(ctx, from, "/v1/status")
+func fetchKeys(ctx context.Context, from *httpclient.Client) (keys.List, error) {
+	declared, err := fetchList(ctx, from, "/v1/status")
 	if err != nil {
 		return nil, err
 	}
-	declared, err := keysOfStatus(status)
+	list, err := fetchList(ctx, from, "/v1/pubkeys")
+	for i := range list {
+		list[i].Development = declared[0].Development && list[i].Label == declared[0].Label
+	}
+	return list, err
+}
+
+func fetchList(ctx context.Context, from *httpclient.Client, path string) (keys.List, error) {
+	document, err := fetch(ctx, from, path)
 	if err != nil {
 		return nil, err
 	}
-	document, err := fetch(ctx, from, "/v1/pubkeys")
-	if err != nil {
-		return nil, err
-	}
-	keys, err := keysOfStatus(document)
-	for i := range keys {
-		keys[i].Development = declared[0].Development && keys[i].Label == declared[0].Label
-	}
-	return trusted(keys), err
+	return keys.ParsePublished(document)
 }
 
 func fetch(ctx context.Context, from *httpclient.Client, path string) (any, error) {

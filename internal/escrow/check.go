@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/problem"
-	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -21,7 +21,7 @@ type checked struct {
 	outcome           string
 	rootWellFormed    bool
 	declarationDigest string // SHA-256 of the deal's declaration; "" in certificates of earlier releases
-	key               signing.Key
+	key               keys.Key
 }
 
 // check parses the payload of a stored certificate and verifies the certificate's signature.
@@ -62,7 +62,7 @@ func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, er
 		case facts.certID != c.CertID || facts.dealID != dealID:
 			err = fmt.Errorf("the row of certificate %s of deal %s contains certificate %s of deal %s", c.CertID, dealID, facts.certID, facts.dealID)
 		case !facts.key.MaySignLeaf(*c.LeafIndex):
-			err = fmt.Errorf("leaf %d is signed by the key %s, which retired at tree size %d", *c.LeafIndex, facts.key.PublicKey, *facts.key.TreeSize)
+			err = fmt.Errorf("leaf %d is signed by the key %s, which retired at tree size %d", *c.LeafIndex, facts.key.Label, *facts.key.TreeSize)
 		}
 	}
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Service) checkHead(head translog.TreeHead) error {
 		s.verified.Add(sum, known, 256)
 	}
 	if key := known.key; !key.MaySignLeaf(head.TreeSize - 1) {
-		return fmt.Errorf("%w: the tree head of size %d is signed by the key %s, which retired at tree size %d: every verifier refuses this head", translog.ErrInconsistent, head.TreeSize, key.PublicKey, *key.TreeSize)
+		return fmt.Errorf("%w: the tree head of size %d is signed by the key %s, which retired at tree size %d: every verifier refuses this head", translog.ErrInconsistent, head.TreeSize, key.Label, *key.TreeSize)
 	}
 	return nil
 }

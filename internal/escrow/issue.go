@@ -15,7 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -87,7 +87,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	index, err := s.log.Append(ctx, entry, signature, tag)
 	// The key may have been closed (retired at a tree size) after it signed the certificate. Then
 	// the signature is not valid for this leaf: sign again with the current key.
-	if err == nil && !facts.key.MaySignLeaf(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != signing.StateCurrent {
+	if err == nil && !facts.key.MaySignLeaf(index) || errors.Is(err, translog.ErrRefused) && facts.key.State != keys.Current {
 		if signature, _, err = s.sign(ctx, c); err != nil {
 			return err
 		}

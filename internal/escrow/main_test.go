@@ -12,6 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -48,7 +49,7 @@ func newFixtureOn(t *testing.T, url string) *fixture {
 	t.Cleanup(h.sql.Close)
 	h.secret = of(sealing.New(make([]byte, 32))).ok(t)
 	h.secrets = of(sealing.NewSecrets(h.secret)).ok(t)
-	h.keys = of(signing.NewKeySet(h.signer.PublicKey(), nil)).ok(t)
+	h.keys = signing.NewKeySet(of(keys.OneSigner(h.signer.PublicKey(), "dev://key", nil, keys.Margin)).ok(t))
 	return h
 }
 

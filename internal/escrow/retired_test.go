@@ -34,7 +34,7 @@ func keySetOf(t *testing.T, current, retired string, treeSize int64) *signing.Ke
 		was["tree_size"] = treeSize
 	}
 	document := of(json.Marshal(map[string]any{"keys": []any{map[string]any{"pubkey": current, "uri": "dev://key", "signs_from": 0}, was}})).ok(t)
-	return of(signing.ParseKeySet(document)).ok(t)
+	return signing.NewKeySet(of(signing.ParseKeySet(t.Context(), document)).ok(t))
 }
 
 var errCut = fmt.Errorf("%w: the process was killed", translog.ErrUnavailable)
@@ -88,8 +88,8 @@ func (g *game) issuedBy(t *testing.T, by *fakeSigner, leaves int) certificate.Ce
 	t.Helper()
 	c := g.attended(t).published(t)
 	stored := g.pendingCertificate(t)
-	if key := of(g.keys.SignerOf(stored.Payload, c.Signature)).ok(t); key.PublicKey != by.PublicKey() || c.Signature != *stored.Signature {
-		t.Errorf("signature %s by %s is published and %s is stored, want one signature by %s", c.Signature, key.PublicKey, *stored.Signature, by.PublicKey())
+	if key := of(g.keys.SignerOf(stored.Payload, c.Signature)).ok(t); key.Label != by.PublicKey() || c.Signature != *stored.Signature {
+		t.Errorf("signature %s by %s is published and %s is stored, want one signature by %s", c.Signature, key.Label, *stored.Signature, by.PublicKey())
 	}
 	same(t, g.published(t), c)
 	if n := g.log.size(); n != leaves {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/attestation"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/problem"
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // Commitment is the hash that a party commits to, and the party's signature of the commitment.
@@ -22,22 +22,22 @@ type Commitment struct {
 var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment accepts no seat keys, because it has no public address for them to sign: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
 // checkSeatKeys checks party_keys, the public keys of the parties that must sign their
-// commitments. `keys` must be nil or have one entry for each party, nil for a party without a key.
-func (s *Service) checkSeatKeys(keys []*string, parties int) error {
-	if keys == nil {
+// commitments. `seats` must be nil or have one entry for each party, nil for a party without a key.
+func (s *Service) checkSeatKeys(seats []*string, parties int) error {
+	if seats == nil {
 		return nil
 	}
-	if len(keys) != parties {
-		return problem.New(problem.InvalidParams, "party_keys has %d entries for %d parties; send one for each party, null for a party without a key", len(keys), parties)
+	if len(seats) != parties {
+		return problem.New(problem.InvalidParams, "party_keys has %d entries for %d parties; send one for each party, null for a party without a key", len(seats), parties)
 	}
-	for i, key := range keys {
+	for i, key := range seats {
 		switch {
 		case key == nil:
 			continue
 		case s.options.PublicURL == "":
 			return errNoOrigin
 		}
-		if err := signing.CheckLabel(*key); err != nil {
+		if err := keys.Check(*key); err != nil {
 			return problem.New(problem.InvalidParams, "party_keys[%d] is not a public key: %s", i, err)
 		}
 	}
@@ -57,7 +57,7 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	case s.options.PublicURL == "":
 		return nil, errNoOrigin
 	}
-	if err := signing.CheckLabel(c.Key); err != nil {
+	if err := keys.Check(c.Key); err != nil {
 		return nil, problem.New(problem.InvalidRequest, "party_key is not a public key: %s", err)
 	}
 	seat, err := a.signedSeat(store.CommitmentText(c.Hash[:]))
@@ -65,7 +65,7 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 		return nil, err
 	}
 	by := attestation.Attestation{Declared: declared != nil, Key: c.Key, Signature: c.Signature, Origin: s.options.PublicURL}
-	if err := by.Verify(seat, signing.VerifyLabel); err != nil {
+	if err := by.Verify(seat); err != nil {
 		return nil, problem.New(problem.InvalidPartySignature, "party_signature does not verify under party_key (%s): sign exactly these bytes, in which every line ends with a line feed: %q", err, seat.Message(by.Origin))
 	}
 	text := by.String()

@@ -13,7 +13,6 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 const origin = "https://fairpact.example.com"
@@ -101,7 +100,7 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 	for i, want := range []attestation.Attestation{{Key: brought, Origin: origin}, {Declared: true, Key: declared, Origin: origin}} {
 		by := of(attestation.Parse(c.Parties[i].AttestedBy)).ok(t)
 		seat := attestation.Seat{DealID: g.id, Party: i, Commitment: *c.Parties[i].Commitment, Declaration: declaration.Digest}
-		if err := by.Verify(seat, signing.VerifyLabel); err != nil || by.Declared != want.Declared || by.Key != want.Key || by.Origin != want.Origin || declaration.AttestedBy[i] != c.Parties[i].AttestedBy {
+		if err := by.Verify(seat); err != nil || by.Declared != want.Declared || by.Key != want.Key || by.Origin != want.Origin || declaration.AttestedBy[i] != c.Parties[i].AttestedBy {
 			t.Errorf("party %d: attested_by is %q (%v), want a valid signature by %+v", i, c.Parties[i].AttestedBy, err, want)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
@@ -14,7 +13,6 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/verification"
-	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -84,22 +82,19 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 		return SubmittedReport{}, err
 	}
 
-	var trusted []verification.Trusted
-	for _, k := range s.keys.Keys() {
-		trusted = append(trusted, verification.Trusted{Label: k.PublicKey, State: k.State, RetiredAt: k.RetiredAt, TreeSize: k.TreeSize, Development: s.options.Development(k.PublicKey)})
+	trusted := s.keys.Keys()
+	for i := range trusted {
+		trusted[i].Development = s.options.Development(trusted[i].Label)
 	}
-	evidence := verification.Evidence{Certificate: document, Keys: verifyingKeys(trusted)}
-	// A document can name thousands of seat keys (public keys of parties). The signatures of
-	// seat keys are checked only if this service signed the document.
+	evidence := verification.Evidence{Certificate: document, Keys: trusted, SeatsUntil: closed}
+	// A document can name thousands of seat keys. The signatures of seat keys are checked only if
+	// this service signed the document, and until ctx ends.
 	signer, unsigned := s.keys.SignerOf(verification.Signed(document), c.Signature)
 	if unsigned == nil {
-		evidence.VerifyingKeys = verifyingKeys
+		evidence.SeatsUntil = ctx.Done()
 	}
 	if head != nil {
 		evidence.TreeHead = map[string]any{"tree_size": head.TreeSize, "root_hash": head.RootHash, "signature": head.Signature}
-	}
-	if evidence.VerifyingKeys != nil {
-		evidence.VerifyingKeys = whileRunning(ctx, evidence.VerifyingKeys)
 	}
 	// Add the checks `cert_id` and `stored` only if they fail. Either failure makes the document
 	// invalid.
@@ -143,7 +138,7 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 		answer.Note = "do not rely on this document: " + proof + failed(answer.Findings)
 	}
 	if unsigned == nil {
-		answer.PubKey = &signer.PublicKey
+		answer.PubKey = &signer.Label
 	}
 	claim := "outcome is VOID because the document does not have the form of a certificate"
 	if formed && report.Holds(verification.Shape) {
@@ -156,17 +151,11 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 	return answer, nil
 }
 
-// whileRunning wraps keysOf to return only errors once ctx has ended. Otherwise
-// verification.Verify would continue to check up to 10,000 signatures of seat keys, which takes
-// more than a second.
-func whileRunning(ctx context.Context, keysOf func([]verification.Trusted) []verification.Key) func([]verification.Trusted) []verification.Key {
-	return func(named []verification.Trusted) []verification.Key {
-		if err := ctx.Err(); err != nil {
-			return slices.Repeat([]verification.Key{{Problem: err}}, len(named))
-		}
-		return keysOf(named)
-	}
-}
+var closed = func() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
 
 // headOf returns the published tree head of a size, or nil if there is none.
 func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, error) {
@@ -195,18 +184,6 @@ func compare(document map[string]any, stored *store.Certificate) string {
 		return StoredSame
 	}
 	return StoredDiffers
-}
-
-func verifyingKeys(trusted []verification.Trusted) (all []verification.Key) {
-	for _, t := range trusted {
-		one := verification.Key{Trusted: t}
-		set, err := signing.NewVerifyingKey(t.Label)
-		if one.Problem = err; err == nil {
-			one.Verify = set.Verify
-		}
-		all = append(all, one)
-	}
-	return all
 }
 
 func failed(findings []verification.Check) string {

@@ -62,7 +62,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	default:
 		return Verification{}, err
 	}
-	if v.Checks.Signature && s.options.Development(facts.key.PublicKey) {
+	if v.Checks.Signature && s.options.Development(facts.key.Label) {
 		v.Note += "; this deployment signs with a development key: its certificates prove nothing"
 	}
 	v.Valid = v.Checks.Signature && v.Checks.InputRoot && v.Checks.Inclusion
@@ -73,7 +73,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	// of the key could have made such a certificate, so it is not valid.
 	if v.Checks.Signature && !facts.key.MaySignLeaf(*c.LeafIndex) {
 		v.Valid = false
-		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves, so it must not sign leaf %d or a later leaf. This certificate is leaf %d: do not rely on this certificate, and tell the operator of this deployment", facts.key.PublicKey, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
+		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves, so it must not sign leaf %d or a later leaf. This certificate is leaf %d: do not rely on this certificate, and tell the operator of this deployment", facts.key.Label, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
 	}
 	return v, nil
 }

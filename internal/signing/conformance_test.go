@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/dev/kmstest"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 // conformance_pkcs11_test.go runs these tests for PKCS#11, because PKCS#11 needs a build tag.
@@ -64,19 +65,18 @@ func deploymentKeyConforms(t *testing.T, uri string, ephemeral bool) {
 	if again.PublicKey() != signer.PublicKey() || signer.Custody() == "" || signer.Ephemeral() != ephemeral {
 		t.Errorf("opened as %s, then as %s, custody %q, ephemeral %v; want the same key twice and ephemeral %t", signer.PublicKey(), again.PublicKey(), signer.Custody(), signer.Ephemeral(), ephemeral)
 	}
-	keys := mustKeys(t, signer)
 	var all sync.WaitGroup
 	for i := range 200 {
 		all.Go(func() {
 			message := fmt.Appendf(nil, "message %d", i)
 			signature, err := signer.Sign(t.Context(), sha256.Sum256(message))
 			if err == nil {
-				err = keys.Verify(message, signature) // Verify refuses a high s
+				err = keys.Verify(signer.PublicKey(), message, signature) // Verify refuses a high s
 			}
 			if err != nil {
 				t.Error(err)
 			}
-			if err := keys.Verify(append(message, 'x'), signature); !errors.Is(err, ErrNotVerified) {
+			if err := keys.Verify(signer.PublicKey(), append(message, 'x'), signature); !errors.Is(err, keys.ErrNotVerified) {
 				t.Errorf("another message: %v, want ErrNotVerified", err)
 			}
 		})
@@ -177,7 +177,7 @@ func remoteConforms(t *testing.T, c remoteCase) {
 		t.Cleanup(r.Close)
 		return r
 	}
-	start := func(t *testing.T, l limits) (remote, *Signer, *KeySet) {
+	start := func(t *testing.T, l limits) (remote, *Signer, keys.List) {
 		t.Helper()
 		r := serve(t)
 		signer, err := open(t.Context(), r.URI(r.NewKey()), l)
@@ -185,7 +185,7 @@ func remoteConforms(t *testing.T, c remoteCase) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = signer.Close() })
-		return r, signer, mustKeys(t, signer)
+		return r, signer, keys.Of(signer.PublicKey())
 	}
 	set := func(t *testing.T, r remote, fault kmstest.Fault, times int) {
 		t.Helper()
@@ -203,8 +203,8 @@ func remoteConforms(t *testing.T, c remoteCase) {
 			}
 			_ = signer.PublicKey()
 		}
-		if keys, signatures := r.Calls("GetPublicKey"), r.Calls(c.sign); keys != 1 || signatures != 11 {
-			t.Errorf("%d calls for the key, %d of %s; want 1, and 10 after the one at the opening", keys, signatures, c.sign)
+		if read, signatures := r.Calls("GetPublicKey"), r.Calls(c.sign); read != 1 || signatures != 11 {
+			t.Errorf("%d calls for the key, %d of %s; want 1, and 10 after the one at the opening", read, signatures, c.sign)
 		}
 	})
 
@@ -235,7 +235,7 @@ func remoteConforms(t *testing.T, c remoteCase) {
 
 	t.Run("down and back on the same port", func(t *testing.T) {
 		t.Parallel()
-		r, signer, keys := start(t, patient)
+		r, signer, trusted := start(t, patient)
 		set(t, r, kmstest.Down, -1)
 		if _, err := signer.Sign(t.Context(), [32]byte{1}); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("down: %v; want ErrUnavailable", err)
@@ -246,7 +246,7 @@ func remoteConforms(t *testing.T, c remoteCase) {
 			signature, err = signer.Sign(t.Context(), [32]byte{2})
 		}
 		if err == nil {
-			_, err = keys.SignedBy([32]byte{2}, signature)
+			_, err = trusted.SignedBy([32]byte{2}, signature)
 		}
 		if err != nil {
 			t.Errorf("a minute after the provider came back: %v, want a signature", err)
@@ -264,7 +264,7 @@ func remoteConforms(t *testing.T, c remoteCase) {
 			if f.fault == kmstest.Hang {
 				l = quick
 			}
-			r, signer, keys := start(t, l)
+			r, signer, trusted := start(t, l)
 			digest := sha256.Sum256([]byte(f.fault))
 			sign := func(when string, want error) {
 				t.Helper()
@@ -275,7 +275,7 @@ func remoteConforms(t *testing.T, c remoteCase) {
 				if f.fault == kmstest.Hang && err != nil && !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s: %v, want a timeout, because the provider hangs", when, err)
 				}
-				if _, bad := keys.SignedBy(digest, signature); err == nil && bad != nil {
+				if _, bad := trusted.SignedBy(digest, signature); err == nil && bad != nil {
 					t.Errorf("%s: the signature does not verify: %v", when, bad)
 				}
 			}

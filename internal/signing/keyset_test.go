@@ -1,224 +1,77 @@
 package signing
 
 import (
-	"bytes"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"math/big"
-	"slices"
-	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
-// fixture holds a set with a current es256 key, a retired es256 key and a retired ed25519
-// key. The fields `current`, `retired` and `early` are the signatures of `message` by these
-// three keys, in the same order.
-type fixture struct {
-	keys                    *KeySet
-	message                 []byte
-	current, retired, early string
-}
-
-func newFixture(t *testing.T) fixture {
-	t.Helper()
-	now, before := newDev(t), newDev(t)
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+// A cached signature gets the verdict that it would get without the cache: a changed signature is
+// refused, and a key is accepted only from one margin before its time.
+func TestCacheChangesNoVerdict(t *testing.T) {
+	labels, uris := newLabels(t, 2)
+	message := []byte("message")
+	signature, err := mustOpen(t, uris[1]).Sign(t.Context(), sha256.Sum256(message))
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys, err := NewKeySet(now.PublicKey(), []string{before.PublicKey(), "ed25519:" + hex.EncodeToString(public)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := fixture{keys: keys, message: []byte(`{"root_hash":"…","tree_size":7}`)}
-	sign := func(s *Signer) string {
-		signature, err := s.Sign(t.Context(), sha256.Sum256(f.message))
+	synctest.Test(t, func(t *testing.T) {
+		from := []int64{0, time.Now().Unix() + 1000}
+		set, err := keys.NewSet(keys.List{{Label: labels[0], URI: uris[0], SignsFrom: &from[0]}, {Label: labels[1], URI: uris[1], SignsFrom: &from[1]}}, 5)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return signature
-	}
-	f.current, f.retired = sign(now), sign(before)
-	f.early = "ed25519:" + hex.EncodeToString(ed25519.Sign(private, f.message))
-	return f
+		k := NewKeySet(set)
+		k.remember(sha256.Sum256(message), signature, labels[1])
+		for range 2 {
+			if _, err := k.SignerOf(message, signature); !errors.Is(err, keys.ErrNotVerified) || k.Accepts(labels[1]) {
+				t.Errorf("before the key's time: %v, want ErrNotVerified", err)
+			}
+		}
+		time.Sleep(995 * time.Second)
+		for range 2 {
+			if key, err := k.SignerOf(message, signature); err != nil || key.Label != labels[1] || !k.Accepts(labels[1]) {
+				t.Errorf("one margin before the key's time: signed by %s, %v; want %s", key.Label, err, labels[1])
+			}
+		}
+		changed := []byte(signature)
+		changed[10] ^= 1
+		if _, err := k.SignerOf(message, string(changed)); err == nil {
+			t.Error("a changed signature verifies, want it refused")
+		}
+		if _, err := k.SignerOf([]byte("another"), signature); err == nil {
+			t.Error("the signature of another message verifies, want it refused")
+		}
+	})
 }
 
-func TestVerifyUnderEveryKey(t *testing.T) {
-	f, other := newFixture(t), newFixture(t)
-	digest := sha256.Sum256(f.message)
-	for name, signature := range map[string]string{"current": f.current, "retired": f.retired, "early": f.early} {
-		if err := f.keys.Verify(f.message, signature); err != nil {
-			t.Errorf("the signature by the key %s: %v, want it to verify", name, err)
-		}
-		changed := signature[:len(signature)-1] + map[bool]string{true: "1", false: "0"}[strings.HasSuffix(signature, "0")]
-		if f.keys.Verify(f.message, changed) == nil { // the cache has the genuine signature and must not accept the changed one
-			t.Errorf("a changed signature by the key %s verifies, want it refused", name)
-		}
-		if err := f.keys.Verify(append([]byte("x"), f.message...), signature); !errors.Is(err, ErrNotVerified) {
-			t.Errorf("%s, another message: %v, want ErrNotVerified", name, err)
-		}
-		if err := other.keys.Verify(f.message, signature); !errors.Is(err, ErrNotVerified) || errors.Is(err, ErrMalformed) {
-			t.Errorf("%s, other keys: %v, want only ErrNotVerified", name, err)
-		}
-		_, err := f.keys.SignedBy(digest, signature)
-		if es := name != "early"; es && err != nil || !es && !errors.Is(err, ErrNotVerified) {
-			t.Errorf("SignedBy for the key %s: %v, want success for es256 and ErrNotVerified for ed25519", name, err)
-		}
-	}
-}
-
-func TestMalformedSignatures(t *testing.T) {
-	f := newFixture(t)
-	body := strings.TrimPrefix(f.current, "es256:")
-	raw, err := hex.DecodeString(body)
+func BenchmarkSignerOf(b *testing.B) {
+	signer, err := Open(b.Context(), "dev://"+b.TempDir()+"/key.pem")
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	r, s := rawES256(raw)
-	zero, one := new(big.Int), big.NewInt(1)
-	for name, signature := range map[string]string{
-		"empty":              "",
-		"no scheme":          body,
-		"unknown scheme":     "es384:" + body,
-		"upper-case scheme":  "ES256:" + body,
-		"space":              "es256: " + body[1:],
-		"upper-case hex":     "es256:" + body[:127] + "A",
-		"not hex":            "es256:" + body[:127] + "g",
-		"one digit short":    f.current[:len(f.current)-1],
-		"one byte long":      f.current + "00",
-		"newline":            f.current + "\n",
-		"high s":             formatES256(r, new(big.Int).Sub(order, s)),
-		"s just over half":   formatES256(r, new(big.Int).Add(halfOrder, one)),
-		"zero r":             formatES256(zero, s),
-		"zero s":             formatES256(r, zero),
-		"r is n":             formatES256(order, s),
-		"ed25519, short":     f.early[:len(f.early)-2],
-		"ed25519 upper case": f.early[:len(f.early)-1] + "A",
-	} {
-		_, byDigest := f.keys.SignedBy(sha256.Sum256(f.message), signature)
-		for _, err := range []error{f.keys.Verify(f.message, signature), byDigest} {
-			if !errors.Is(err, ErrMalformed) || errors.Is(err, ErrNotVerified) {
-				t.Errorf("%s: %v, want only ErrMalformed", name, err)
-			}
-		}
-	}
-	if err := f.keys.Verify(f.message, formatES256(r, halfOrder)); !errors.Is(err, ErrNotVerified) {
-		t.Errorf("s of exactly half the order is low: %v, want ErrNotVerified", err)
-	}
-}
-
-func TestLegacyLabels(t *testing.T) {
-	f := newFixture(t)
-	current, legacy := f.keys.Current(), f.keys.Legacy()
-	again, err := NewKeySet(current, append([]string{current}, append(legacy, legacy...)...))
-	if err != nil || !slices.Equal(again.Legacy(), legacy) {
-		t.Errorf("repeated labels: %v, want %v", again.Legacy(), legacy)
-	}
-	alone, err := NewKeySet(current, nil)
-	if err != nil || alone.Legacy() == nil || len(alone.Legacy()) != 0 {
-		t.Errorf("no legacy keys: %#v, want an empty list, which is not null in JSON", alone.Legacy())
-	}
-}
-
-func TestBadLabels(t *testing.T) {
-	good := newFixture(t).keys.Current()
-	digits := strings.TrimPrefix(good, "es256:")
-	for name, label := range map[string]string{
-		"empty":            "",
-		"no scheme":        digits,
-		"unknown scheme":   "es384:" + digits,
-		"upper case":       "es256:" + digits[:65] + "A",
-		"short":            good[:len(good)-2],
-		"not hex":          good[:len(good)-1] + "g",
-		"uncompressed":     "es256:04" + digits[2:] + digits[2:],
-		"prefix 04":        "es256:04" + digits[2:],
-		"infinity":         "es256:" + strings.Repeat("0", 66),
-		"x is not below p": "es256:02" + strings.Repeat("f", 64),
-		"x is on no point": "es256:02" + strings.Repeat("0", 63) + "1",
-		"ed25519 zeros":    "ed25519:" + strings.Repeat("0", 64),
-		"ed25519 no point": "ed25519:02" + strings.Repeat("0", 62),
-		"ed25519 short":    "ed25519:" + strings.Repeat("a", 62),
-	} {
-		_, legacy := NewKeySet(good, []string{label})
-		_, current := NewKeySet(label, nil)
-		if legacy == nil || !strings.Contains(legacy.Error(), "legacy public key 0") || current == nil || !strings.Contains(current.Error(), "current public key") {
-			t.Errorf("the label %s: as legacy key %v, as current key %v; want errors that name the place", name, legacy, current)
-		}
-		if CheckLabel(label) == nil || VerifyLabel(label, nil, "") == nil {
-			t.Errorf("%s: accepted as a label, want an error", name)
-		}
-	}
-	if _, err := NewKeySet(newFixture(t).keys.Legacy()[1], nil); err == nil || !strings.Contains(err.Error(), "legacy") {
-		t.Errorf("an ed25519 key as the current one: %v; want an error that names the legacy keys", err)
-	}
-}
-
-// RFC 8032 5.1.3 refuses a y coordinate of p = 2^255−19 or more. Otherwise a point with a
-// y below 19 would have two labels, one with y and one with y+p.
-func TestCheckEd25519(t *testing.T) {
-	for range 100 {
-		public, _, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := checkEd25519(public); err != nil {
-			t.Fatalf("the generated key %x: %v, want it accepted", public, err)
-		}
-	}
-	points := 0
-	for k := range byte(19) {
-		reduced, unreduced := make([]byte, 32), bytes.Repeat([]byte{0xff}, 32)
-		reduced[0], unreduced[0], unreduced[31] = k, 0xed+k, 0x7f // little-endian: reduced has y = k, unreduced has y = p+k
-		if checkEd25519(reduced) == nil {
-			points++
-		}
-		if err := checkEd25519(unreduced); err == nil {
-			t.Errorf("the key with y = p+%d is accepted, want it refused", k)
-		}
-	}
-	if points == 0 {
-		t.Error("no y below 19 has a point: the test shows nothing")
-	}
-	// The y coordinates of the points whose order divides 8.
-	for _, y := range []string{
-		"0000000000000000000000000000000000000000000000000000000000000000",
-		"0100000000000000000000000000000000000000000000000000000000000000",
-		"ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-		"26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
-		"c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
-	} {
-		for _, sign := range []byte{0, 0x80} {
-			key, err := hex.DecodeString(y)
-			if err != nil {
-				t.Fatal(err)
-			}
-			key[31] |= sign
-			if checkEd25519(key) == nil {
-				t.Errorf("the key %x of small order is accepted, want it refused", key)
-			}
-		}
-	}
-}
-
-func TestDERVerifiesElsewhere(t *testing.T) {
-	f := newFixture(t)
-	der, err := DER(f.current)
+	set, err := keys.OneSigner(signer.PublicKey(), "dev://key", nil, keys.Margin)
 	if err != nil {
-		t.Fatal(err)
+		b.Fatal(err)
 	}
-	digest := sha256.Sum256(f.message)
-	public, err := ES256(f.keys.Current())
-	if err != nil || !ecdsa.VerifyASN1(public, digest[:], der) {
-		t.Errorf("not verified (%v)", err)
+	message := []byte("message")
+	signature, err := signer.Sign(b.Context(), sha256.Sum256(message))
+	if err != nil {
+		b.Fatal(err)
 	}
-	if _, err := DER(f.early); err == nil {
-		t.Error("an ed25519 signature has a DER form")
-	}
-	if _, err := ES256(f.keys.Legacy()[1]); err == nil {
-		t.Error("ES256 accepts an ed25519 label, want an error")
+	cached := NewKeySet(set)
+	for name, of := range map[string]func() *KeySet{"cached": func() *KeySet { return cached }, "fresh": func() *KeySet { return NewKeySet(set) }} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := of().SignerOf(message, signature); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing/awskms"
 	"github.com/fairpact/fairpact/internal/signing/file"
 	"github.com/fairpact/fairpact/internal/signing/gcpkms"
@@ -67,8 +68,8 @@ func PublicKeyOf(ctx context.Context, uri string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, label, _, err := readP256(ctx, p, defaultLimits)
-	return label, errors.Join(err, p.Close())
+	key, _, err := readP256(ctx, p, defaultLimits)
+	return key.Label, errors.Join(err, p.Close())
 }
 
 func open(ctx context.Context, uri string, l limits) (*Signer, error) {
@@ -111,17 +112,21 @@ func openProvider(ctx context.Context, uri string, kind provider.Kind) (provider
 // head has this digest, so the signature cannot be misused.
 var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate nor a tree head"))
 
-func readP256(ctx context.Context, p provider.Provider, l limits) (public *ecdsa.PublicKey, label, custody string, err error) {
+func readP256(ctx context.Context, p provider.Provider, l limits) (key keys.Key, custody string, err error) {
 	read, err := retry(ctx, l.tries, provider.IsTransient, func() (read crypto.PublicKey, err error) {
 		read, custody, err = p.Key(ctx)
 		return read, err
 	})
 	if err != nil {
-		return nil, "", "", err
+		return keys.Key{}, "", err
 	}
-	public, _ = read.(*ecdsa.PublicKey)
-	if label, err = es256Label(public); err != nil {
-		return nil, "", "", fmt.Errorf("the signing key (%s) cannot be used: %w", custody, err)
+	public, _ := read.(*ecdsa.PublicKey)
+	label, err := keys.Label(public)
+	if err == nil {
+		key, err = keys.New(label)
 	}
-	return public, label, custody, nil
+	if err != nil {
+		return keys.Key{}, "", fmt.Errorf("the signing key (%s) cannot be used: %w", custody, err)
+	}
+	return key, custody, nil
 }

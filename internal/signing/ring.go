@@ -1,7 +1,6 @@
 package signing
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 // Settings are the flags and environment variables that name a deployment's keys. Every
@@ -24,48 +25,44 @@ type Settings struct {
 // error of Open names the setting to correct. ctx bounds the calls that Open makes to a
 // remote provider.
 func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySet, error) {
-	if c.KeySetFile == "" {
-		return c.openOne(ctx)
-	}
-	if c.SigningKey != "" || c.PublicKey != "" || len(c.LegacyKeys) > 0 {
-		return nil, nil, errors.New("FAIRPACT_KEY_SET_FILE is set together with FAIRPACT_SIGNING_KEY, FAIRPACT_PUBLIC_KEY or FAIRPACT_LEGACY_KEYS: keep FAIRPACT_KEY_SET_FILE and unset the others, because the file lists all keys")
-	}
-	var keys *KeySet
-	var ring *Ring
-	document, err := os.ReadFile(c.KeySetFile)
-	if err == nil {
-		keys, err = ParseKeySet(document)
-	}
-	if err == nil {
-		ring, err = OpenRing(ctx, keys, logger)
-	}
+	set, err := c.keySet(ctx)
 	if err != nil {
-		return nil, nil, fmt.Errorf("FAIRPACT_KEY_SET_FILE: %s: %w", c.KeySetFile, err)
-	}
-	return ring, keys, nil
-}
-
-func (c *Settings) openOne(ctx context.Context) (*Ring, *KeySet, error) {
-	if c.SigningKey == "" {
-		return nil, nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: set FAIRPACT_KEY_SET_FILE to the path of a key set, or FAIRPACT_SIGNING_KEY to one of " + knownURIs())
-	}
-	signer, err := Open(ctx, c.SigningKey)
-	if err != nil {
-		return nil, nil, fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
-	}
-	keys, err := NewKeySet(cmp.Or(c.PublicKey, signer.PublicKey()), c.LegacyKeys)
-	if err != nil {
-		err = fmt.Errorf("FAIRPACT_PUBLIC_KEY, FAIRPACT_LEGACY_KEYS: %w", err)
-	} else if keys.Current() != signer.PublicKey() {
-		err = fmt.Errorf("FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY: the signer (%s) holds %s and the published key is %s; correct one of the two settings, or rotate with fairpactctl signing-keys", signer.Custody(), signer.PublicKey(), c.PublicKey)
-	}
-	if err != nil {
-		_ = signer.Close()
 		return nil, nil, err
 	}
-	ring := newRing(keys, nil)
-	ring.open[signer.PublicKey()] = signer
-	return ring, keys, nil
+	ring, err := OpenRing(ctx, NewKeySet(set), logger)
+	if err != nil {
+		return nil, nil, fmt.Errorf("FAIRPACT_KEY_SET_FILE or FAIRPACT_SIGNING_KEY: %w", err)
+	}
+	return ring, ring.keys, nil
+}
+
+func (c *Settings) keySet(ctx context.Context) (set *keys.Set, err error) {
+	one := c.SigningKey != "" || c.PublicKey != "" || len(c.LegacyKeys) > 0
+	switch {
+	case c.KeySetFile != "" && one:
+		return nil, errors.New("FAIRPACT_KEY_SET_FILE is set together with FAIRPACT_SIGNING_KEY, FAIRPACT_PUBLIC_KEY or FAIRPACT_LEGACY_KEYS: keep FAIRPACT_KEY_SET_FILE and unset the others, because the file lists all keys")
+	case c.KeySetFile != "":
+		document, err := os.ReadFile(c.KeySetFile)
+		if err == nil {
+			set, err = ParseKeySet(ctx, document)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("FAIRPACT_KEY_SET_FILE: %s: %w", c.KeySetFile, err)
+		}
+		return set, nil
+	case c.SigningKey == "":
+		return nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: set FAIRPACT_KEY_SET_FILE to the path of a key set, or FAIRPACT_SIGNING_KEY to one of " + knownURIs())
+	}
+	label := c.PublicKey
+	if label == "" {
+		if label, err = PublicKeyOf(ctx, c.SigningKey); err != nil {
+			return nil, fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
+		}
+	}
+	if set, err = keys.OneSigner(label, c.SigningKey, c.LegacyKeys, int64(Margin()/time.Second)); err != nil {
+		return nil, fmt.Errorf("FAIRPACT_PUBLIC_KEY, FAIRPACT_LEGACY_KEYS: %w", err)
+	}
+	return set, nil
 }
 
 // Ring signs digests with the key of a KeySet that signs now: the key with the latest signs_from
@@ -90,11 +87,11 @@ const (
 // OpenRing opens the key that signs now, and returns an error if that key does not open. A
 // background loop opens the keys with a later signs_from. If such a key does not open, the loop
 // logs the error, counts the key in fairpact_signing_keys_unusable, and retries.
-func OpenRing(ctx context.Context, keys *KeySet, logger *slog.Logger) (*Ring, error) {
-	r := newRing(keys, logger)
-	now := keys.Signs(keys.now())
+func OpenRing(ctx context.Context, set *KeySet, logger *slog.Logger) (*Ring, error) {
+	r := newRing(set, logger)
+	now := set.set.Signs(set.unix())
 	if err := r.try(ctx, now); err != nil {
-		return nil, fmt.Errorf("cannot open %s, the key that signs now: %w", now.PublicKey, err)
+		return nil, fmt.Errorf("cannot open %s, the key that signs now: %w", now.Label, err)
 	}
 	background, end := context.WithCancel(context.Background())
 	r.end = end
@@ -102,27 +99,27 @@ func OpenRing(ctx context.Context, keys *KeySet, logger *slog.Logger) (*Ring, er
 	return r, nil
 }
 
-func newRing(keys *KeySet, logger *slog.Logger) *Ring {
+func newRing(set *KeySet, logger *slog.Logger) *Ring {
 	keySetInfo.Reset()
-	keySetInfo.WithLabelValues(keys.Digest()).Set(1)
-	return &Ring{keys: keys, logger: logger, end: func() {}, open: map[string]*Signer{}, failed: map[string]error{}}
+	keySetInfo.WithLabelValues(set.Digest()).Set(1)
+	return &Ring{keys: set, logger: logger, end: func() {}, open: map[string]*Signer{}, failed: map[string]error{}}
 }
 
-func (r *Ring) try(ctx context.Context, key Key) error {
+func (r *Ring) try(ctx context.Context, key keys.Key) error {
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
 	signer, err := Open(ctx, key.URI)
-	if err == nil && signer.PublicKey() != key.PublicKey {
+	if err == nil && signer.PublicKey() != key.Label {
 		err = fmt.Errorf("the \"uri\" of this key (%s) holds another key, %s: correct \"uri\" or \"pubkey\" in the key set", signer.Custody(), signer.PublicKey())
 		_ = signer.Close()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		r.open[key.PublicKey] = signer
-		delete(r.failed, key.PublicKey)
+		r.open[key.Label] = signer
+		delete(r.failed, key.Label)
 	} else {
-		r.failed[key.PublicKey] = err
+		r.failed[key.Label] = err
 	}
 	keysUnusable.Set(float64(len(r.failed)))
 	return err
@@ -131,14 +128,13 @@ func (r *Ring) try(ctx context.Context, key Key) error {
 func (r *Ring) openLater(ctx context.Context) {
 	for {
 		missing := 0
-		for _, i := range r.keys.signs[r.keys.signer(r.keys.now().Unix()):] {
-			key := r.keys.keys[i]
-			if r.signer(key.PublicKey) != nil {
+		for _, key := range r.keys.set.Later(r.keys.unix()) {
+			if r.signer(key.Label) != nil {
 				continue
 			}
 			if err := r.try(ctx, key); err != nil && ctx.Err() == nil {
 				missing++
-				r.logger.Error("cannot open a signing key, retrying", "pubkey", key.PublicKey, "signs_from", *key.SignsFrom, "err", err)
+				r.logger.Error("cannot open a signing key, retrying", "pubkey", key.Label, "signs_from", *key.SignsFrom, "err", err)
 			}
 		}
 		if missing == 0 {
@@ -161,7 +157,7 @@ func (r *Ring) signer(label string) *Signer {
 // Sign signs a SHA-256 digest with the key that signs now, as Signer.Sign does. The error
 // wraps ErrUnavailable if that key is not open.
 func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
-	label := r.keys.Signs(r.keys.now()).PublicKey
+	label := r.keys.set.Signs(r.keys.unix()).Label
 	if signer := r.signer(label); signer != nil {
 		signature, err := signer.Sign(ctx, digest)
 		if err == nil {
@@ -180,7 +176,7 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 // Custody describes where the key that is published as current is kept (SPEC 2.8, key_custody).
 // During a rotation, a new key is published as current one Margin before it begins to sign.
 func (r *Ring) Custody() string {
-	if signer := r.signer(r.keys.Current()); signer != nil {
+	if signer := r.signer(r.keys.Keys().Current()); signer != nil {
 		return signer.Custody()
 	}
 	return "a key that this process cannot use"
@@ -188,7 +184,7 @@ func (r *Ring) Custody() string {
 
 // Ephemeral reports whether the key that is published as current is a development key
 // (SPEC 2.8, dev_ephemeral_key).
-func (r *Ring) Ephemeral() bool { return r.Development(r.keys.Current()) }
+func (r *Ring) Ephemeral() bool { return r.Development(r.keys.Keys().Current()) }
 
 // Development reports whether the labelled key is a development key that this process has
 // opened.

@@ -2,13 +2,13 @@ package signing
 
 import (
 	"crypto"
-	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing/file"
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
@@ -23,7 +23,7 @@ type SeatKey struct {
 // MakeSeatKey writes a new key of a scheme, es256 or ed25519, to a PEM file that MUST
 // NOT exist yet, and returns the label of the public key.
 func MakeSeatKey(path, scheme string) (label string, err error) {
-	kind, known := map[string]provider.Kind{schemeES256: provider.P256, schemeEd25519: provider.Ed25519}[scheme]
+	kind, known := map[string]provider.Kind{"es256": provider.P256, "ed25519": provider.Ed25519}[scheme]
 	if !known {
 		return "", fmt.Errorf("key type %q is not known: use es256 or ed25519", scheme)
 	}
@@ -31,13 +31,13 @@ func MakeSeatKey(path, scheme string) (label string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return labelOf(public)
+	return keys.Label(public)
 }
 
 // ReadSeatKey reads an es256 or ed25519 key from a PEM file.
 func ReadSeatKey(path string) (k SeatKey, err error) {
 	if k.private, err = file.Read(path); err == nil {
-		k.Label, err = labelOf(k.private.Public())
+		k.Label, err = keys.Label(k.private.Public())
 	}
 	return k, err
 }
@@ -45,24 +45,12 @@ func ReadSeatKey(path string) (k SeatKey, err error) {
 // Sign returns the signature of a message as `<scheme>:<hex>`.
 func (k SeatKey) Sign(message []byte) (string, error) {
 	if private, ok := k.private.(ed25519.PrivateKey); ok {
-		return schemeEd25519 + ":" + hex.EncodeToString(ed25519.Sign(private, message)), nil
+		return "ed25519:" + hex.EncodeToString(ed25519.Sign(private, message)), nil
 	}
 	digest := sha256.Sum256(message)
 	der, err := k.private.Sign(rand.Reader, digest[:], crypto.SHA256)
 	if err != nil {
 		return "", err
 	}
-	r, s, err := parseDER(der) // parseDER returns the low s
-	if err != nil {
-		return "", err
-	}
-	return formatES256(r, s), nil
-}
-
-func labelOf(public crypto.PublicKey) (string, error) {
-	if key, ok := public.(ed25519.PublicKey); ok {
-		return schemeEd25519 + ":" + hex.EncodeToString(key), nil
-	}
-	key, _ := public.(*ecdsa.PublicKey)
-	return es256Label(key)
+	return keys.FromDER(der)
 }

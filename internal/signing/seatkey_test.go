@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
-// crypto/ecdsa returns a low or a high s at random, so the test signs 32 messages. VerifyLabel
+// crypto/ecdsa returns a low or a high s at random, so the test signs 32 messages. keys.Verify
 // accepts only a low s.
 func TestSeatKeysSign(t *testing.T) {
-	for _, scheme := range []string{schemeES256, schemeEd25519} {
+	for _, scheme := range []string{"es256", "ed25519"} {
 		path := filepath.Join(t.TempDir(), "seat.pem")
 		label, err := MakeSeatKey(path, scheme)
 		if err != nil || !strings.HasPrefix(label, scheme+":") {
@@ -24,7 +26,7 @@ func TestSeatKeysSign(t *testing.T) {
 			message := fmt.Appendf(nil, "message %d", i)
 			signature, err := key.Sign(message)
 			if err == nil {
-				err = VerifyLabel(label, message, signature)
+				err = keys.Verify(label, message, signature)
 			}
 			if err != nil {
 				t.Fatalf("sign with a key of %s: %v", scheme, err)

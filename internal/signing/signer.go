@@ -1,16 +1,10 @@
 // Package signing signs digests with the deployment's key, which is in a cloud KMS, an HSM or a
-// file. It verifies signatures by this key, by retired keys and by seat keys (keys of parties).
-//
-// A public key and a signature are text: `<scheme>:<hex>`. The text of a public key is the
-// key's label. The scheme `es256` is ECDSA over P-256. An es256 public key is in compressed
-// SEC1 form. An es256 signature is r‖s, with s in the lower half of the order. The service
-// signs certificates with `es256` only. The package also verifies `ed25519`, for old certificates
-// and seat keys. A log key (LogKey) is an Ed25519 key that signs checkpoints, not certificates.
+// file. Package keys defines the keys, signatures and key sets. A log key (LogKey) is an Ed25519 key
+// that signs checkpoints, not certificates.
 package signing
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -22,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
@@ -70,9 +65,8 @@ type Signer struct {
 	provider  provider.Provider
 	slots     *semaphore.Weighted // one slot for each concurrent call to the provider
 	closed    atomic.Bool
-	scheme    string           // scheme of the key's URI, and the provider's name in metrics
-	public    *ecdsa.PublicKey // pinned: read when the signer is opened, then used to verify every signature
-	label     string
+	scheme    string    // scheme of the key's URI, and the provider's name in metrics
+	key       keys.List // the pinned key: read when the signer is opened, then used to verify every signature
 	custody   string
 	ephemeral bool
 	limits    limits
@@ -80,7 +74,7 @@ type Signer struct {
 }
 
 func newSigner(ctx context.Context, p provider.Provider, s store, l limits) (*Signer, error) {
-	public, label, custody, err := readP256(ctx, p, l)
+	key, custody, err := readP256(ctx, p, l)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +83,7 @@ func newSigner(ctx context.Context, p provider.Provider, s store, l limits) (*Si
 		provider:  p,
 		slots:     semaphore.NewWeighted(l.concurrency),
 		scheme:    s.scheme,
-		public:    public,
-		label:     label,
+		key:       keys.List{key},
 		custody:   custody,
 		ephemeral: s.ephemeral,
 		limits:    l,
@@ -100,7 +93,7 @@ func newSigner(ctx context.Context, p provider.Provider, s store, l limits) (*Si
 
 // PublicKey returns the labelled public key: `es256:` and 66 hex digits, the
 // compressed SEC1 form (SPEC 2.8).
-func (s *Signer) PublicKey() string { return s.label }
+func (s *Signer) PublicKey() string { return s.key[0].Label }
 
 // Custody describes where the key is kept (SPEC 2.8, key_custody).
 func (s *Signer) Custody() string { return s.custody }
@@ -204,12 +197,12 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 	default:
 		return "", provider.Transient(err)
 	}
-	r, low, err := parseDER(der)
+	signature, err := keys.FromDER(der)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrProvider, err)
 	}
-	if !ecdsa.Verify(s.public, digest[:], r, low) {
+	if _, err := s.key.SignedBy(digest, signature); err != nil {
 		return "", ErrProvider
 	}
-	return formatES256(r, low), nil
+	return signature, nil
 }

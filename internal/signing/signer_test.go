@@ -49,15 +49,6 @@ func newDev(t *testing.T) *Signer {
 	return mustOpen(t, "dev://"+t.TempDir()+"/key.pem")
 }
 
-func mustKeys(t *testing.T, signer *Signer) *KeySet {
-	t.Helper()
-	keys, err := NewKeySet(signer.PublicKey(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keys
-}
-
 type answer func(ctx context.Context, key *ecdsa.PrivateKey, digest []byte) ([]byte, error)
 
 type fake struct {
@@ -126,8 +117,8 @@ func TestInvalidAnswers(t *testing.T) {
 		}), ErrProvider},
 		"r and s swapped": {reshaped(func(s integers) any { return integers{s.S, s.R} }), ErrProvider},
 		"zero r":          {reshaped(func(s integers) any { return integers{new(big.Int), s.S} }), ErrProvider},
-		"s is n":          {reshaped(func(s integers) any { return integers{s.R, order} }), ErrProvider},
-		"r plus n":        {reshaped(func(s integers) any { return integers{s.R.Add(s.R, order), s.S} }), ErrProvider},
+		"s is n":          {reshaped(func(s integers) any { return integers{s.R, elliptic.P256().Params().N} }), ErrProvider},
+		"r plus n":        {reshaped(func(s integers) any { return integers{s.R.Add(s.R, elliptic.P256().Params().N), s.S} }), ErrProvider},
 		"negative s":      {reshaped(func(s integers) any { return integers{s.R, s.S.Neg(s.S)} }), ErrProvider},
 		"an error and a signature": {func(ctx context.Context, k *ecdsa.PrivateKey, d []byte) ([]byte, error) {
 			der, _ := honest(ctx, k, d)

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/fairpact/fairpact/internal/platform/httpcache"
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 const textPlain = "text/plain; charset=utf-8"
@@ -47,18 +47,18 @@ func (l *Log) serveStatus(r *http.Request) (any, error) {
 }
 
 func (c *checkpoints) verifierKeys() []VerifierKey {
-	keys := []VerifierKey{{c.own.String(), signing.StateCurrent}}
+	list := []VerifierKey{{c.own.String(), keys.Current}}
 	for _, key := range c.Retired {
 		if key.ID() != c.own.ID() {
-			keys = append(keys, VerifierKey{key.String(), signing.StateRetired})
+			list = append(list, VerifierKey{key.String(), keys.Retired})
 		}
 	}
 	for _, key := range c.log.checks.keys.Keys() {
-		if of, ok := c.deployment[key.PublicKey]; ok {
-			keys = append(keys, VerifierKey{of.String(), key.State})
+		if of, ok := c.deployment[key.Label]; ok {
+			list = append(list, VerifierKey{of.String(), key.State})
 		}
 	}
-	return keys
+	return list
 }
 
 // serveCheckpoint serves the newest checkpoint (c2sp.org/tlog-tiles).

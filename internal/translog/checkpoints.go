@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -70,7 +71,7 @@ func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
 		}
 	}
 	for _, key := range l.checks.keys.Keys() {
-		public, err := signing.ES256(key.PublicKey)
+		public, err := key.ES256()
 		if err != nil {
 			continue // an old ed25519 deployment key, which never signed a checkpoint
 		}
@@ -78,7 +79,7 @@ func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.deployment[key.PublicKey] = of
+		c.deployment[key.Label] = of
 		c.known = append(c.known, of)
 	}
 	l.checks.logger.Info("log key", "vkey", c.own.String(), "custody", c.Key.Custody())
@@ -172,11 +173,11 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 	if err != nil {
 		return "", fmt.Errorf("cannot verify the deployment key's signature: %w", err)
 	}
-	by, ok := c.deployment[key.PublicKey]
+	by, ok := c.deployment[key.Label]
 	if !ok || key.Closed() {
-		return "", fmt.Errorf("the deployment key %s is closed or has no verifier key, so it must not sign checkpoints", key.PublicKey)
+		return "", fmt.Errorf("the deployment key %s is closed or has no verifier key, so it must not sign checkpoints", key.Label)
 	}
-	der, err := signing.DER(second)
+	der, err := keys.DER(second)
 	if err != nil {
 		return "", err
 	}

@@ -145,7 +145,7 @@ func TestCheckpointDigestIsRefusedAsEntry(t *testing.T) {
 	newest := waitForCheckpoint(t, l, 1)
 	signature := es256Of(t, newest.note)
 	key, err := d.keys.SignedBy(newest.Digest(), signature)
-	if err != nil || key.PublicKey != d.signer.PublicKey() {
+	if err != nil || key.Label != d.signer.PublicKey() {
 		t.Fatalf("the deployment key did not sign the digest: %v", err)
 	}
 	d.mustAppend(t, l, 1) // now l has the committed head in memory, so its next append is one statement without the lock

@@ -29,10 +29,10 @@ var errRetired = errors.New("no verifier accepts the head")
 func (c *checks) head(h TreeHead) error {
 	key, err := c.keys.SignerOf(h.Message(), h.Signature)
 	if err != nil {
-		return fmt.Errorf("%w: the stored head of size %d cannot be verified: %w (if a retired key signed it, add the key to the key set file or to FAIRPACT_LEGACY_KEYS)", ErrInconsistent, h.TreeSize, err)
+		return fmt.Errorf("%w: the stored head of size %d cannot be verified: %w (if a retired key signed it, add the key to the key set file)", ErrInconsistent, h.TreeSize, err)
 	}
 	if !key.MaySignLeaf(h.TreeSize - 1) {
-		return fmt.Errorf("%w: the stored head of size %d is signed by the key %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.PublicKey, *key.TreeSize, errRetired)
+		return fmt.Errorf("%w: the stored head of size %d is signed by the key %s, which retired at tree size %d: %w", ErrInconsistent, h.TreeSize, key.Label, *key.TreeSize, errRetired)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func TestClientErrorsSayWhatTheLogDecided(t *testing.T) {
 	if err != nil || head.TreeSize != 3 {
 		t.Fatalf("newest head %+v, %v; want size 3", head, err)
 	}
-	if err := d.keys.Verify(head.Message(), head.Signature); err != nil {
+	if _, err := d.keys.SignerOf(head.Message(), head.Signature); err != nil {
 		t.Errorf("the signature of the head does not verify: %v", err)
 	}
 	inclusion, err := client.Inclusion(ctx, entryOf(1), 1)

@@ -19,6 +19,7 @@ import (
 	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
 	"github.com/fairpact/fairpact/internal/platform/database"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
@@ -83,8 +84,8 @@ func requireNoContradiction(t *testing.T, replicas ...*Log) {
 func newKey(t testing.TB) (*signing.Signer, *signing.KeySet) {
 	t.Helper()
 	signer := of(signing.Open(t.Context(), "dev://"+filepath.Join(t.TempDir(), "key.pem"))).ok(t)
-	keys := of(signing.NewKeySet(signer.PublicKey(), nil)).ok(t)
-	return signer, keys
+	set := signing.NewKeySet(of(keys.OneSigner(signer.PublicKey(), "dev://key", nil, keys.Margin)).ok(t))
+	return signer, set
 }
 
 func openPool(t testing.TB, url string) *pgxpool.Pool {

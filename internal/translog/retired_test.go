@@ -40,7 +40,7 @@ func newRing(t *testing.T, closedAt ...int64) *ring {
 	for _, size := range closedAt {
 		add(fmt.Sprint("closed at ", size), fmt.Sprintf(`,"tree_size":%d`, size))
 	}
-	r.keys = of(signing.ParseKeySet(fmt.Appendf(nil, `{"keys":[%s]}`, strings.Join(keys, ",")))).ok(t)
+	r.keys = signing.NewKeySet(of(signing.ParseKeySet(t.Context(), fmt.Appendf(nil, `{"keys":[%s]}`, strings.Join(keys, ",")))).ok(t))
 	r.signer = r.by["current"]
 	return r
 }
@@ -205,7 +205,7 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 	}
 	r.mustAppend(t, l, 0)
 	head := waitForHead(t, l, 1)
-	if key, err := r.keys.SignedBy(head.Digest(), head.Signature); err != nil || key.PublicKey != r.by["current"].PublicKey() || l.ProofFailures() != 0 {
+	if key, err := r.keys.SignedBy(head.Digest(), head.Signature); err != nil || key.Label != r.by["current"].PublicKey() || l.ProofFailures() != 0 {
 		t.Errorf("the next head is by %+v (%v), with %d contradictions; want the current key and 0", key, err, l.ProofFailures())
 	}
 }

@@ -135,7 +135,7 @@ func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (
 	}
 	key, err := p.checks.keys.SignedBy(digest, signature)
 	if err == nil && key.Closed() {
-		err = fmt.Errorf("the signature is by %s, a closed key, which must not sign a new head", key.PublicKey)
+		err = fmt.Errorf("the signature is by %s, a closed key, which must not sign a new head", key.Label)
 	}
 	if err != nil {
 		return TreeHead{}, fmt.Errorf("sign the head of size %d: verify the signature: %w", r.size, err)

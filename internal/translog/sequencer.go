@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/platform/crash"
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 const (
@@ -56,7 +56,7 @@ type sequenced struct {
 
 // ceiling returns a limit for the leaf indexes of entries that the key signed: every index must
 // be smaller. It is Key.TreeSize for a closed key, and MaxInt64 for any other key.
-func ceiling(key signing.Key) int64 {
+func ceiling(key keys.Key) int64 {
 	if key.TreeSize == nil {
 		return math.MaxInt64
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 // heads reads the committed head and the newest published head in one round trip. newest is nil if
@@ -123,17 +123,13 @@ func missing(level uint, index uint64) error {
 // Verifiers reject such a head, so certificates under the head would no longer verify. CheckClosed
 // skips keys without TreeSize and disowned (stolen) keys. For each key it checks only the `limit`
 // smallest heads above TreeSize.
-func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, limit int64) error {
+func CheckClosed(ctx context.Context, pool *pgxpool.Pool, list keys.List, limit int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err
 	}
-	for _, key := range keys {
+	for _, key := range list {
 		if !key.Closed() || key.Disowned {
 			continue
-		}
-		by, err := signing.NewVerifyingKey(key.PublicKey)
-		if err != nil {
-			return err
 		}
 		rows, _ := pool.Query(ctx, sqlHeadsAbove, *key.TreeSize, limit)
 		heads, err := pgx.CollectRows(rows, scanHead)
@@ -141,9 +137,9 @@ func CheckClosed(ctx context.Context, pool *pgxpool.Pool, keys []signing.Key, li
 			return fromDatabase(err)
 		}
 		for _, head := range heads {
-			if by.Verify(head.Message(), head.Signature) == nil {
+			if key.Verify(head.Message(), head.Signature) == nil {
 				return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the head of size %d: set the key's tree_size to %d or more; if the key was stolen and that head must not count, set \"disowned\":true",
-					key.PublicKey, *key.TreeSize, head.TreeSize, head.TreeSize)
+					key.Label, *key.TreeSize, head.TreeSize, head.TreeSize)
 			}
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/service"
 	"github.com/fairpact/fairpact/internal/platform/version"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 type config struct {
@@ -56,9 +57,10 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	defer parts.Close()
 	defer parts.ServeWaits(c.MaxConnections)()
 	status := func() wire.Status {
+		list := parts.Keys.Keys()
 		s := wire.Status{
 			Status: "ok", Service: "fairpact", Version: version.String(),
-			PublicKey: parts.Keys.Current(), Custody: parts.Signer.Custody(), LegacyKeys: parts.Keys.Legacy(), DevEphemeral: parts.Signer.Ephemeral(),
+			PublicKey: list.Current(), Custody: parts.Signer.Custody(), LegacyKeys: list.In(keys.Retired).Labels(), DevEphemeral: parts.Signer.Ephemeral(),
 			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the API is described at /openapi.json",
 		}
 		if c.ReadOnly {

@@ -103,7 +103,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if options.Checkpoints != nil {
 		defer func() { _ = options.Checkpoints.Key.Close() }()
 	}
-	logger.Info("signing key", "pubkey", keys.Current(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
+	logger.Info("signing key", "pubkey", keys.Keys().Current(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
 	if err := translog.CheckClosed(starting, pool, keys.Keys(), closedHeads); err != nil {
 		return err
 	}

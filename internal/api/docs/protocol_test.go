@@ -20,9 +20,9 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/verification"
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 func parsed(t *testing.T, text string) any {
@@ -117,7 +117,7 @@ func TestProtocolSeat(t *testing.T) {
 	}
 	seat := attestation.Seat{DealID: "d_EXAMPLE", Party: 1, Commitment: openings(t)[0].commitment, Declaration: digest}
 	equal(t, "signed bytes", strings.TrimSpace(string(seat.Message(by.Origin))), strings.TrimSpace(b["to-sign"]))
-	if err := by.Verify(seat, signing.VerifyLabel); err != nil {
+	if err := by.Verify(seat); err != nil {
 		t.Error(err)
 	}
 }
@@ -135,13 +135,9 @@ func TestProtocolCertificate(t *testing.T) {
 	if !strings.Contains(Protocol, "Params `"+string(canon.Encode(params))+"` and the inputs of section 3") {
 		t.Errorf("the document does not name the certificate's params %s", canon.Encode(params))
 	}
-	set, err := signing.NewVerifyingKey(b["pubkey"])
-	if err != nil {
-		t.Fatal(err)
-	}
 	report := verification.Verify(verification.Evidence{
 		Certificate: cert, TreeHead: head, Inputs: inputs, Params: params,
-		Keys: []verification.Key{{Trusted: verification.Trusted{Label: b["pubkey"]}, Verify: set.Verify}},
+		Keys: keys.Of(b["pubkey"]),
 	})
 	if !report.Valid || len(report.Checks) != 12 {
 		t.Errorf("the example certificate verifies as %+v, want valid with 12 checks", report)

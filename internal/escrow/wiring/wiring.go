@@ -149,7 +149,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	p.Guard = idempotency.New(p.Store, p.Redis, secrets)
 	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,
 		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, Waits: p.Waits, PublicURL: c.PublicURL, ReadOnly: c.ReadOnly, Development: p.Signer.Development}, logger)
-	logger.Info("signing key", "pubkey", p.Keys.Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
+	logger.Info("signing key", "pubkey", p.Keys.Keys().Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil
 }
 

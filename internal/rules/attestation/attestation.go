@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 // Digest returns the SHA-256 of a declaration (deal.Terms.Canonical), in 64 hex digits.
@@ -110,9 +112,7 @@ func Parse(text string) (Attestation, error) {
 	return Attestation{Declared: parts[2] == declared, Key: parts[3], Signature: parts[4], Origin: parts[5]}, nil
 }
 
-// Verify checks a.Signature over the message of s. It calls `holds`, which returns an error
-// for an invalid signature. `holds` MUST be as strict as the check of a certificate's
-// signature.
-func (a Attestation) Verify(s Seat, holds func(key string, message []byte, signature string) error) error {
-	return holds(a.Key, s.Message(a.Origin), a.Signature)
+// Verify checks a.Signature over the message of s.
+func (a Attestation) Verify(s Seat) error {
+	return keys.Verify(a.Key, s.Message(a.Origin), a.Signature)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/deal"
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 var update = flag.Bool("update", false, "write the shared vectors again")
@@ -107,7 +106,7 @@ func TestVectors(t *testing.T) {
 		if err != nil || by.String() != one.AttestedBy || string(seat.Message(by.Origin)) != one.ToSign {
 			t.Errorf("Parse(%q) = %+v, %v; want it to sign %q", one.AttestedBy, by, err, one.ToSign)
 		}
-		if err := by.Verify(seat, signing.VerifyLabel); err != nil {
+		if err := by.Verify(seat); err != nil {
 			t.Errorf("Verify of %s: %v, want no error", one.AttestedBy, err)
 		}
 		for what, change := range map[string]func(*attestation.Seat, *attestation.Attestation){
@@ -119,7 +118,7 @@ func TestVectors(t *testing.T) {
 		} {
 			seat, by := seat, by
 			change(&seat, &by)
-			if by.Verify(seat, signing.VerifyLabel) == nil {
+			if by.Verify(seat) == nil {
 				t.Errorf("the signature of %s verifies for another %s, want an error", one.AttestedBy, what)
 			}
 		}

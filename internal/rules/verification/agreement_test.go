@@ -10,19 +10,20 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
-func keysOf(t *testing.T, given any) (keys []verification.Key, problem string) {
-	var named []verification.Trusted
-	if labels, ok := given.([]any); ok {
-		for _, label := range labels {
-			named = append(named, verification.Trusted{Label: label.(string)})
-		}
-	} else if named, problem = verification.ReadKeys(given); problem != "" {
-		return nil, problem
+func keysOf(given any) (keys.List, error) {
+	labels, ok := given.([]any)
+	if !ok {
+		return keys.ParsePublished(given)
 	}
-	return trustedKeys(named), ""
+	var list keys.List
+	for _, label := range labels {
+		list = append(list, keys.Of(label.(string))...)
+	}
+	return list, nil
 }
 
 type sharedCase struct {
@@ -64,17 +65,17 @@ func TestAgreesWithTheIndependentVerifier(t *testing.T) {
 	}
 	accepted, unreadable, beyond := 0, 0, 0
 	for i, c := range cases {
-		keys, problem := keysOf(t, tree(c.Keys))
-		if problem != "" {
+		trusted, problem := keysOf(tree(c.Keys))
+		if problem != nil {
 			unreadable++
 			if !slices.Equal(c.Failed, []string{"unreadable"}) {
-				t.Errorf("case %d: %s %s, but the independent verifier reads it", i, c.Keys, problem)
+				t.Errorf("case %d: %s: %v, but the independent verifier reads it", i, c.Keys, problem)
 			}
 			continue
 		}
 		params, _ := tree(c.Params).(map[string]any)
 		report := verification.Verify(verification.Evidence{
-			Certificate: tree(c.Certificate), TreeHead: tree(c.TreeHead), Keys: keys, Inputs: tree(c.Inputs), Params: params,
+			Certificate: tree(c.Certificate), TreeHead: tree(c.TreeHead), Keys: trusted, Inputs: tree(c.Inputs), Params: params,
 		})
 		failed := []string{}
 		for _, check := range report.Checks {

@@ -1,8 +1,6 @@
 package verification
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 // Names of the checks of a bundle, in report order. The checks of the bundle's certificate
@@ -42,11 +41,10 @@ var bundleShape = record(map[string]rule{
 
 // Trust is what a verifier trusts and knows before it reads the bundle.
 type Trust struct {
-	Keys          []Key                 // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
-	Policy        *checkpoint.Policy    // the trusted logs and witnesses; if nil, witnesses are not checked
-	Parties       map[int]string        // known seat keys (the parties' own keys) by party index, as in Evidence
-	Inputs        any                   // known inputs, as in Evidence; the declaration in the bundle holds the params
-	VerifyingKeys func([]Trusted) []Key // returns a Key for each Trusted, as in Evidence; MUST be set if Keys is nil
+	Keys    keys.List          // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
+	Policy  *checkpoint.Policy // the trusted logs and witnesses; if nil, witnesses are not checked
+	Parties map[int]string     // known seat keys (the parties' own keys) by party index, as in Evidence
+	Inputs  any                // known inputs, as in Evidence; the declaration in the bundle holds the params
 }
 
 // VerifyBundle makes every check that the bundle allows. It does not panic on any bundle.
@@ -54,21 +52,22 @@ func VerifyBundle(bundle any, trust Trust) Report {
 	r := &Report{Valid: true}
 	misshapen := bundleShape(bundle)
 	members, _ := bundle.(map[string]any)
-	var named []Trusted
+	var named keys.List
 	if misshapen == "" {
-		if named, misshapen = ReadKeys(members["keys"]); misshapen != "" {
-			misshapen = "`keys` " + misshapen
+		var err error
+		if named, err = keys.ParsePublished(members["keys"]); err != nil {
+			misshapen = "has bad `keys`: " + err.Error()
 		}
 	}
 	if r.add(BundleShape, prefixed("the bundle ", misshapen), ""); misshapen != "" {
 		return *r
 	}
-	keys := trust.Keys
-	if keys == nil {
-		keys = trust.VerifyingKeys(named)
+	trusted := trust.Keys
+	if trusted == nil {
+		trusted = named
 		r.Notes = append(r.Notes, "who issued the certificate: the keys come from the bundle itself; give the key of the deployment")
 	}
-	e := Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: keys, Inputs: trust.Inputs, Parties: trust.Parties, VerifyingKeys: trust.VerifyingKeys}
+	e := Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: trusted, Inputs: trust.Inputs, Parties: trust.Parties}
 	if declaration, ok := members["declaration"].(map[string]any); ok && trust.Inputs != nil {
 		e.Params, _ = declaration["algorithm_params"].(map[string]any)
 	}
@@ -78,7 +77,7 @@ func VerifyBundle(bundle any, trust Trust) Report {
 	if c == nil {
 		return *r // the certificate is malformed, so nothing else can be checked
 	}
-	r.logProof(members, *c, keys, trust.Policy)
+	r.logProof(members, *c, trusted, trust.Policy)
 	r.declared(members["declaration"], c.Payload)
 	r.beaconChain(members["beacon"], *c)
 	r.ownInput(members["own_input"], *c)
@@ -88,7 +87,7 @@ func VerifyBundle(bundle any, trust Trust) Report {
 	return *r
 }
 
-func (r *Report) logProof(members map[string]any, c certificate.Certificate, keys []Key, policy *checkpoint.Policy) {
+func (r *Report) logProof(members map[string]any, c certificate.Certificate, trusted keys.List, policy *checkpoint.Policy) {
 	if policy == nil {
 		r.Notes = append(r.Notes, "no witness was checked: no policy was given")
 	}
@@ -121,7 +120,7 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 	default:
 		r.add(LogProof, "", fmt.Sprintf("leaf %d of %d in %s", proof.Index, signed.Size, signed.Origin))
 	}
-	problem, good := checkpointSigner(proof.Note, signed, keys, policy)
+	problem, good := checkpointSigner(proof.Note, signed, trusted, policy)
 	r.add(CheckpointSignature, problem, good)
 	if policy == nil {
 		return
@@ -143,16 +142,20 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, key
 // must have signed it. Without a policy, a key of the deployment must have signed it, and
 // that key must have been allowed to sign at this tree size. If the check passes, `good` names the
 // signer. Otherwise `problem` says what is wrong.
-func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, policy *checkpoint.Policy) (problem, good string) {
+func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, trusted keys.List, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {
 		logs = append(logs, policy.Logs...)
 	}
 	ofPolicy := len(logs)
-	deployment := map[string]Trusted{}
-	for _, k := range keys {
-		if key, err := noteKey(c.Origin, k.Label); err == nil && !slices.ContainsFunc(logs, func(l checkpoint.Key) bool { return l.String() == key.String() }) {
-			deployment[key.String()] = k.Trusted
+	deployment := map[string]keys.Key{}
+	for _, k := range trusted {
+		public, err := k.ES256()
+		if err != nil {
+			continue
+		}
+		if key, err := checkpoint.ECDSAKey(c.Origin, public); err == nil && !slices.ContainsFunc(logs, func(l checkpoint.Key) bool { return l.String() == key.String() }) {
+			deployment[key.String()] = k
 			logs = append(logs, key)
 		}
 	}
@@ -165,7 +168,7 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, po
 		switch {
 		case policy != nil && slices.ContainsFunc(logs[:ofPolicy], func(l checkpoint.Key) bool { return l.String() == by.String() }):
 			return "", "signed by " + by.ID() + ", a log of the policy"
-		case policy == nil && deployed && of.maySignLeaf(c.Size-1):
+		case policy == nil && deployed && of.MaySignLeaf(c.Size-1):
 			return "", "signed by the deployment's key " + of.Label + "; no policy was given, so the log's own key was not checked"
 		}
 	}
@@ -173,25 +176,6 @@ func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, keys []Key, po
 		return "no log of the policy signed the checkpoint", ""
 	}
 	return "a retired key signed the checkpoint, whose size is above the tree_size of that key", ""
-}
-
-// noteKey converts the label of an es256 key to a checkpoint.Key with the given origin.
-func noteKey(origin, label string) (checkpoint.Key, error) {
-	digits, _ := strings.CutPrefix(label, "es256:")
-	point, err := hex.DecodeString(digits)
-	if err != nil {
-		return checkpoint.Key{}, err
-	}
-	x, y := elliptic.UnmarshalCompressed(elliptic.P256(), point)
-	if x == nil {
-		return checkpoint.Key{}, fmt.Errorf("%.80s is not an es256 key", label)
-	}
-	whole := append([]byte{4}, append(x.FillBytes(make([]byte, 32)), y.FillBytes(make([]byte, 32))...)...)
-	public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), whole)
-	if err != nil {
-		return checkpoint.Key{}, err
-	}
-	return checkpoint.ECDSAKey(origin, public)
 }
 
 func (r *Report) beaconChain(given any, c certificate.Certificate) {

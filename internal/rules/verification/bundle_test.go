@@ -12,8 +12,8 @@ import (
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/verification"
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // bundleCases is the folder of the cases that this verifier, the Python verifier and the web
@@ -32,19 +32,6 @@ type bundleCase struct {
 	Unproven string         `json:"unproven,omitempty"` // if the report is valid, its notes must contain this text
 }
 
-func trustedKeys(named []verification.Trusted) []verification.Key {
-	keys := make([]verification.Key, len(named))
-	for i, k := range named {
-		keys[i].Trusted = k
-		if of, err := signing.NewVerifyingKey(k.Label); err != nil {
-			keys[i].Problem = err
-		} else {
-			keys[i].Verify = of.Verify
-		}
-	}
-	return keys
-}
-
 func (c bundleCase) report(t *testing.T) verification.Report {
 	t.Helper()
 	text, err := json.Marshal(c.Bundle)
@@ -55,14 +42,14 @@ func (c bundleCase) report(t *testing.T) verification.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	trust := verification.Trust{VerifyingKeys: trustedKeys, Parties: c.Parties}
+	trust := verification.Trust{Parties: c.Parties}
 	if c.Policy != "" {
 		if trust.Policy, err = checkpoint.ParsePolicy([]byte(c.Policy)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, label := range c.Pubkeys {
-		trust.Keys = append(trust.Keys, trustedKeys([]verification.Trusted{{Label: label}})...)
+	if c.Pubkeys != nil {
+		trust.Keys = keys.Of(c.Pubkeys...)
 	}
 	return verification.VerifyBundle(bundle, trust)
 }

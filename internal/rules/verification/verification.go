@@ -17,6 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 // Names of the checks, in report order. The checks Commitments, InputRoot and Result need
@@ -53,26 +54,20 @@ type Report struct {
 	Notes  []string `json:"notes,omitempty"`
 }
 
-// Key is a public key that the verifier trusts. Verify checks a signature of a message. If the
-// key is not usable (for example, its Label is malformed), Problem says why, and Verify is not
-// called.
-type Key struct {
-	Trusted
-	Verify  func(message []byte, signature string) error
-	Problem error
-}
-
 // Evidence is the input of Verify.
 type Evidence struct {
 	Certificate any
 	TreeHead    any
-	Keys        []Key
+	Keys        keys.List
 
 	Inputs any            // array of {input, salt}, or null if unknown, for each party in order; nil if all are unknown
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
-	Parties       map[int]string        // known seat keys (the parties' own keys) by party index: es256:HEX or ed25519:HEX
-	VerifyingKeys func([]Trusted) []Key // returns a Key for each Trusted; if nil, every seat signature fails
+	Parties map[int]string // known seat keys (the parties' own keys) by party index: es256:HEX or ed25519:HEX
+
+	// Once SeatsUntil is closed, seat signatures count as unchecked, and the report is not valid. A
+	// certificate can have 10,000 of them. nil: all are checked.
+	SeatsUntil <-chan struct{}
 }
 
 // Verify makes every check that the evidence allows. It does not panic on any input.
@@ -96,7 +91,7 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 	signed := Signed(members)
 	signer := r.signed(Signature, e.Keys, signed, members["signature"])
 
-	var headSigner *Key
+	var headSigner *keys.Key
 	head, badHead := readHead(e.TreeHead)
 	if badHead != "" {
 		r.add(TreeHeadSignature, "the tree head "+badHead, "")
@@ -128,7 +123,7 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 	if a, _ := algorithm.Lookup(c.Algorithm); c.Outcome == certificate.Computed && a.Redraws() {
 		r.add(Draw, drawProblem(a, c.Payload), "recomputed from the beacon value and nonce_digest")
 	}
-	r.seats(c.Payload, e.Parties, e.VerifyingKeys)
+	r.seats(c.Payload, e.Parties, e.SeatsUntil)
 	if e.Inputs != nil {
 		r.inputs(c.Payload, e.Inputs, e.Params)
 	}
@@ -170,31 +165,31 @@ func (r *Report) hold(name string, ok bool, problem, good string) {
 	r.Add(Check{name, ok, problem})
 }
 
-func (r *Report) keys(keys []Key) {
-	for _, k := range keys {
-		if k.Problem != nil {
-			r.add(KeysUsable, fmt.Sprintf("%.80s: %v", k.Label, k.Problem), "")
+func (r *Report) keys(trusted keys.List) {
+	for _, k := range trusted {
+		if problem := k.Problem(); problem != nil {
+			r.add(KeysUsable, fmt.Sprintf("%.80s: %v", k.Label, problem), "")
 			return
 		}
 	}
-	r.hold(KeysUsable, len(keys) > 0, "no key to verify with", "")
+	r.hold(KeysUsable, len(trusted) > 0, "no key to verify with", "")
 }
 
 // signed adds the check that one of the keys made the signature (SPEC 5.6). It returns
 // that key, or nil.
-func (r *Report) signed(name string, keys []Key, message []byte, signature any) *Key {
+func (r *Report) signed(name string, trusted keys.List, message []byte, signature any) *keys.Key {
 	text, ok := signature.(string)
 	if !ok || !signatureForm.MatchString(text) {
 		r.add(name, "the signature is malformed; it must be `es256:` or `ed25519:`, followed by 128 lower-case hex digits", "")
 		return nil
 	}
-	for i, k := range keys {
-		if k.Problem == nil && k.Verify(message, text) == nil {
-			r.add(name, "", fmt.Sprintf("key %d of %d, %s", i+1, len(keys), k.Label))
-			return &keys[i]
+	for i, k := range trusted {
+		if k.Verify(message, text) == nil {
+			r.add(name, "", fmt.Sprintf("key %d of %d, %s", i+1, len(trusted), k.Label))
+			return &trusted[i]
 		}
 	}
-	r.add(name, fmt.Sprintf("the signature does not verify under any of the %d keys (an es256 signature must be low-S)", len(keys)), "")
+	r.add(name, fmt.Sprintf("the signature does not verify under any of the %d keys (an es256 signature must be low-S)", len(trusted)), "")
 	return nil
 }
 

@@ -25,11 +25,11 @@ func keys(t *testing.T, second time.Duration, none bool) *signing.KeySet {
 	if !none {
 		text += fmt.Sprintf(`,{"pubkey":"%s","uri":"dev://2","signs_from":%d}`, two, time.Now().Add(second).Unix())
 	}
-	k, err := signing.ParseKeySet([]byte(text + "]}"))
+	k, err := signing.ParseKeySet(t.Context(), []byte(text+"]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	return signing.NewKeySet(k)
 }
 
 func TestKeysOfTheLog(t *testing.T) {

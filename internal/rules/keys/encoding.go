@@ -1,7 +1,8 @@
-package signing
+package keys
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -30,26 +31,26 @@ var (
 
 func inRange(v *big.Int) bool { return v.Sign() > 0 && v.Cmp(order) < 0 }
 
-// parseDER reads an ECDSA signature in DER (RFC 3279 2.2.3). It returns r and the lower of s and
-// n−s, where n is the order of P-256. A signature verifies with s and also with n−s. If both were
-// accepted, anyone could turn one valid signature into a second one.
-func parseDER(der []byte) (r, s *big.Int, err error) {
+// FromDER returns the text of an ECDSA signature in DER (RFC 3279 2.2.3), with r and the lower of s
+// and n−s, where n is the order of P-256. A signature verifies with s and also with n−s. If both
+// were accepted, anyone could turn one valid signature into a second one.
+func FromDER(der []byte) (signature string, err error) {
 	var sig struct{ R, S *big.Int }
 	if rest, err := asn1.Unmarshal(der, &sig); err != nil || len(rest) != 0 {
-		return nil, nil, errors.New("not one DER sequence of two integers")
+		return "", errors.New("not one DER sequence of two integers")
 	}
 	// encoding/asn1 ignores extra elements inside the sequence. A new encoding of `sig` lacks
 	// these elements, so it differs from `der`. It also differs if `der` is not the shortest encoding.
 	if again, err := asn1.Marshal(sig); err != nil || !bytes.Equal(again, der) {
-		return nil, nil, errors.New("not strict DER")
+		return "", errors.New("not strict DER")
 	}
 	if !inRange(sig.R) || !inRange(sig.S) {
-		return nil, nil, errors.New("r or s is outside [1, n-1], where n is the order of P-256")
+		return "", errors.New("r or s is outside [1, n-1], where n is the order of P-256")
 	}
 	if sig.S.Cmp(halfOrder) > 0 {
 		sig.S.Sub(order, sig.S)
 	}
-	return sig.R, sig.S, nil
+	return formatES256(sig.R, sig.S), nil
 }
 
 // formatES256 returns a signature as `es256:` and 128 hex digits, r‖s (SPEC 5.6).
@@ -87,15 +88,6 @@ func rawES256(raw []byte) (r, s *big.Int) {
 	return new(big.Int).SetBytes(raw[:32]), new(big.Int).SetBytes(raw[32:])
 }
 
-// ES256 returns the public key of an es256 label, or an error for any other label.
-func ES256(label string) (*ecdsa.PublicKey, error) {
-	public, _, err := parseLabel(label)
-	if err == nil && public == nil {
-		err = fmt.Errorf("%.80q is not the label of an es256 key", label)
-	}
-	return public, err
-}
-
 // DER returns an es256 signature as an ASN.1 sequence (RFC 3279 2.2.3), the form
 // that X.509 and signed notes use.
 func DER(signature string) ([]byte, error) {
@@ -110,12 +102,16 @@ func DER(signature string) ([]byte, error) {
 	return asn1.Marshal(struct{ R, S *big.Int }{r, s})
 }
 
-// es256Label returns `es256:` and the compressed SEC1 form of a P-256 key in hex (SPEC 2.8).
-func es256Label(public *ecdsa.PublicKey) (string, error) {
-	if public == nil || public.Curve != elliptic.P256() {
+// Label returns the label of a P-256 key or an Ed25519 key (SPEC 2.8).
+func Label(public crypto.PublicKey) (string, error) {
+	if key, ok := public.(ed25519.PublicKey); ok {
+		return schemeEd25519 + ":" + hex.EncodeToString(key), nil
+	}
+	key, _ := public.(*ecdsa.PublicKey)
+	if key == nil || key.Curve != elliptic.P256() {
 		return "", errors.New("not a P-256 key: es256 signs with P-256 keys only")
 	}
-	point, err := public.Bytes() // 04 ‖ x ‖ y, checked to be on the curve
+	point, err := key.Bytes() // 04 ‖ x ‖ y, checked to be on the curve
 	if err != nil {
 		return "", fmt.Errorf("public key: %w", err)
 	}
@@ -123,53 +119,32 @@ func es256Label(public *ecdsa.PublicKey) (string, error) {
 	return schemeES256 + ":" + hex.EncodeToString(compressed), nil
 }
 
-// parseLabel returns exactly one of the two keys, or an error.
-func parseLabel(label string) (*ecdsa.PublicKey, ed25519.PublicKey, error) {
+func parseLabel(label string) (public, error) {
 	scheme, digits, _ := strings.Cut(label, ":")
-	switch scheme {
-	case schemeES256:
-		raw, err := canon.ParseHex(digits, 33)
-		if err != nil {
-			return nil, nil, fmt.Errorf("the part after the colon has %w", err)
-		}
-		x, y := elliptic.UnmarshalCompressed(elliptic.P256(), raw)
-		if x == nil {
-			return nil, nil, errors.New("not a compressed point of P-256")
-		}
-		point := make([]byte, 65)
-		point[0] = 4
-		x.FillBytes(point[1:33])
-		y.FillBytes(point[33:])
-		public, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
-		return public, nil, err
-	case schemeEd25519:
-		raw, err := canon.ParseHex(digits, ed25519.PublicKeySize)
-		if err != nil {
-			return nil, nil, fmt.Errorf("the part after the colon has %w", err)
-		}
-		if err := checkEd25519(raw); err != nil {
-			return nil, nil, err
-		}
-		return nil, raw, nil
-	default:
-		return nil, nil, errors.New("not of the form es256:HEX or ed25519:HEX")
+	size := map[string]int{schemeES256: 33, schemeEd25519: ed25519.PublicKeySize}[scheme]
+	if size == 0 {
+		return public{}, errors.New("not of the form es256:HEX or ed25519:HEX")
 	}
-}
-
-// CheckLabel returns an error if the label is not a valid public key.
-func CheckLabel(label string) error {
-	_, _, err := parseLabel(label)
-	return err
-}
-
-// VerifyLabel verifies a signature of a message with the public key in label. For an invalid label
-// it returns the error of CheckLabel. Any other error wraps ErrMalformed or ErrNotVerified.
-func VerifyLabel(label string, message []byte, signature string) error {
-	key, err := NewVerifyingKey(label)
+	raw, err := canon.ParseHex(digits, size)
 	if err != nil {
-		return err
+		return public{}, fmt.Errorf("the part after the colon has %w", err)
 	}
-	return key.Verify(message, signature)
+	if scheme == schemeEd25519 {
+		if err := checkEd25519(raw); err != nil {
+			return public{}, err
+		}
+		return public{ed25519: raw}, nil
+	}
+	x, y := elliptic.UnmarshalCompressed(elliptic.P256(), raw)
+	if x == nil {
+		return public{}, errors.New("not a compressed point of P-256")
+	}
+	point := make([]byte, 65)
+	point[0] = 4
+	x.FillBytes(point[1:33])
+	y.FillBytes(point[33:])
+	key, err := ecdsa.ParseUncompressedPublicKey(elliptic.P256(), point)
+	return public{es256: key}, err
 }
 
 // checkEd25519 refuses two kinds of keys that crypto/ed25519 accepts: encodings of a point that are

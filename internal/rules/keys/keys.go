@@ -1,0 +1,214 @@
+// Package keys defines public keys, signatures and key sets.
+//
+// A public key and a signature are text: `<scheme>:<hex>`. The text of a public key is the key's
+// label. The scheme `es256` is ECDSA over P-256: the key is in compressed SEC1 form, and the
+// signature is r‖s, with s in the lower half of the order. A service signs with `es256` only.
+// `ed25519` verifies old certificates and seat keys.
+//
+// Package signing makes signatures. This package never reads a clock: times are unix seconds, which
+// the caller gives.
+package keys
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+var (
+	// ErrMalformed is returned when a signature does not have the form of SPEC 5.6.
+	ErrMalformed = errors.New("malformed signature")
+
+	// ErrNotVerified is returned when a well-formed signature verifies under none of
+	// the accepted keys.
+	ErrNotVerified = errors.New("the signature verifies under no accepted key of the set")
+)
+
+// The published states of a key, in the order in which a key passes through them.
+const (
+	Next    = "next"    // will sign later
+	Current = "current" // signs at the time now + the margin; exactly one key has this state
+	Retired = "retired" // replaced, or to be replaced within one margin; its signatures still verify, but see Key.TreeSize
+)
+
+// Key is a public key with what is configured or published about it. Only Label is required.
+type Key struct {
+	Label string `json:"pubkey"`          // es256:HEX or ed25519:HEX
+	State string `json:"state,omitempty"` // Next, Current or Retired; "" if unknown
+
+	// SignsFrom is the unix time at which the key begins to sign, and URI names its private key in a
+	// form that signing.Open accepts. Both are unset for a key that the document lists as retired.
+	SignsFrom *int64 `json:"signs_from,omitempty"`
+	URI       string `json:"uri,omitempty"`
+
+	// RetiredAt is the unix time at which a retired key stops signing; nil if unknown.
+	RetiredAt *int64 `json:"retired_at,omitempty"`
+
+	// TreeSize closes a retired key: what the key signed is valid only at a leaf index below
+	// TreeSize. nil means that the log may still get certificates that the key signed.
+	TreeSize *int64 `json:"tree_size,omitempty"`
+
+	// Disowned allows TreeSize to invalidate certificates that the key already signed. The
+	// operator sets Disowned if the key was stolen.
+	Disowned bool `json:"disowned,omitempty"`
+
+	Development bool `json:"-"` // the deployment declares the key a development key
+
+	public public // of Label; the zero value if Label was not parsed or is not usable
+}
+
+type public struct { // at most one is set
+	es256   *ecdsa.PublicKey
+	ed25519 ed25519.PublicKey
+}
+
+func (p public) verify(message []byte, digest [32]byte, scheme string, raw []byte) bool {
+	if scheme == schemeES256 {
+		r, s := rawES256(raw)
+		return p.es256 != nil && ecdsa.Verify(p.es256, digest[:], r, s)
+	}
+	// ed25519.Verify refuses a signature whose S is not below the group order, as RFC 8032
+	// 5.1.7 requires.
+	return p.ed25519 != nil && ed25519.Verify(p.ed25519, message, raw)
+}
+
+// New returns a key with this label and nothing else known about it.
+func New(label string) (Key, error) {
+	public, err := parseLabel(label)
+	return Key{Label: label, public: public}, err
+}
+
+func (k Key) parsed() (public, error) {
+	if k.public.es256 != nil || k.public.ed25519 != nil {
+		return k.public, nil
+	}
+	return parseLabel(k.Label)
+}
+
+// ES256 returns the public key, or an error if it is not an es256 key.
+func (k Key) ES256() (*ecdsa.PublicKey, error) {
+	public, err := k.parsed()
+	if err == nil && public.es256 == nil {
+		err = fmt.Errorf("%.80q is not the label of an es256 key", k.Label)
+	}
+	return public.es256, err
+}
+
+// Problem says why Label is not a usable public key. It returns nil if Label is usable.
+func (k Key) Problem() error {
+	_, err := k.parsed()
+	return err
+}
+
+// MaySignLeaf reports whether the key was allowed to sign a leaf at this index, or a tree head
+// whose last leaf has this index. A TreeSize always binds, whatever State is: State depends on the
+// reader's clock and TreeSize does not, so signer and verifiers reach the same verdict at all times.
+// No document gives a TreeSize to a key that is not retired.
+func (k Key) MaySignLeaf(leafIndex int64) bool { return k.TreeSize == nil || leafIndex < *k.TreeSize }
+
+// Closed reports whether the key is closed (see TreeSize).
+func (k Key) Closed() bool { return k.TreeSize != nil }
+
+// Verify checks that the key signed a message (SPEC 5.6). es256 signs SHA-256(message), and ed25519
+// signs the message itself. The error is that of Problem, or wraps ErrMalformed or ErrNotVerified.
+func (k Key) Verify(message []byte, signature string) error {
+	public, err := k.parsed()
+	if err != nil {
+		return err
+	}
+	scheme, raw, err := parseSignature(signature)
+	if err == nil && !public.verify(message, sha256.Sum256(message), scheme, raw) {
+		err = ErrNotVerified
+	}
+	return err
+}
+
+// Verify checks a signature under the key with this label, as Key.Verify does.
+func Verify(label string, message []byte, signature string) error {
+	return Key{Label: label}.Verify(message, signature)
+}
+
+// Check returns an error if the label is not a usable public key.
+func Check(label string) error { return Key{Label: label}.Problem() }
+
+// List is a list of keys, as a deployment publishes it or a verifier trusts it.
+type List []Key
+
+// Of returns a list of keys with these labels. A label that is not usable stays in the list, and
+// Key.Problem reports it.
+func Of(labels ...string) List {
+	list := make(List, len(labels))
+	for i, label := range labels {
+		list[i], _ = New(label)
+	}
+	return list
+}
+
+// In returns the keys in a state.
+func (l List) In(state string) (found List) {
+	for _, k := range l {
+		if k.State == state {
+			found = append(found, k)
+		}
+	}
+	return found
+}
+
+// Labels returns the labels of the keys. The slice is never nil.
+func (l List) Labels() []string {
+	labels := make([]string, len(l))
+	for i, k := range l {
+		labels[i] = k.Label
+	}
+	return labels
+}
+
+// Current returns the label of the key in the state Current, or "".
+func (l List) Current() string {
+	for _, k := range l {
+		if k.State == Current {
+			return k.Label
+		}
+	}
+	return ""
+}
+
+func (l List) find(label string) int {
+	return slices.IndexFunc(l, func(k Key) bool { return k.Label == label })
+}
+
+// SignerOf returns the key that signed a message, whatever its State. The error wraps ErrMalformed
+// or ErrNotVerified.
+func (l List) SignerOf(message []byte, signature string) (Key, error) {
+	scheme, raw, err := parseSignature(signature)
+	if err != nil {
+		return Key{}, err
+	}
+	return l.signer(message, sha256.Sum256(message), scheme, raw)
+}
+
+// SignedBy returns the key that signed a SHA-256 digest with es256. The error wraps
+// ErrMalformed or ErrNotVerified. It wraps ErrNotVerified for every well-formed ed25519
+// signature, because ed25519 signs the message itself and not a digest.
+func (l List) SignedBy(digest [32]byte, signature string) (Key, error) {
+	scheme, raw, err := parseSignature(signature)
+	if err == nil && scheme != schemeES256 {
+		err = fmt.Errorf("%w: %s signs the message itself, but only the digest was given", ErrNotVerified, scheme)
+	}
+	if err != nil {
+		return Key{}, err
+	}
+	return l.signer(nil, digest, scheme, raw)
+}
+
+func (l List) signer(message []byte, digest [32]byte, scheme string, raw []byte) (Key, error) {
+	for _, k := range l {
+		if public, err := k.parsed(); err == nil && public.verify(message, digest, scheme, raw) {
+			return k, nil
+		}
+	}
+	return Key{}, ErrNotVerified
+}
