@@ -106,9 +106,8 @@ func (g *game) as(h *fixture) *game {
 }
 
 // Processes need the former server secret as long as an idempotency record may be encrypted under
-// that secret. A certificate that was pending at the rotation is issued even after the former
-// secret is removed.
-func TestFormerSecretIsNeededForReplays(t *testing.T) {
+// that secret, and as long as a certificate from before the rotation is pending.
+func TestFormerSecretIsNeededForReplaysAndPendingCertificates(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
 	waits := pending(t, r.fixture)
@@ -119,31 +118,12 @@ func TestFormerSecretIsNeededForReplays(t *testing.T) {
 	r.refused(t, r.next)
 	r.exec(t, "UPDATE idempotency SET expires_at = expires_at - $1", escrow.ReplayTime)
 	check(t, r.store.InsertKey(t.Context(), bytes.Repeat([]byte("l"), 32), &store.Replay{Scope: []byte("t"), Body: []byte("b"), Lifetime: escrow.ReplayTime})) // an idempotency record from after the rotation does not need the former secret
+	r.exec(t, "UPDATE certificates SET created_at = created_at - 200")
 	r.resealed(t, one)
-	waits.as(r.holding(t, r.next)).attended(t).published(t)
-}
-
-// Until the first rotation of the server secret, encrypted inputs have no mark that identifies
-// their secret. Otherwise an earlier release could not decrypt the inputs.
-func TestInputsAreMarkedAfterTheFirstRotation(t *testing.T) {
-	t.Parallel()
-	r := newRotation(t)
-	one := r.holding(t, r.next, r.old)
-	g := r.split(t, nil).committed(t).as(one)
-	g.reveal(t, one.replica(), 0).ok(t)
-	sealed := func(party int) (b []byte) {
-		check(t, r.sql.QueryRow(t.Context(), "SELECT sealed FROM reveals WHERE deal_id = $1 AND party = $2", g.id, party).Scan(&b))
-		return b
-	}
-	if r.old.Marked(sealed(0)) || r.next.Marked(sealed(0)) {
-		t.Errorf("before the first rotation an input begins with the mark %x, want no mark", sealed(0)[:8])
-	}
-	r.rotate(t)
-	check(t, serversecret.Check(t.Context(), r.store, one.secrets))
-	g.reveal(t, one.replica(), 1).ok(t)
-	if !r.next.Marked(sealed(1)) {
-		t.Errorf("after a rotation an input begins with %x, want the mark of the new secret", sealed(1)[:8])
-	}
+	r.refused(t, r.next)
+	waits.as(one).attended(t).published(t)
+	r.resealed(t, one)
+	r.holding(t, r.next)
 }
 
 // A deal with an input that cannot be decrypted stays REVEALING until reveal_deadline, so that
@@ -189,9 +169,8 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts th
 }
 
 // The first process records its server secret in the database. Then serversecret.Check refuses
-// every process that lacks the recorded secret. If an earlier release stored inputs and recorded
-// no secret, Check accepts only a process with the secret that decrypts these inputs. Once no deal
-// needs the recorded secret, an operator can replace the secret without a rotation.
+// every process that lacks the recorded secret. Once no deal needs the recorded secret, an operator
+// can replace the secret without a rotation.
 func TestAnotherServerSecretIsRefused(t *testing.T) {
 	t.Parallel()
 	r := rotation{fixture: newFixture(t)}
@@ -203,9 +182,8 @@ func TestAnotherServerSecretIsRefused(t *testing.T) {
 		}
 	}
 	g := r.split(t, nil).committed(t)
-	g.reveal(t, r.replica(), 0).ok(t)
-	r.refused(t, r.next)
 	check(t, serversecret.Check(t.Context(), r.store, r.secrets))
+	g.reveal(t, r.replica(), 0).ok(t)
 	r.refused(t, r.next)
 	needed(1)
 	g.reveal(t, r.replica(), 1).ok(t)

@@ -52,7 +52,7 @@ func newBench(t *testing.T, newer ...*sealing.Secret) *bench {
 		t.Cleanup(func() { _ = r.Close() })
 		secrets, err := sealing.NewSecrets(append(newer, b.secret)...)
 		check(t, err)
-		secrets.Use(b.secret, false)
+		secrets.Use(b.secret)
 		b.guards = append(b.guards, idempotency.New(b.store, r, secrets))
 	}
 	options, err := goredis.ParseURL(b.server.URL())

@@ -5,7 +5,6 @@
 package sealing
 
 import (
-	"bytes"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -28,8 +27,6 @@ type Secret struct {
 	mac         []byte
 	root        []byte
 	fingerprint []byte
-	mark        []byte // identifies the secret; a sealed input may begin with this mark
-	marks       bool   // whether SealInput begins a sealed input with `mark`
 }
 
 // Format hides the secret from every verb of package fmt.
@@ -52,7 +49,6 @@ func New(secret []byte) (*Secret, error) {
 	if s.fingerprint, err = hkdf.Expand(sha256.New, root, "fingerprint", 16); err != nil {
 		return nil, err
 	}
-	s.mark = append([]byte(markPrefix), s.fingerprint[:idSize]...)
 	key, err := hkdf.Expand(sha256.New, root, "inputs", 32)
 	if err != nil {
 		return nil, err
@@ -91,24 +87,13 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 	plain = binary.BigEndian.AppendUint32(plain, uint32(len(in.SaltBytes)))
 	plain = append(plain, in.SaltBytes...)
 	plain = append(plain, in.Canonical...)
-	var sealed []byte
-	if s.marks {
-		sealed = append(make([]byte, 0, len(s.mark)+len(plain)+s.inputs.Overhead()), s.mark...)
-	}
-	return s.inputs.Seal(sealed, nil, plain, additionalData(dealID, party))
+	return s.inputs.Seal(nil, nil, plain, additionalData(dealID, party))
 }
 
-// Marked reports whether a sealed input begins with the mark of this secret.
-func (s *Secret) Marked(sealed []byte) bool { return bytes.HasPrefix(sealed, s.mark) }
-
 // OpenInput decrypts an input that SealInput sealed under this secret for this deal and
-// party. The input may begin with the secret's mark (see markPrefix). Other bytes are an error.
+// party. Other bytes are an error.
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
-	body, _ := bytes.CutPrefix(sealed, s.mark)
-	plain, err := s.inputs.Open(nil, nil, body, additionalData(dealID, party))
-	if err != nil && len(body) < len(sealed) { // perhaps the input has no mark, and begins with the same bytes by chance
-		plain, err = s.inputs.Open(nil, nil, sealed, additionalData(dealID, party))
-	}
+	plain, err := s.inputs.Open(nil, nil, sealed, additionalData(dealID, party))
 	if err != nil {
 		return Input{}, fmt.Errorf("a stored input does not open: the input of party %d of deal %s was sealed under another server secret, or the row was changed", party, dealID)
 	}

@@ -82,28 +82,15 @@ func (s *Secrets) Find(fingerprint []byte) *Secret {
 	return nil
 }
 
-// Use makes Writer return the given secret. If marked is true, new sealed inputs begin with a
-// mark, which identifies that secret. Callers set marked to false until the first rotation of
-// the server secret, because the previous release cannot open an input with a mark.
-func (s *Secrets) Use(secret *Secret, marked bool) {
-	if now := s.writer.Load(); bytes.Equal(now.fingerprint, secret.fingerprint) && now.marks == marked {
-		return
-	}
-	writer := *secret
-	writer.marks = marked
-	s.writer.Store(&writer)
-}
+// Use makes Writer return the given secret, which is one of s.
+func (s *Secrets) Use(secret *Secret) { s.writer.Store(secret) }
 
 // OpenInput decrypts an input that was sealed for this deal and party. It tries all secrets.
-// If all fail and the input names its secret (see markPrefix), the error shows the ID of that secret.
 func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, err error) {
 	for _, one := range s.all {
 		if in, err = one.OpenInput(dealID, party, sealed); err == nil {
 			return in, nil
 		}
-	}
-	if id, ok := markedBy(sealed); ok {
-		err = fmt.Errorf("%w (the input names the server secret %s)", err, id)
 	}
 	return Input{}, err
 }
@@ -120,19 +107,7 @@ func (s *Secrets) Digest() string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// A mark is markPrefix and the first idSize bytes of a secret's fingerprint. A sealed input
-// may begin with the mark of the secret that sealed it.
-const (
-	markPrefix = "\x00fp\x01"
-	idSize     = 4
-)
-
 // ShortID returns the first 4 bytes of a fingerprint in hex, for messages to people.
 func ShortID(fingerprint []byte) string {
-	return hex.EncodeToString(fingerprint[:min(idSize, len(fingerprint))])
-}
-
-func markedBy(sealed []byte) (id string, ok bool) {
-	rest, ok := bytes.CutPrefix(sealed, []byte(markPrefix))
-	return ShortID(rest), ok && len(rest) > idSize
+	return hex.EncodeToString(fingerprint[:min(4, len(fingerprint))])
 }

@@ -24,41 +24,17 @@ func TestSecretsOpenInputsOfEachSecret(t *testing.T) {
 	old, next, stranger := secretOf(t, 1), secretOf(t, 2), secretOf(t, 3)
 	s := secretsOf(t, next, old)
 	for _, writer := range []*Secret{old, next} {
-		for _, marked := range []bool{false, true} {
-			s.Use(writer, marked)
-			sealed := s.Writer().SealInput("d_1", 1, anInput)
-			if got := s.Writer().Marked(sealed); got != marked {
-				t.Errorf("input sealed under %s: marked %v, want %v", writer.ID(), got, marked)
-			}
-			if got, err := s.OpenInput("d_1", 1, sealed); err != nil || !same(got, anInput) {
-				t.Errorf("OpenInput, sealed under %s, marked %v: got %v, %v; want %v", writer.ID(), marked, got, err, anInput)
-			}
-			if _, err := s.OpenInput("d_1", 0, sealed); err == nil {
-				t.Errorf("the input of party 1, sealed under %s, opens for party 0, want an error", writer.ID())
-			}
-			if _, err := secretsOf(t, stranger).OpenInput("d_1", 1, sealed); err == nil || strings.Contains(err.Error(), writer.ID()) != marked {
-				t.Errorf("a set without the secret: got error %v; want one that names %s: %v", err, writer.ID(), marked)
-			}
+		s.Use(writer)
+		sealed := s.Writer().SealInput("d_1", 1, anInput)
+		if got, err := writer.OpenInput("d_1", 1, sealed); err != nil || !same(got, anInput) {
+			t.Errorf("opened under %s, the secret in use: got %v, %v; want %v", writer.ID(), got, err, anInput)
 		}
-	}
-}
-
-// A mark at the beginning of a sealed input names its secret. The previous release can open an input without a mark.
-func TestWithoutAMarkTheFormIsUnchanged(t *testing.T) {
-	old := secretOf(t, 1)
-	s := secretsOf(t, old)
-	sealed := s.Writer().SealInput("d_1", 1, anInput)
-	if plain, err := old.inputs.Open(nil, nil, sealed, additionalData("d_1", 1)); err != nil || len(plain) == 0 {
-		t.Errorf("opened as the previous release does: got %q, %v; want the input", plain, err)
-	}
-}
-
-func TestAnInputThatBeginsLikeAMark(t *testing.T) {
-	s := secretOf(t, 1)
-	sealed := s.SealInput("d_1", 1, anInput)
-	s.mark = bytes.Clone(sealed[:8])
-	if got, err := s.OpenInput("d_1", 1, sealed); err != nil || !same(got, anInput) {
-		t.Fatalf("OpenInput = %v, %v; want %v", got, err, anInput)
+		if got, err := s.OpenInput("d_1", 1, sealed); err != nil || !same(got, anInput) {
+			t.Errorf("OpenInput, sealed under %s: got %v, %v; want %v", writer.ID(), got, err, anInput)
+		}
+		if _, err := secretsOf(t, stranger).OpenInput("d_1", 1, sealed); err == nil {
+			t.Errorf("a set without the secret %s opens the input, want an error", writer.ID())
+		}
 	}
 }
 

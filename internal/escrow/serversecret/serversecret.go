@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
@@ -19,12 +18,12 @@ import (
 
 // Check makes `own`, the secrets of the process, encrypt with the secret in force, which the
 // database names. Check returns an error if `own` lacks the secret in force, or a former secret
-// that stored data still needs. If the database names no secret yet, Check first records one of
-// the process's secrets as the secret in force.
+// that stored data still needs. If the database names no secret yet, Check first records the
+// newest secret of the process as the secret in force.
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
-		if err := claim(ctx, s, own); err != nil {
+		if err := s.ClaimSecret(ctx, own.All()[0].Fingerprint(), false); err != nil {
 			return err
 		}
 		state, err = s.ServerSecret(ctx)
@@ -41,7 +40,7 @@ func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 			return lacking("stored data still needs secret %s, and this process has only %s", sealing.ShortID(former), ids(own))
 		}
 	}
-	own.Use(writer, state.Former != nil)
+	own.Use(writer)
 	return nil
 }
 
@@ -53,31 +52,6 @@ func Refresh(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 		return err
 	}
 	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
-}
-
-// claim records the process's newest secret as the secret in force. If the database already
-// holds inputs, which an earlier release stored, claim instead records the newest secret that
-// decrypts one of these inputs. It returns an error if no secret does.
-func claim(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
-	live, err := s.LiveInputs(ctx)
-	if err != nil {
-		return err
-	}
-	first := own.All()[0]
-	if len(live) > 0 {
-		opens := func(secret *sealing.Secret) bool {
-			return slices.ContainsFunc(live, func(in store.SealedInput) bool {
-				_, err := secret.OpenInput(in.DealID, in.Party, in.Sealed)
-				return err == nil
-			})
-		}
-		i := slices.IndexFunc(own.All(), opens)
-		if i < 0 {
-			return lacking("the secrets of this process, %s, decrypt none of the newest stored inputs", ids(own))
-		}
-		first = own.All()[i]
-	}
-	return s.ClaimSecret(ctx, first.Fingerprint(), false)
 }
 
 func ids(own *sealing.Secrets) (all []string) {

@@ -12,7 +12,6 @@ import (
 var (
 	serverSecretSQL = query("server_secret")
 	claimSecretSQL  = query("claim_secret")
-	liveInputSQL    = query("live_input")
 	liveSQL         = query("live")
 	loseDealsSQL    = query("lose_deals")
 	rotateSecretSQL = query("rotate_secret")
@@ -25,7 +24,7 @@ var ErrSecretReplaced = errors.New("store: another server secret is in force")
 // SecretState holds the fingerprints of the server secrets that a database uses.
 type SecretState struct {
 	Fingerprint []byte   // fingerprint of the secret in force, which encrypts new data
-	Former      [][]byte // fingerprints of former secrets that stored data still needs; nil: never rotated
+	Former      [][]byte // fingerprints of former secrets that stored data still needs
 	Since       int64    // when ClaimSecret or RotateSecret set Fingerprint, in unix seconds
 }
 
@@ -43,19 +42,6 @@ func (s *Store) ClaimSecret(ctx context.Context, fingerprint []byte, replace boo
 	return translate(err)
 }
 
-// SealedInput is one party's input in its stored, encrypted form.
-type SealedInput struct {
-	DealID string
-	Party  int
-	Sealed []byte // nil: purged
-}
-
-// LiveInputs returns a few sealed inputs of deals that have not ended. With these inputs the
-// caller can find the server secret that decrypts them.
-func (s *Store) LiveInputs(ctx context.Context) ([]SealedInput, error) {
-	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], liveInputSQL)
-}
-
 // Live counts the deals that have an input and have not ended, and the certificates that are not
 // in the log yet. Both need the server secret under which they were stored.
 func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
@@ -64,7 +50,8 @@ func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 }
 
 // LoseDeals ends the deals that Live counts. Call it only if their server secret is lost. The
-// deals become EXPIRED, because nobody can decrypt their inputs.
+// deals become EXPIRED, because nobody can decrypt their inputs. The pending certificates are never
+// issued, and neither Live nor Rotation counts them again.
 func (s *Store) LoseDeals(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, loseDealsSQL)
 	return translate(err)

@@ -115,90 +115,69 @@ func TestARotationFencesTheFormerSecret(t *testing.T) {
 	}
 }
 
-// The previous release writes without the fingerprint of the server secret that it uses. The
-// store accepts these writes.
-func TestRecordsWithoutASecret(t *testing.T) {
-	f := newFixture(t)
-	check(t, f.ClaimSecret(t.Context(), random32(), false))
-	check(t, f.InsertKey(t.Context(), random32(), newReplay()))
-	d := f.create(t, nil)
-	f.commit(t, d, 0, 1)
-	f.reveal(t, d, 0)
-}
-
-// InputsAfter returns each input once, in batches of bounded size. Reseal does not replace an input
-// that has changed since InputsAfter returned it.
+// InputsToReseal returns each input under a former secret, in batches of bounded size. Reseal does
+// not replace an input that has changed since then, and gives up an input without a replacement.
 func TestResealInBatches(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	old, now := random32(), random32()
 	check(t, f.ClaimSecret(ctx, old, false))
-	const deals = 7
+	const deals = 8
 	all := make([]*store.Declaration, deals)
 	for i := range all {
 		all[i] = f.create(t, nil)
 		f.commit(t, all[i], 0, 1)
+		if i == deals-1 {
+			f.rotate(t, old, now)
+		}
 		f.reveal(t, all[i], 0)
 	}
 	f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", all[0].DealID)
 	f.exec(t, "UPDATE reveals SET sealed = repeat('x', 100)::bytea WHERE deal_id = $1", all[1].DealID)
-	f.rotate(t, old, now)
-	r, err := f.Rotation(ctx, 60, 100)
-	check(t, err)
-	if r.Inputs != deals-1 || r.After == nil || r.Replays != 0 {
-		t.Errorf("after the rotation: Rotation = %+v, want %d inputs, After set and 0 replays", r, deals-1)
+	left := func(want int) {
+		t.Helper()
+		if r, err := f.Rotation(ctx, 60, 100); err != nil || r.Inputs != want || r.Replays != 0 || r.Pending != 0 {
+			t.Errorf("Rotation = %+v, %v; want %d inputs left, 0 replays and 0 certificates", r, err, want)
+		}
 	}
+	left(deals - 2)
 	if done, err := f.ForgetSecrets(ctx, now); done || err != nil {
 		t.Errorf("ForgetSecrets with inputs left = %v, %v; want false", done, err)
 	}
-	seen, last := 0, *r.After
-	for {
-		inputs, err := f.InputsAfter(ctx, last, 3, 50)
+	purge, lost := true, true
+	for seen := 0; ; {
+		inputs, err := f.InputsToReseal(ctx, 3, 50)
 		check(t, err)
 		if len(inputs) == 0 {
-			check(t, f.Reseal(ctx, now, nil, nil, nil))
 			break
 		}
-		var read []store.SealedInput
-		var fresh [][]byte
+		fresh := make([][]byte, len(inputs))
 		for i, in := range inputs {
-			if in.Sealed == nil {
-				continue
-			}
 			if len(in.Sealed) == 100 && i < len(inputs)-1 {
 				t.Errorf("a batch with a bound of 50 bytes has %d inputs after one of 100 bytes, want 0", len(inputs)-1-i)
 			}
-			read, fresh = append(read, in), append(fresh, []byte("fresh"))
+			if fresh[i] = []byte("fresh"); lost {
+				fresh[i], lost = nil, false
+			} else if purge {
+				f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", in.DealID)
+				purge = false
+			}
 		}
-		// Purge an input that InputsAfter has returned. Reseal must leave its row unchanged.
-		if seen == 0 && len(read) > 0 {
-			f.exec(t, "UPDATE reveals SET sealed = NULL WHERE deal_id = $1", read[0].DealID)
-		}
-		check(t, f.Reseal(ctx, random32(), read, fresh, &inputs[0]))
-		if n := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'fresh' AND deal_id = $1", inputs[0].DealID); n != 0 {
-			t.Errorf("%d inputs are sealed under a secret that is not in force, want 0", n)
-		}
-		last = inputs[len(inputs)-1]
-		check(t, f.Reseal(ctx, now, read, fresh, &last))
-		seen += len(inputs)
-		r, err := f.Rotation(ctx, 60, 100)
-		check(t, err)
-		if r.After == nil || r.After.DealID != last.DealID {
-			t.Errorf("Rotation: After is %+v, want %+v", r.After, last)
-		}
+		check(t, f.Reseal(ctx, random32(), inputs, fresh)) // not in force: does nothing
+		left(deals - 2 - seen - f.count(t, "SELECT count(*) - 1 FROM reveals WHERE sealed IS NULL"))
+		check(t, f.Reseal(ctx, now, inputs, fresh))
+		seen = f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'fresh' OR sealed IS NOT NULL AND secret IS NULL")
 	}
-	if seen != deals {
-		t.Errorf("InputsAfter returned %d inputs in all batches, want %d", seen, deals)
-	}
-	if fresh, purged := f.count(t, "SELECT count(*) FROM reveals WHERE sealed = 'fresh'"), f.count(t, "SELECT count(*) FROM reveals WHERE sealed IS NULL"); fresh != deals-2 || purged != 2 {
-		t.Errorf("%d inputs are resealed and %d purged, want %d and 2", fresh, purged, deals-2)
+	for what, want := range map[string]int{"sealed = 'fresh'": deals - 4, "sealed IS NULL": 2, "sealed IS NOT NULL AND secret IS NULL": 1, "secret IS NOT NULL AND sealed <> 'fresh'": 1} {
+		if n := f.count(t, "SELECT count(*) FROM reveals WHERE "+what); n != want {
+			t.Errorf("%d inputs with %s, want %d", n, what, want)
+		}
 	}
 	if done, err := f.ForgetSecrets(ctx, now); !done || err != nil {
 		t.Errorf("ForgetSecrets after the last batch = %v, %v; want true", done, err)
 	}
-	state, err := f.ServerSecret(ctx)
-	if err != nil || state.Former == nil || len(state.Former) != 0 {
-		t.Errorf("ServerSecret = %+v, %v; want an empty list of former secrets", state, err)
+	if state, err := f.ServerSecret(ctx); err != nil || len(state.Former) != 0 {
+		t.Errorf("ServerSecret = %+v, %v; want no former secrets", state, err)
 	}
 }
 
@@ -212,6 +191,7 @@ func TestLoseDeals(t *testing.T) {
 	f.reveal(t, revealing, 0)
 	f.reveal(t, purged, 0)
 	f.reveal(t, drawing, 0, 1)
+	f.end(t, f.create(t, nil), deal.Void)
 	check(t, f.LoseDeals(context.WithoutCancel(t.Context())))
 	for d, want := range map[*store.Declaration]deal.State{open: deal.Committing, committed: deal.Revealing, revealing: deal.Expired, drawing: deal.Expired, purged: deal.Expired} {
 		if got := f.current(t, d).Phase; got != want {
@@ -220,6 +200,9 @@ func TestLoseDeals(t *testing.T) {
 	}
 	if n := f.count(t, "SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", purged.DealID); n != 0 {
 		t.Errorf("%d inputs of a deal with retention purge are left, want 0", n)
+	}
+	if deals, certificates, err := f.Live(t.Context()); deals != 0 || certificates != 0 || err != nil {
+		t.Errorf("after LoseDeals %d deals and %d certificates need the lost secret, %v; want 0 and 0", deals, certificates, err)
 	}
 }
 

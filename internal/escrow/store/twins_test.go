@@ -21,7 +21,7 @@ func TestOneKeyTwiceInOneGroup(t *testing.T) {
 	check(t, f.ClaimSecret(t.Context(), secret.Fingerprint(), false))
 	secrets, err := sealing.NewSecrets(secret)
 	check(t, err)
-	secrets.Use(secret, false)
+	secrets.Use(secret)
 	none, err := redis.Open("redis://127.0.0.1:1/0")
 	check(t, err)
 	t.Cleanup(func() { _ = none.Close() })

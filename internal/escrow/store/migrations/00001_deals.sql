@@ -67,15 +67,18 @@ CREATE TABLE commitments (
     PRIMARY KEY (deal_id, party)
 );
 
--- The column sealed holds a party's input and salt, encrypted under a server secret. The
--- transaction that ends a deal with retention purge sets this column to null.
+-- The column sealed holds a party's input and salt, encrypted under the server secret with the fingerprint `secret`. The
+-- transaction that ends a deal with retention purge sets sealed to null. The worker sets secret to null if it cannot decrypt
+-- the input under that secret. The index finds what a rotation of the server secret must encrypt again.
 CREATE TABLE reveals (
     deal_id     text   NOT NULL,
     party       int    NOT NULL,
     sealed      bytea,
     revealed_at bigint NOT NULL,
+    secret      bytea,
     PRIMARY KEY (deal_id, party)
 );
+CREATE INDEX reveals_secret ON reveals (secret) WHERE sealed IS NOT NULL;
 
 -- The transaction that ends a deal inserts the deal's certificate. A certificate is
 -- pending while leaf_index is null.
@@ -115,17 +118,12 @@ CREATE TABLE beacon_rounds (
 -- The column fingerprint identifies the server secret that encrypts new data in this database. The secret cannot be computed
 -- from its fingerprint. The column since holds the unix time in seconds at which the secret came into force. The table has
 -- one row, which the first process inserts.
--- former: fingerprints of former secrets that stored data still needs. It is null until the first rotation. Until then,
--- an input carries no mark that names its secret.
--- resealed_deal, resealed_party: the last input that the worker has encrypted again under the secret in force. At the start
--- of a rotation they are '' and -1. Both are null if no input is left to encrypt again.
+-- former: fingerprints of former secrets that stored data still needs.
 CREATE TABLE server_secret (
-    singleton      boolean PRIMARY KEY DEFAULT true CHECK (singleton),
-    fingerprint    bytea   NOT NULL,
-    since          bigint  NOT NULL,
-    former         bytea[],
-    resealed_deal  text,
-    resealed_party int
+    singleton   boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    fingerprint bytea   NOT NULL,
+    since       bigint  NOT NULL,
+    former      bytea[] NOT NULL DEFAULT '{}'
 );
 
 -- +goose Down

@@ -5,7 +5,10 @@
 -- Fingerprints of the server secrets that the call used: $15. If another secret is in force, the statement stores nothing and
 -- returns null. Otherwise it returns whether the deal ended. It stores nothing if the deal has changed since $8 and $9 were read.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
-secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($15::bytea[])) IS NOT FALSE AS writes),
+secret AS MATERIALIZED (
+    SELECT fingerprint, (fingerprint = ALL ($15::bytea[])) IS NOT FALSE AS writes
+    FROM (SELECT (SELECT fingerprint FROM server_secret WHERE singleton) AS fingerprint) AS in_force
+),
 ended AS (
     UPDATE deals SET phase = 'VOID', void_flakers = $11, cert_id = $12::text, reveals_closed_at = $10::bigint
     FROM clock
@@ -16,8 +19,8 @@ ended AS (
     RETURNING deal_id, retention
 ),
 inserted AS (
-    INSERT INTO reveals (deal_id, party, sealed, revealed_at)
-    SELECT deal_id, $2, CASE WHEN retention = 'purge' THEN NULL ELSE $3::bytea END, $4::bigint FROM ended
+    INSERT INTO reveals (deal_id, party, sealed, revealed_at, secret)
+    SELECT deal_id, $2, CASE WHEN retention = 'purge' THEN NULL ELSE $3::bytea END, $4::bigint, (SELECT fingerprint FROM secret) FROM ended
 ),
 purged AS (
     UPDATE reveals SET sealed = NULL FROM ended

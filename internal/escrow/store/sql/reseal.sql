@@ -1,11 +1,8 @@
--- Replaces stored inputs by the same inputs, encrypted under the server secret in force (resealed), and records the progress of
--- the rotation.
--- $1 deals, $2 parties, $3 inputs as read (an input that has changed since then is not replaced), $4 resealed inputs.
+-- Replaces stored inputs by the same inputs, encrypted under the server secret in force (resealed).
+-- $1 deals, $2 parties, $3 inputs as read (an input that has changed since then is not replaced), $4 resealed inputs (null: the
+-- input cannot be decrypted, and is left as it is).
 -- $5: fingerprint of the secret that encrypted $4. If another secret is in force, the statement does nothing.
--- $6 deal and $7 party of the last input of the batch (null: no input is left).
-WITH noted AS (
-    UPDATE server_secret SET resealed_deal = $6::text, resealed_party = $7::int WHERE singleton AND fingerprint = $5 RETURNING fingerprint
-)
-UPDATE reveals r SET sealed = w.fresh
-FROM noted, unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[]) AS w (deal_id, party, sealed, fresh)
-WHERE r.deal_id = ANY ($1) AND r.deal_id = w.deal_id AND r.party = w.party AND r.sealed = w.sealed
+UPDATE reveals r SET sealed = coalesce(w.fresh, r.sealed), secret = CASE WHEN w.fresh IS NOT NULL THEN s.fingerprint END
+FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[]) AS w (deal_id, party, sealed, fresh)
+CROSS JOIN (SELECT fingerprint FROM server_secret WHERE singleton AND fingerprint = $5 FOR SHARE) AS s
+WHERE r.deal_id = ANY ($1) AND r.deal_id = w.deal_id AND r.party = w.party AND r.sealed IS NOT DISTINCT FROM w.sealed -- with = the planner may scan reveals_secret

@@ -1,7 +1,9 @@
--- Reads at most $3 inputs in the order of deal and party, starting after the input of deal $1 and party $2. The list ends early
--- once its inputs have $4 bytes or more. A purged input is null.
+-- Reads at most $1 inputs that are encrypted under a former server secret. The list ends early once its inputs have $2 bytes or more.
 SELECT deal_id, party, sealed FROM (
     SELECT deal_id, party, sealed, coalesce(sum(octet_length(sealed)) OVER (ORDER BY deal_id, party ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
-    FROM reveals WHERE (deal_id, party) > ($1::text, $2::int) ORDER BY deal_id, party LIMIT $3
+    FROM (
+        SELECT deal_id, party, sealed FROM reveals
+        WHERE secret = ANY (ARRAY(SELECT unnest(former) FROM server_secret WHERE singleton)) AND sealed IS NOT NULL LIMIT $1
+    ) AS batch
 ) AS next
-WHERE before < $4::bigint ORDER BY deal_id, party
+WHERE before < $2::bigint ORDER BY deal_id, party

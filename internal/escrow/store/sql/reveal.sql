@@ -23,7 +23,10 @@
 --   statement adds up the bytes of inputs from deal to deal. Once the sum exceeds $9, the calls of the remaining deals also
 --   get nulls, and the caller of the last reveal of each such deal reads the snapshot with snapshot.sql.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
-secret AS MATERIALIZED (SELECT ((SELECT fingerprint FROM server_secret WHERE singleton) = ALL ($10::bytea[])) IS NOT FALSE AS writes),
+secret AS MATERIALIZED (
+    SELECT fingerprint, (fingerprint = ALL ($10::bytea[])) IS NOT FALSE AS writes
+    FROM (SELECT (SELECT fingerprint FROM server_secret WHERE singleton) AS fingerprint) AS in_force
+),
 locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
 wanted AS MATERIALIZED (
     SELECT * FROM unnest($1::text[], $2::int[], $3::bytea[], $4::bytea[], $5::int[], $6::bytea[], $7::bytea[], $8::bigint[])
@@ -39,8 +42,8 @@ held AS MATERIALIZED (
     WHERE acting.deal_id = ANY ((SELECT deals FROM locked)::text[]) AND d.phase = 'REVEALING' AND now < d.reveal_deadline AND (SELECT writes FROM secret)
 ),
 inserted AS (
-    INSERT INTO reveals (deal_id, party, sealed, revealed_at)
-    SELECT deal_id, party, sealed, now FROM wanted w JOIN held USING (deal_id), clock
+    INSERT INTO reveals (deal_id, party, sealed, revealed_at, secret)
+    SELECT deal_id, party, sealed, now, (SELECT fingerprint FROM secret) FROM wanted w JOIN held USING (deal_id), clock
     WHERE commitment = (SELECT c.commitment FROM commitments c WHERE c.deal_id = w.deal_id AND c.party = w.party)
     ORDER BY deal_id, party
     ON CONFLICT DO NOTHING
