@@ -1,6 +1,8 @@
 package structure
 
 import (
+	"go/ast"
+	"go/build"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -12,7 +14,7 @@ import (
 )
 
 // below lists the rooms of internal/ that each room may import. Every arrow points down, so the rooms
-// have no circle. No binary imports dev.
+// have no circle. No room and no binary imports dev, so no production binary links it.
 var below = map[string][]string{
 	"rules":    {},
 	"platform": {"rules"},
@@ -44,6 +46,27 @@ func TestRoomsImportOnlyTheRoomsBelow(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Product code calls the crash points. Without the tag they must do nothing and read nothing.
+func TestCrashPointsAreEmptyInAProductionBinary(t *testing.T) {
+	t.Parallel()
+	production, err := build.ImportDir(filepath.Join("..", "..", "platform", "crash"), 0)
+	if err != nil || !slices.Equal(production.Imports, []string{"time"}) {
+		t.Fatalf("package crash imports %v (%v), want only time", production.Imports, err)
+	}
+	for _, name := range production.GoFiles {
+		parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(production.Dir, name), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range parsed.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Name.Name == "Point" && len(f.Body.List) == 0 {
+				return
+			}
+		}
+	}
+	t.Errorf("the files %v have no empty function Point", production.GoFiles)
 }
 
 func TestInternalHasNineRooms(t *testing.T) {

@@ -4,22 +4,18 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/puddle/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 )
 
 var newest atomic.Pointer[pgxpool.Pool]
 
 func init() { prometheus.MustRegister(poolStats{}) }
-
-const (
-	watchEvery = 5 * time.Second
-	watchBound = 3 * time.Second
-)
 
 var up = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "fairpact_database_up", Help: "1 while Postgres answers this process within 3 s, checked every 5 s.",
@@ -28,21 +24,14 @@ var up = promauto.NewGauge(prometheus.GaugeOpts{
 // watch sets the gauge fairpact_database_up until the pool is closed. The readiness check
 // cannot set the gauge, because nothing calls that check outside a cluster.
 func watch(pool *pgxpool.Pool) {
-	for {
-		ctx, cancel := context.WithTimeout(context.Background(), watchBound)
+	ctx, end := context.WithCancel(context.Background())
+	telemetry.WatchServer(ctx, up, func(ctx context.Context) error {
 		_, err := pool.Exec(ctx, "SELECT 1")
-		cancel()
-		switch {
-		case errors.Is(err, puddle.ErrClosedPool):
-			return
-		case newest.Load() != pool:
-		case err == nil:
-			up.Set(1)
-		default:
-			up.Set(0)
+		if errors.Is(err, puddle.ErrClosedPool) {
+			end()
 		}
-		time.Sleep(watchEvery)
-	}
+		return err
+	})
 }
 
 // poolStats collects the pool's own counters at each scrape, without a query.

@@ -1,14 +1,9 @@
 package redis
 
 import (
-	"context"
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
-
-const watchEvery = 5 * time.Second
 
 var (
 	reachable = promauto.NewGauge(prometheus.GaugeOpts{
@@ -21,21 +16,3 @@ var (
 		Name: "fairpact_announcements_dropped_total", Help: "Deal changes that this process failed to announce to the other processes. Waiting calls in those processes see the change some seconds late.",
 	})
 )
-
-func (r *Redis) watch(ctx context.Context) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	for {
-		switch err := r.Ping(ctx); {
-		case err == nil:
-			reachable.Set(1)
-		case ctx.Err() == nil:
-			reachable.Set(0)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-	}
-}

@@ -18,6 +18,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
+
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 )
 
 const (
@@ -74,7 +76,7 @@ func Open(url string) (*Redis, error) {
 	}
 	var running context.Context
 	running, r.stop = context.WithCancel(context.Background())
-	r.loops.Go(func() { r.watch(running) })
+	r.loops.Go(func() { telemetry.WatchServer(running, reachable, r.Ping) })
 	r.loops.Go(func() { r.announce(running) })
 	return r, nil
 }

@@ -51,6 +51,28 @@ func Binary(name string) {
 	build.WithLabelValues(name, version.Version, version.Commit()).Set(1)
 }
 
+// WatchServer sets `up` to 1 while a server answers `ping` within 3 s, and otherwise to 0. It
+// asks every 5 s until ctx ends.
+func WatchServer(ctx context.Context, up prometheus.Gauge, ping func(context.Context) error) {
+	tick := time.NewTicker(5 * time.Second)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		once, cancel := context.WithTimeout(ctx, 3*time.Second)
+		err := ping(once)
+		cancel()
+		switch {
+		case err == nil:
+			up.Set(1)
+		case ctx.Err() == nil:
+			up.Set(0)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
 var traced atomic.Bool
 
 // Trace declares that this process exports spans. Call Trace before the first span starts.
