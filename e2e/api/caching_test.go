@@ -42,6 +42,7 @@ func TestCachedReads(t *testing.T) {
 		{d.Path(""), d.Key, "private, no-cache", true},
 		{"/v1/algorithms", "", "public, no-cache", true},
 		{"/openapi.json", "", "public, no-cache", true},
+		{"/v1/beacon", "", "public, no-cache", false},
 		{"/v1/log/tree-head?tree_size=0", "", "public, no-cache", false},
 	} {
 		plain := c.Want(200, "GET", read.path, read.token, nil, "Accept-Encoding", "identity")

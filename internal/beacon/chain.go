@@ -22,6 +22,9 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
+// Scheme is drand's name of the scheme.
+const Scheme = "bls-unchained-g1-rfc9380"
+
 // DST is the domain separation tag of the hash to G1 (RFC 9380 3.1) in drand's
 // scheme bls-unchained-g1-rfc9380.
 const DST = "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"

@@ -98,6 +98,7 @@ func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
 		"/v1/status":                 {Serve: get(a.status), Public: true},
 		"/v1/pubkeys":                {Serve: func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, a.KeySet()) }, Public: true, Cache: shared},
 		"/v1/algorithms":             {Serve: fixed(a.catalogue), Public: true, Cache: shared},
+		"/v1/beacon":                 {Serve: get(a.beacon), Public: true, Cache: shared},
 		"/openapi.json":              {Serve: fixed(a.openAPI), Public: true, Cache: shared},
 		"/v1/keys":                   post(http.StatusCreated, a.createKey),
 		"/v1/deals":                  post(http.StatusCreated, a.createDeal),

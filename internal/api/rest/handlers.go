@@ -25,6 +25,10 @@ func (a *API) status(http.ResponseWriter, *http.Request) ([]byte, error) {
 	return web.Encode(a.Status())
 }
 
+func (a *API) beacon(http.ResponseWriter, *http.Request) ([]byte, error) {
+	return web.Encode(wire.BeaconOf(a.Escrow.Chain()))
+}
+
 // createKey issues an API key. The call needs no credential and ignores Authorization, so
 // its Idempotency-Key is scoped to the client's address.
 func (a *API) createKey(w http.ResponseWriter, r *http.Request) ([]byte, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
+	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
@@ -64,7 +65,8 @@ func Certificate(c escrow.Issued) ([]byte, error) {
 func BundleOf(b escrow.Bundle) (body Bundle, err error) {
 	body = Bundle{Version: verification.BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof), Declaration: b.Declaration, Own: b.Own}
 	if b.Chain != nil {
-		body.Beacon = &BeaconChain{b.Chain.Hash, hex.EncodeToString(b.Chain.PublicKey), b.Chain.Genesis, b.Chain.Period}
+		chain := chainOf(*b.Chain)
+		body.Beacon = &chain
 	}
 	body.Certificate, err = Certificate(b.Issued)
 	return body, err
@@ -106,4 +108,11 @@ func Catalogue(words Words, vectors bool) ([]byte, error) {
 		Commitment string                     `json:"commitment"`
 		Protocol   string                     `json:"protocol"`
 	}{algorithms, algorithm.Fill(commitmentScheme), algorithm.Fill(fmt.Sprintf(flow, calls...))})
+}
+
+// BeaconOf returns the body of GET /v1/beacon.
+func BeaconOf(c beacon.Chain) Beacon { return Beacon{chainOf(c), beacon.Scheme} }
+
+func chainOf(c beacon.Chain) BeaconChain {
+	return BeaconChain{c.Hash, hex.EncodeToString(c.PublicKey), c.Genesis, c.Period}
 }

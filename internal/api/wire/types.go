@@ -97,10 +97,16 @@ type Bundle struct {
 	Own         *escrow.OwnInput `json:"own_input,omitempty"`
 }
 
-// BeaconChain names the beacon chain of a random.v1 result.
+// BeaconChain is the chain of a drand beacon.
 type BeaconChain struct {
 	Hash      string `json:"chain_hash"`
 	PublicKey string `json:"public_key"`
 	Genesis   int64  `json:"genesis_time"`
 	Period    int64  `json:"period"`
+}
+
+// Beacon is the body of GET /v1/beacon: the chain of new random.v1 deals.
+type Beacon struct {
+	BeaconChain
+	Scheme string `json:"scheme"`
 }
