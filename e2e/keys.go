@@ -27,10 +27,6 @@ func KeyService(t testing.TB) *kmstest.GCP {
 	return kms
 }
 
-// IssueBound is the longest time that the last reveal of a deal waits for the certificate. The
-// value must equal issueBound of internal/escrow.
-const IssueBound = 3 * time.Second
-
 // PlayedWithoutKey plays a deal as PlayedAndTimed does, and requires that the certificate is not
 // ready. The caller must first make the key service fail.
 func PlayedWithoutKey(c *Client) (*UnfinishedDeal, time.Duration) {

@@ -11,6 +11,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/dev/kmstest"
 	"github.com/fairpact/fairpact/internal/dev/localstack"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 )
 
 // wire forwards TCP connections to a server. While the wire is locked, it still accepts connections
@@ -61,7 +62,7 @@ func (w *wire) carry(to, from net.Conn) {
 
 // The key service first hangs for log-server, then for all processes, and then refuses
 // connections. Every commit and reveal succeeds, and every deal is COMPUTED. A reveal waits at most
-// IssueBound for a signature. When deal-api knows of the outage, reveals no longer wait. Each
+// timelimits.Issue for a signature. When deal-api knows of the outage, reveals no longer wait. Each
 // certificate is issued once, after the outage.
 func TestKeyServiceOutage(t *testing.T) {
 	t.Parallel()
@@ -117,9 +118,9 @@ func TestKeyServiceOutage(t *testing.T) {
 			t.Logf("%s: reveal p50 %s (%s without it), longest %s; all certificates %s after its end",
 				outage.what, half, calm, e2e.Quantile(took, 1), time.Since(back).Round(time.Millisecond))
 			// `half` is the median duration of a reveal during the outage. If deal-api
-			// makes each reveal wait for the whole IssueBound, all three tries fail. If only the
+			// makes each reveal wait for the whole timelimits.Issue, all three tries fail. If only the
 			// machine is slow, a later try passes.
-			if half <= e2e.IssueBound/2+2*calm {
+			if half <= timelimits.Issue/2+2*calm {
 				break
 			}
 			if try == 3 {

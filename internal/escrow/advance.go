@@ -12,7 +12,7 @@ import (
 )
 
 // advance takes the due steps of a deal (deal.Next) except Draw, and returns the resulting
-// snapshot. If a step ends the deal, advance tries to issue the certificate within issueBound; if
+// snapshot. If a step ends the deal, advance tries to issue the certificate within timelimits.Issue; if
 // that fails, deadline-worker retries. If an input cannot be decrypted, advance returns the deal
 // unchanged until the deal expires.
 func (s *Service) advance(ctx context.Context, a Access, selection store.Selection) (*store.Snapshot, error) {

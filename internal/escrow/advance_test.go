@@ -167,7 +167,7 @@ func TestProcessDealSaysWhenToComeBack(t *testing.T) {
 	}
 }
 
-// If a repeated call has no stored answer, ReplayCommit and ReplayReveal take the deal's due steps
+// If a repeated call has no stored answer, StoredCommit and StoredReveal take the deal's due steps
 // and return the deal's present state.
 func TestReplayShowsTheDealAsItStands(t *testing.T) {
 	t.Parallel()
@@ -175,17 +175,17 @@ func TestReplayShowsTheDealAsItStands(t *testing.T) {
 	committed := func(name string, g *game, state deal.State) {
 		t.Helper()
 		svc := h.replica()
-		got := of(svc.ReplayCommit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
+		got := of(svc.StoredCommit(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
 		if got != (escrow.Committed{DealID: g.id, State: state, Committed: true}) {
-			t.Errorf("%s: ReplayCommit = %+v, want state %s", name, got, state)
+			t.Errorf("%s: StoredCommit = %+v, want state %s", name, got, state)
 		}
 	}
 	revealed := func(name string, g *game, state deal.State) {
 		t.Helper()
 		svc := h.replica()
-		got := of(svc.ReplayReveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
+		got := of(svc.StoredReveal(t.Context(), g.access(t, svc, g.tokens[0], escrow.AsParty))).ok(t)
 		if got.State != state || !got.Revealed || got.Party != 0 || (got.Result != nil) != (state == deal.Computed) {
-			t.Errorf("%s: ReplayReveal = %+v, want state %s, with a result only if COMPUTED", name, got, state)
+			t.Errorf("%s: StoredReveal = %+v, want state %s, with a result only if COMPUTED", name, got, state)
 		}
 	}
 	g := h.split(t, nil)

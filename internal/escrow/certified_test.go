@@ -42,11 +42,11 @@ func TestQuorumShowsCertified(t *testing.T) {
 	if again := drawn.entropy(t, svc).ok(t); again.State != deal.Certified || again.Result == nil {
 		t.Errorf("entropy of a certified deal is answered %+v, want CERTIFIED with the result", again)
 	}
-	if again := of(svc.ReplayReveal(t.Context(), first.access(t, svc, first.tokens[0], escrow.AsParty))).ok(t); again.State != deal.Certified || again.Result == nil {
-		t.Errorf("ReplayReveal = %+v, want CERTIFIED with the result", again)
+	if again := of(svc.StoredReveal(t.Context(), first.access(t, svc, first.tokens[0], escrow.AsParty))).ok(t); again.State != deal.Certified || again.Result == nil {
+		t.Errorf("StoredReveal = %+v, want CERTIFIED with the result", again)
 	}
-	if again := of(svc.ReplayCommit(t.Context(), first.access(t, svc, first.tokens[0], escrow.AsParty))).ok(t); again.State != deal.Certified {
-		t.Errorf("ReplayCommit = %+v, want CERTIFIED", again)
+	if again := of(svc.StoredCommit(t.Context(), first.access(t, svc, first.tokens[0], escrow.AsParty))).ok(t); again.State != deal.Certified {
+		t.Errorf("StoredCommit = %+v, want CERTIFIED", again)
 	}
 	if inputs := of(svc.Inputs(t.Context(), first.access(t, svc, first.tokens[1], escrow.AsParty))).ok(t).Inputs; len(inputs) != 2 {
 		t.Errorf("Inputs returns %d inputs, want 2", len(inputs))

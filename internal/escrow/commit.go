@@ -45,9 +45,9 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idemp
 	return Committed{a.deal.DealID, deal.Committing, a.party, true}, nil
 }
 
-// ReplayCommit returns the answer to a repeated commit call if the first call stored the
-// commitment but no answer. The answer shows the deal's present state.
-func (s *Service) ReplayCommit(ctx context.Context, a Access) (Committed, error) {
+// StoredCommit answers a repeated commit whose first call stored the commitment but no answer. It
+// shows the deal's present state.
+func (s *Service) StoredCommit(ctx context.Context, a Access) (Committed, error) {
 	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
 		return Committed{}, err
@@ -64,7 +64,7 @@ type Cancelled struct {
 // Cancel ends an active deal if no counterparty has committed (SPEC 3). Otherwise the error
 // is CANNOT_CANCEL.
 func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record) (Cancelled, error) {
-	answer := a.ReplayCancel()
+	answer := a.StoredCancel()
 	replay, err := rec.ReplayWith(answer)
 	if err != nil {
 		return Cancelled{}, err
@@ -79,6 +79,5 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record)
 	return answer, nil
 }
 
-// ReplayCancel returns the answer to a repeated cancel call if the first call cancelled the
-// deal.
-func (a Access) ReplayCancel() Cancelled { return Cancelled{a.deal.DealID, deal.Cancelled} }
+// StoredCancel answers a cancel of the deal that is stored.
+func (a Access) StoredCancel() Cancelled { return Cancelled{a.deal.DealID, deal.Cancelled} }

@@ -53,7 +53,11 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 		if err != nil {
 			return nil, err
 		}
-		return s.storeEnding(ctx, d, now, e)
+		ended, err := s.storeEnding(ctx, d, now, e)
+		if err == nil && e.CertID != nil {
+			ended.Published = s.tryIssue(ctx, certificateOf(e)) == nil
+		}
+		return ended, err
 	})
 	if err != nil {
 		return nil, err
@@ -72,9 +76,8 @@ func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	return rules.Next(now.Now) == step
 }
 
-// storeEnding stores e, the deal's end, and tries to issue the certificate. It makes the returned
-// snapshot of the ended deal from `now` and e, without a read. It returns errDealChanged if the
-// deal has changed since the snapshot `now`.
+// storeEnding stores e, the deal's end. It makes the returned snapshot of the ended deal from `now`
+// and e, without a read. It returns errDealChanged if the deal has changed since `now`.
 func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot, e *store.Ending) (*store.Snapshot, error) {
 	crash.Point("escrow.before-end")
 	done, err := s.store.End(ctx, e)
@@ -94,9 +97,6 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	after.Phase, after.RevealsClosedAt, after.ComputedAt = e.To, e.RevealsClosedAt, e.ComputedAt
 	after.Result, after.VoidFlakers, after.CertID = e.Result, e.VoidFlakers, e.CertID
 	after.Sealed, after.AttestedBy = nil, nil
-	if e.CertID != nil {
-		after.Published = s.tryIssue(ctx, certificateOf(e)) == nil
-	}
 	return &after, nil
 }
 

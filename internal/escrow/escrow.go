@@ -71,6 +71,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -81,7 +82,7 @@ type Signer interface {
 	Sign(ctx context.Context, digest [32]byte) (string, error)
 }
 
-// Log is the part of the transparency log that this package uses.
+// Log is the part of translog.Client that this package uses, so that tests can replace it.
 type Log interface {
 	Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (leafIndex int64, err error)
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
@@ -159,10 +160,6 @@ const (
 	mostContradicted = 1 << 14 // capacity of Service.contradicted, in deals
 )
 
-// issueBound is the timeout for issuing a certificate within a request. If the append to the
-// log fails, a separate timeout of this length applies to the write that stores the signature.
-const issueBound = 3 * time.Second
-
 // New returns a Service with empty caches.
 func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.KeySet, log Log, b Beacon, o Options, logger *slog.Logger) *Service {
 	if o.Waits == nil {
@@ -184,9 +181,6 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 	}
 }
 
-// Chain returns the beacon chain of new random.v1 deals.
-func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
-
 // sameServer empties the caches if the database server has changed, because the data of the
 // new server may be older than the caches. The store notices a change within a second.
 func (s *Service) sameServer(ctx context.Context) {
@@ -206,7 +200,7 @@ func (s *Service) purgeCachesTwice() {
 }
 
 // forgetAgain is the time between the two purges of purgeCachesTwice. It MUST be longer than
-// limits.CallTime, because a call adds data to a cache at most CallTime after reading the data.
+// timelimits.Call, because a call adds data to a cache at most that long after reading the data.
 const forgetAgain = time.Minute
 
 func (s *Service) forget() {
@@ -218,7 +212,7 @@ func (s *Service) forget() {
 }
 
 // detached returns a context that does not end when the caller hangs up, so that the
-// service finishes an accepted action. The context ends after 20 s.
+// service finishes an accepted action. The context ends after timelimits.Step.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+	return context.WithTimeout(context.WithoutCancel(ctx), timelimits.Step)
 }

@@ -13,16 +13,17 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// tryIssue issues a certificate within a request, with the timeout issueBound. After a
+// tryIssue issues a certificate within a request, for at most timelimits.Issue. After a
 // failure, the worker issues the certificate later.
 func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timelimits.Issue)
 	defer cancel()
 	err := s.issueCertificate(ctx, c)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 		// Keep the signature, so that the next try needs no call to the KMS. A second
 		// certificate of the deal never gets a leaf, so its signature is not kept.
 		if !errors.Is(err, translog.ErrTagTaken) && (c.Signature == nil || *c.Signature != signature) {
-			keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), issueBound)
+			keeping, cancel := context.WithTimeout(context.WithoutCancel(ctx), timelimits.Issue)
 			defer cancel()
 			if kept := s.store.SetSignature(keeping, c.CertID, signature, c.Signature); kept != nil {
 				s.logger.WarnContext(ctx, "signature not stored", "cert_id", c.CertID, "err", kept)

@@ -131,7 +131,7 @@ func TestSecondCertificateIsTriedOnce(t *testing.T) {
 	}
 	g.exec(t, "UPDATE certificates SET created_at = created_at - 60")
 	for who, lists := range map[*escrow.Service]bool{worker: false, h.replica(): true} {
-		if listed := slices.ContainsFunc(of(who.Due(t.Context(), time.Second)).ok(t), func(d store.Due) bool { return d.DealID == g.id }); listed != lists {
+		if listed := slices.ContainsFunc(of(who.Due(t.Context(), time.Second, 1000)).ok(t), func(d store.Due) bool { return d.DealID == g.id }); listed != lists {
 			t.Errorf("Due lists the deal: %t, want %t", listed, lists)
 		}
 	}

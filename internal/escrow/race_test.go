@@ -61,8 +61,8 @@ func TestConcurrentCallsEndACompleteDealOnce(t *testing.T) {
 			access := g.access(t, svc, g.tokens[i/2%2], escrow.AsParty)
 			group.Go(func() {
 				var err error
-				if answers[i], err = svc.ReplayReveal(bounded(t), access); err != nil {
-					t.Errorf("ReplayReveal %d: %v, want no error", i, err)
+				if answers[i], err = svc.StoredReveal(bounded(t), access); err != nil {
+					t.Errorf("StoredReveal %d: %v, want no error", i, err)
 				}
 			})
 		}

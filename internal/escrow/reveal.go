@@ -57,8 +57,8 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	crash.Point("escrow.revealed")
 	if stored.All && a.deal.RoundTime == nil {
 		now, err := s.endDeal(ctx, a.deal, deal.Compute, stored.Inputs)
-		if errors.Is(err, errDealChanged) || errors.Is(err, errInputLost) { // the reveal is stored, so the call succeeds although endDeal failed
-			return s.ReplayReveal(ctx, a)
+		if errors.Is(err, errDealChanged) || errors.Is(err, errInputLost) { // the call succeeds all the same
+			return s.StoredReveal(ctx, a)
 		}
 		if err != nil {
 			return Revealed{}, err
@@ -72,9 +72,9 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	return Revealed{a.deal.DealID, deal.Revealing, a.party, true, nil}, nil
 }
 
-// ReplayReveal returns the response to a reveal that is already stored, with the deal's present
-// state and result.
-func (s *Service) ReplayReveal(ctx context.Context, a Access) (Revealed, error) {
+// StoredReveal answers a reveal that is stored: here if the end of the deal failed after it, and
+// for a repeated call without a stored answer. It shows the deal's present state and result.
+func (s *Service) StoredReveal(ctx context.Context, a Access) (Revealed, error) {
 	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
 		return Revealed{}, err

@@ -10,30 +10,12 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// listLimit is the maximum number of deals that ListComplete returns, and that Due returns for each
-// kind of work (see store.Store.Due).
-const listLimit = 1000
-
-// Due lists the deals that need the worker within the horizon. If the log has another
-// certificate of a deal, the log refuses the deal's pending certificate. After such a refusal, Due
-// leaves out the deal for an hour (contradictedFor).
-func (s *Service) Due(ctx context.Context, horizon time.Duration) ([]store.Due, error) {
-	return s.store.Due(ctx, int64(horizon/time.Second), listLimit, deal.DrawDelay, s.contradicted.Keys())
+// Due lists the deals that need the worker within the horizon, at most `limit` of each kind (see
+// store.Store.Due). It leaves out a deal of which the log has another certificate for an hour after
+// the log's refusal (contradictedFor).
+func (s *Service) Due(ctx context.Context, horizon time.Duration, limit int) ([]store.Due, error) {
+	return s.store.Due(ctx, int64(horizon/time.Second), limit, s.contradicted.Keys())
 }
-
-// ListComplete lists the deals in which every party has committed or revealed but the next step was
-// not taken, usually because a process died. ListComplete reads every active deal.
-func (s *Service) ListComplete(ctx context.Context) ([]string, error) {
-	return s.store.ListComplete(ctx, listLimit)
-}
-
-// Load returns the counts and ages of active deals and pending certificates, for the metrics.
-func (s *Service) Load(ctx context.Context) (store.Load, error) {
-	return s.store.Load(ctx, deal.DrawDelay)
-}
-
-// Sweep deletes the idempotency records that have expired.
-func (s *Service) Sweep(ctx context.Context) (int64, error) { return s.store.Sweep(ctx) }
 
 // ProcessDeal does what is due for a deal: it takes the steps, makes the draw and issues the
 // certificate. The result `again` is the time until the clock makes the next step due, at most an

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
@@ -42,7 +43,7 @@ type limits struct {
 }
 
 // With defaultLimits, Sign returns within 2.5 s. A reveal waits at most 3 s for its
-// certificate (issueBound in package escrow), and these 3 s include the append to the log. A
+// certificate (timelimits.Issue), and these 3 s include the append to the log. A
 // cloud HSM answers in tens of milliseconds. A call without an answer after 1.5 s counts as
 // failed, which leaves time for a second call over another connection.
 //
@@ -52,7 +53,7 @@ type limits struct {
 // one call.
 // TestKeyServiceOutage in e2e/outage measures these times.
 var defaultLimits = limits{
-	deadline:    2500 * time.Millisecond,
+	deadline:    timelimits.Sign,
 	attempt:     1500 * time.Millisecond,
 	concurrency: 32,
 	tries:       4,

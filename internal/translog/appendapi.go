@@ -9,11 +9,11 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -23,7 +23,7 @@ const (
 	appendPath = "/v1/append"
 	// maxAppendBody is in bytes. An entry, a signature and a tag take much less.
 	maxAppendBody = 4096
-	appendTimeout = 25 * time.Second
+	appendTimeout = timelimits.Append
 )
 
 type appendRequest struct {

@@ -30,8 +30,8 @@ import (
 	"github.com/fairpact/fairpact/internal/api/docs"
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
-	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -148,7 +148,7 @@ func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
 		return result{}, err
 	}
 	wait, _ := args.wait() // t.run returns the error of a malformed wait_seconds
-	ctx, cancel := context.WithTimeout(ctx, limits.CallTime+wait)
+	ctx, cancel := context.WithTimeout(ctx, timelimits.Call+wait)
 	defer cancel()
 	defer context.AfterFunc(requestInfoOf(ctx).ctx, cancel)() // cancels the call when the client closes the connection
 	done, err := t.run(s, ctx, args)

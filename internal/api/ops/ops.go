@@ -99,7 +99,7 @@ func (c *Calls) Commit(ctx context.Context, access escrow.Access, r Request) (wi
 		func(rec *idempotency.Record) (wire.Committed, error) {
 			return answered(c.Escrow.Commit(ctx, access, commitment, rec))
 		},
-		func() (wire.Committed, error) { return answered(c.Escrow.ReplayCommit(ctx, access)) })
+		func() (wire.Committed, error) { return answered(c.Escrow.StoredCommit(ctx, access)) })
 }
 
 // Reveal stores a party's input and salt.
@@ -112,7 +112,7 @@ func (c *Calls) Reveal(ctx context.Context, access escrow.Access, r Request) (es
 		func(rec *idempotency.Record) (escrow.Revealed, error) {
 			return c.Escrow.Reveal(ctx, access, opening, rec)
 		},
-		func() (escrow.Revealed, error) { return c.Escrow.ReplayReveal(ctx, access) })
+		func() (escrow.Revealed, error) { return c.Escrow.StoredReveal(ctx, access) })
 }
 
 // Cancel cancels the initiator's deal. Only REST uses it: MCP has no tool to cancel.
@@ -123,5 +123,5 @@ func (c *Calls) Cancel(ctx context.Context, access escrow.Access, r Request) (es
 	}
 	return idempotency.Do(ctx, c.Guard, once,
 		func(rec *idempotency.Record) (escrow.Cancelled, error) { return c.Escrow.Cancel(ctx, access, rec) },
-		func() (escrow.Cancelled, error) { return access.ReplayCancel(), nil })
+		func() (escrow.Cancelled, error) { return access.StoredCancel(), nil })
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/httpcache"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/platform/web"
 )
 
@@ -127,7 +128,7 @@ func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
 
 const (
 	readTimeout  = 30 * time.Second
-	writeTimeout = 60 * time.Second // longer than limits.CallTime, so that a timed-out call still gets an answer
+	writeTimeout = timelimits.Write
 )
 
 // Server returns a server for h with timeouts and a header limit against slow or

@@ -10,6 +10,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -57,7 +58,7 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// observed adds limits and a deadline to every call. The deadline is limits.CallTime plus the
+// observed adds limits and a deadline to every call. The deadline is timelimits.Call plus the
 // result of waitOf, so a call ends even if the database hangs.
 func (a *API) observed(next http.Handler) http.Handler {
 	return web.Observed(a.Logger, a.failures, true, func(w *web.Recorder, r *http.Request) {
@@ -65,7 +66,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 		if wait > 0 {
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout + wait)) // fails only in tests, where the ResponseWriter has no connection
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), limits.CallTime+wait)
+		ctx, cancel := context.WithTimeout(r.Context(), timelimits.Call+wait)
 		defer cancel()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		call, limited := a.limits.Begin(w, r.WithContext(ctx), limits.Network(a.Callers.Address(r)))

@@ -20,7 +20,7 @@ import (
 // should read the deal again, such as the next deadline (escrow.Service.LookAt).
 const nextLook = "Fairpact-Next-Look"
 
-// waitOf returns how long a call may wait for a change, in addition to limits.CallTime. For
+// waitOf returns how long a call may wait for a change, in addition to timelimits.Call. For
 // /mcp it returns waiting.Longest, because the requested wait is in the body, which only
 // package mcp reads.
 func waitOf(r *http.Request) time.Duration {

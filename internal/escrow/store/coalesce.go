@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 )
 
 // A group is the calls that a coalescer runs as one statement.
@@ -23,7 +25,7 @@ const (
 	largeRead    = 1 << 18 // if a group is one read of at least this many bytes, the next group does not wait for it
 	statements   = 2       // maximum number of statements under way at once, not counting those that wait for a locked deal
 	slowDeals    = 4       // maximum number of locked deals to wait for at once, each on its own connection
-	groupTimeout = 20 * time.Second
+	groupTimeout = timelimits.Statement
 	// fillTime is the longest time that a group of reads waits for the previous group to end.
 	// Meanwhile more calls join the waiting group.
 	fillTime = 250 * time.Millisecond

@@ -12,7 +12,7 @@ const horizon = 3
 
 func (f *fixture) due(t *testing.T, d *store.Declaration, horizon int64) (in int64, listed bool) {
 	t.Helper()
-	all, err := f.Due(t.Context(), horizon, 1000, deal.DrawDelay, nil)
+	all, err := f.Due(t.Context(), horizon, 1000, nil)
 	check(t, err)
 	for _, one := range all {
 		if one.DealID == d.DealID {
@@ -138,7 +138,7 @@ func TestListingsAreLimited(t *testing.T) {
 		f.deadlines(t, d, -20, -10)
 	}
 	f.acted(t, 5)
-	if due, err := f.Due(t.Context(), horizon, 3, deal.DrawDelay, nil); err != nil || len(due) != 3 {
+	if due, err := f.Due(t.Context(), horizon, 3, nil); err != nil || len(due) != 3 {
 		t.Errorf("Due with limit 3 and 5 overdue deals: got %d, %v; want 3", len(due), err)
 	}
 	if complete, err := f.ListComplete(t.Context(), 3); err != nil || len(complete) != 3 {
@@ -150,7 +150,7 @@ func TestListingsAreLimited(t *testing.T) {
 func TestLoad(t *testing.T) {
 	const ended = 20_000
 	f := newFixture(t)
-	if empty, err := f.Load(t.Context(), deal.DrawDelay); err != nil || empty != (store.Load{}) {
+	if empty, err := f.Load(t.Context()); err != nil || empty != (store.Load{}) {
 		t.Fatalf("Load without deals: got %+v, %v; want zeros", empty, err)
 	}
 	f.burst(t, f.create(t, nil).DealID, ended)
@@ -160,7 +160,7 @@ func TestLoad(t *testing.T) {
 	e := f.end(t, f.create(t, nil), deal.Void)
 	f.exec(t, "UPDATE certificates SET created_at = extract(epoch FROM now())::bigint - 30 WHERE cert_id = $1", e.CertID)
 
-	l, err := f.Load(t.Context(), deal.DrawDelay)
+	l, err := f.Load(t.Context())
 	if err != nil || l.Committing != 2 || l.Revealing != 2 || l.Pending != 1 {
 		t.Fatalf("Load: got %+v, %v; want 2 committing, 2 revealing and 1 pending", l, err)
 	}

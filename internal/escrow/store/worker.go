@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
 var (
@@ -20,12 +22,11 @@ type Due struct {
 
 // Due lists the deals that deadline-worker must process, at most `limit` of each kind:
 //   - deals whose deadline is at most `horizon` seconds away;
-//   - random.v1 deals whose draw is due. A draw is due drawDelay seconds after the last reveal or
-//     the beacon round's time, whichever is later. The delay lets a party draw first;
+//   - random.v1 deals whose draw is due (deal.Deal.DrawAt);
 //   - deals whose certificate is more than 3 seconds old and not in the log yet, without the deals
 //     in `except`.
-func (s *Store) Due(ctx context.Context, horizon int64, limit int, drawDelay int64, except []string) ([]Due, error) {
-	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, drawDelay, append([]string{}, except...))
+func (s *Store) Due(ctx context.Context, horizon int64, limit int, except []string) ([]Due, error) {
+	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], dueSQL, horizon, limit, deal.DrawDelay, append([]string{}, except...))
 }
 
 // ListComplete lists REVEALING deals in which every party has revealed, without the deals that wait
@@ -48,8 +49,8 @@ type Load struct {
 	DrawOverdue                 float64 // seconds since the earliest pending draw became due; 0: none is due
 }
 
-// Load counts the active deals and pending certificates. drawDelay has the same meaning as in Due.
-func (s *Store) Load(ctx context.Context, drawDelay int64) (l Load, err error) {
-	err = s.pool.QueryRow(ctx, loadSQL, drawDelay).Scan(&l.Committing, &l.CommittingAge, &l.Revealing, &l.RevealingAge, &l.Pending, &l.PendingAge, &l.Overdue, &l.DrawOverdue)
+// Load counts the active deals and pending certificates.
+func (s *Store) Load(ctx context.Context) (l Load, err error) {
+	err = s.pool.QueryRow(ctx, loadSQL, deal.DrawDelay).Scan(&l.Committing, &l.CommittingAge, &l.Revealing, &l.RevealingAge, &l.Pending, &l.PendingAge, &l.Overdue, &l.DrawOverdue)
 	return l, translate(err)
 }

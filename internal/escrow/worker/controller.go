@@ -28,28 +28,34 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 )
 
 const (
 	relistEvery    = 500 * time.Millisecond
 	horizon        = 3 * time.Second // look-ahead of relist; over relistEvery, so relist lists each deadline several times
+	listLimit      = 1000            // maximum number of deals of each kind in one list
 	completeEvery  = 4               // only one relist in 4 calls ListComplete, which reads every active deal
 	sweepEvery     = time.Minute
 	resealEvery    = 10 * time.Second
 	resealPause    = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
-	processTimeout = 20 * time.Second
+	processTimeout = timelimits.Step
 	firstRetry     = 100 * time.Millisecond // pause after the first failed ProcessDeal of a deal; it doubles with each failure, up to lastRetry
 	lastRetry      = 5 * time.Second
 )
 
 // Deals are the use cases of package escrow that the worker calls.
 type Deals interface {
-	Due(ctx context.Context, horizon time.Duration) ([]store.Due, error)
-	ListComplete(ctx context.Context) ([]string, error)
+	Due(ctx context.Context, horizon time.Duration, limit int) ([]store.Due, error)
 	ProcessDeal(ctx context.Context, dealID string) (again time.Duration, err error)
+	Reseal(ctx context.Context) (more bool, err error)
+}
+
+// Rows are the statements of package store that the worker runs without a use case.
+type Rows interface {
+	ListComplete(ctx context.Context, limit int) ([]string, error)
 	Sweep(ctx context.Context) (int64, error)
 	Load(ctx context.Context) (store.Load, error)
-	Reseal(ctx context.Context) (more bool, err error)
 }
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/escrow/worker")
@@ -57,14 +63,15 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/escrow/worker")
 // Controller calls ProcessDeal for each deal that is due.
 type Controller struct {
 	deals    Deals
+	rows     Rows
 	logger   *slog.Logger
 	failures *telemetry.Repeats
 	listed   atomic.Bool
 }
 
 // New returns a Controller. SetupWithManager adds it to a manager, which starts it.
-func New(deals Deals, logger *slog.Logger) *Controller {
-	return &Controller{deals: deals, logger: logger, failures: telemetry.NewRepeats(logger)}
+func New(deals Deals, rows Rows, logger *slog.Logger) *Controller {
+	return &Controller{deals: deals, rows: rows, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
 // Ready returns an error until a relist has succeeded. Call Ready only on the leader: a
@@ -150,7 +157,7 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	due, err := c.deals.Due(ctx, horizon)
+	due, err := c.deals.Due(ctx, horizon, listLimit)
 	if err != nil {
 		return err
 	}
@@ -161,7 +168,7 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 		queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 	}
 	if all {
-		complete, err := c.deals.ListComplete(ctx)
+		complete, err := c.rows.ListComplete(ctx, listLimit)
 		if err != nil {
 			return err
 		}
@@ -206,7 +213,7 @@ func (c *Controller) sweep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			if n, err := c.deals.Sweep(ctx); err != nil {
+			if n, err := c.rows.Sweep(ctx); err != nil {
 				c.logger.WarnContext(ctx, "idempotency records cannot be swept, retrying", "err", err)
 			} else if n > 0 {
 				c.logger.DebugContext(ctx, "idempotency records swept", "count", n)

@@ -60,7 +60,7 @@ func newDeals(due map[string]time.Duration) *deals {
 
 func (d *deals) now() time.Duration { return time.Since(d.began) }
 
-func (d *deals) Due(_ context.Context, horizon time.Duration) (all []store.Due, err error) {
+func (d *deals) Due(_ context.Context, horizon time.Duration, _ int) (all []store.Due, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for deal, deadline := range d.due {
@@ -71,7 +71,7 @@ func (d *deals) Due(_ context.Context, horizon time.Duration) (all []store.Due, 
 	return all, d.listing
 }
 
-func (d *deals) ListComplete(context.Context) (all []string, err error) {
+func (d *deals) ListComplete(context.Context, int) (all []string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for deal := range d.complete {
@@ -178,7 +178,7 @@ func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = New(d, slog.New(d.log))
+	c = New(d, d, slog.New(d.log))
 	if err := c.SetupWithManager(mgr, 4); err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func (c *Controller) measure(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		once, cancel := context.WithTimeout(ctx, measureEvery)
-		l, err := c.deals.Load(once)
+		l, err := c.rows.Load(once)
 		cancel()
 		if err == nil {
 			show(l)

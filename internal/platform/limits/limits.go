@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -32,17 +33,12 @@ const (
 	// waits after its first 64 KiB. So one client cannot use all the memory for bodies, or keep all
 	// cores busy with reading.
 	networkBodies = 8
-	step          = 64 << 10              // a longer body or answer is large; a large body is admitted in steps of this many bytes
-	stepTime      = 5 * time.Second       // longest time for each 64 KiB (step) of a body to arrive
-	bodyTime      = 30 * time.Second      // longest time for a whole body to arrive
+	step          = 64 << 10        // a longer body or answer is large; a large body is admitted in steps of this many bytes
+	stepTime      = 5 * time.Second // longest time for each 64 KiB (step) of a body to arrive
+	bodyTime      = timelimits.Body
 	slotTimeout   = 5 * time.Second       // longest wait for a slot, or for a place of a network (networkBodies)
 	maxPause      = 50 * time.Millisecond // longest pause between the parsing of a large body and the release of its slot
 )
-
-// CallTime is the longest time that a call may take, not counting its wait for other parties.
-// CallTime must be longer than bodyTime, and shorter than the server's write timeout, so that
-// a call that times out still gets an answer.
-const CallTime = 35 * time.Second
 
 // Process bounds the memory for bodies and answers, the concurrent large work, and the time to
 // read a body, for one process.
