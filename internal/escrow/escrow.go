@@ -181,6 +181,9 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 	}
 }
 
+// Chain returns the beacon chain of new random.v1 deals.
+func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
+
 // sameServer empties the caches if the database server has changed, because the data of the
 // new server may be older than the caches. The store notices a change within a second.
 func (s *Service) sameServer(ctx context.Context) {

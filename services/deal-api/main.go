@@ -73,7 +73,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	shared := ops.Calls{Escrow: parts.Escrow, Guard: parts.Guard,
 		Callers: &limits.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}}
-	deployment := docs.Deployment{Chain: parts.Chain, PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()}
+	deployment := docs.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()}
 	tools, err := mcp.New(mcp.Config{
 		Calls: shared, Deployment: deployment, Version: version.Version, PublicHosts: c.PublicHosts, Logger: logger,
 	})

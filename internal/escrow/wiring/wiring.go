@@ -66,7 +66,6 @@ type Parts struct {
 	Waits  *waiting.Hub // wakes waiting calls when their deal changes; ServeWaits runs it
 	Signer *signing.Ring
 	Keys   *signing.KeySet
-	Chain  beacon.Chain // of new random.v1 deals
 
 	Secrets *sealing.Secrets
 
@@ -111,7 +110,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	p := &Parts{Secrets: secrets, Chain: chain}
+	p := &Parts{Secrets: secrets}
 	if p.Signer, p.Keys, err = c.Settings.Open(ctx, logger); err != nil {
 		return nil, err
 	}
