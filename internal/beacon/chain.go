@@ -14,8 +14,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
 
@@ -115,10 +113,9 @@ func (c Chain) RoundAt(unix int64) int64 {
 	return (unix-c.Genesis)/c.Period + 1
 }
 
-// Fill replaces {chain}, {key}, {genesis} and {period} in a text with the chain's values.
-func (c Chain) Fill(text string) string {
-	return strings.NewReplacer("{chain}", c.Hash, "{key}", hex.EncodeToString(c.PublicKey),
-		"{genesis}", strconv.FormatInt(c.Genesis, 10), "{period}", strconv.FormatInt(c.Period, 10)).Replace(text)
+// Words returns the chain's values for the placeholders of texts.
+func (c Chain) Words() map[string]string {
+	return map[string]string{"chain": c.Hash, "key": hex.EncodeToString(c.PublicKey), "genesis": fmt.Sprint(c.Genesis), "period": fmt.Sprint(c.Period)}
 }
 
 // Verify checks the signature of a round and returns the round's randomness,

@@ -60,7 +60,7 @@ func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
 func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.Client, a *algorithm.Algorithm) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("no verified certificate within %s", c.Timeout)})
 	defer cancel()
-	example := algorithm.VectorsOf(a.ID)[0]
+	example := a.Vectors[0]
 	params := example.Input.AlgorithmParams
 	deal := createCommand{Algorithm: a.ID, Label: example.Input.PartyLabels, CommitIn: 10 * time.Minute, RevealIn: 20 * time.Minute, Mode: "sealed", Retention: "standard"}
 	var chain beacon.Chain // only genesis and period are set

@@ -39,7 +39,7 @@ func Trust(chain beacon.Chain) string {
 	if chain.Hash != beacon.Quicknet().Hash {
 		draw = "This deployment\n  uses a different beacon chain, not drand quicknet. The operator may run that chain, and could then know the draw early."
 	}
-	return strings.Replace(trust, "{{draw}}", draw, 1)
+	return algorithm.Fill(trust, map[string]string{"draw": draw})
 }
 
 // LLMs returns /llms.txt, the manual for agents that use REST.
@@ -51,8 +51,9 @@ func LLMs(d Deployment) string {
 	if d.Development {
 		development = "\n\n**This deployment signs with a development key: its certificates prove nothing.**"
 	}
-	text := strings.NewReplacer("{{base}}", base, "{{development}}", development).Replace(llms)
-	return d.Chain.Fill(algorithm.Fill(text))
+	values := d.Chain.Words()
+	values["base"], values["development"] = base, development
+	return algorithm.Fill(llms, values)
 }
 
 // Full returns /llms-full.txt: the text of LLMs, the table of errors and the protocol.

@@ -20,7 +20,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -71,13 +70,13 @@ func New(c Config) (http.Handler, error) {
 	if s.vectors, err = wire.Catalogue(words, true); err != nil {
 		return nil, err
 	}
-	development := ""
-	if c.Development {
-		development = " This server signs with a development key: its certificates prove nothing."
+	values := c.Chain.Words()
+	if values["development"] = ""; c.Development {
+		values["development"] = " This server signs with a development key: its certificates prove nothing."
 	}
 	// The SDK gets no logger, because the SDK would log messages, which hold secrets.
 	m := mcp.NewServer(&mcp.Implementation{Name: "fairpact", Title: "Fairpact", Version: c.Version}, &mcp.ServerOptions{
-		Instructions: c.Chain.Fill(algorithm.Fill(strings.Replace(instructions, "{development}", development, 1))),
+		Instructions: algorithm.Fill(instructions, values),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
 	for _, t := range tools {

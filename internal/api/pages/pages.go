@@ -36,10 +36,6 @@ var static embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// mark is the placeholder in the pages for the path of the assets. The path contains a hash
-// of all assets, so that browsers may cache the assets without revalidation.
-const mark = "{{assets}}"
-
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
@@ -47,8 +43,7 @@ var kinds = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
-// Pages returns the handlers of all pages and assets by path, including the pages of package
-// texts.
+// Pages returns the handlers of all pages and assets by path, including those of package docs.
 func Pages(d docs.Deployment) map[string]http.Handler {
 	files := map[string][]byte{}
 	digest := sha256.New()
@@ -65,12 +60,14 @@ func Pages(d docs.Deployment) map[string]http.Handler {
 		digest.Write([]byte(entry.Name()))
 		digest.Write(body)
 	}
+	// The path of the assets contains a hash of all, so that browsers may cache them without revalidation.
 	version := hex.EncodeToString(digest.Sum(nil)[:6])
-	fill := strings.NewReplacer(mark, "/assets/"+version, "{{algorithms}}", algorithms(), "{{facts}}", html.EscapeString(facts(d.Chain, d.PublicURL, files)))
-	page := func(name string) http.Handler { return page([]byte(fill.Replace(string(files[name])))) }
-	pages, frame := docs.Pages(d), fill.Replace(string(files["text.html"]))
+	values := map[string]string{"assets": "/assets/" + version, "algorithms": algorithms(), "facts": html.EscapeString(facts(d.Chain, d.PublicURL, files))}
+	fill := func(name string) string { return algorithm.Fill(string(files[name]), values) }
+	page := func(name string) http.Handler { return page([]byte(fill(name))) }
+	pages := docs.Pages(d)
 	for path, text := range map[string]string{"/protocol": docs.Protocol, "/trust": docs.Trust(d.Chain)} {
-		pages[path] = readable(frame, path, text, pages[path])
+		pages[path] = readable(fill("text.html"), path, text, pages[path])
 	}
 	maps.Copy(pages, map[string]http.Handler{
 		"/{$}":                     page("index.html"),
@@ -139,10 +136,9 @@ func facts(chain beacon.Chain, publicURL string, files map[string][]byte) string
 	return string(text)
 }
 
-// assets returns the handler of the assets. The path of an asset contains a version, the hash
-// of all assets. The handler serves a file whatever version the path contains: during a rolling
-// update, a page from one replica may load its assets from a replica with another version.
-// Browsers may cache only the current version without revalidation.
+// assets serves a file whatever version the path contains: during a rolling update, a page from
+// one replica may load its assets from a replica with another version. Browsers may cache only
+// the current version without revalidation.
 func assets(files map[string][]byte, version string) http.Handler {
 	fixed, other := map[string]http.Handler{}, map[string]http.Handler{}
 	for name, body := range files {

@@ -9,6 +9,8 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/parser"
+
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
 // markdown converts Markdown to HTML. It omits raw HTML of the source. It writes no inline
@@ -27,7 +29,7 @@ func readable(frame, path, text string, plain http.Handler) http.Handler {
 	}
 	title, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
 	frame = strings.Replace(frame, `<a href="`+path+`"`, `<a href="`+path+`" aria-current="page"`, 1)
-	browsers := page([]byte(strings.NewReplacer("{{title}}", html.EscapeString(title), "{{text}}", body.String()).Replace(frame)))
+	browsers := page([]byte(algorithm.Fill(frame, map[string]string{"title": html.EscapeString(title), "text": body.String()})))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
 		accept := strings.Join(r.Header.Values("Accept"), ",")

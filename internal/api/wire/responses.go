@@ -107,7 +107,7 @@ func Catalogue(words Words, vectors bool) ([]byte, error) {
 		Algorithms []algorithm.CatalogueEntry `json:"algorithms"`
 		Commitment string                     `json:"commitment"`
 		Protocol   string                     `json:"protocol"`
-	}{algorithms, algorithm.Fill(commitmentScheme), algorithm.Fill(fmt.Sprintf(flow, calls...))})
+	}{algorithms, algorithm.Fill(commitmentScheme, nil), algorithm.Fill(fmt.Sprintf(flow, calls...), nil)})
 }
 
 // BeaconOf returns the body of GET /v1/beacon.

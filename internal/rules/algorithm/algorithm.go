@@ -1,6 +1,5 @@
 // Package algorithm contains the published algorithms, their catalogue and their test
-// vectors. A new algorithm needs a file here, schemas, vectors and an entry in the
-// catalogue.
+// vectors.
 //
 // The package is pure: equal arguments give equal bytes on any machine, so anyone can
 // recompute a result. Arithmetic is exact. A fraction is a string in lowest terms
@@ -44,15 +43,14 @@ type Algorithm struct {
 	// which then fits every deal.
 	InputForm string
 
-	// NeedsBeacon reports whether the result depends on a beacon round. The deal names
-	// the round in algorithm_params.beacon_round. After the reveals, the deal waits for
-	// this round. The result contains the round in the member "beacon".
+	// NeedsBeacon reports whether the result depends on the beacon round that the deal names
+	// in algorithm_params.beacon_round. The result has the round in the member "beacon".
 	NeedsBeacon bool
 	// Properties are added to the member `properties` of COMPUTED certificates.
 	Properties []string
 
-	// Params, Input and Result come from schemas/<ID>.json.
-	Params, Input, Result Schema
+	Params, Input, Result Schema   // of schemas/<ID>.json
+	Vectors               []Vector // of vectors/<ID>.json
 
 	uniqueLabels bool
 	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
@@ -74,8 +72,7 @@ type Beacon struct {
 const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
 
 // CheckParams checks the labels (see CheckLabels) and algorithm_params of a new deal. It
-// returns warnings about legal values that are probably mistakes. Errors name the member
-// and say what to send.
+// returns warnings about legal values that are probably mistakes.
 func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warnings []string, err error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -100,10 +97,8 @@ func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) er
 	return a.checkInput(labels, params, input)
 }
 
-// InputWarning returns a warning about a legal input that is probably a mistake, or "". The
-// warning discloses facts about the input, for example which items it leaves out. So show the
-// warning only to the party that reveals the input. Call InputWarning only with an input that
-// CheckInput accepts.
+// InputWarning returns a warning about an accepted input that is probably a mistake, or "". The
+// warning discloses facts about the input: show it only to the party that reveals the input.
 func (a *Algorithm) InputWarning(params, input map[string]any) string {
 	if a.warnInput == nil {
 		return ""
@@ -122,8 +117,7 @@ func (a *Algorithm) Known(params map[string]any) map[string]any {
 	return known
 }
 
-// Rejects reports whether the input makes the deal VOID. Call Rejects only with an input
-// that CheckInput accepts.
+// Rejects reports whether an accepted input makes the deal VOID.
 func (a *Algorithm) Rejects(input map[string]any) bool {
 	return a.rejects != nil && a.rejects(input)
 }
@@ -131,13 +125,12 @@ func (a *Algorithm) Rejects(input map[string]any) bool {
 // MayReject reports whether an input of the algorithm can make a deal VOID.
 func (a *Algorithm) MayReject() bool { return a.rejects != nil }
 
-// Redraws reports whether Redraw can recompute a result without the inputs.
+// Redraws reports whether the algorithm supports Redraw.
 func (a *Algorithm) Redraws() bool { return a.redraw != nil }
 
 // Redraw recomputes a result from the labels, and from the beacon round and the nonce digest
-// in the given result. So a verifier without the inputs can check a draw. Redraw returns the
-// RFC 8785 bytes of the recomputed result. Redraw does not check that the beacon signed the
-// round. Call Redraw only if Redraws returns true.
+// in the given result, so that a verifier needs no inputs. It returns the RFC 8785 bytes. It does
+// not check that the beacon signed the round.
 func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err

@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
-var algorithms = loadSchemas(splitV1, randomV1, shapleyV1)
+var algorithms = load(splitV1, randomV1, shapleyV1)
 
 // All returns the algorithms in the order of the catalogue. The caller MUST NOT change
 // them.
@@ -44,7 +45,7 @@ func Catalogue() []CatalogueEntry {
 			Parties:         fmt.Sprintf("%d to %d", a.MinParties, a.MaxParties),
 			AlgorithmParams: a.Params.Members,
 			PartyInput:      a.Input.Members,
-			TestVectors:     VectorsOf(a.ID),
+			TestVectors:     a.Vectors,
 		})
 	}
 	return entries
@@ -79,18 +80,20 @@ func (s *Schema) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-//go:embed schemas/*.json
-var schemaFiles embed.FS
+//go:embed schemas/*.json vectors/*.json
+var files embed.FS
 
-func loadSchemas(all ...*Algorithm) []*Algorithm {
+// load reads the embedded files of the algorithms. A file that is missing or malformed is a bug.
+func load(all ...*Algorithm) []*Algorithm {
 	for _, a := range all {
-		text, err := schemaFiles.ReadFile("schemas/" + a.ID + ".json")
-		if err != nil {
-			panic(err)
-		}
+		schemas, missing := files.ReadFile("schemas/" + a.ID + ".json")
+		vectors, lacking := files.ReadFile("vectors/" + a.ID + ".json")
 		parts := struct{ Params, Input, Result *Schema }{&a.Params, &a.Input, &a.Result}
-		if err := json.Unmarshal(text, &parts); err != nil {
-			panic(fmt.Sprintf("schemas/%s.json: %v", a.ID, err))
+		malformed := json.Unmarshal(schemas, &parts)
+		var unreadable error
+		a.Vectors, unreadable = readVectors(vectors)
+		if err := errors.Join(missing, lacking, malformed, unreadable); err != nil {
+			panic(a.ID + ": " + err.Error())
 		}
 	}
 	return all

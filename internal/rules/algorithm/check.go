@@ -12,9 +12,7 @@ import (
 
 const maxLabelBytes = 200
 
-// CheckLabels checks the number of labels and each label. A label must have 1 to 200 bytes
-// and no control characters. Labels for shapley.v1 must also be unique and must not contain
-// a comma, because shapley.v1 builds coalition keys from them.
+// CheckLabels checks the number of labels and each label.
 func CheckLabels(a *Algorithm, labels []string) error {
 	// SPEC 8: each algorithm has a minimum and a maximum number of parties.
 	if n := len(labels); n < a.MinParties || n > a.MaxParties {

@@ -115,33 +115,22 @@ func computeRandom(labels []string, params map[string]any, inputs []map[string]a
 }
 
 func redrawRandom(labels []string, result []byte) ([]byte, error) {
-	var shown struct {
-		NonceDigest string  `json:"nonce_digest"`
-		Beacon      *Beacon `json:"beacon"`
-	}
+	var shown randomResult
 	if err := json.Unmarshal(result, &shown); err != nil {
 		return nil, errors.New("the result does not have the form of random.v1")
 	}
 	if shown.Beacon == nil {
 		return nil, errors.New("the result has no beacon")
 	}
-	// A drand signature in G1 has 48 bytes.
-	raw, err := hex.DecodeString(shown.Beacon.Signature)
-	if err != nil || len(raw) != 48 {
-		return nil, errors.New("beacon.signature is not 96 lower-case hex digits")
-	}
-	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != shown.Beacon.Randomness {
-		return nil, errors.New("beacon.randomness is not SHA-256 of beacon.signature")
-	}
 	chain, randomness, err := readBeacon(shown.Beacon, shown.Beacon.Round)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := readHash("nonce_digest", shown.NonceDigest)
+	digest, err := readHex("nonce_digest", shown.NonceDigest, sha256.Size)
 	if err != nil {
-		return nil, errors.New("nonce_digest is not 64 lower-case hex digits")
+		return nil, err
 	}
-	return canon.Marshal(drawn(labels, chain, randomness, digest, shown.Beacon))
+	return canon.Marshal(drawn(labels, chain, randomness, [32]byte(digest), shown.Beacon))
 }
 
 func drawn(labels []string, chain, randomness, digest [32]byte, b *Beacon) randomResult {
@@ -192,22 +181,26 @@ func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) 
 	if b.Round != round {
 		return chain, randomness, fmt.Errorf("the pinned beacon round is %d, but the deal declared round %d", b.Round, round)
 	}
-	if chain, err = readHash("chain_hash", b.ChainHash); err != nil {
-		return chain, randomness, err
+	var parts [3][]byte
+	for i, part := range []struct {
+		name, digits string
+		size         int
+	}{{"chain_hash", b.ChainHash, 32}, {"randomness", b.Randomness, 32}, {"signature", b.Signature, 48}} { // a signature is a point of G1
+		if parts[i], err = readHex("beacon."+part.name, part.digits, part.size); err != nil {
+			return chain, randomness, err
+		}
 	}
-	if randomness, err = readHash("randomness", b.Randomness); err != nil {
-		return chain, randomness, err
-	}
-	if _, err := hex.DecodeString(b.Signature); err != nil || b.Signature == "" || strings.ToLower(b.Signature) != b.Signature {
-		return chain, randomness, errors.New("the beacon's signature is not lower-case hex")
+	chain, randomness = [32]byte(parts[0]), [32]byte(parts[1])
+	if sha256.Sum256(parts[2]) != randomness {
+		return chain, randomness, errors.New("beacon.randomness is not SHA-256 of beacon.signature")
 	}
 	return chain, randomness, nil
 }
 
-func readHash(name, digits string) (hash [32]byte, err error) {
+func readHex(name, digits string, size int) ([]byte, error) {
 	raw, err := hex.DecodeString(digits)
-	if err != nil || len(raw) != len(hash) || strings.ToLower(digits) != digits {
-		return hash, fmt.Errorf("the beacon's %s is not 64 lower-case hex digits", name)
+	if err != nil || len(raw) != size || strings.ToLower(digits) != digits {
+		return nil, fmt.Errorf("%s is not %d lower-case hex digits", name, 2*size)
 	}
-	return [32]byte(raw), nil
+	return raw, nil
 }

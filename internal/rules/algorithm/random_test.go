@@ -100,9 +100,9 @@ func TestRandomChecksTheBeacon(t *testing.T) {
 		{"upper-case randomness", func(b *Beacon) { b.Randomness = strings.ToUpper(b.Randomness) }, "randomness is not 64"},
 		{"long randomness", func(b *Beacon) { b.Randomness += "00" }, "randomness is not 64"},
 		{"no hex", func(b *Beacon) { b.ChainHash = strings.Repeat("xy", 32) }, "chain_hash is not 64"},
-		{"no signature", func(b *Beacon) { b.Signature = "" }, "signature is not lower-case hex"},
-		{"upper-case signature", func(b *Beacon) { b.Signature = "AB" }, "signature is not lower-case hex"},
-		{"odd signature", func(b *Beacon) { b.Signature = "abc" }, "signature is not lower-case hex"},
+		{"no signature", func(b *Beacon) { b.Signature = "" }, "signature is not 96 lower-case hex digits"},
+		{"upper-case signature", func(b *Beacon) { b.Signature = "AB" }, "signature is not 96 lower-case hex digits"},
+		{"odd signature", func(b *Beacon) { b.Signature = "abc" }, "signature is not 96 lower-case hex digits"},
 	} {
 		b := quicknetRound
 		tc.change(&b)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // IDs returns the ids of the algorithms in the order of the catalogue.
@@ -18,34 +20,35 @@ func IDs() []string {
 	return ids
 }
 
-// Fill replaces each placeholder {{name}} with texts()[name], which describes the algorithms.
-// Fill does not change unknown placeholders.
-func Fill(text string) string {
-	for name, words := range texts() {
-		text = strings.ReplaceAll(text, "{{"+name+"}}", words)
+// Fill replaces the placeholders {{name}} of a text with values[name], or else with texts()[name],
+// which describes the algorithms. It leaves unknown placeholders.
+func Fill(text string, values map[string]string) string {
+	var pairs []string
+	for _, words := range []map[string]string{values, texts()} {
+		for name, replacement := range words {
+			pairs = append(pairs, "{{"+name+"}}", replacement)
+		}
 	}
-	return text
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// FillJSON replaces the placeholders in a JSON document. First it replaces each whole string
-// "{{name}}" with values[name], encoded as JSON, if values contains that name. Then it replaces
-// the placeholders within strings as Fill does. An unknown placeholder is an error.
+// FillJSON fills a JSON document: it replaces a whole string "{{name}}" with values[name], encoded
+// as JSON, and placeholders within strings with texts()[name]. An unknown placeholder is an error.
 func FillJSON(document []byte, values map[string]any) ([]byte, error) {
-	text := string(document)
+	var whole, within []string
 	for name, value := range values {
 		encoded, err := json.Marshal(value)
 		if err != nil {
 			return nil, err
 		}
-		text = strings.ReplaceAll(text, `"{{`+name+`}}"`, string(encoded))
+		whole = append(whole, `"{{`+name+`}}"`, string(encoded))
 	}
 	for name, words := range texts() {
-		encoded, err := json.Marshal(words)
-		if err != nil {
-			return nil, err
-		}
-		text = strings.ReplaceAll(text, "{{"+name+"}}", string(encoded[1:len(encoded)-1]))
+		encoded := string(canon.Encode(words))
+		within = append(within, "{{"+name+"}}", encoded[1:len(encoded)-1])
 	}
+	text := strings.NewReplacer(whole...).Replace(string(document))
+	text = strings.NewReplacer(within...).Replace(text) // a value may have placeholders
 	if at := strings.Index(text, "{{"); at >= 0 || !json.Valid([]byte(text)) {
 		return nil, fmt.Errorf("the document is not JSON or has an unknown placeholder: %.40q", text[max(at, 0):])
 	}

@@ -1,17 +1,10 @@
 package algorithm
 
 import (
-	"embed"
 	"encoding/json"
-	"fmt"
-	"slices"
-	"sync"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
-
-//go:embed vectors/*.json
-var vectorFiles embed.FS
 
 // Vector is a published example: a deal with its inputs, and the result that every
 // implementation MUST compute.
@@ -35,9 +28,6 @@ func (v Vector) Void() bool { return string(v.ExpectedOutput) == "null" }
 
 // Beacon returns the beacon round in the expected output, or nil if there is none.
 func (v Vector) Beacon() *Beacon {
-	if a, ok := Lookup(v.Algorithm); !ok || !a.NeedsBeacon || v.Void() {
-		return nil
-	}
 	var output struct {
 		Beacon *Beacon `json:"beacon"`
 	}
@@ -49,29 +39,13 @@ func (v Vector) Beacon() *Beacon {
 
 // Vectors returns the published vectors in the order of the catalogue. The caller MUST
 // NOT change what they contain.
-func Vectors() []Vector { return slices.Clone(loadVectors()) }
-
-// VectorsOf returns the published vectors of one algorithm.
-func VectorsOf(id string) []Vector {
-	return slices.DeleteFunc(Vectors(), func(v Vector) bool { return v.Algorithm != id })
-}
-
-var loadVectors = sync.OnceValue(func() []Vector {
+func Vectors() []Vector {
 	var all []Vector
 	for _, a := range algorithms {
-		name := "vectors/" + a.ID + ".json"
-		data, err := vectorFiles.ReadFile(name)
-		if err != nil {
-			panic(err)
-		}
-		vectors, err := readVectors(data)
-		if err != nil {
-			panic(fmt.Sprintf("%s: %v", name, err))
-		}
-		all = append(all, vectors...)
+		all = append(all, a.Vectors...)
 	}
 	return all
-})
+}
 
 // readVectors parses params and inputs with package canon, because encoding/json would
 // decode their integers as inexact floats.

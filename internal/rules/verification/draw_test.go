@@ -93,7 +93,7 @@ func TestVectorsAsCertificates(t *testing.T) {
 
 func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 	t.Parallel()
-	v := algorithm.VectorsOf(algorithm.Random)[0]
+	v := vectorOfDraw()
 	zeros := strings.Repeat("0", 64)
 	for what, forge := range map[string]func(result, beacon map[string]any){
 		"another winner":           func(result, _ map[string]any) { result["winner"] = 1 - result["winner"].(int64) },
@@ -127,7 +127,7 @@ func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
 	t.Parallel()
 	const note = "the params and deadlines were not checked"
-	cert := drawn(t, algorithm.VectorsOf(algorithm.Random)[0])
+	cert := drawn(t, vectorOfDraw())
 	if notes := strings.Join(verification.Verify(verification.Evidence{Certificate: cert}).Notes, "; "); strings.Count(notes, note) != 1 {
 		t.Errorf("notes of a certificate that names a declaration: %q, want the note once", notes)
 	}
@@ -196,4 +196,9 @@ func put(holder, key, v any) {
 		return
 	}
 	holder.([]any)[key.(int)] = v
+}
+
+func vectorOfDraw() algorithm.Vector {
+	a, _ := algorithm.Lookup(algorithm.Random)
+	return a.Vectors[0]
 }
