@@ -21,7 +21,8 @@ run: build ## run all of Fairpact on this machine until Ctrl-C (settings: PORT=8
 .PHONY: demo
 demo: ## play a deal of each algorithm against the running `make run` (or BASE_URL=)
 	@go build -buildvcs=$(BUILDVCS) -o bin/ ./services/fairpactctl
-	@./bin/fairpactctl smoke --algorithm all --show --base-url \
+	@go -C hack build -buildvcs=false -o ../bin/demo ./demo
+	@./bin/demo ./bin/fairpactctl \
 	  "$(or $(BASE_URL),$(shell cat .run/base-url 2>/dev/null),$(error no running deployment is known: start `make run` in another terminal first, or give BASE_URL=))"
 
 .PHONY: bench

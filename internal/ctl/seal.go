@@ -9,8 +9,6 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
-const saltBytes = 16
-
 type sealCommand struct {
 	Input string  `arg:"" help:"File with the input, a JSON object; '-' reads standard input."`
 	Salt  *string `help:"The salt, as text. Default: 16 random bytes as 32 hex digits."`
@@ -37,13 +35,9 @@ func (c sealCommand) Run(t *terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Input, err)
 	}
-	salt := ""
+	salt := newSalt()
 	if c.Salt != nil {
 		salt = *c.Salt
-	} else {
-		raw := make([]byte, saltBytes)
-		_, _ = rand.Read(raw) // never fails
-		salt = hex.EncodeToString(raw)
 	}
 	if len(salt) > canon.MaxSalt {
 		return fmt.Errorf("the salt has %d bytes: give at most %d", len(salt), canon.MaxSalt)
@@ -68,6 +62,12 @@ func (c sealCommand) Run(t *terminal) error {
 		t.note("no salt: whoever sees this commitment can guess the input and check the guess")
 	}
 	return nil
+}
+
+func newSalt() string {
+	var raw [16]byte
+	_, _ = rand.Read(raw[:]) // never fails
+	return hex.EncodeToString(raw[:])
 }
 
 // sealed is the content of a sealed file: the parsed input, its RFC 8785 form and the salt.

@@ -2,18 +2,15 @@ package ctl
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"html"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
@@ -24,7 +21,6 @@ import (
 type smokeCommand struct {
 	BaseURL   string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
 	Algorithm []string      `default:"split.v1" placeholder:"ID" help:"Algorithm of the test deal, one of ${algorithms}; repeatable. 'all': one deal with each algorithm."`
-	Show      bool          `help:"Print each request and its answer to standard error, with tokens, keys and salts shortened."`
 	Timeout   time.Duration `default:"2m" help:"Give up if a deal has no verified certificate within this time."`
 }
 
@@ -32,9 +28,6 @@ func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
 	client, err := httpclient.New(c.BaseURL)
 	if err != nil {
 		return err
-	}
-	if c.Show {
-		client.Observe(t.exchange)
 	}
 	ids := c.Algorithm
 	if slices.Equal(ids, []string{"all"}) {
@@ -63,24 +56,26 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 	example := a.Vectors[0]
 	params := example.Input.AlgorithmParams
 	deal := createCommand{Algorithm: a.ID, Label: example.Input.PartyLabels, CommitIn: 10 * time.Minute, RevealIn: 20 * time.Minute, Mode: "sealed", Retention: "standard"}
-	var chain beacon.Chain // only genesis and period are set
-	var round int64        // 0 if the algorithm needs no beacon
+	var due time.Time // when the beacon round is published
 	if a.NeedsBeacon {
 		// The round is published after the reveal deadline, so that no party knows the random
 		// value when revealing. The deadlines are short, because the draw waits for the round.
-		var err error
-		if chain, err = c.chain(ctx); err != nil {
+		var of wire.Beacon
+		if err := client.GetInto(ctx, "/v1/beacon", "", &of); err != nil {
 			return cause(ctx, err)
 		}
+		if of.Period < 1 {
+			return fmt.Errorf("GET /v1/beacon states a period of %d s: check that --base-url is a Fairpact deployment", of.Period)
+		}
+		chain := beacon.Chain{Genesis: of.Genesis, Period: of.Period}
 		now := time.Now().Unix()
 		deal.CommitDeadline, deal.RevealDeadline = now+15, now+20
-		round = chain.RoundAt(deal.RevealDeadline) + 1
+		round := chain.RoundAt(deal.RevealDeadline) + 1
+		due = time.Unix(chain.RoundTime(round), 0)
 		params = maps.Clone(params)
 		params["beacon_round"] = round
 	}
-	if c.Show {
-		t.note("## %s: %s", a.ID, example.Description)
-	}
+	t.note("## %s: %s", a.ID, example.Description)
 	s, made, err := deal.create(ctx, client, "", params)
 	if err != nil {
 		return cause(ctx, err)
@@ -95,80 +90,49 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 	}
 	first := &call{client, s.DealID, s.Invites[0].Token}
 	if a.NeedsBeacon {
-		due := time.Until(time.Unix(chain.RoundTime(round), 0))
-		t.note("beacon round %d will be published in %d s, after the reveal deadline", round, max(0, int(due.Seconds())))
-		select {
-		case <-ctx.Done():
-		case <-time.After(due):
+		t.note("beacon round %v will be published in %d s, after the reveal deadline", params["beacon_round"], max(0, int(time.Until(due).Seconds())))
+		if err := pause(ctx, time.Until(due)); err != nil {
+			return cause(ctx, err)
 		}
-		if _, err := retryWhileRefused(ctx, "BEACON_NOT_READY", func() ([]byte, error) {
-			return client.Post(ctx, first.path("/entropy"), first.token, nil)
+		if err := retryWhileRefused(ctx, "BEACON_NOT_READY", func() error {
+			_, err := client.Post(ctx, first.path("/entropy"), first.token, nil)
+			return err
 		}); err != nil {
 			return cause(ctx, err)
 		}
 	}
-	body, err := retryWhileRefused(ctx, "CERT_NOT_READY", func() ([]byte, error) {
-		return client.Get(ctx, first.path("/certificate"), first.token)
-	})
-	if err != nil {
+	var text json.RawMessage
+	if err := retryWhileRefused(ctx, "CERT_NOT_READY", func() error { return first.get(ctx, "/bundle", &text) }); err != nil {
 		return cause(ctx, err)
 	}
-	cert, err := canon.Parse(body)
+	given, err := canon.ParseWithin(text, inputLevels)
 	if err != nil {
-		return fmt.Errorf("the certificate of deal %s is not strict JSON: %w", made.DealID, err)
-	}
-	head, err := fetchHead(ctx, client, cert)
-	if err != nil {
-		return cause(ctx, err)
+		return fmt.Errorf("the bundle of deal %s is not strict JSON: %w", made.DealID, err)
 	}
 	keys, err := fetchKeys(ctx, client)
 	if err != nil {
 		return cause(ctx, err)
 	}
-	report := verification.Verify(verification.Evidence{Certificate: cert, TreeHead: head, Keys: keys, Inputs: opened, Params: params})
-	checkBeacon(&report, cert, nil)
+	report := verifyBundle(given, verification.Trust{Keys: keys, Inputs: opened})
 	return t.report(report, report, verdict(report))
 }
 
-var pageFacts = regexp.MustCompile(`<template id="facts">([^<]*)</template>`)
-
-// chain uses a separate client, so that --show does not print the request for the page /new.
-func (c smokeCommand) chain(ctx context.Context) (beacon.Chain, error) {
-	client, err := httpclient.New(c.BaseURL)
-	if err != nil {
-		return beacon.Chain{}, err
-	}
-	page, err := client.Get(ctx, "/new", "")
-	if err != nil {
-		return beacon.Chain{}, fmt.Errorf("cannot read the beacon's genesis and period from the page /new: %w", err)
-	}
-	var facts struct {
-		Genesis int64 `json:"beacon_genesis"`
-		Period  int64 `json:"beacon_period"`
-	}
-	found := pageFacts.FindSubmatch(page)
-	if found == nil || json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &facts) != nil || facts.Genesis < 0 || facts.Period < 1 {
-		return beacon.Chain{}, errors.New("the page /new does not state the beacon's genesis and period: check that --base-url is a deployment of this release")
-	}
-	return beacon.Chain{Genesis: facts.Genesis, Period: facts.Period}, nil
-}
-
-// commitAndReveal returns each party's {input, salt} for verification.Evidence.Inputs.
+// commitAndReveal returns each party's {input, salt} for verification.Trust.Inputs.
 func commitAndReveal(ctx context.Context, client *httpclient.Client, s state, inputs []map[string]any) (opened []any, err error) {
+	act := func(party int, name string, body any) error {
+		c := call{client, s.DealID, s.Invites[party].Token}
+		_, err := client.Post(ctx, c.path(name), c.token, body)
+		return err
+	}
 	salts := make([]string, len(inputs))
 	for i, input := range inputs {
-		random := make([]byte, 16)
-		rand.Read(random)
-		salts[i] = hex.EncodeToString(random)
-		commitment := map[string]string{"commitment": canon.Commitment(canon.Encode(input), []byte(salts[i]))}
-		party := call{client, s.DealID, s.Invites[i].Token}
-		if _, err := client.Post(ctx, party.path("/commit"), party.token, commitment); err != nil {
+		salts[i] = newSalt()
+		if err := act(i, "/commit", commitment{Commitment: canon.Commitment(canon.Encode(input), []byte(salts[i]))}); err != nil {
 			return nil, err
 		}
 	}
 	for i, input := range inputs {
-		party := call{client, s.DealID, s.Invites[i].Token}
-		if _, err := client.Post(ctx, party.path("/reveal"), party.token, sealedFile{canon.Encode(input), salts[i]}); err != nil {
+		if err := act(i, "/reveal", sealedFile{canon.Encode(input), salts[i]}); err != nil {
 			return nil, err
 		}
 		opened = append(opened, map[string]any{"input": input, "salt": salts[i]})
@@ -178,21 +142,19 @@ func commitAndReveal(ctx context.Context, client *httpclient.Client, s state, in
 
 // retryWhileRefused calls send every half second while the service refuses the request with the given code.
 // If ctx ends first, the error holds the cause of ctx and the last refusal.
-func retryWhileRefused(ctx context.Context, code string, send func() ([]byte, error)) ([]byte, error) {
+func retryWhileRefused(ctx context.Context, code string, send func() error) error {
 	var pending error
 	for {
-		body, err := send()
+		err := send()
 		if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Code() == code {
 			pending = refused
-			select {
-			case <-ctx.Done():
-			case <-time.After(500 * time.Millisecond):
+			if pause(ctx, 500*time.Millisecond) == nil {
 				continue
 			}
 		}
 		if ctx.Err() != nil && pending != nil {
-			return nil, fmt.Errorf("%w; the service says: %w", context.Cause(ctx), pending)
+			return fmt.Errorf("%w; the service says: %w", context.Cause(ctx), pending)
 		}
-		return body, err
+		return err
 	}
 }

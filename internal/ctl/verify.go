@@ -45,9 +45,16 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	chain, _ := bundle["beacon"].(map[string]any)
-	checkBeacon(&report, cert, chain)
 	return t.report(report, report, notProven(report)...)
+}
+
+// verifyBundle makes the checks of a bundle, including the beacon's signature.
+func verifyBundle(bundle any, trust verification.Trust) verification.Report {
+	report := verification.VerifyBundle(bundle, trust)
+	members, _ := bundle.(map[string]any)
+	chain, _ := members["beacon"].(map[string]any)
+	checkBeacon(&report, members["certificate"], chain)
+	return report
 }
 
 func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[string]any) (r verification.Report, err error) {
@@ -68,7 +75,7 @@ func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[strin
 	if trust.Inputs, trust.Parties, err = v.known(t); err != nil {
 		return r, err
 	}
-	return verification.VerifyBundle(bundle, trust), nil
+	return verifyBundle(bundle, trust), nil
 }
 
 func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r verification.Report, err error) {
@@ -82,7 +89,12 @@ func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r veri
 	if e.Inputs, e.Parties, err = v.known(t); err == nil && v.Params != "" {
 		e.Params, err = t.object(v.Params)
 	}
-	return verification.Verify(e), err
+	if err != nil {
+		return r, err
+	}
+	r = verification.Verify(e)
+	checkBeacon(&r, cert, nil)
+	return r, nil
 }
 
 // known returns the inputs and the seat keys that the user knows.

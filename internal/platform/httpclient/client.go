@@ -49,17 +49,6 @@ type Client struct {
 	base string
 	http *http.Client
 	wait func(ctx context.Context, d time.Duration) error
-
-	observe func(Exchange)
-}
-
-// Exchange is a successful request and its answer. Token is the credential of the request,
-// or "".
-type Exchange struct {
-	Method, Path, Token string
-	Body                []byte // empty for GET
-	Status              int
-	Answer              []byte
 }
 
 // New returns a client of a base URL like https://fairpact.example. It returns an error if
@@ -83,10 +72,6 @@ func New(baseURL string) (*Client, error) {
 
 // BaseURL returns the base URL without a trailing slash.
 func (c *Client) BaseURL() string { return c.base }
-
-// Observe makes the client call f after each successful exchange. Call Observe before the
-// first request.
-func (c *Client) Observe(f func(Exchange)) { c.observe = f }
 
 // Reconnect makes the next call use a new connection, which a load balancer may route to
 // another replica.
@@ -209,9 +194,6 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 		return got, fmt.Errorf("the answer of %s has more than %d bytes, the most that this client reads", path, maxAnswer)
 	}
 	if resp.StatusCode < 300 {
-		if c.observe != nil {
-			c.observe(Exchange{method, path, token, body, resp.StatusCode, text})
-		}
 		return answer{body: text, tag: resp.Header.Get("ETag")}, nil
 	}
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After"))

@@ -1,11 +1,10 @@
-package ctl
+package main
 
 import (
 	"bytes"
+	"net/http/httptest"
 	"strings"
 	"testing"
-
-	"github.com/fairpact/fairpact/internal/platform/httpclient"
 )
 
 func TestShownExchangeHidesSecretsAndFitsTheScreen(t *testing.T) {
@@ -19,10 +18,12 @@ func TestShownExchangeHidesSecretsAndFitsTheScreen(t *testing.T) {
 		"short words stay": {`["inputs-committed-before-reveal"]`, `["inputs-committed-before-reveal"]`},
 		"long": {`{"first":"` + long + `","second":[{"party":0,"label":"` + strings.Repeat("Ana ", 10) + `"}]}`,
 			"{\n    \"first\": \"" + long + "\",\n    \"second\": [{\"party\":0,\"label\":\"" + strings.Repeat("Ana ", 10) + "\"}]\n  }"},
-		"not JSON": {"oops\x1b[2J", `oops\u001b[2J`},
+		"not JSON": {"oops\x1b[2J", `"oops\x1b[2J"`},
 	} {
 		var out bytes.Buffer
-		(&terminal{err: &out}).exchange(httpclient.Exchange{Method: "POST", Path: "/v1/x", Token: "fp_" + strings.Repeat("k", 40), Status: 201, Answer: []byte(tc.json)})
+		request := httptest.NewRequest("POST", "/v1/x", nil)
+		request.Header.Set("Authorization", "Bearer fp_"+strings.Repeat("k", 40))
+		show(&out, request, nil, 201, []byte(tc.json))
 		if want := "> POST /v1/x   Authorization: Bearer fp_kkkkkk…\n< 201 " + tc.want + "\n\n"; out.String() != want {
 			t.Errorf("%s: printed\n%s\nwant\n%s", name, &out, want)
 		}
