@@ -1,6 +1,7 @@
 package translog
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -108,7 +109,6 @@ const (
 	proofsPath    = "/v1/proofs"
 	maxProofs     = 256             // in one request
 	maxProofsBody = maxProofs * 256 // bytes of one request body
-	maxWaiting    = 1 << 14         // queued calls of Client.Inclusion, not in a request yet
 	proofRequests = 2               // concurrent requests of one client
 )
 
@@ -137,8 +137,8 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 		}
 		queries[i] = headLeafQuery{LeafQuery{LeafIndex: &leaf.LeafIndex, Entry: &entry}, []*int64{nil}}
 	}
-	read, err := l.reads.all(r.Context(), queries)
-	if err != nil {
+	read, errs := l.reads.Together(r.Context(), queries)
+	if err := cmp.Or(errs...); err != nil {
 		return nil, l.checks.recordFailure(r.Context(), err)
 	}
 	all := make([]proved, len(leaves))

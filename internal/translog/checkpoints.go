@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairpact/fairpact/internal/platform/batch"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -44,7 +45,7 @@ type checkpoints struct {
 	own        checkpoint.Key
 	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by PublicKey
 	known      []checkpoint.Key          // all keys that may have signed a stored note
-	reads      *group[struct{}, *signedCheckpoint]
+	reads      *batch.Group[struct{}, *signedCheckpoint]
 	bundles    chan struct{} // a semaphore: at most maxBundles entry bundles are read at once
 
 	latest    atomic.Pointer[signedCheckpoint] // the newest checkpoint at the last read; nil until one is read
@@ -53,7 +54,7 @@ type checkpoints struct {
 
 func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
 	c := &checkpoints{Checkpoints: config, log: l, deployment: map[string]checkpoint.Key{}, bundles: make(chan struct{}, maxBundles)}
-	c.reads = newGroup(maxReads, maxAsked, maxQueue, c.readNewest)
+	c.reads = newGroup(maxReads, maxAsked, c.readNewest)
 	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 
 // newest reads the newest checkpoint. Concurrent calls share one database query.
 func (c *checkpoints) newest(ctx context.Context) (*signedCheckpoint, error) {
-	newest, err := c.reads.do(ctx, struct{}{})
+	newest, err := c.reads.Do(ctx, struct{}{})
 	return newest, c.log.checks.recordFailure(ctx, err)
 }
 

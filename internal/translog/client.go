@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fairpact/fairpact/internal/platform/batch"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 )
 
@@ -26,7 +27,7 @@ import (
 type Client struct {
 	appendURL, readURL, secret string
 	http                       *http.Client
-	proofs                     *group[provedLeaf, proved] // asks the append port for many proofs in one request
+	proofs                     *batch.Group[provedLeaf, proved] // asks the append port for many proofs in one request
 	certified                  certified
 	heads                      *checks // nil until Trust sets it
 
@@ -63,7 +64,7 @@ func NewClient(appendURL, readURL, secret string) *Client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	c.proofs = newGroup(proofRequests, maxProofs, maxWaiting, c.proofsOf)
+	c.proofs = newGroup(proofRequests, maxProofs, c.proofsOf)
 	return c
 }
 
@@ -131,7 +132,7 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	got, err := c.proofs.do(ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])})
+	got, err := c.proofs.Do(ctx, provedLeaf{leafIndex, hex.EncodeToString(entry[:])})
 	switch {
 	case err != nil:
 		return Inclusion{}, err

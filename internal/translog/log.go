@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/fairpact/fairpact/internal/platform/batch"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog/forkguard"
 )
@@ -21,7 +22,7 @@ type Log struct {
 	store     store
 	checks    checks
 	tree      *tree
-	reads     *group[headLeafQuery, *readResult]
+	reads     *batch.Group[headLeafQuery, *readResult]
 	sequencer *sequencer
 	publisher *publisher
 	readOnly  bool
@@ -69,7 +70,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.
 			return nil, fmt.Errorf("checkpoints: %w", err)
 		}
 	}
-	l.reads = newGroup(maxReads, maxAsked, maxQueue, l.readTables)
+	l.reads = newGroup(maxReads, maxAsked, l.readTables)
 	l.sequencer = newSequencer(&l.store, &l.checks, l.tree, l.publisher.setLastBatch)
 	l.closed, l.end = context.WithCancel(context.Background())
 	l.loop.Go(func() { l.publisher.run(l.closed) })
@@ -83,10 +84,10 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.
 // stay in the log. The next append or the next start of a replica publishes these leaves.
 func (l *Log) Close() {
 	l.end()
-	l.sequencer.batches.close()
-	l.reads.close()
+	l.sequencer.batches.Close()
+	l.reads.Close()
 	if l.checkpoints != nil {
-		l.checkpoints.reads.close()
+		l.checkpoints.reads.Close()
 	}
 	l.loop.Wait()
 }
@@ -117,7 +118,7 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 		return Appended{}, fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	began := time.Now()
-	at, err := l.sequencer.batches.do(ctx, candidate{entry, ceiling(key), tag})
+	at, err := l.sequencer.batches.Do(ctx, candidate{entry, ceiling(key), tag})
 	switch {
 	case err != nil:
 		return Appended{}, err

@@ -60,7 +60,7 @@ func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 }
 
 func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
-	read, err := l.reads.do(ctx, headLeafQuery{q, []*int64{q.TreeSize}})
+	read, err := l.reads.Do(ctx, headLeafQuery{q, []*int64{q.TreeSize}})
 	if err != nil {
 		return Inclusion{}, err
 	}

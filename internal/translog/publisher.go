@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fairpact/fairpact/internal/platform/batch"
 	"github.com/fairpact/fairpact/internal/translog/forkguard"
 )
 
@@ -52,8 +53,16 @@ type publisher struct {
 type waiter struct {
 	index int64
 	span  trace.Span
-	done  chan outcome[int64] // the size of a published head; buffered, so that the publisher never blocks
+	done  chan published // buffered, so that the publisher never blocks
 }
+
+// published is the size of a published head that covers the waiter's leaf, or why there is none.
+type published struct {
+	size int64
+	err  error
+}
+
+var errClosed = unavailable(batch.ErrClosed)
 
 func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
@@ -75,7 +84,7 @@ func (p *publisher) setLastBatch(g *batchDelta) {
 // If the last round got no signature and p.size does not cover the leaf, wait returns an
 // error at once.
 func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error) {
-	w := &waiter{index: index, span: trace.SpanFromContext(ctx), done: make(chan outcome[int64], 1)}
+	w := &waiter{index: index, span: trace.SpanFromContext(ctx), done: make(chan published, 1)}
 	p.mu.Lock()
 	p.wanted = max(p.wanted, index+1)
 	why := p.lastErr
@@ -90,7 +99,7 @@ func (p *publisher) wait(ctx, closed context.Context, index int64) (int64, error
 	}
 	select {
 	case done := <-w.done:
-		return done.answer, done.err
+		return done.size, done.err
 	case <-ctx.Done():
 		return 0, p.leave(w, ctx.Err())
 	case <-closed.Done():
@@ -193,11 +202,11 @@ func (p *publisher) answer(size int64, err error) {
 	for w := range p.waiting {
 		switch {
 		case (err == nil || unsigned(err)) && w.index < size:
-			w.done <- outcome[int64]{answer: size}
+			w.done <- published{size: size}
 		case errors.Is(err, ErrInconsistent):
-			w.done <- outcome[int64]{err: err}
+			w.done <- published{err: err}
 		case unsigned(err) && w.index >= p.size:
-			w.done <- outcome[int64]{err: uncovered(w.index, err)}
+			w.done <- published{err: uncovered(w.index, err)}
 		default:
 			continue
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	maxReads    = 2    // maximum number of concurrent SQL statements of one group
-	maxAsked    = 1024 // a statement that already answers this many queries takes no further call
+	maxReads    = 2    // maximum number of concurrent SQL statements
+	maxAsked    = 1024 // maximum number of queries that one statement answers
 	readsBudget = 10 * time.Second
 )
 
@@ -88,7 +88,7 @@ func (l *Log) readTables(ctx context.Context, queries []headLeafQuery) ([]*readR
 // ask reads a leaf and the heads of the given sizes, and verifies the heads. Concurrent
 // calls share a statement.
 func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*readResult, []TreeHead, error) {
-	read, err := l.reads.do(ctx, headLeafQuery{leaf, sizes})
+	read, err := l.reads.Do(ctx, headLeafQuery{leaf, sizes})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/platform/batch"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 const (
 	maxBatch      = 4096    // maximum number of entries in one transaction
-	maxQueue      = 1 << 16 // maximum number of calls that wait in one group (group.go)
+	maxQueue      = 1 << 16 // maximum number of calls that wait in one group
 	batchTimeout  = 10 * time.Second
 	batchAttempts = 3
 	batchBackoff  = 50 * time.Millisecond
@@ -22,7 +23,7 @@ const (
 // sequencer assigns leaf indexes to entries, a batch at a time. Entries that arrive while
 // one batch runs form the next batch.
 type sequencer struct {
-	batches *group[candidate, sequenced]
+	batches *batch.Group[candidate, sequenced]
 	store   *store
 	checks  *checks
 	tree    *tree
@@ -65,8 +66,17 @@ func ceiling(key keys.Key) int64 {
 
 func newSequencer(s *store, c *checks, t *tree, setLastBatch func(*batchDelta)) *sequencer {
 	q := &sequencer{store: s, checks: c, tree: t, setLastBatch: setLastBatch}
-	q.batches = newGroup(1, maxBatch, maxQueue, q.sequence)
+	q.batches = newGroup(1, maxBatch, q.sequence)
 	return q
+}
+
+// newGroup returns a group with at most `runs` concurrent runs of at most `most` queries.
+func newGroup[Q, A any](runs, most int, run func(context.Context, []Q) ([]A, error)) *batch.Group[Q, A] {
+	o := batch.Options[Q, A]{Slots: make(batch.Slots, runs), Run: run, Fits: batch.AtMost[Q](most), Queue: maxQueue, Convert: unavailable}
+	if runs > 1 {
+		o.Overlap = func([]Q) time.Duration { return 0 }
+	}
+	return batch.New(o)
 }
 
 // sequence commits the batch and returns the result of each candidate. A failed attempt may

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,12 +15,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/trace"
 
+	"github.com/fairpact/fairpact/internal/platform/batch"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 )
 
-// A group is the calls that a coalescer runs as one statement.
 const (
 	maxGroup     = 512     // maximum number of calls in one statement
 	maxGroupSize = 1 << 20 // maximum bytes of arguments or of answers in one statement; a larger call runs alone
@@ -36,160 +37,141 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/escrow/store")
 // budget bounds how many statements a store's coalescers have under way at once.
 // Under load, calls that wait for a statement slot form larger groups.
 type budget struct {
-	statements, slowDeals chan struct{}
+	statements, slowDeals batch.Slots
 	answered              *atomic.Int64 // time of the database's last answer, unix milliseconds
 }
 
 func newBudget() budget {
-	return budget{make(chan struct{}, statements), make(chan struct{}, slowDeals), new(atomic.Int64)}
+	return budget{make(batch.Slots, statements), make(batch.Slots, slowDeals), new(atomic.Int64)}
 }
 
-// coalescer collects the calls that wait at the same moment into a group, and runs each
-// group as one statement. The calls of a group may concern many deals. All calls of a group
-// share one round trip and one flush of the write-ahead log. If no other call waits or runs, a
-// call starts at once.
+// coalescer runs calls that wait at the same moment as one statement (see package batch). The
+// calls of a statement may concern many deals, and share one flush of the write-ahead log.
 //
-// A statement skips each deal whose row another transaction has locked. The calls of a
-// skipped deal are put aside and wait for the deal's lock together. Calls of other deals do
-// not wait for this lock. A store waits for the locks of at most slowDeals deals at once.
+// A statement skips each deal whose row another transaction has locked. The calls of a skipped
+// deal then share statements that wait for the deal's lock. Calls of other deals do not wait for
+// this lock. A store waits for the locks of at most slowDeals deals at once.
 type coalescer[Q, A any] struct {
 	// run executes the calls in one transaction and one round trip, and returns one
 	// answer for each call. If wait is true, all calls are of one deal, and run waits for
 	// the deal's lock instead of skipping the deal.
 	run  func(ctx context.Context, calls []Q, wait bool) ([]A, error)
 	size func(Q) int // estimated bytes of a query or of its answer; nil: too few to count
-	// row returns a name of the table row that a call writes. A group has at most one call for
-	// each row. Groups run one at a time, except those that wait for a locked deal. If row is
-	// nil, groups may run concurrently.
+	// row returns a name of the table row that a call writes. A statement has at most one call for
+	// each row, and statements of the coalescer do not overlap, except those that wait for a locked
+	// deal: a second one could block on the row locks of the first. If row is nil, statements may
+	// overlap.
 	row              func(Q) string
-	waitsForPrevious bool           // whether to wait up to fillTime for the previous group to end, so that more calls join
+	waitsForPrevious bool           // whether to wait up to fillTime for the previous statement to end, so that more calls join
 	deal             func(Q) string // the deal whose row lock a query needs; nil: no lock
 	skipped          func(A) bool   // whether an answer says that another transaction held the lock; nil if the field deal is nil
 
-	queue  chan *call[Q, A]
 	budget budget
-	stop   context.CancelFunc
-	loops  sync.WaitGroup
+	calls  *batch.Group[Q, A]
 
-	mu sync.Mutex
-	// aside holds, by deal, the calls that found the deal's row locked. A goroutine (waitFor)
-	// runs for each key. Guarded by mu.
-	aside map[string][]*call[Q, A]
-}
-
-// call is one caller's query. The channel `done` buffers one outcome, so that the
-// coalescer's goroutines never block on a caller that gave up.
-type call[Q, A any] struct {
-	query Q
-	span  trace.Span
-	done  chan outcome[A]
-}
-
-type outcome[A any] struct {
-	answer A
-	err    error
+	mu    sync.Mutex
+	aside map[string]*batch.Group[Q, A] // by deal: the calls that wait for the lock of the deal's row; guarded by mu
 }
 
 func (c *coalescer[Q, A]) start(b budget) *coalescer[Q, A] {
-	ctx, stop := context.WithCancel(context.Background())
-	c.stop, c.budget, c.aside = stop, b, make(map[string][]*call[Q, A])
-	c.queue = make(chan *call[Q, A], 4*maxGroup)
-	c.loops.Go(func() { c.serve(ctx) })
+	c.budget, c.aside = b, make(map[string]*batch.Group[Q, A])
+	o := c.options(b.statements, false)
+	if c.row == nil {
+		o.Overlap = c.overlap
+	}
+	c.calls = batch.New(o)
 	return c
 }
 
-// close interrupts the statements under way. Call close only when no caller waits, because
-// a queued call would never get an answer.
+func (c *coalescer[Q, A]) options(slots batch.Slots, wait bool) batch.Options[Q, A] {
+	return batch.Options[Q, A]{Slots: slots, Fits: c.fits, Again: retriable, Run: func(ctx context.Context, calls []Q) (answers []A, err error) {
+		ctx, cancel := context.WithTimeout(ctx, groupTimeout)
+		defer cancel()
+		defer recovered(&err) // a panic on a goroutine of the group would end the process
+		if answers, err = c.run(ctx, calls, wait); err == nil {
+			c.budget.answered.Store(time.Now().UnixMilli())
+		}
+		return answers, err
+	}}
+}
+
+// close interrupts the statements under way. Call close only when no caller waits.
 func (c *coalescer[Q, A]) close() {
-	c.stop()
-	c.loops.Wait()
+	c.calls.Close()
+	c.mu.Lock()
+	aside := slices.Collect(maps.Values(c.aside))
+	c.mu.Unlock()
+	for _, group := range aside {
+		group.Close()
+	}
 }
 
-// do queues a call for the next group and waits for the call's answer. If ctx ends first,
-// the call may still take effect.
-func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (answer A, err error) {
-	_, span := tracer.Start(ctx, "grouped statement")
+// do waits for the answer of a statement. If ctx ends first, the call may still take effect.
+func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (A, error) {
+	ctx, span := tracer.Start(ctx, "grouped statement")
 	defer span.End()
-	one := &call[Q, A]{query, span, make(chan outcome[A], 1)}
-	select {
-	case c.queue <- one:
-	case <-ctx.Done():
-		return answer, translate(ctx.Err())
-	}
-	select {
-	case got := <-one.done:
-		return got.answer, translate(got.err)
-	case <-ctx.Done():
-		return answer, translate(ctx.Err())
-	}
+	answer, err := c.calls.Do(ctx, query)
+	return c.unlocked(ctx, query, answer, err)
 }
 
-func (c *coalescer[Q, A]) serve(ctx context.Context) {
-	var next *call[Q, A]
-	for {
-		if next == nil {
-			select {
-			case <-ctx.Done():
-				return
-			case next = <-c.queue:
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case c.budget.statements <- struct{}{}:
-		}
-		group := c.newGroup(next)
-		next = c.drain(group)
-		if c.row != nil { // one group at a time: a second group could block on the row locks of this group
-			c.execute(ctx, group.calls, false)
-			<-c.budget.statements
-			continue
-		}
-		done := make(chan struct{})
-		c.loops.Go(func() {
-			defer func() { <-c.budget.statements; close(done) }()
-			c.execute(ctx, group.calls, false)
-		})
-		if c.waitsForPrevious && (len(group.calls) > 1 || group.size < largeRead) {
-			select {
-			case <-done:
-			case <-time.After(fillTime):
-			}
-		}
+// unlocked returns the answer unless the deal was locked. Then it runs the call again, behind the
+// lock.
+func (c *coalescer[Q, A]) unlocked(ctx context.Context, query Q, answer A, err error) (A, error) {
+	if err == nil && c.skipped != nil && c.skipped(answer) {
+		answer, err = c.waiting(c.deal(query)).Do(ctx, query)
 	}
+	return answer, translate(err)
 }
 
-type group[Q, A any] struct {
-	calls []*call[Q, A]
-	size  int
-	rows  map[string]struct{}
+// waiting returns the group of the calls that wait for the lock of a deal.
+func (c *coalescer[Q, A]) waiting(deal string) *batch.Group[Q, A] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if group := c.aside[deal]; group != nil {
+		return group
+	}
+	var group *batch.Group[Q, A]
+	o := c.options(c.budget.slowDeals, true)
+	o.Idle = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.aside[deal] == group {
+			delete(c.aside, deal)
+		}
+	}
+	group = batch.New(o)
+	c.aside[deal] = group
+	return group
 }
 
-func (c *coalescer[Q, A]) newGroup(first *call[Q, A]) *group[Q, A] {
-	g := &group[Q, A]{rows: make(map[string]struct{})}
-	c.add(g, first)
-	return g
-}
-
-// add returns false if the call must go into the next group.
-func (c *coalescer[Q, A]) add(g *group[Q, A], one *call[Q, A]) bool {
-	size := g.size
-	if c.size != nil {
-		size += c.size(one.query)
-	}
-	if len(g.calls) == maxGroup || len(g.calls) > 0 && size > maxGroupSize {
-		return false
-	}
+func (c *coalescer[Q, A]) fits() func(Q) bool {
+	calls, size := 0, 0
+	var rows map[string]struct{}
 	if c.row != nil {
-		row := c.row(one.query)
-		if _, taken := g.rows[row]; taken {
+		rows = make(map[string]struct{})
+	}
+	return func(query Q) bool {
+		if c.size != nil {
+			size += c.size(query)
+		}
+		if calls++; calls > maxGroup || calls > 1 && size > maxGroupSize {
 			return false
 		}
-		g.rows[row] = struct{}{}
+		if c.row == nil {
+			return true
+		}
+		row := c.row(query)
+		_, taken := rows[row]
+		rows[row] = struct{}{}
+		return !taken
 	}
-	g.calls, g.size = append(g.calls, one), size
-	return true
+}
+
+func (c *coalescer[Q, A]) overlap(calls []Q) time.Duration {
+	if !c.waitsForPrevious || len(calls) == 1 && c.size(calls[0]) >= largeRead {
+		return 0
+	}
+	return fillTime
 }
 
 // reads returns the field `run` of a coalescer whose statement only reads. The statement gets
@@ -232,62 +214,6 @@ func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	return unique, at
 }
 
-// drain moves queued calls into the group. It returns the first call that does not fit, or nil.
-func (c *coalescer[Q, A]) drain(g *group[Q, A]) *call[Q, A] {
-	for {
-		select {
-		case next := <-c.queue:
-			if !c.add(g, next) {
-				return next
-			}
-		default:
-			return nil
-		}
-	}
-}
-
-// execute runs a group and answers its calls. Unless wait is true, a call whose deal is locked
-// goes to putAside instead. If a call or a conflict makes the transaction roll back (a
-// replayed Idempotency-Key, a deadlock), execute runs each call separately. After a timeout or
-// a broken connection, execute does not try again, because the outcome is unknown. A second
-// try could mistake the insert of the first try for an insert of another caller.
-func (c *coalescer[Q, A]) execute(ctx context.Context, group []*call[Q, A], wait bool) {
-	queries := make([]Q, len(group))
-	for i, one := range group {
-		queries[i] = one.query
-	}
-	// Only the trace of the first caller shows the statement.
-	answers, err := c.attempt(trace.ContextWithSpan(ctx, group[0].span), queries, wait)
-	switch {
-	case err != nil && len(group) > 1 && retriable(err):
-		for _, one := range group {
-			c.execute(ctx, []*call[Q, A]{one}, wait)
-		}
-	case err != nil:
-		for _, one := range group {
-			one.done <- outcome[A]{err: err}
-		}
-	default:
-		c.budget.answered.Store(time.Now().UnixMilli())
-		for i, one := range group {
-			if c.skipped != nil && !wait && c.skipped(answers[i]) {
-				c.putAside(ctx, one)
-				continue
-			}
-			one.done <- outcome[A]{answer: answers[i]}
-		}
-	}
-}
-
-// attempt runs the statement once. It turns a panic into an error, because a panic on a
-// goroutine of the coalescer would end the process.
-func (c *coalescer[Q, A]) attempt(ctx context.Context, queries []Q, wait bool) (answers []A, err error) {
-	ctx, cancel := context.WithTimeout(ctx, groupTimeout)
-	defer cancel()
-	defer recovered(&err)
-	return c.run(ctx, queries, wait)
-}
-
 // errPanicked is returned when the store's own code panicked. It does not count as
 // an outage.
 var errPanicked = errors.New(`store: panic during a statement: see the log message "panic" for the stack`)
@@ -301,48 +227,13 @@ func recovered(err *error) {
 	}
 }
 
-// retriable reports whether the calls of a failed group may succeed when each runs separately.
+// retriable reports whether the calls of a failed statement may succeed when each runs separately:
+// a call or a conflict made the transaction roll back (a replayed Idempotency-Key, a deadlock).
+// After a timeout or a broken connection the outcome is unknown, and a second try could mistake
+// the insert of the first try for an insert of another caller.
 // The SQLSTATE classes are 22 data exception, 23 constraint violation, and 40 serialization
 // failure or deadlock.
 func retriable(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (strings.HasPrefix(pg.Code, "22") || strings.HasPrefix(pg.Code, "23") || strings.HasPrefix(pg.Code, "40"))
-}
-
-// putAside queues a call whose deal's row another transaction has locked. waitFor runs the
-// queued calls of a deal.
-func (c *coalescer[Q, A]) putAside(ctx context.Context, one *call[Q, A]) {
-	deal := c.deal(one.query)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	waiting, served := c.aside[deal]
-	c.aside[deal] = append(waiting, one)
-	if !served {
-		c.loops.Go(func() { c.waitFor(ctx, deal) })
-	}
-}
-
-// waitFor runs the calls in c.aside[deal] until there are no more. Its statements wait for the lock
-// of the deal's row. All other statements skip a locked deal.
-func (c *coalescer[Q, A]) waitFor(ctx context.Context, deal string) {
-	c.budget.slowDeals <- struct{}{}
-	defer func() { <-c.budget.slowDeals }()
-	for {
-		c.mu.Lock()
-		waiting := c.aside[deal]
-		if len(waiting) == 0 {
-			delete(c.aside, deal)
-			c.mu.Unlock()
-			return
-		}
-		c.aside[deal] = nil
-		c.mu.Unlock()
-		for len(waiting) > 0 {
-			group := c.newGroup(waiting[0])
-			for waiting = waiting[1:]; len(waiting) > 0 && c.add(group, waiting[0]); {
-				waiting = waiting[1:]
-			}
-			c.execute(ctx, group.calls, true)
-		}
-	}
 }

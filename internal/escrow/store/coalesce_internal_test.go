@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,153 +28,94 @@ type answered struct {
 	skip bool
 }
 
+// statement is a coalescer of a table whose deals with a name from "slow" on are locked until `free`
+// is closed. A call of the deal "sick" panics.
 type statement struct {
 	*coalescer[ask, answered]
-	hold chan struct{} // until hold is closed, a call of run with wait == false blocks
-	fail func(group []ask) error
-	free map[string]chan struct{} // by deal; an open channel simulates another transaction's lock on the deal's row
+	free chan struct{}
 
-	mu     sync.Mutex
-	groups [][]ask // arguments of the calls of run with wait == false
-	aside  [][]ask // arguments of the calls of run with wait == true
+	mu    sync.Mutex
+	aside [][]ask // arguments of the calls of run with wait == true
 }
 
-func newStatement(t *testing.T) *statement {
-	s := &statement{hold: make(chan struct{}), free: make(map[string]chan struct{})}
+func newStatement() *statement {
+	s := &statement{free: make(chan struct{})}
+	locked := func(a ask) bool {
+		select {
+		case <-s.free:
+			return false
+		default:
+			return strings.HasPrefix(a.deal, "slow")
+		}
+	}
 	s.coalescer = &coalescer[ask, answered]{
 		row:     func(a ask) string { return fmt.Sprint(a.deal, " ", a.n) },
 		deal:    func(a ask) string { return a.deal },
 		size:    func(a ask) int { return a.bytes },
 		skipped: func(a answered) bool { return a.skip },
 		run: func(ctx context.Context, group []ask, wait bool) ([]answered, error) {
-			s.mu.Lock()
 			if wait {
+				s.mu.Lock()
 				s.aside = append(s.aside, group)
-			} else {
-				s.groups = append(s.groups, group)
-			}
-			s.mu.Unlock()
-			held := s.hold
-			if wait {
-				held = s.free[group[0].deal]
-			}
-			select {
-			case <-held:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-			if s.fail != nil {
-				if err := s.fail(group); err != nil {
-					return nil, err
+				s.mu.Unlock()
+				select {
+				case <-s.free:
+				case <-ctx.Done():
+					return nil, ctx.Err()
 				}
 			}
 			answers := make([]answered, len(group))
 			for i, a := range group {
-				answers[i] = answered{a.n, !wait && s.free[a.deal] != nil && !closed(s.free[a.deal])}
+				if strings.HasSuffix(a.deal, "sick") && !locked(a) {
+					panic("a fault")
+				}
+				answers[i] = answered{a.n, locked(a)}
 			}
 			return answers, nil
 		},
 	}
 	s.start(newBudget())
-	t.Cleanup(s.close)
 	return s
 }
 
-func closed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
-// behind queues `calls` in order while the statement of `first` is blocked. Then it unblocks
-// the statement, and returns the answers and errors of `calls`.
-func (s *statement) behind(t *testing.T, first ask, calls ...ask) ([]answered, []error) {
-	t.Helper()
-	answers, errs := make([]answered, len(calls)+1), make([]error, len(calls)+1)
-	var group sync.WaitGroup
-	for i, a := range append([]ask{first}, calls...) {
-		group.Go(func() { answers[i], errs[i] = s.do(t.Context(), a) })
-		s.await(t, func() bool { return len(s.groups) == 1 && s.queued() == i })
-	}
-	close(s.hold)
-	group.Wait()
-	return answers[1:], errs[1:]
-}
-
-func (s *statement) queued() int { return len(s.queue) }
-
-func (s *statement) await(t *testing.T, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Microsecond) {
-		s.mu.Lock()
-		ok := condition()
-		s.mu.Unlock()
-		if ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the calls did not reach the expected state within a minute")
-		}
-	}
-}
-
-func (s *statement) sizes(groups [][]ask) (sizes []int) {
+func (s *statement) waiting() [][]ask {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, g := range groups {
-		sizes = append(sizes, len(g))
-	}
-	return sizes
+	return slices.Clone(s.aside)
 }
 
-func numbered(n, bytes int) []ask {
-	all := make([]ask, n)
-	for i := range all {
-		all[i] = ask{"d", i, bytes}
-	}
-	return all
-}
-
-func TestGroupsAreBoundedAndAnsweredInFull(t *testing.T) {
+func TestStatementsAreBounded(t *testing.T) {
 	const kib = 1 << 10
+	numbered := func(n, bytes int) []ask {
+		all := make([]ask, n)
+		for i := range all {
+			all[i] = ask{"d", i, bytes}
+		}
+		return all
+	}
 	for what, row := range map[string]struct {
 		calls []ask
-		sizes []int // expected calls per group, without the group of the blocking first call
+		fit   int // how many of the calls fit in the first statement
 	}{
-		"all that wait are one group":  {numbered(200, 0), []int{200}},
-		"a bound on calls":             {numbered(2*maxGroup+10, 0), []int{maxGroup, maxGroup, 10}},
-		"a bound on bytes":             {numbered(7, 300*kib), []int{3, 3, 1}},
-		"a call above the bound":       {append(numbered(1, 2*maxGroupSize), numbered(3, kib)...), []int{1, 3}},
-		"calls that fill it to a byte": {numbered(4, maxGroupSize/2), []int{2, 2}},
+		"few":                          {numbered(200, 0), 200},
+		"a bound on calls":             {numbered(maxGroup+10, 0), maxGroup},
+		"a bound on bytes":             {numbered(7, 300*kib), 3},
+		"a call above the bound":       {append(numbered(1, 2*maxGroupSize), ask{"e", 1, kib}), 1},
+		"calls that fill it to a byte": {numbered(4, maxGroupSize/2), 2},
+		"a row that is taken":          {append(numbered(3, 0), numbered(1, 0)...), 3},
 	} {
-		t.Run(what, func(t *testing.T) {
-			s := newStatement(t)
-			answers, errs := s.behind(t, ask{deal: "d", n: -1}, row.calls...)
-			if err := errors.Join(errs...); err != nil {
-				t.Fatal(err)
-			}
-			for i, a := range answers {
-				if a.n != row.calls[i].n {
-					t.Errorf("call %d got the answer of call %d, want its own", i, a.n)
-				}
-			}
-			if got := s.sizes(s.groups)[1:]; !slices.Equal(got, row.sizes) {
-				t.Errorf("groups of %v calls, want %v", got, row.sizes)
-			}
-			for _, g := range s.groups {
-				if !slices.IsSortedFunc(g, func(a, b ask) int { return a.n - b.n }) && what == "a bound on calls" {
-					t.Errorf("the calls of one deal ran as %v, want them in order", g)
-				}
-			}
-		})
+		s := &coalescer[ask, answered]{row: func(a ask) string { return fmt.Sprint(a.deal, " ", a.n) }, size: func(a ask) int { return a.bytes }}
+		fits, n := s.fits(), 0
+		for n < len(row.calls) && fits(row.calls[n]) {
+			n++
+		}
+		if n != row.fit {
+			t.Errorf("%s: %d calls fit, want %d", what, n, row.fit)
+		}
 	}
 }
 
 func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
-	const n, failing = 10, 4
 	for _, row := range []struct {
 		err   error
 		again bool
@@ -184,175 +127,93 @@ func TestOnlyARolledBackGroupIsRunAgain(t *testing.T) {
 		{&pgconn.PgError{Code: "57014"}, false},
 		{errors.New("connection reset"), false},
 	} {
-		t.Run(fmt.Sprint(row.err), func(t *testing.T) {
-			s := newStatement(t)
-			s.fail = func(group []ask) error {
-				if slices.ContainsFunc(group, func(a ask) bool { return a.n == failing }) {
-					return row.err
-				}
-				return nil
-			}
-			answers, errs := s.behind(t, ask{deal: "d", n: -1}, numbered(n, 0)...)
-			for i := range answers {
-				if fails := !row.again || i == failing; (errs[i] != nil) != fails || !fails && answers[i].n != i {
-					t.Errorf("call %d: got %+v, %v; want it to fail: %v", i, answers[i], errs[i], fails)
-				}
-			}
-			want := []int{1, n}
-			if row.again {
-				want = append(want, slices.Repeat([]int{1}, n)...)
-			}
-			if got := s.sizes(s.groups); !slices.Equal(got, want) {
-				t.Errorf("groups of %v calls, want %v", got, want)
-			}
-		})
+		if retriable(row.err) != row.again {
+			t.Errorf("%v: retriable is %t, want %t", row.err, !row.again, row.again)
+		}
 	}
 }
 
 // If another transaction has locked a deal's row, the calls of this deal wait as one group, and
 // calls of other deals proceed. At most slowDeals such groups wait at once.
 func TestCallsOnHeldDealsWaitAside(t *testing.T) {
-	const each, slow = 5, slowDeals + 3
-	s := newStatement(t)
-	close(s.hold)
-	for i := range slow {
-		s.free[fmt.Sprint("slow ", i)] = make(chan struct{})
-	}
-	var group sync.WaitGroup
-	call := func(a ask) {
-		group.Go(func() {
+	synctest.Test(t, func(t *testing.T) {
+		const each, slow = 5, slowDeals + 3
+		s := newStatement()
+		call := func(a ask) {
 			if got, err := s.do(t.Context(), a); err != nil || got.n != a.n || got.skip {
 				t.Errorf("call %+v: got %+v, %v; want its own number and not skipped", a, got, err)
 			}
-		})
-	}
-	for i := range slow {
-		for n := range each {
-			call(ask{fmt.Sprint("slow ", i), i*each + n, 0})
 		}
-	}
-	s.await(t, func() bool {
-		s.coalescer.mu.Lock()
-		defer s.coalescer.mu.Unlock()
-		waiting := 0
-		for _, calls := range s.coalescer.aside {
-			waiting += len(calls)
+		for i := range slow {
+			for n := range each {
+				go call(ask{fmt.Sprint("slow ", i), i*each + n, 0})
+			}
 		}
-		for _, g := range s.aside {
-			waiting += len(g)
+		synctest.Wait()
+		for i := range 100 {
+			call(ask{fmt.Sprint("quick ", i), i, 0})
 		}
-		return waiting == slow*each && len(s.aside) == slowDeals
-	})
-	for i := range 100 {
-		if got, err := s.do(t.Context(), ask{fmt.Sprint("quick ", i), i, 0}); err != nil || got.n != i {
-			t.Errorf("call %d on a deal that nobody holds: got %+v, %v; want its own number", i, got, err)
+		if got := len(s.waiting()); got != slowDeals {
+			t.Errorf("%d deals wait at once, want %d", got, slowDeals)
 		}
-	}
-	if got := len(s.sizes(s.aside)); got != slowDeals {
-		t.Errorf("%d deals wait at once, want %d", got, slowDeals)
-	}
-	for _, free := range s.free {
-		close(free)
-	}
-	group.Wait()
-	for _, g := range s.aside {
-		if slices.ContainsFunc(g, func(a ask) bool { return a.deal != g[0].deal }) {
-			t.Errorf("a waiting group has calls of several deals, want one deal: %v", g)
+		close(s.free)
+		synctest.Wait()
+		for _, g := range s.waiting() {
+			if slices.ContainsFunc(g, func(a ask) bool { return a.deal != g[0].deal }) {
+				t.Errorf("a waiting group has calls of several deals, want one deal: %v", g)
+			}
 		}
-	}
-	// The calls of a deal wait in at most two groups: the first calls, and all that arrived later.
-	if got := len(s.aside); got > 2*slow {
-		t.Errorf("%d groups waited for %d deals with %d calls each, want at most %d groups", got, slow, each, 2*slow)
-	}
-	s.await(t, func() bool {
-		s.coalescer.mu.Lock()
-		defer s.coalescer.mu.Unlock()
-		return len(s.coalescer.aside) == 0 && len(s.budget.slowDeals) == 0
+		// The calls of a deal wait in at most two groups: the first calls, and all that arrived later.
+		if got := len(s.waiting()); got > 2*slow {
+			t.Errorf("%d groups waited for %d deals with %d calls each, want at most %d groups", got, slow, each, 2*slow)
+		}
+		if len(s.coalescer.aside) != 0 || len(s.budget.slowDeals) != 0 {
+			t.Errorf("%d deals and %d slots are still in use, want none", len(s.coalescer.aside), len(s.budget.slowDeals))
+		}
+		s.close()
 	})
 }
 
-// If a call's context ends, its caller gets UNAVAILABLE at once. The call may be before a full
-// queue, in a running statement, or waiting for a locked deal (aside).
-func TestACallEndsWithItsContext(t *testing.T) {
-	s := newStatement(t)
-	s.free["slow"] = make(chan struct{})
-	cancelled := func(where string, c *coalescer[ask, answered], a ask, reached func() bool) {
-		t.Helper()
+// A call whose context ends or whose store closes gets UNAVAILABLE, also while it waits for a lock.
+func TestWaitingCallsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStatement()
 		ctx, cancel := context.WithCancel(t.Context())
-		failed := make(chan error, 1)
-		go func() { _, err := c.do(ctx, a); failed <- err }()
-		s.await(t, reached)
-		cancel()
-		select {
-		case err := <-failed:
-			if !problem.Is(err, problem.Unavailable) || !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: got error %v, want UNAVAILABLE because of context.Canceled", where, err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatalf("%s: a minute after the end of its context the call has not returned", where)
+		var ends sync.WaitGroup
+		call := func(ctx context.Context, deal string) {
+			ends.Go(func() {
+				if _, err := s.do(ctx, ask{deal, 0, 0}); !problem.Is(err, problem.Unavailable) {
+					t.Errorf("%s: got error %v, want UNAVAILABLE", deal, err)
+				}
+			})
+			synctest.Wait()
 		}
-	}
-	cancelled("under way", s.coalescer, ask{deal: "quick"}, func() bool { return len(s.groups) == 1 })
-	full := &coalescer[ask, answered]{queue: make(chan *call[ask, answered])}
-	cancelled("before a full queue", full, ask{}, func() bool { return true })
-	close(s.hold)
-	cancelled("aside", s.coalescer, ask{deal: "slow"}, func() bool { return len(s.aside) == 1 })
-}
-
-func TestCloseInterruptsStatementsThatWait(t *testing.T) {
-	const n = slowDeals + 2
-	s := newStatement(t)
-	close(s.hold)
-	for i := range n {
-		s.free[fmt.Sprint(i)] = make(chan struct{})
-	}
-	var group sync.WaitGroup
-	for i := range n {
-		group.Go(func() {
-			if _, err := s.do(t.Context(), ask{fmt.Sprint(i), i, 0}); !problem.Is(err, problem.Unavailable) {
-				t.Errorf("call %d at close: got error %v, want UNAVAILABLE", i, err)
-			}
-		})
-	}
-	s.await(t, func() bool {
-		s.coalescer.mu.Lock()
-		defer s.coalescer.mu.Unlock()
-		return len(s.coalescer.aside) == n && len(s.aside) == slowDeals
+		call(ctx, "slow, its context ends")
+		cancel()
+		ends.Wait()
+		for n := range slowDeals + 2 {
+			call(t.Context(), fmt.Sprint("slow at close ", n))
+		}
+		s.close()
+		ends.Wait()
 	})
-	s.close()
-	group.Wait()
 }
 
 // After a panic, the slots that the group took from the budget of concurrent statements are free.
 func TestAPanicFailsItsGroupOnly(t *testing.T) {
-	for what, aside := range map[string]bool{"in a group": false, "aside": true} {
-		t.Run(what, func(t *testing.T) {
-			s := newStatement(t)
-			close(s.hold)
-			if aside {
-				s.free["sick"] = make(chan struct{})
-			}
-			s.fail = func(group []ask) error {
-				if group[0].deal == "sick" && (!aside || closed(s.free["sick"])) {
-					panic("a fault")
-				}
-				return nil
-			}
+	for _, deal := range []string{"sick", "slow and sick"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStatement()
+			time.AfterFunc(time.Second, func() { close(s.free) })
 			for n := range 2*statements + 2*slowDeals { // more calls than the budget has slots: after a leak, a call would block
-				failed := make(chan error, 1)
-				go func() { _, err := s.do(t.Context(), ask{"sick", n, 0}); failed <- err }()
-				if aside && n == 0 {
-					s.await(t, func() bool { return len(s.aside) == 1 })
-					close(s.free["sick"])
-				}
-				if err := <-failed; problem.From(err).Code != problem.Internal {
+				if _, err := s.do(t.Context(), ask{deal, n, 0}); problem.From(err).Code != problem.Internal {
 					t.Fatalf("call %d: got error %v, want INTERNAL", n, err)
 				}
 			}
 			if got, err := s.do(t.Context(), ask{"well", 7, 0}); err != nil || got.n != 7 {
 				t.Errorf("call 7 after the panics: got %+v, %v; want its own number", got, err)
 			}
-			s.await(t, func() bool { return len(s.budget.statements) == 0 && len(s.budget.slowDeals) == 0 })
+			s.close()
 		})
 	}
 }

@@ -2,9 +2,9 @@ package store
 
 import (
 	"context"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
-	"go.opentelemetry.io/otel/trace"
 )
 
 // In production, timing decides which calls share one SQL statement (a group). In tests, the
@@ -40,22 +40,12 @@ func (s *Store) EndTogether(all ...*Ending) ([]bool, []error) {
 }
 
 func together[Q, A any](c *coalescer[Q, A], queries []Q) ([]A, []error) {
-	all := make([]*call[Q, A], len(queries))
+	answers, errs := c.calls.Together(context.Background(), queries)
+	var group sync.WaitGroup
 	for i, q := range queries {
-		all[i] = &call[Q, A]{query: q, span: trace.SpanFromContext(context.Background()), done: make(chan outcome[A], 1)}
+		group.Go(func() { answers[i], errs[i] = c.unlocked(context.Background(), q, answers[i], errs[i]) })
 	}
-	for waiting := all; len(waiting) > 0; {
-		group := c.newGroup(waiting[0])
-		for waiting = waiting[1:]; len(waiting) > 0 && c.add(group, waiting[0]); {
-			waiting = waiting[1:]
-		}
-		c.execute(context.Background(), group.calls, false)
-	}
-	answers, errs := make([]A, len(all)), make([]error, len(all))
-	for i, one := range all {
-		got := <-one.done
-		answers[i], errs[i] = got.answer, translate(got.err)
-	}
+	group.Wait()
 	return answers, errs
 }
 

@@ -1,0 +1,251 @@
+// Package batch lets calls that wait at the same moment share one run, such as one SQL
+// statement. No timer delays a run, so a single call runs at once. A run starts after its
+// calls have arrived, so an answer is never older than its call.
+package batch
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+var (
+	// ErrFull is returned when Options.Queue calls wait already.
+	ErrFull = errors.New("too many calls wait: try again later")
+	// ErrClosed is returned by calls that wait when the group is closed, and by later calls.
+	ErrClosed = errors.New("this process is stopping")
+)
+
+// Slots bounds the number of concurrent runs. Groups may share Slots.
+type Slots chan struct{}
+
+// Options configures a Group. Only Run and Slots are required.
+type Options[Q, A any] struct {
+	Slots Slots
+	// Run returns one answer for each query. Its ctx has the values of the first caller's ctx,
+	// but ends only with the group.
+	Run func(ctx context.Context, queries []Q) ([]A, error)
+	// Fits returns a function that reports, for one waiting query after another, whether the
+	// query joins the next run. The first query that does not join ends the selection.
+	Fits func() func(Q) bool
+	// Overlap returns how long the next run waits for the end of a run with these queries.
+	// If Overlap is nil, the runs of a group never overlap.
+	Overlap func(queries []Q) time.Duration
+	// Again reports whether each query of a failed run should run alone.
+	Again func(error) bool
+	// Convert converts errors of the group itself: ErrFull, ErrClosed and the error of a
+	// caller's ctx.
+	Convert func(error) error
+	Queue   int    // maximum number of waiting calls; 0: no limit
+	Idle    func() // called when no call waits or runs
+}
+
+// Group collects calls into runs. It is safe for concurrent use.
+type Group[Q, A any] struct {
+	Options[Q, A]
+	ctx   context.Context // ends at Close
+	stop  context.CancelFunc
+	loops sync.WaitGroup
+
+	mu sync.Mutex
+	// mu guards the fields below.
+	waiting []*call[Q, A]
+	serving bool
+}
+
+type call[Q, A any] struct {
+	query Q
+	ctx   context.Context
+	done  chan outcome[A] // buffered: a run does not block on a caller that gave up
+}
+
+type outcome[A any] struct {
+	answer A
+	err    error
+}
+
+// New returns a group. Call Close when it is no longer needed.
+func New[Q, A any](o Options[Q, A]) *Group[Q, A] {
+	g := &Group[Q, A]{Options: o}
+	g.ctx, g.stop = context.WithCancel(context.Background())
+	return g
+}
+
+// AtMost returns a value for Options.Fits: a run has at most n queries.
+func AtMost[Q any](n int) func() func(Q) bool {
+	return func() func(Q) bool {
+		left := n
+		return func(Q) bool { left--; return left >= 0 }
+	}
+}
+
+// Do waits until a run has answered the query. If ctx ends while the query waits for its run, the
+// query does not run. If ctx ends later, Do returns while the run continues.
+func (g *Group[Q, A]) Do(ctx context.Context, query Q) (A, error) {
+	one := &call[Q, A]{query, ctx, make(chan outcome[A], 1)}
+	if err := g.add(one); err != nil {
+		return g.failed(err)
+	}
+	return g.wait(one)
+}
+
+// Together calls Do for all queries at the same moment, so that they share a run.
+func (g *Group[Q, A]) Together(ctx context.Context, queries []Q) ([]A, []error) {
+	calls, answers, errs := make([]*call[Q, A], len(queries)), make([]A, len(queries)), make([]error, len(queries))
+	for i, query := range queries {
+		calls[i] = &call[Q, A]{query, ctx, make(chan outcome[A], 1)}
+	}
+	err := g.add(calls...)
+	for i, one := range calls {
+		if err != nil {
+			answers[i], errs[i] = g.failed(err)
+		} else {
+			answers[i], errs[i] = g.wait(one)
+		}
+	}
+	return answers, errs
+}
+
+// Close ends the calls that wait, cancels the runs, and waits until the runs have ended.
+func (g *Group[Q, A]) Close() {
+	g.mu.Lock()
+	g.stop()
+	g.mu.Unlock()
+	g.loops.Wait()
+}
+
+func (g *Group[Q, A]) add(calls ...*call[Q, A]) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.ctx.Err() != nil:
+		return ErrClosed
+	case g.Queue > 0 && len(g.waiting)+len(calls) > g.Queue:
+		return ErrFull
+	}
+	g.waiting = append(g.waiting, calls...)
+	if !g.serving {
+		g.serving = true
+		g.loops.Go(g.serve)
+	}
+	return nil
+}
+
+func (g *Group[Q, A]) wait(one *call[Q, A]) (A, error) {
+	select {
+	case got := <-one.done:
+		return got.answer, got.err
+	case <-one.ctx.Done():
+		return g.failed(one.ctx.Err())
+	case <-g.ctx.Done():
+		return g.failed(ErrClosed)
+	}
+}
+
+func (g *Group[Q, A]) failed(err error) (none A, _ error) {
+	if g.Convert != nil {
+		err = g.Convert(err)
+	}
+	return none, err
+}
+
+// serve starts runs while calls wait. It takes the calls of a run only once it has a slot, so
+// that calls which wait for a slot form larger runs.
+func (g *Group[Q, A]) serve() {
+	for g.more() {
+		select {
+		case g.Slots <- struct{}{}:
+		case <-g.ctx.Done():
+			return
+		}
+		calls, queries := g.take()
+		if len(calls) == 0 {
+			<-g.Slots
+			continue
+		}
+		if g.Overlap == nil {
+			g.answer(calls, queries)
+			<-g.Slots
+			continue
+		}
+		ended := make(chan struct{})
+		g.loops.Go(func() {
+			g.answer(calls, queries)
+			<-g.Slots
+			close(ended)
+		})
+		if wait := g.Overlap(queries); wait > 0 {
+			select {
+			case <-ended:
+			case <-time.After(wait):
+			}
+		}
+	}
+	if g.Idle != nil {
+		g.Idle()
+	}
+}
+
+// more reports whether a call waits. If not, serve must return, and the next call starts it again.
+func (g *Group[Q, A]) more() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.serving = len(g.waiting) > 0
+	return g.serving
+}
+
+func (g *Group[Q, A]) take() (calls []*call[Q, A], queries []Q) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	fits := func(Q) bool { return true }
+	if g.Fits != nil {
+		fits = g.Fits()
+	}
+	taken := 0
+	for _, one := range g.waiting {
+		if one.ctx.Err() == nil {
+			if !fits(one.query) && len(calls) > 0 {
+				break
+			}
+			calls, queries = append(calls, one), append(queries, one.query)
+		}
+		taken++
+	}
+	clear(g.waiting[:taken]) // for the garbage collector
+	g.waiting = g.waiting[taken:]
+	return calls, queries
+}
+
+func (g *Group[Q, A]) answer(calls []*call[Q, A], queries []Q) {
+	answers, err := g.Run(runContext{g.ctx, calls[0].ctx}, queries)
+	switch {
+	case err == nil:
+		for i, one := range calls {
+			one.done <- outcome[A]{answer: answers[i]}
+		}
+	case len(calls) > 1 && g.Again != nil && g.Again(err):
+		for i := range calls {
+			g.answer(calls[i:i+1], queries[i:i+1])
+		}
+	default:
+		for _, one := range calls {
+			one.done <- outcome[A]{err: err}
+		}
+	}
+}
+
+// runContext ends with the group, and has the values of a caller's context.
+type runContext struct {
+	context.Context // of the group
+	caller          context.Context
+}
+
+// Value asks the group's context first, because package context finds the cancellation of a parent
+// by its Value.
+func (c runContext) Value(key any) any {
+	if value := c.Context.Value(key); value != nil {
+		return value
+	}
+	return c.caller.Value(key)
+}

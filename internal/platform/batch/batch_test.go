@@ -1,0 +1,193 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// held is a group whose runs wait until the test opens them.
+type held struct {
+	*Group[int, int]
+	open chan struct{}
+	fail error // fails a run that has the query 4
+
+	mu   sync.Mutex
+	runs [][]int
+}
+
+func newHeld(o Options[int, int]) *held {
+	h := &held{open: make(chan struct{})}
+	o.Run = func(ctx context.Context, queries []int) ([]int, error) {
+		h.mu.Lock()
+		h.runs = append(h.runs, queries)
+		h.mu.Unlock()
+		select {
+		case <-h.open:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if h.fail != nil && slices.Contains(queries, 4) {
+			return nil, h.fail
+		}
+		return queries, nil
+	}
+	h.Group = New(o)
+	return h
+}
+
+// do makes the calls first, …, end-1 in this order, and calls the function `answered` with each
+// answer.
+func (h *held) do(ctx context.Context, first, end int, answered func(query, answer int, err error)) {
+	for n := first; n < end; n++ {
+		go func() {
+			answer, err := h.Do(ctx, n)
+			answered(n, answer, err)
+		}()
+		synctest.Wait()
+	}
+}
+
+func (h *held) sizes() (sizes []int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, run := range h.runs {
+		sizes = append(sizes, len(run))
+	}
+	return sizes
+}
+
+func TestCallsThatWaitShareARun(t *testing.T) {
+	refused := errors.New("refused")
+	for what, c := range map[string]struct {
+		o     Options[int, int]
+		fail  error
+		sizes []int
+		wrong []int // the queries that fail
+	}{
+		"no limit":               {Options[int, int]{}, nil, []int{1, 9}, nil},
+		"a limit":                {Options[int, int]{Fits: AtMost[int](4)}, nil, []int{1, 4, 4, 1}, nil},
+		"a run fails":            {Options[int, int]{}, refused, []int{1, 9}, []int{1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		"each query runs again":  {Options[int, int]{Again: func(err error) bool { return err == refused }}, refused, append([]int{1, 9}, slices.Repeat([]int{1}, 9)...), []int{4}},
+		"not after another kind": {Options[int, int]{Again: func(err error) bool { return err != refused }, Fits: AtMost[int](5)}, refused, []int{1, 5, 4}, []int{1, 2, 3, 4, 5}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.o.Slots = make(Slots, 1)
+				h := newHeld(c.o)
+				h.fail = c.fail
+				var mu sync.Mutex
+				var wrong []int
+				h.do(t.Context(), 0, 10, func(query, answer int, err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						wrong = append(wrong, query)
+					} else if answer != query {
+						t.Errorf("call %d got the answer %d, want its own", query, answer)
+					}
+				})
+				close(h.open)
+				synctest.Wait()
+				h.Close()
+				if slices.Sort(wrong); !slices.Equal(h.sizes(), c.sizes) || !slices.Equal(wrong, c.wrong) {
+					t.Errorf("runs of %v calls, failed %v; want %v, %v", h.sizes(), wrong, c.sizes, c.wrong)
+				}
+			})
+		})
+	}
+}
+
+func TestCallsEndWithTheirContextAndAtClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		odd := errors.New("converted")
+		h := newHeld(Options[int, int]{Slots: make(Slots, 1), Queue: 3, Convert: func(err error) error { return errors.Join(odd, err) }})
+		ends := func(want error) func(int, int, error) {
+			return func(query, _ int, err error) {
+				if !errors.Is(err, want) || !errors.Is(err, odd) {
+					t.Errorf("call %d: %v, want %v", query, err, want)
+				}
+			}
+		}
+		gone, leave := context.WithCancel(t.Context())
+		h.do(gone, 0, 3, ends(context.Canceled)) // call 0 runs, calls 1 and 2 wait
+		leave()
+		synctest.Wait()
+		h.do(t.Context(), 3, 4, func(_, answer int, err error) {
+			if err != nil || answer != 3 {
+				t.Errorf("call 3: %d, %v; want its own number", answer, err)
+			}
+		})
+		h.do(t.Context(), 5, 7, ends(ErrFull))
+		h.open <- struct{}{}
+		h.open <- struct{}{}
+		synctest.Wait()
+		if want := [][]int{{0}, {3}}; !slices.EqualFunc(h.runs, want, slices.Equal) {
+			t.Errorf("runs %v, want %v: the callers of 1 and 2 left before their run", h.runs, want)
+		}
+		h.do(t.Context(), 7, 9, ends(ErrClosed)) // call 7 runs, call 8 waits
+		h.Close()
+		h.do(t.Context(), 9, 10, ends(ErrClosed))
+	})
+}
+
+func TestGroupsShareSlotsAndRunsMayOverlap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slots := make(Slots, 2)
+		idle := 0
+		waits := newHeld(Options[int, int]{Slots: slots, Overlap: func([]int) time.Duration { return time.Second }, Idle: func() { idle++ }})
+		other := newHeld(Options[int, int]{Slots: slots})
+		ok := func(query, answer int, err error) {
+			if err != nil || answer != query {
+				t.Errorf("call %d: %d, %v; want its own number", query, answer, err)
+			}
+		}
+		waits.do(t.Context(), 0, 3, ok)
+		if len(waits.sizes()) != 1 {
+			t.Errorf("runs %v, want the second to wait for the first", waits.runs)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if !slices.Equal(waits.sizes(), []int{1, 2}) {
+			t.Errorf("runs %v, want a second after the time to overlap", waits.runs)
+		}
+		other.do(t.Context(), 0, 2, ok)
+		if len(other.sizes()) != 0 {
+			t.Errorf("runs %v, want none: both slots are taken", other.runs)
+		}
+		close(waits.open)
+		close(other.open)
+		synctest.Wait()
+		if !slices.Equal(other.sizes(), []int{2}) || len(slots) != 0 || idle != 1 {
+			t.Errorf("runs %v, %d slots taken, %d times idle; want one run, 0 and 1", other.runs, len(slots), idle)
+		}
+		answers, errs := other.Together(t.Context(), []int{1, 2, 3})
+		if errors.Join(errs...) != nil || !slices.Equal(answers, []int{1, 2, 3}) || !slices.Equal(other.sizes(), []int{2, 3}) {
+			t.Errorf("together: %v, %v in runs %v; want one run", answers, errs, other.runs)
+		}
+		waits.Close()
+		other.Close()
+	})
+}
+
+// A query waits for a run that takes 50 µs, and shares it with the queries of the other callers.
+func BenchmarkDo(b *testing.B) {
+	g := New(Options[int, int]{Slots: make(Slots, 2), Run: func(_ context.Context, queries []int) ([]int, error) {
+		time.Sleep(50 * time.Microsecond)
+		return queries, nil
+	}})
+	defer g.Close()
+	b.ReportAllocs()
+	b.SetParallelism(64)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := g.Do(b.Context(), 1); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}
