@@ -13,9 +13,9 @@ import (
 // that does not exist is nil.
 type Bundle struct {
 	Issued
-	TLogProof   []byte        // the inclusion proof as a .tlog-proof file (c2sp.org/tlog-proof)
-	Keys        []byte        // the response body of GET /v1/pubkeys
-	Declaration []byte        // nil if the certificate has no declaration digest, because an earlier release issued it
+	TLogProof   []byte // the inclusion proof as a .tlog-proof file (c2sp.org/tlog-proof)
+	Keys        []byte // the response body of GET /v1/pubkeys
+	Declaration []byte
 	Chain       *beacon.Chain // the beacon chain of a random.v1 result
 	// Own is the proof for the caller's input. It is nil if the caller did not reveal, or if
 	// the proof needs inputs that were deleted (retention "purge").
@@ -48,10 +48,8 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	if err := limits.AcquireSlot(ctx); err != nil {
 		return Bundle{}, err
 	}
-	if issued.declaration != "" {
-		if b.Declaration, err = a.deal.Canonical(); err != nil {
-			return Bundle{}, err
-		}
+	if b.Declaration, err = a.deal.Canonical(); err != nil {
+		return Bundle{}, err
 	}
 	b.Own, err = s.ownInput(ctx, a)
 	return b, err

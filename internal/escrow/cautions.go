@@ -42,7 +42,7 @@ func cautionsOf(d *deal.Terms, from int64) (all []string) {
 // initiator's text.
 func (d *Deal) unusualParams() []string {
 	warnings, err := d.algorithm.CheckParams(d.Labels, d.params)
-	if err != nil || len(warnings) == 0 { // err is not nil if an earlier release accepted params that this release refuses
+	if err != nil || len(warnings) == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("algorithm_params are legal but unusual (warnings to the initiator: %d); read the params closely", len(warnings))}

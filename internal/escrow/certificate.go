@@ -3,11 +3,13 @@ package escrow
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/problem"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -19,8 +21,6 @@ type Issued struct {
 	Signature string
 	Proof     certificate.LogProof
 	Head      translog.TreeHead // the tree head against which Proof verifies
-
-	declaration string // digest of the declaration, from the certificate; "" if the certificate has none
 }
 
 // Certificate returns a deal's certificate with a proof against the newest published tree
@@ -45,21 +45,17 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err != nil {
 		return Issued{}, err
 	}
-	// Verify the proof before the certificate. During a key rotation this process may lack the
-	// key that signed both the tree head and the certificate. The caller must then get
-	// LOG_UNAVAILABLE, because the certificate is not known to be invalid.
-	proof, head, err := s.prove(ctx, c)
+	i, err := s.inspect(ctx, c)
 	if err != nil {
 		return Issued{}, err
 	}
-	if err := a.deal.acquireSlot(ctx); err != nil {
-		return Issued{}, err
+	if i.Valid && i.dealID != a.deal.DealID {
+		i.add(verification.Consistency, fmt.Errorf("the row of certificate %s of deal %s contains a certificate of deal %s", c.CertID, a.deal.DealID, i.dealID))
 	}
-	facts, err := s.intact(c, a.deal.DealID)
-	if err != nil {
-		return Issued{}, err
+	if !i.Valid {
+		return Issued{}, i.cause
 	}
-	return Issued{c.CertID, facts.outcome, c.Payload, *c.Signature, proof, head, facts.declarationDigest}, nil
+	return Issued{c.CertID, i.outcome, c.Payload, *c.Signature, i.proof, i.head}, nil
 }
 
 // errDrawable is the cause of CERT_NOT_READY between the beacon round's time and the worker's

@@ -7,21 +7,21 @@ import (
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
+	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/problem"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
 // checked holds facts of a certificate's payload, and the key that signed the payload. For a
 // tree head, only `key` is set.
 type checked struct {
-	certID, dealID    string
-	outcome           string
-	rootWellFormed    bool
-	declarationDigest string // SHA-256 of the deal's declaration; "" in certificates of earlier releases
-	key               keys.Key
+	certID, dealID string
+	outcome        string
+	rootWellFormed bool
+	key            keys.Key
 }
 
 // check parses the payload of a stored certificate and verifies the certificate's signature.
@@ -41,9 +41,6 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 		return checked{}, err
 	}
 	facts := checked{certID: payload.CertID, dealID: payload.DealID, outcome: payload.Outcome, rootWellFormed: payload.InputRootWellFormed()}
-	if facts.declarationDigest, err = attestation.DigestIn(payload.Properties); err != nil {
-		return checked{}, err
-	}
 	if facts.key, err = s.keys.SignerOf(c.Payload, *c.Signature); err != nil {
 		return facts, fmt.Errorf("signature of the certificate: %w", err)
 	}
@@ -51,30 +48,70 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 	return facts, nil
 }
 
-// intact returns the facts of a stored certificate. The error is LOG_INCONSISTENT if the
-// certificate does not verify, belongs to another deal, or has a leaf at or above the
-// TreeSize of the signing key (Key.MaySignLeaf).
-func (s *Service) intact(c *store.Certificate, dealID string) (facts checked, err error) {
-	if c.Signature == nil {
-		err = fmt.Errorf("certificate %s has a leaf but no signature", c.CertID)
-	} else if facts, err = s.check(c); err == nil {
-		switch {
-		case facts.certID != c.CertID || facts.dealID != dealID:
-			err = fmt.Errorf("the row of certificate %s of deal %s contains certificate %s of deal %s", c.CertID, dealID, facts.certID, facts.dealID)
-		case !facts.key.MaySignLeaf(*c.LeafIndex):
-			err = fmt.Errorf("leaf %d is signed by the key %s, which retired at tree size %d", *c.LeafIndex, facts.key.Label, *facts.key.TreeSize)
+// inspected is the report on a stored certificate, with its proof against the newest tree head.
+// The checks have the names of package verification, whose other checks a certificate of the own
+// store does not need: their results follow from the signature.
+type inspected struct {
+	checked
+	verification.Report
+	proof certificate.LogProof
+	head  certificate.TreeHead
+	cause error // why the first failed check failed: LOG_INCONSISTENT
+}
+
+func (i *inspected) add(check string, err error) {
+	i.Add(verification.Check{Name: check, OK: err == nil})
+	if i.cause == nil && err != nil {
+		i.cause = err
+		if !problem.Is(err, problem.LogInconsistent) {
+			i.cause = problem.New(problem.LogInconsistent, "the stored certificate does not verify; tell the operator of this deployment").WithCause(err)
 		}
 	}
-	if err != nil {
-		err = problem.New(problem.LogInconsistent, "the stored certificate does not verify; tell the operator of this deployment").WithCause(err)
+}
+
+// inspect checks a stored certificate that has a leaf. It returns LOG_UNAVAILABLE instead of a
+// report if the log is out of reach, because a report would call a valid certificate invalid.
+func (s *Service) inspect(ctx context.Context, c *store.Certificate) (inspected, error) {
+	i := inspected{Report: verification.Report{Valid: true, Checks: make([]verification.Check, 0, 5)}}
+	// Verify the proof before the certificate. During a key rotation this process may lack the key
+	// that signed both. The caller must then get LOG_UNAVAILABLE, because the certificate is not
+	// known to be invalid.
+	var err error
+	if i.proof, i.head, err = s.prove(ctx, c); err != nil && !problem.Is(err, problem.LogInconsistent) {
+		return i, err
 	}
-	return facts, err
+	i.add(verification.TreeHeadSignature, err)
+	i.add(verification.MerkleInclusion, err)
+	if len(c.Payload) >= large {
+		if err := limits.AcquireSlot(ctx); err != nil {
+			return i, err
+		}
+	}
+	if c.Signature == nil {
+		i.add(verification.Signature, fmt.Errorf("certificate %s has a leaf but no signature", c.CertID))
+		return i, nil
+	}
+	i.checked, err = s.check(c)
+	if err == nil && i.certID != c.CertID {
+		err = fmt.Errorf("the row of certificate %s contains certificate %s", c.CertID, i.certID)
+	}
+	i.add(verification.Signature, err)
+	var misshapen error
+	if !i.rootWellFormed || i.certID != c.CertID || i.outcome != certificate.Computed && i.outcome != certificate.Void {
+		misshapen = fmt.Errorf("the payload of certificate %s is damaged", c.CertID)
+	}
+	i.add(verification.InputRootForm, misshapen)
+	// A certificate that a key signed after its retirement may be the work of a thief of the key.
+	if err == nil && !i.key.MaySignLeaf(*c.LeafIndex) {
+		i.add(verification.KeyInForce, fmt.Errorf("leaf %d is signed by the key %s, which retired at tree size %d", *c.LeafIndex, i.key.Label, *i.key.TreeSize))
+	}
+	return i, nil
 }
 
 // prove asks the log for an inclusion proof of the certificate's leaf. It verifies the proof
 // and the signature of the proof's tree head. The error is LOG_INCONSISTENT or
 // LOG_UNAVAILABLE (logTrouble).
-func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.LogProof, translog.TreeHead, error) {
+func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.LogProof, certificate.TreeHead, error) {
 	entry := certificate.Entry(c.Payload)
 	in, err := s.log.Inclusion(ctx, entry, *c.LeafIndex)
 	if err == nil {
@@ -87,7 +124,7 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 		}
 	}
 	if err != nil {
-		return certificate.LogProof{}, translog.TreeHead{}, logTrouble(err)
+		return certificate.LogProof{}, certificate.TreeHead{}, logTrouble(err)
 	}
 	return proof, in.TreeHead, nil
 }
@@ -97,7 +134,7 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 // An unknown key does not cause ErrInconsistent: during a key rotation, log-server may sign
 // with a key that this process lacks. The error is ErrInconsistent if a key signed the head
 // after the key had retired.
-func (s *Service) checkHead(head translog.TreeHead) error {
+func (s *Service) checkHead(head certificate.TreeHead) error {
 	message := head.Message()
 	sum := hash(sha256.Sum256(append(append([]byte("head\x00"), message...), head.Signature...)))
 	known, ok := s.verified.Get(sum)

@@ -218,8 +218,6 @@ func (d *Deal) attested(party int, stored *string) string {
 	case stored != nil:
 		return *stored
 	case declared != nil:
-		// There is no signature: the party has not committed, or an earlier release accepted
-		// the commitment without a signature.
 		return attestation.Attestation{Declared: true, Key: *declared}.String()
 	}
 	return certificate.AttestedByInitiator

@@ -61,27 +61,48 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 	if err := limits.AcquireSlot(ctx); err != nil {
 		return SubmittedReport{}, err
 	}
-	text := canon.Encode(document)
 	// c is incomplete if the document is not a certificate. verification.Verify then reports
 	// what is wrong with the document.
 	var c certificate.Certificate
-	formed := json.Unmarshal(text, &c) == nil
+	formed := json.Unmarshal(canon.Encode(document), &c) == nil
 	limits.ReleaseSlot(ctx)
 	head, err := s.headOf(ctx, c.LogProof.TreeSize)
 	if err != nil {
 		return SubmittedReport{}, err
 	}
 	stored, err := s.published(ctx, c.CertID)
-	if errors.Is(err, store.ErrNotFound) {
-		stored, err = nil, nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return SubmittedReport{}, err
 	}
 	if err := limits.AcquireSlot(ctx); err != nil {
 		return SubmittedReport{}, err
 	}
+	answer := SubmittedReport{Stored: compare(document, stored), TreeHead: head}
+	// These two checks are in the report only if they fail.
+	report := verification.Report{Valid: true}
+	if certID != "" && certID != c.CertID {
+		report.Add(verification.Check{Name: "cert_id", Detail: "the document's cert_id is not the cert_id of the request"})
+	}
+	if answer.Stored == StoredDiffers {
+		report.Add(verification.Check{Name: "stored", Detail: "forged or damaged: it is not the certificate that this service issued under this cert_id"})
+	}
+	s.verifyDocument(ctx, &report, &answer, document, c)
+	if err := ctx.Err(); err != nil { // the report may be incomplete, so its valid:false may be wrong
+		return SubmittedReport{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
+	}
+	answer.Verification = Verification{CertID: cut(c.CertID), Valid: report.Valid, Outcome: certificate.Void, Checks: checksOf(report)}
+	claim := "outcome is VOID because the document does not have the form of a certificate"
+	if formed && report.Holds(verification.Shape) {
+		answer.Outcome, answer.Says = c.Outcome, summaryOf(c.Payload)
+		claim = "the members `outcome` and `says` repeat what the document claims, true or not"
+	}
+	answer.Note = answer.note(report, claim)
+	return answer, nil
+}
 
+// verifyDocument adds the checks of the document to the report, and the findings and the signing
+// key to the answer.
+func (s *Service) verifyDocument(ctx context.Context, report *verification.Report, answer *SubmittedReport, document map[string]any, c certificate.Certificate) {
 	trusted := s.keys.Keys()
 	for i := range trusted {
 		trusted[i].Development = s.options.Development(trusted[i].Label)
@@ -89,66 +110,47 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 	evidence := verification.Evidence{Certificate: document, Keys: trusted, SeatsUntil: closed}
 	// A document can name thousands of seat keys. The signatures of seat keys are checked only if
 	// this service signed the document, and until ctx ends.
-	signer, unsigned := s.keys.SignerOf(verification.Signed(document), c.Signature)
-	if unsigned == nil {
-		evidence.SeatsUntil = ctx.Done()
+	if signer, err := s.keys.SignerOf(verification.Signed(document), c.Signature); err == nil {
+		evidence.SeatsUntil, answer.PubKey = ctx.Done(), &signer.Label
 	}
+	head := answer.TreeHead
 	if head != nil {
 		evidence.TreeHead = map[string]any{"tree_size": head.TreeSize, "root_hash": head.RootHash, "signature": head.Signature}
 	}
-	// Add the checks `cert_id` and `stored` only if they fail. Either failure makes the document
-	// invalid.
-	var report verification.Report
-	if certID != "" && certID != c.CertID {
-		report.Add(verification.Check{Name: "cert_id", Detail: "the document's cert_id is not the cert_id of the request"})
-	}
-	compared := compare(document, stored)
-	if compared == StoredDiffers {
-		report.Add(verification.Check{Name: "stored", Detail: "forged or damaged: it is not the certificate that this service issued under this cert_id"})
-	}
 	of := verification.Verify(evidence)
-	report.Checks, report.Notes, report.Valid = append(report.Checks, of.Checks...), of.Notes, of.Valid && len(report.Checks) == 0
-	if err := ctx.Err(); err != nil { // the report may be incomplete, so its valid:false may be wrong
-		return SubmittedReport{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
-	}
-	answer := SubmittedReport{
-		Verification: Verification{
-			CertID: cut(c.CertID), Valid: report.Valid, Outcome: certificate.Void,
-			Checks: Checks{report.Holds(verification.Signature), report.Holds(verification.InputRootForm), report.Holds(verification.MerkleInclusion) && report.Holds(verification.TreeHeadSignature)},
-			Note:   "the document's signature, form and inclusion in the log were checked; check them yourself with the published keys",
-		},
-		Stored: compared, TreeHead: head,
-	}
-	for _, check := range report.Checks {
+	report.Notes = of.Notes
+	for _, check := range of.Checks {
 		if head == nil && check.Name == verification.TreeHeadSignature {
 			check.Detail = fmt.Sprintf("the log has no tree of size %d (the tree_size in log_proof)", c.LogProof.TreeSize)
 		}
+		report.Add(check)
+	}
+	for _, check := range report.Checks {
 		check.Detail = cut(check.Detail)
 		answer.Findings = append(answer.Findings, check)
 	}
-	if len(report.Notes) > 0 {
-		// The notes need no cut: they quote only the keys and indexes of a few parties.
-		answer.Note += ". Not proven: " + strings.Join(report.Notes, "; ")
-	}
-	if !answer.Valid {
-		proof := ""
-		if compared == StoredSame && answer.Checks.Signature && !report.Holds(verification.MerkleInclusion) {
-			proof = "the signed part equals the stored one, but the document's log_proof is altered or damaged; "
+}
+
+// note says what was checked, or which checks failed and then what the other members claim.
+func (a *SubmittedReport) note(report verification.Report, claim string) string {
+	if a.Valid {
+		note := "the document's signature, form and inclusion in the log were checked; check them yourself with the published keys"
+		if len(report.Notes) > 0 {
+			// The notes need no cut: they quote only the keys and indexes of a few parties.
+			note += ". Not proven: " + strings.Join(report.Notes, "; ")
 		}
-		answer.Note = "do not rely on this document: " + proof + failed(answer.Findings)
+		return note
 	}
-	if unsigned == nil {
-		answer.PubKey = &signer.Label
+	var why []string
+	if a.Stored == StoredSame && a.Checks.Signature && !report.Holds(verification.MerkleInclusion) {
+		why = append(why, "the signed part equals the stored one, but the document's log_proof is altered or damaged")
 	}
-	claim := "outcome is VOID because the document does not have the form of a certificate"
-	if formed && report.Holds(verification.Shape) {
-		answer.Outcome, answer.Says = c.Outcome, summaryOf(c.Payload)
-		claim = "the members `outcome` and `says` repeat what the document claims, true or not"
+	for _, f := range a.Findings {
+		if !f.OK {
+			why = append(why, f.Name+": "+f.Detail)
+		}
 	}
-	if !answer.Valid {
-		answer.Note += "; " + claim
-	}
-	return answer, nil
+	return "do not rely on this document: " + strings.Join(append(why, claim), "; ")
 }
 
 var closed = func() <-chan struct{} {
@@ -184,16 +186,6 @@ func compare(document map[string]any, stored *store.Certificate) string {
 		return StoredSame
 	}
 	return StoredDiffers
-}
-
-func failed(findings []verification.Check) string {
-	var why []string
-	for _, f := range findings {
-		if !f.OK {
-			why = append(why, fmt.Sprintf("%s: %s", f.Name, f.Detail))
-		}
-	}
-	return strings.Join(why, "; ")
 }
 
 func summaryOf(p certificate.Payload) *CertificateSummary {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/problem"
+	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
 // Verification says whether a certificate is valid, and which checks it passed (SPEC 2.9).
@@ -30,61 +30,54 @@ type Checks struct {
 
 var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
 
+func checksOf(r verification.Report) Checks {
+	return Checks{r.Holds(verification.Signature), r.Holds(verification.InputRootForm), r.Holds(verification.MerkleInclusion) && r.Holds(verification.TreeHeadSignature)}
+}
+
 // Verify checks the stored certificate against the key set and the log's leaves and nodes.
 // If no published certificate has the id certID, the error is CERT_NOT_FOUND. If the log or
-// the database is out of reach, the result is an error and no report: a report would call a
-// valid certificate invalid.
+// the database is out of reach, the result is an error and no report.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
 	c, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {
 		return Verification{}, errNoCertificate
 	}
-	if err == nil && len(c.Payload) >= large {
-		err = limits.AcquireSlot(ctx)
-	}
 	if err != nil {
 		return Verification{}, err
 	}
-	facts, err := s.check(c)
-	ownPayload := facts.certID == certID
-	v := Verification{
-		CertID: certID, Outcome: facts.outcome, Checks: Checks{Signature: ownPayload && err == nil, InputRoot: ownPayload && facts.rootWellFormed},
-		Note: "the stored certificate's signature, the form of its input_root and its inclusion in the log were checked now; check them yourself with the published keys",
-	}
-	if v.Outcome != certificate.Computed && v.Outcome != certificate.Void {
-		v.Checks, v.Outcome = Checks{}, certificate.Void
-	}
-	switch _, _, err := s.prove(ctx, c); {
-	case err == nil:
-		v.Checks.Inclusion = true
-	case problem.Is(err, problem.LogInconsistent):
-		s.logger.ErrorContext(ctx, "the log does not prove the certificate", "cert_id", certID, "err", errors.Unwrap(err))
-	default:
+	i, err := s.inspect(ctx, c)
+	if err != nil {
 		return Verification{}, err
 	}
-	if v.Checks.Signature && s.options.Development(facts.key.Label) {
-		v.Note += "; this deployment signs with a development key: its certificates prove nothing"
+	v := Verification{CertID: certID, Valid: i.Valid, Outcome: i.outcome, Checks: checksOf(i.Report)}
+	if v.Outcome != certificate.Computed {
+		v.Outcome = certificate.Void
 	}
-	v.Valid = v.Checks.Signature && v.Checks.InputRoot && v.Checks.Inclusion
-	if !v.Valid {
+	if !v.Checks.Inclusion {
+		s.logger.ErrorContext(ctx, "the log does not prove the certificate", "cert_id", certID, "err", errors.Unwrap(i.cause))
+	}
+	switch {
+	case v.Checks.Signature && !i.key.MaySignLeaf(*c.LeafIndex):
+		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves, so it must not sign leaf %d or a later leaf. This certificate is leaf %d: do not rely on this certificate, and tell the operator of this deployment", i.key.Label, *i.key.TreeSize, *i.key.TreeSize, *c.LeafIndex)
+	case !v.Valid:
 		v.Note = "at least one check failed: do not rely on this certificate, and tell the operator of this deployment"
-	}
-	// The three checks of SPEC 2.9 pass even if a key signed after its retirement. A thief
-	// of the key could have made such a certificate, so it is not valid.
-	if v.Checks.Signature && !facts.key.MaySignLeaf(*c.LeafIndex) {
-		v.Valid = false
-		v.Note = fmt.Sprintf("the key %s retired when the log had %d leaves, so it must not sign leaf %d or a later leaf. This certificate is leaf %d: do not rely on this certificate, and tell the operator of this deployment", facts.key.Label, *facts.key.TreeSize, *facts.key.TreeSize, *c.LeafIndex)
+	default:
+		v.Note = "the stored certificate's signature, the form of its input_root and its inclusion in the log were checked now; check them yourself with the published keys"
+		if s.options.Development(i.key.Label) {
+			v.Note += "; this deployment signs with a development key: its certificates prove nothing"
+		}
 	}
 	return v, nil
 }
 
+// published returns the certificate with this id, or ErrNotFound if it has no leaf yet.
 func (s *Service) published(ctx context.Context, certID string) (*store.Certificate, error) {
 	if !sealing.ValidID(certPrefix, certID) {
 		return nil, store.ErrNotFound
 	}
 	c, err := s.store.Certificate(ctx, certID)
 	if err == nil && (c.LeafIndex == nil || c.Signature == nil) {
-		err = store.ErrNotFound
+		return nil, store.ErrNotFound
 	}
 	return c, err
 }
