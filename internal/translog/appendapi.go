@@ -148,7 +148,7 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 		group.Go(func() error {
 			in, err := l.prove(r.Context(), q.leaf, read[i])
 			if all[i].Inclusion = &in; l.checks.recordFailure(r.Context(), err) != nil {
-				all[i] = proved{Error: toProblem(err).In(web.REST)}
+				all[i] = proved{Error: toProblem(err).In(problem.Call.REST)}
 			}
 			return nil
 		})

@@ -71,16 +71,16 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		}
 		return s
 	}
-	shared := ops.Calls{Escrow: parts.Escrow, Guard: parts.Guard,
+	shared := ops.Services{Escrow: parts.Escrow, Guard: parts.Guard,
 		Callers: &limits.Policy{TrustedProxies: proxies, KeysPerMinute: c.KeysPerMinute, UnitsPerMinute: c.UnitsPerMinute, Limiter: parts.Redis}}
 	deployment := docs.Deployment{Chain: parts.Escrow.Chain(), PublicURL: c.PublicURL, Development: parts.Signer.Ephemeral()}
 	tools, err := mcp.New(mcp.Config{
-		Calls: shared, Deployment: deployment, Version: version.Version, PublicHosts: c.PublicHosts, Logger: logger,
+		Services: shared, Deployment: deployment, Version: version.Version, PublicHosts: c.PublicHosts, Logger: logger,
 	})
 	if err != nil {
 		return err
 	}
-	api, err := rest.New(rest.Config{Calls: shared, Status: status, KeySet: parts.Keys.Published, LogReadURL: c.LogReadURL, Pages: pages.Pages(deployment), MCP: tools, Logger: logger})
+	api, err := rest.New(rest.Config{Services: shared, Status: status, KeySet: parts.Keys.Published, LogReadURL: c.LogReadURL, Pages: pages.Pages(deployment), MCP: tools, Logger: logger})
 	if err != nil {
 		return err
 	}

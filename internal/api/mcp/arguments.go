@@ -2,10 +2,8 @@ package mcp
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -25,6 +23,9 @@ import (
 // optional argument that is null counts as left out.
 type arguments map[string]any
 
+// String returns only the number of arguments, because arguments hold secrets.
+func (a arguments) String() string { return fmt.Sprintf("%d arguments", len(a)) }
+
 // parseArguments parses arguments by the same strict rules as REST bodies.
 func parseArguments(raw []byte) (arguments, error) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
@@ -41,28 +42,14 @@ func parseArguments(raw []byte) (arguments, error) {
 	return object, nil
 }
 
-func (a arguments) wait() (time.Duration, error) {
-	if a["wait_seconds"] == nil {
-		return 0, nil
+// known refuses unknown arguments. Otherwise a misspelt argument would be ignored.
+func (a arguments) known(t tool) error {
+	for _, name := range slices.Sorted(maps.Keys(a)) {
+		if !slices.Contains(t.arguments, name) {
+			return problem.New(problem.InvalidRequest, "%s has no argument %.64q; valid arguments are %s", t.name(), name, strings.Join(t.arguments, ", "))
+		}
 	}
-	seconds, ok := a["wait_seconds"].(int64)
-	if longest := int64(waiting.Longest / time.Second); !ok || seconds < 0 || seconds > longest {
-		return 0, problem.New(problem.InvalidRequest, "wait_seconds must be a whole number of seconds from 0 to %d; to get the answer at once, pass 0 or leave wait_seconds out", longest)
-	}
-	return time.Duration(seconds) * time.Second, nil
-}
-
-func (a arguments) waitSince(ctx context.Context) (escrow.Wait, error) {
-	duration, err := a.wait()
-	wait := escrow.Wait{For: duration, Network: limits.Network(requestInfoOf(ctx).address)}
-	if err != nil || a["since"] == nil {
-		return wait, err
-	}
-	since, _ := a["since"].(string)
-	if wait.State = deal.State(since); !slices.Contains(deal.States, wait.State) {
-		return wait, problem.New(problem.InvalidRequest, "the argument `since` must be the state that you saw last, one of %v", deal.States)
-	}
-	return wait, nil
+	return nil
 }
 
 // quoted adds a hint to an INVALID_REQUEST error if the agent passed an object or array as a
@@ -79,28 +66,65 @@ func (a arguments) quoted(err error) error {
 	return err
 }
 
-// known refuses unknown arguments. Otherwise a misspelt argument would be ignored.
-func (a arguments) known(t tool) error {
-	for _, name := range slices.Sorted(maps.Keys(a)) {
-		if !slices.Contains(t.arguments, name) {
-			return problem.New(problem.InvalidRequest, "%s has no argument %.64q; valid arguments are %s", t.name, name, strings.Join(t.arguments, ", "))
-		}
-	}
-	return nil
+func (a arguments) text(name, want string) (string, error) {
+	m := canon.MembersOf(a, "")
+	return m.Text(name, want), refused(m)
 }
 
-// credential returns the first of the named arguments that is set, or the error AUTH_REQUIRED
-// if none of them is set. SPEC 4.1: secrets are passed as tool arguments.
-func (a arguments) credential(names ...string) (string, error) {
+func (a arguments) flag(name string) (bool, error) {
+	m := canon.MembersOf(a, "")
+	return m.Has(name) && m.Flag(name, "true or false"), refused(m)
+}
+
+func (a arguments) waitSeconds() (time.Duration, error) {
+	seconds, longest := int64(0), int64(waiting.Longest/time.Second)
+	m := canon.MembersOf(a, "")
+	if m.Has("wait_seconds") {
+		seconds = m.Integer("wait_seconds", "a whole number of seconds")
+	}
+	if seconds < 0 || seconds > longest {
+		m.Fail("wait_seconds must be a whole number of seconds from 0 to %d; to get the answer at once, pass 0 or leave wait_seconds out", longest)
+	}
+	return time.Duration(seconds) * time.Second, refused(m)
+}
+
+func refused(m *canon.Members) error {
+	if m.Err() == nil {
+		return nil
+	}
+	return problem.New(problem.InvalidRequest, "%s", m.Err())
+}
+
+// call is a call of a tool, and the ops.Parts of its message.
+type call struct {
+	*server
+	tool    tool
+	args    arguments
+	address string
+}
+
+// message scopes the idempotency key by tool and caller.
+func (c *call) message() *ops.Message {
+	return &ops.Message{Parts: c, Surface: wire.MCP, Method: "MCP", Path: c.tool.name(), Copies: copies}
+}
+
+func (c *call) Address() string { return c.address }
+
+// Credential returns the first argument that may hold the credential and is set. SPEC 4.1:
+// secrets are passed as tool arguments.
+func (c *call) Credential(who ops.Who, action escrow.Action) (string, error) {
+	names := []string{"invite_token", "api_key"}
+	switch {
+	case who == ops.KeyHolder:
+		names = names[1:]
+	case action == escrow.AsParty:
+		names = names[:1]
+	}
 	for _, name := range names {
-		if a[name] == nil || a[name] == "" {
-			continue
+		if c.args[name] != nil && c.args[name] != "" {
+			text, err := c.args.text(name, "a string")
+			return strings.TrimSpace(text), err
 		}
-		text, ok := a[name].(string)
-		if !ok {
-			return "", problem.New(problem.InvalidRequest, "%s must be a string", name)
-		}
-		return strings.TrimSpace(text), nil
 	}
 	return "", problem.New(problem.AuthRequired, "pass %s as a tool argument; %s", strings.Join(names, " or "), sources[names[0]])
 }
@@ -110,59 +134,44 @@ var sources = map[string]string{
 	"invite_token": "if you are the initiator, use a token from invite_tokens in the answer of create_deal; otherwise ask the initiator for your token",
 }
 
-func (a arguments) text(name, want string) (string, error) {
-	text, ok := a[name].(string)
-	if !ok || text == "" {
-		return "", problem.New(problem.InvalidRequest, "%s is missing, empty or not a string; it must be %s", name, want)
-	}
-	return text, nil
+func (c *call) DealID() (string, error) {
+	return c.args.text("deal_id", "the deal_id that create_deal returned")
 }
 
-func (a arguments) flag(name string) (bool, error) {
-	value, ok := a[name].(bool)
-	if a[name] != nil && !ok {
-		return false, problem.New(problem.InvalidRequest, "%s must be true or false", name)
-	}
-	return value, nil
+func (c *call) CertID() (string, error) {
+	return c.args.text("cert_id", "the cert_id in a certificate or the certificate_id that get_deal returned. To check a whole certificate, pass the certificate itself as the argument certificate")
 }
 
-func (a arguments) body(without ...string) map[string]any {
-	body := maps.Clone(a)
-	for _, name := range append(without, "idempotency_key") {
+func (c *call) Wait() (escrow.Wait, error) {
+	duration, err := c.args.waitSeconds()
+	wait := escrow.Wait{For: duration, Network: limits.Network(c.address)}
+	if err != nil || c.args["since"] == nil {
+		return wait, err
+	}
+	since, _ := c.args["since"].(string)
+	if wait.State = deal.State(since); !slices.Contains(deal.States, wait.State) {
+		return wait, problem.New(problem.InvalidRequest, "the argument `since` must be the state that you saw last, one of %v", deal.States)
+	}
+	return wait, nil
+}
+
+// Body returns the arguments that are not in the headers of a REST call. [front] has bounded
+// their size.
+func (c *call) Body(ops.Caller, int64, bool) (map[string]any, error) {
+	body := maps.Clone(c.args)
+	for _, name := range []string{"api_key", "invite_token", "idempotency_key"} {
 		delete(body, name)
 	}
-	return body
+	return body, nil
 }
 
-// request scopes the idempotency key by tool and caller. The parameter `credentials` lists the
-// arguments that are not part of the body.
-func (a arguments) request(tool, caller string, credentials ...string) ops.Request {
-	return ops.Request{
-		Body: func() (map[string]any, error) { return a, nil },
-		Once: func(map[string]any) (idempotency.Request, error) {
-			key, err := a.idempotencyKey()
-			return idempotency.Request{
-				Key: key, Caller: caller, Method: "MCP", Path: tool, Status: http.StatusOK,
-				Body: func() []byte { return canon.Encode(a.body(credentials...)) }, Lifetime: idempotency.Lifetime,
-			}, err
-		},
-		Copies: copies,
-		Next: func(d *escrow.Deal, c escrow.Committed) wire.Committed {
-			return wire.CommittedOf(d, c, words, " with wait_seconds 45 and `since` COMMITTING")
-		},
-	}
-}
-
-func (a arguments) idempotencyKey() (string, error) {
-	if a["idempotency_key"] == nil {
+func (c *call) IdempotencyKey() (string, error) {
+	if c.args["idempotency_key"] == nil {
 		return "", nil
 	}
-	key, ok := a["idempotency_key"].(string)
+	key, ok := c.args["idempotency_key"].(string)
 	if !ok || !idempotency.ValidKey(key) {
 		return "", problem.New(problem.InvalidIdempotencyKey, "idempotency_key must be a string of 1 to 255 visible ASCII characters; a random UUID is a good one")
 	}
 	return key, nil
 }
-
-// String returns only the number of arguments, because arguments hold secrets.
-func (a arguments) String() string { return fmt.Sprintf("%d arguments", len(a)) }

@@ -3,8 +3,10 @@ package mcp
 import (
 	"context"
 
+	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -14,14 +16,14 @@ import (
 // against the deal, because a commitment is final. The tool returns an error if the input does
 // not fit the deal, and a warning if the input is legal but unusual. A caller who needs only the
 // bytes to sign may pass deal_id and a commitment instead of an input.
-func (s *server) computeCommitment(ctx context.Context, args arguments) (result, error) {
-	type answer struct {
+func (c *call) computeCommitment(ctx context.Context) (result, error) {
+	args := c.args
+	var opening escrow.Opening
+	var hashed struct {
 		Commitment string `json:"commitment"`
 		ToSign     string `json:"to_sign,omitempty"`
 		Warning    string `json:"warning,omitempty"`
 	}
-	var opening escrow.Opening
-	var hashed answer
 	var key *string // the seat key that the deal declares for the caller
 	given := args["commitment"] != nil
 	switch {
@@ -40,30 +42,30 @@ func (s *server) computeCommitment(ctx context.Context, args arguments) (result,
 		hashed.Commitment = canon.Commitment(canon.Encode(opening.Input), []byte(opening.Salt))
 	}
 	if args["deal_id"] != nil {
-		_, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
+		by, err := c.Admit(ctx, &ops.Operation{Who: ops.Member, Action: escrow.AsParty}, c.message())
 		if err != nil {
 			return result{}, err
 		}
+		access := by.Access
 		if !given {
 			if hashed.Warning, err = access.CheckInput(opening.Input); err != nil {
 				return result{}, err
 			}
 		}
 		key = access.Deal().SeatKey(access.Party())
-		message, err := s.Escrow.ToSign(access, hashed.Commitment)
+		message, err := c.Escrow.ToSign(access, hashed.Commitment)
 		if err != nil {
 			return result{}, err
 		}
 		hashed.ToSign = string(message)
 	}
-	return encoded(hashed, nil, func(a answer) next {
-		if given {
-			return afterToSign(args["deal_id"], key, a.Commitment)
-		}
-		step := afterHash(opening, args["deal_id"], key, a.Commitment)
-		if a.Warning != "" {
-			step.Why = "READ `warning` FIRST: a commitment is final. " + step.Why
-		}
-		return step
-	})
+	body, err := web.Encode(hashed)
+	if given {
+		return result{body: body, next: afterToSign(args["deal_id"], key, hashed.Commitment)}, err
+	}
+	step := afterHash(opening, args["deal_id"], key, hashed.Commitment)
+	if hashed.Warning != "" {
+		step.Why = "READ `warning` FIRST: a commitment is final. " + step.Why
+	}
+	return result{body: body, next: step}, err
 }

@@ -12,8 +12,10 @@ import (
 // declaration converts the arguments of create_deal to the REST body. If the algorithm needs a
 // beacon and beacon_round is missing, declaration sets beacon_round to the first round after
 // reveal_deadline.
-func (s *server) declaration(args arguments) (map[string]any, error) {
-	body := args.body("api_key", "commit_seconds", "reveal_seconds")
+func (s *server) declaration(args map[string]any) (map[string]any, error) {
+	body := maps.Clone(args)
+	delete(body, "commit_seconds")
+	delete(body, "reveal_seconds")
 	from := time.Now().Unix()
 	for _, phase := range []struct{ seconds, deadline string }{{"commit_seconds", "commit_deadline"}, {"reveal_seconds", "reveal_deadline"}} {
 		length, ok := args[phase.seconds].(int64)

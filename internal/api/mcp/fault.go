@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -21,7 +22,7 @@ type message struct {
 	Version jsontext.Value `json:"jsonrpc"`
 	ID      jsontext.Value `json:"id"`
 	Method  string         `json:"method"`
-	Params  jsontext.Value `json:"params"`
+	Params  params         `json:"params"`
 	Result  jsontext.Value `json:"result"` // set only in a response; this server ignores responses
 	Error   jsontext.Value `json:"error"`
 }
@@ -33,25 +34,61 @@ func (m message) id() jsontext.Value {
 	return jsontext.Value("null")
 }
 
-// call returns the name of the called tool and the size of its arguments in bytes, or "" and 0.
-func (m message) call() (tool string, arguments int) {
-	if m.Method != "tools/call" {
-		return "", 0
-	}
-	var params struct {
-		Name      string         `json:"name"`
-		Arguments jsontext.Value `json:"arguments"`
-	}
-	if json.Unmarshal(m.Params, &params, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
-		return "", 0
-	}
-	return params.Name, len(params.Arguments)
+// params are the params of a tool call.
+type params struct {
+	name     string
+	named    bool // params is an object, and its name is a string or left out
+	from, to int  // where the message has the arguments, in bytes
 }
 
-// wrong returns the error for a refused message. `code` is the JSON-RPC error code. `text` is
-// the SDK's error text, or "" if [front] refuses the message before the SDK sees it. The returned
-// error has a text of its own, because the SDK's texts name Go types and quote arguments.
-func (m message) wrong(code int64, text string) *problem.Error {
+// UnmarshalJSONFrom reads the name, and notes where the arguments are. As in the SDK, the last of
+// two members with one name counts.
+func (p *params) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	*p = params{}
+	if d.PeekKind() != '{' {
+		return d.SkipValue()
+	}
+	p.named = true
+	if _, err := d.ReadToken(); err != nil {
+		return err
+	}
+	for d.PeekKind() != '}' {
+		token, err := d.ReadToken()
+		if err != nil {
+			return err
+		}
+		member := token.String()
+		value, err := d.ReadValue()
+		if err != nil {
+			return err
+		}
+		switch member {
+		case "name":
+			p.named = value.Kind() == '"'
+			text, _ := jsontext.AppendUnquote(nil, value) // a name that is not valid UTF-8 is not a tool
+			p.name = string(text)
+		case "arguments":
+			p.to = int(d.InputOffset())
+			p.from = p.to - len(value)
+		}
+	}
+	_, err := d.ReadToken()
+	return err
+}
+
+// limitOf returns the limit of a tool (see tool), and whether there is such a tool.
+func limitOf(name string) (limit int, known bool) {
+	i := slices.IndexFunc(tools, func(t tool) bool { return t.name() == name })
+	if i < 0 {
+		return 0, false
+	}
+	return tools[i].limit, true
+}
+
+// wrong returns the error for a refused message. `code` is the JSON-RPC error code, `status` the
+// HTTP status (0: 200) and `text` the SDK's error text. The returned error has a text of its own,
+// because the SDK's texts name Go types and quote arguments.
+func (m message) wrong(code int64, status int, text string) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
 	}
@@ -67,16 +104,12 @@ func (m message) wrong(code int64, text string) *problem.Error {
 		return invalid("the version in the header Mcp-Protocol-Version is not supported; send one of %s, or leave that header out", strings.TrimSuffix(strings.TrimSpace(versions), ")"))
 	case code == mcp.CodeUnsupportedProtocolVersion:
 		return invalid("the protocol version in params._meta is not supported; send a version from error.data.supported in params._meta and in the Mcp-Protocol-Version header")
-	case strings.Contains(text, "Last-Event-ID"):
-		return invalid("the header Last-Event-ID resumes a stream, but this server has no streams; send the message without that header")
 	case code == mcp.CodeHeaderMismatch:
 		return invalid("an Mcp- header is missing or differs from the body; set Mcp-Protocol-Version to the version in params._meta and Mcp-Method to the value of `method`, and for tools/call also set Mcp-Name to params.name")
-	case strings.Contains(text, "_meta field"):
+	case code == jsonrpc.CodeInvalidParams && status == http.StatusBadRequest:
 		return invalid(`params._meta is incomplete or invalid; set "io.modelcontextprotocol/protocolVersion" to the value of the Mcp-Protocol-Version header, "io.modelcontextprotocol/clientInfo" to an object with name and version, and "io.modelcontextprotocol/clientCapabilities" to an object`)
 	case code == jsonrpc.CodeInternalError:
 		return problem.From(nil)
-	case strings.HasPrefix(text, "unknown tool"):
-		return invalid("params.name is not a tool of this server; send one of %s", toolNames())
 	case m.Method == "tools/call":
 		return invalid(`params is missing or of the wrong type; send params such as {"name":"list_algorithms","arguments":{}}`)
 	case m.Method == "initialize":
@@ -92,7 +125,7 @@ func (m message) wrong(code int64, text string) *problem.Error {
 func toolNames() string {
 	names := make([]string, len(tools))
 	for i, t := range tools {
-		names[i] = t.name
+		names[i] = t.name()
 	}
 	return strings.Join(names, ", ")
 }
@@ -108,7 +141,7 @@ type wireError struct {
 // (`CODE: fix`). Status 0 keeps the HTTP status that the MCP SDK set.
 func (m message) fault(w http.ResponseWriter, status int, e wireError, p *problem.Error) {
 	web.Count(p)
-	e.Message = p.In(words)
+	e.Message = p.In(problem.Call.MCP)
 	body, _ := json.Marshal(struct {
 		Version string         `json:"jsonrpc"`
 		ID      jsontext.Value `json:"id"`
@@ -145,7 +178,7 @@ func (x *errorRewriter) Write(b []byte) (int, error) {
 	if e == nil {
 		return x.ResponseWriter.Write(b)
 	}
-	p := x.message.wrong(e.Code, e.Message)
+	p := x.message.wrong(e.Code, x.status, e.Message)
 	x.message.fault(x.ResponseWriter, x.status, *e, p)
 	return len(b), nil
 }

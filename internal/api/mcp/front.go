@@ -23,14 +23,11 @@ import (
 
 // Bounds of a message in bytes.
 const (
-	maxMessage = 64 << 10 // any message; the arguments of a tool in maxCall do not count
+	maxMessage = 64 << 10 // any message; the arguments of a tool with a limit do not count
 	maxPlain   = 8 << 10  // a call of any other tool; small, because the message may stay in memory while the call waits
 )
 
-// maxCall maps each tool with large arguments to the maximum size of those arguments in bytes.
-var maxCall = map[string]int{"create_deal": 4 << 20, "reveal_input": 4 << 20, "compute_commitment_tool": 1 << 20, "verify_certificate": 8 << 20}
-
-// maxBody bounds any message: the largest bound in maxCall plus maxMessage.
+// maxBody bounds any message: the largest limit of a tool plus maxMessage.
 const maxBody = 8<<20 + maxMessage
 
 // MCP protocol versions. They are dates, so their order as strings is their order in time.
@@ -55,6 +52,7 @@ type front struct {
 // requestInfo describes the HTTP request that carries a tool call. It is not the Origin header.
 type requestInfo struct {
 	address    string
+	arguments  []byte          // of the tool call; the SDK gets none
 	structured bool            // the client reads structuredContent in the result of a tool
 	ctx        context.Context // the request's context; the SDK's own context for a tool outlives the request
 }
@@ -110,23 +108,29 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		message{}.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeParseError}, problem.New(problem.InvalidJSON, "the body is not one JSON-RPC message; send a message such as %s", example))
 		return
 	}
+	refuse := func(status int, code int64, p *problem.Error) { m.fault(w, status, wireError{Code: code}, p) }
 	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would treat this message as a response and send an empty body
-		m.fault(w, http.StatusBadRequest, wireError{Code: jsonrpc.CodeInvalidRequest}, m.wrong(jsonrpc.CodeInvalidRequest, ""))
+		refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, m.wrong(jsonrpc.CodeInvalidRequest, 0, ""))
 		return
 	}
-	var tool string
-	var arguments int
-	if len(body) > maxPlain { // a smaller message exceeds no limit, so only the SDK parses its params
-		tool, arguments = m.call()
+	limit, known := 0, true
+	if m.Method == "tools/call" {
+		limit, known = limitOf(m.Params.name)
 	}
-	if m.Method == "tools/call" && len(body) > maxPlain && maxCall[tool] == 0 {
-		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
-			"the message has %d bytes; send at most %d in a call of this tool", len(body), maxPlain))
+	arguments := m.Params.to - m.Params.from
+	switch {
+	case m.Method == "tools/call" && len(body) > maxPlain && limit == 0:
+		refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, problem.New(problem.BodyTooLarge, "the message has %d bytes; send at most %d in a call of this tool", len(body), maxPlain))
 		return
-	}
-	if len(body) > maxMessage && (arguments > maxCall[tool] || len(body)-arguments > maxMessage) {
-		m.fault(w, http.StatusRequestEntityTooLarge, wireError{Code: jsonrpc.CodeInvalidRequest}, problem.New(problem.BodyTooLarge,
+	case len(body) > maxMessage && (arguments > limit || len(body)-arguments > maxMessage):
+		refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, problem.New(problem.BodyTooLarge,
 			"the message has %d bytes; send at most %d bytes, not counting a tool's arguments. The arguments may have at most 4 MiB in create_deal and reveal_input, 1 MiB in compute_commitment_tool, and 8 MiB in verify_certificate", len(body), maxMessage))
+		return
+	case !known && m.Params.named:
+		refuse(http.StatusOK, jsonrpc.CodeInvalidParams, problem.New(problem.InvalidRequest, "params.name is not a tool of this server; send one of %s", toolNames()))
+		return
+	case r.Header.Get("Last-Event-ID") != "":
+		refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, problem.New(problem.InvalidRequest, "the header Last-Event-ID resumes a stream, but this server has no streams; send the message without that header"))
 		return
 	}
 	version := r.Header.Get("Mcp-Protocol-Version")
@@ -135,10 +139,15 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		if version >= newProtocol {
 			status = http.StatusNotFound
 		}
-		m.fault(w, status, wireError{Code: jsonrpc.CodeMethodNotFound}, problem.New(problem.NotFound, "this server has no method %.40q; call one of %s", m.Method, strings.Join(methods, ", ")))
+		refuse(status, jsonrpc.CodeMethodNotFound, problem.New(problem.NotFound, "this server has no method %.40q; call one of %s", m.Method, strings.Join(methods, ", ")))
 		return
 	}
-	r = r.Clone(context.WithValue(r.Context(), requestInfoKey{}, requestInfo{f.address(r), version >= withStructured, r.Context()}))
+	info := requestInfo{address: f.address(r), structured: version >= withStructured, ctx: r.Context()}
+	if arguments > 0 { // parseArguments reads the arguments, so the SDK need not
+		info.arguments = body[m.Params.from:m.Params.to]
+		body = slices.Concat(body[:m.Params.from], []byte("{}"), body[m.Params.to:])
+	}
+	r = r.Clone(context.WithValue(r.Context(), requestInfoKey{}, info))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	// As in REST, the body is read as JSON whatever its Content-Type, and the answer is JSON
 	// whatever the request accepts. The SDK would refuse other values of these two headers.

@@ -152,7 +152,7 @@ func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
 			t.Errorf("%+v: the text has %d bytes and structuredContent %d, want a copy or at most 100 bytes of text", row, len(text), len(answered.Result.StructuredContent))
 		}
 	}
-	if w := post(handler, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{"vectors":"yes"}}}`); !strings.Contains(w.Body.String(), "INVALID_REQUEST: vectors must be true or false") {
+	if w := post(handler, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_algorithms","arguments":{"vectors":"yes"}}}`); !strings.Contains(w.Body.String(), "INVALID_REQUEST: vectors is a string: give true or false") {
 		t.Errorf("vectors \"yes\": got %s, want INVALID_REQUEST", w.Body)
 	}
 }
@@ -171,7 +171,7 @@ func TestTokensAreInBothForms(t *testing.T) {
 
 func handlerOf(t *testing.T) http.Handler {
 	t.Helper()
-	handler, err := New(Config{Calls: ops.Calls{Callers: &limits.Policy{}}, Logger: slog.New(slog.DiscardHandler)})
+	handler, err := New(Config{Services: ops.Services{Callers: &limits.Policy{}}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

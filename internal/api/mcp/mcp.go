@@ -37,7 +37,7 @@ import (
 
 // Config holds the settings and dependencies of the tool server.
 type Config struct {
-	ops.Calls
+	ops.Services
 	docs.Deployment // without PublicURL, invitations have paths instead of links
 	Version         string
 	PublicHosts     []string // host names, in addition to loopback, under which clients may reach /mcp
@@ -64,10 +64,10 @@ func New(c Config) (http.Handler, error) {
 		return nil, err
 	}
 	s := &server{Config: c, failures: telemetry.NewRepeats(c.Logger)}
-	if s.catalogue, err = wire.Catalogue(words, false); err != nil {
+	if s.catalogue, err = wire.Catalogue(wire.MCP, false); err != nil {
 		return nil, err
 	}
-	if s.vectors, err = wire.Catalogue(words, true); err != nil {
+	if s.vectors, err = wire.Catalogue(wire.MCP, true); err != nil {
 		return nil, err
 	}
 	values := c.Chain.Words()
@@ -80,12 +80,12 @@ func New(c Config) (http.Handler, error) {
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
 	for _, t := range tools {
-		described, err := describe(t.name)
+		described, err := describe(t.name())
 		if err != nil {
-			return nil, fmt.Errorf("mcp: tool %s: %w", t.name, err)
+			return nil, fmt.Errorf("mcp: tool %s: %w", t.name(), err)
 		}
 		if t.arguments, err = argumentNames(described); err != nil {
-			return nil, fmt.Errorf("mcp: tool %s: %w", t.name, err)
+			return nil, fmt.Errorf("mcp: tool %s: %w", t.name(), err)
 		}
 		m.AddTool(described, s.handler(t))
 	}
@@ -102,26 +102,26 @@ func New(c Config) (http.Handler, error) {
 // handler returns the function that the SDK calls for one tool. The function returns failures
 // as tool errors, because clients show tool errors to the agent but may hide JSON-RPC errors.
 func (s *server) handler(t tool) mcp.ToolHandler {
-	zeroMetrics(t.name)
-	return func(ctx context.Context, req *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
+	zeroMetrics(t.name())
+	return func(ctx context.Context, _ *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {
 		began := time.Now()
-		ctx, span := tracer.Start(ctx, "tools/call "+t.name)
+		ctx, span := tracer.Start(ctx, "tools/call "+t.name())
 		defer span.End()
 		code := problem.Code("")
 		defer func() {
 			if fault := recover(); fault != nil {
 				// The SDK runs tools on its own goroutines, where a panic would end the process.
-				s.Logger.ErrorContext(ctx, "panic", "tool", t.name, "fault", fault)
+				s.Logger.ErrorContext(ctx, "panic", "tool", t.name(), "fault", fault)
 				code = problem.Internal
 				result = refusal(problem.From(fmt.Errorf("panic")))
 			}
-			countCall(t.name, code, telemetry.Took(ctx, began))
+			countCall(t.name(), code, telemetry.Took(ctx, began))
 			if code != "" {
 				span.SetAttributes(attribute.String("error.type", string(code)))
 			}
-			s.Logger.DebugContext(ctx, "tool call", "tool", t.name, "code", code, "ms", time.Since(began).Milliseconds())
+			s.Logger.DebugContext(ctx, "tool call", "tool", t.name(), "code", code, "ms", time.Since(began).Milliseconds())
 		}()
-		done, err := s.call(ctx, t, req.Params.Arguments)
+		done, err := s.call(ctx, t)
 		if err != nil {
 			p := problem.From(err)
 			code = p.Code
@@ -130,7 +130,7 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 				if busy {
 					level = slog.LevelWarn
 				}
-				s.failures.Failure(ctx, level, "tool calls fail", p, "", "tool", t.name, "code", p.Code)
+				s.failures.Failure(ctx, level, "tool calls fail", p, "", "tool", t.name(), "code", p.Code)
 			}
 			return refusal(p), nil
 		}
@@ -138,18 +138,19 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 	}
 }
 
-func (s *server) call(ctx context.Context, t tool, raw []byte) (result, error) {
-	args, err := parseArguments(raw)
+func (s *server) call(ctx context.Context, t tool) (result, error) {
+	info := requestInfoOf(ctx)
+	args, err := parseArguments(info.arguments)
 	if err != nil {
 		return result{}, err
 	}
 	if err := args.known(t); err != nil {
 		return result{}, err
 	}
-	wait, _ := args.wait() // t.run returns the error of a malformed wait_seconds
+	wait, _ := args.waitSeconds() // t.run returns the error of a malformed wait_seconds
 	ctx, cancel := context.WithTimeout(ctx, timelimits.Call+wait)
 	defer cancel()
-	defer context.AfterFunc(requestInfoOf(ctx).ctx, cancel)() // cancels the call when the client closes the connection
-	done, err := t.run(s, ctx, args)
+	defer context.AfterFunc(info.ctx, cancel)() // cancels the call when the client closes the connection
+	done, err := t.run(&call{s, t, args, info.address}, ctx)
 	return done, args.quoted(err)
 }

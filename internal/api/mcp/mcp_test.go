@@ -19,7 +19,7 @@ import (
 )
 
 func toolNamed(name string) bool {
-	return slices.ContainsFunc(tools, func(t tool) bool { return t.name == name })
+	return slices.ContainsFunc(tools, func(t tool) bool { return t.name() == name })
 }
 
 // SPEC 4.1: there are nine tools, each with all four MCP hints.
@@ -28,13 +28,13 @@ func TestToolDescriptions(t *testing.T) {
 		t.Errorf("%d tools, want 9", len(tools))
 	}
 	for _, tool := range tools {
-		t.Run(tool.name, func(t *testing.T) {
-			d, err := describe(tool.name)
+		t.Run(tool.name(), func(t *testing.T) {
+			d, err := describe(tool.name())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(instructions, tool.name) {
-				t.Errorf("instructions.md does not name %s", tool.name)
+			if !strings.Contains(instructions, tool.name()) {
+				t.Errorf("instructions.md does not name %s", tool.name())
 			}
 			if d.Title == "" || d.Description == "" || d.Annotations == nil || d.Annotations.DestructiveHint == nil || d.Annotations.OpenWorldHint == nil {
 				t.Errorf("got %+v, want title, description and all four hints", d)
@@ -72,9 +72,9 @@ func described(t *testing.T, at string, members map[string]*jsonschema.Schema, a
 }
 
 func TestErrorsNameTools(t *testing.T) {
-	for op := range problem.Ops {
-		if got := words(problem.Call{Op: problem.Op(op)}); got != "idempotency_key" && !toolNamed(got) {
-			t.Errorf("operation %s is rendered as %q, which is not a tool", problem.Ops[op], got)
+	for _, names := range problem.Ops {
+		if names.Tool != "" && names.Tool != "idempotency_key" && !toolNamed(names.Tool) {
+			t.Errorf("operation %s is rendered as %q, which is not a tool", names.Name, names.Tool)
 		}
 	}
 }

@@ -55,20 +55,9 @@ func refusal(p *problem.Error) *mcp.CallToolResult {
 	}
 	return &mcp.CallToolResult{
 		Meta:    mcp.Meta{metaError: meta},
-		Content: []mcp.Content{&mcp.TextContent{Text: p.In(words)}},
+		Content: []mcp.Content{&mcp.TextContent{Text: p.In(problem.Call.MCP)}},
 		IsError: true,
 	}
-}
-
-// words returns the MCP tool for an operation, or the argument idempotency_key, for use in error texts.
-func words(c problem.Call) string {
-	return [...]string{
-		problem.CreateKey: "create_key", problem.ListAlgorithms: "list_algorithms", problem.CreateDeal: "create_deal", problem.ReadDeal: "get_deal",
-		problem.ReadDeclaration: "compute_commitment_tool", // this tool returns the bytes that a seat key signs
-		problem.Commit:          "commit_input", problem.Reveal: "reveal_input",
-		problem.Draw: "get_certificate", problem.ReadCertificate: "get_certificate", problem.Verify: "verify_certificate",
-		problem.IdempotencyKey: "idempotency_key",
-	}[c.Op]
 }
 
 // next is the step that an agent should take after a result. The agent replaces arguments

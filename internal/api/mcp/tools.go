@@ -11,8 +11,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/api/invitation"
+	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
@@ -22,22 +24,25 @@ import (
 
 // tool is a tool of SPEC 4.1. Its description, schemas and hints are in tools/<name>.json.
 type tool struct {
-	name      string
-	run       func(*server, context.Context, arguments) (result, error)
+	op        problem.Op // names the tool
+	run       func(*call, context.Context) (result, error)
+	limit     int      // longest arguments in bytes; 0: the message has at most maxPlain bytes
 	arguments []string // names of the input schema's members, sorted
 }
 
+func (t tool) name() string { return t.op.Names().Tool }
+
 // SPEC 4.1 names these nine tools.
 var tools = []tool{
-	{name: "create_key", run: (*server).createKey},
-	{name: "list_algorithms", run: (*server).listAlgorithms},
-	{name: "create_deal", run: (*server).createDeal},
-	{name: "compute_commitment_tool", run: (*server).computeCommitment},
-	{name: "commit_input", run: (*server).commitInput},
-	{name: "reveal_input", run: (*server).revealInput},
-	{name: "get_deal", run: (*server).getDeal},
-	{name: "get_certificate", run: (*server).getCertificate},
-	{name: "verify_certificate", run: (*server).verifyCertificate},
+	{op: problem.CreateKey, run: (*call).createKey},
+	{op: problem.ListAlgorithms, run: (*call).listAlgorithms},
+	{op: problem.CreateDeal, run: (*call).createDeal, limit: int(ops.CreateDeal.Limit)},
+	{op: problem.ReadDeclaration, run: (*call).computeCommitment, limit: 1 << 20},
+	{op: problem.Commit, run: (*call).commitInput},
+	{op: problem.Reveal, run: (*call).revealInput, limit: int(ops.Reveal.Limit)},
+	{op: problem.ReadDeal, run: (*call).getDeal},
+	{op: problem.ReadCertificate, run: (*call).getCertificate},
+	{op: problem.Verify, run: (*call).verifyCertificate, limit: int(ops.VerifySubmitted.Limit)},
 }
 
 //go:embed tools/*.json
@@ -102,48 +107,48 @@ type result struct {
 	shownOnce bool // the body holds tokens that no other call returns
 }
 
-func encoded[T any](v T, err error, advise func(T) next) (result, error) {
+// answered runs an operation, and makes its answer the result of the tool.
+func answered[Req, T any](ctx context.Context, c *call, e *ops.Endpoint[Req, T], advise func(T) next) (ops.Answer[T], result, error) {
+	answer, err := e.Run(ctx, &c.Services, c.message())
 	if err != nil {
-		return result{}, err
+		return answer, result{}, err
 	}
-	body, err := web.Encode(v)
-	return result{body: body, next: advise(v)}, err
+	return answer, result{body: answer.Body, next: advise(answer.Value)}, nil
 }
 
-func (s *server) createKey(ctx context.Context, args arguments) (result, error) {
-	address := requestInfoOf(ctx).address
-	key, err := s.Calls.CreateKey(ctx, address, args.request("create_key", address))
-	return encoded(key, err, afterKey)
+func (c *call) createKey(ctx context.Context) (result, error) {
+	_, r, err := answered(ctx, c, ops.CreateKey, afterKey)
+	return r, err
 }
 
-func (s *server) listAlgorithms(ctx context.Context, args arguments) (result, error) {
-	vectors, err := args.flag("vectors")
-	body := s.catalogue
+func (c *call) listAlgorithms(ctx context.Context) (result, error) {
+	vectors, err := c.args.flag("vectors")
+	body := c.catalogue
 	if vectors {
-		body = s.vectors
+		body = c.vectors
 		err = limits.Answer(ctx, copies*len(body))
 	}
 	return result{body: body, next: afterCatalogue}, err
 }
 
-func (s *server) createDeal(ctx context.Context, args arguments) (result, error) {
-	credential, err := args.credential("api_key")
-	if err != nil {
-		return result{}, err
+// createDeal also takes lengths of phases instead of deadlines. Its answer has the deadlines.
+func (c *call) createDeal(ctx context.Context) (result, error) {
+	var declared escrow.Declared
+	creation := *ops.CreateDeal
+	creation.Parse = func(_ *ops.Message, body map[string]any) (escrow.Declared, error) {
+		body, err := c.declaration(body)
+		if err == nil {
+			declared, err = wire.Declared(body)
+		}
+		return declared, err
 	}
-	principal, err := s.Escrow.Authenticate(ctx, credential)
-	if err != nil {
-		return result{}, err
-	}
-	request := args.request("create_deal", credential, "api_key")
-	request.Body = func() (map[string]any, error) { return s.declaration(args) }
-	declared, created, err := s.Calls.CreateDeal(ctx, principal, request)
-	if err != nil {
-		return result{}, err
-	}
-	invitations := s.invitations(declared, created)
-	r, err := encoded(created, nil, func(c escrow.Created) next { return afterCreation(declared, c, len(invitations) > 0) })
-	r.blocks, r.shownOnce, r.lookAt = invitations, true, created.CommitDeadline
+	creation.Encode = nil
+	var invitations []string
+	answer, r, err := answered(ctx, c, &creation, func(made escrow.Created) next {
+		invitations = c.invitations(declared, made)
+		return afterCreation(declared, made, len(invitations) > 0)
+	})
+	r.blocks, r.shownOnce, r.lookAt = invitations, true, answer.Value.CommitDeadline
 	return r, err
 }
 
@@ -151,51 +156,29 @@ func (s *server) createDeal(ctx context.Context, args arguments) (result, error)
 // invitation has about 1 KiB, so this number bounds the size of the answer.
 const maxInvited = 64
 
-func (s *server) invitations(d escrow.Declared, c escrow.Created) (all []string) {
-	if len(c.Invites) > maxInvited {
+func (c *call) invitations(d escrow.Declared, made escrow.Created) (all []string) {
+	if len(made.Invites) > maxInvited {
 		return nil
 	}
 	alg, _ := algorithm.Lookup(d.Algorithm)
-	for _, invite := range c.Invites[1:] {
+	for _, invite := range made.Invites[1:] {
 		seat := invitation.Seat{
-			DealID: c.DealID, Algorithm: alg, From: c.Invites[0].Label, Party: invite.Party, Label: invite.Label,
-			Token: invite.Token, CommitDeadline: c.CommitDeadline, RevealDeadline: c.RevealDeadline,
+			DealID: made.DealID, Algorithm: alg, From: made.Invites[0].Label, Party: invite.Party, Label: invite.Label,
+			Token: invite.Token, CommitDeadline: made.CommitDeadline, RevealDeadline: made.RevealDeadline,
 		}
 		if d.SeatKeys != nil {
 			seat.Key = d.SeatKeys[invite.Party]
 		}
-		all = append(all, invitation.Text(s.PublicURL, seat))
+		all = append(all, invitation.Text(c.PublicURL, seat))
 	}
 	return all
 }
 
-// deal authorizes the caller for an action on the deal that the argument deal_id names.
-// credentials lists the arguments that may hold the caller's credential; the first one that
-// is set counts.
-func (s *server) deal(ctx context.Context, args arguments, action escrow.Action, credentials ...string) (credential string, access escrow.Access, err error) {
-	if credential, err = args.credential(credentials...); err != nil {
-		return
+func (c *call) commitInput(ctx context.Context) (result, error) {
+	answer, r, err := answered(ctx, c, ops.Commit, afterCommit)
+	if err == nil {
+		r.lookAt = deadline(answer.By.Access.Deal(), answer.Value.State)
 	}
-	principal, err := s.Escrow.Authenticate(ctx, credential)
-	if err != nil {
-		return
-	}
-	dealID, err := args.text("deal_id", "the deal_id that create_deal returned")
-	if err != nil {
-		return
-	}
-	access, err = s.Escrow.Authorize(ctx, principal, dealID, action)
-	return
-}
-
-func (s *server) commitInput(ctx context.Context, args arguments) (result, error) {
-	token, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
-	if err != nil {
-		return result{}, err
-	}
-	committed, err := s.Calls.Commit(ctx, access, args.request("commit_input", token, "invite_token"))
-	r, err := encoded(committed, err, func(c wire.Committed) next { return afterCommit(c.Committed) })
-	r.lookAt = deadline(access.Deal(), committed.State)
 	return r, err
 }
 
@@ -211,90 +194,73 @@ func deadline(d *escrow.Deal, state deal.State) int64 {
 	return 0
 }
 
-func (s *server) revealInput(ctx context.Context, args arguments) (result, error) {
-	token, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
-	if err != nil {
-		return result{}, err
+// revealInput adds the next step to the REST body, because some clients show their model only
+// structuredContent.
+func (c *call) revealInput(ctx context.Context) (result, error) {
+	revealing := *ops.Reveal
+	var step next
+	revealing.Encode = func(_ *ops.Message, by ops.Caller, r escrow.Revealed) (any, error) {
+		step = afterReveal(r, by.Access.Deal().RoundTime != nil)
+		return struct {
+			escrow.Revealed
+			Next string `json:"next"`
+		}{r, step.call()}, nil
 	}
-	revealed, err := s.Calls.Reveal(ctx, access, args.request("reveal_input", token, "invite_token"))
-	step := afterReveal(revealed, access.Deal().RoundTime != nil)
-	r, err := encoded(revealedBody{revealed, step.call()}, err, func(revealedBody) next { return step })
-	r.lookAt = deadline(access.Deal(), revealed.State)
-	return r, err
-}
-
-// revealedBody is the answer of reveal_input: the REST body and the next step, because
-// some clients show their model only structuredContent.
-type revealedBody struct {
-	escrow.Revealed
-	Next string `json:"next"`
-}
-
-func (s *server) getDeal(ctx context.Context, args arguments) (result, error) {
-	_, access, err := s.deal(ctx, args, escrow.Read, "invite_token", "api_key")
-	if err != nil {
-		return result{}, err
-	}
-	wait, err := args.waitSince(ctx)
-	if err != nil {
-		return result{}, err
-	}
-	clear(args) // frees the arguments while the call waits
-	view, err := s.Escrow.ViewAfter(ctx, access, wait)
-	if err != nil {
-		return result{}, err
-	}
-	body, err := web.Encode(wire.ViewOf(view))
+	answer, r, err := answered(ctx, c, &revealing, func(escrow.Revealed) next { return step })
 	if err == nil {
-		err = limits.Answer(ctx, copies*len(body))
-	}
-	r := result{body: body, next: afterView(access.Party(), view)}
-	if view.CertID == nil { // if CertID is set, the deal has ended and has no further deadline
-		r.lookAt, _ = s.Escrow.LookAt(view)
+		r.lookAt = deadline(answer.By.Access.Deal(), answer.Value.State)
 	}
 	return r, err
+}
+
+func (c *call) getDeal(ctx context.Context) (result, error) {
+	answer, r, err := answered(ctx, c, ops.ReadDeal, func(escrow.View) next { return next{} })
+	if err != nil {
+		return r, err
+	}
+	r.next = afterView(answer.By.Access.Party(), answer.Value)
+	if answer.Value.CertID == nil { // if CertID is set, the deal has ended and has no further deadline
+		r.lookAt, _ = c.Escrow.LookAt(answer.Value)
+	}
+	return r, nil
 }
 
 // getCertificate first makes the draw of a random.v1 deal if the draw is due, because no other
-// tool draws.
-func (s *server) getCertificate(ctx context.Context, args arguments) (result, error) {
-	_, access, err := s.deal(ctx, args, escrow.AsParty, "invite_token")
-	if err != nil {
-		return result{}, err
+// tool draws. With the argument `bundle` it also returns the bundle, with the same proof.
+func (c *call) getCertificate(ctx context.Context) (result, error) {
+	var whole bool
+	var bundle []byte
+	reading := *ops.ReadCertificate
+	reading.Parse = func(m *ops.Message, _ map[string]any) (wait escrow.Wait, err error) {
+		if wait, err = m.Wait(); err == nil {
+			whole, err = c.args.flag("bundle")
+		}
+		return wait, err
 	}
-	wait, err := args.waitSince(ctx)
-	if err != nil {
-		return result{}, err
+	reading.Do = func(ctx context.Context, _ *ops.Services, by ops.Caller, wait escrow.Wait, _ *idempotency.Record) (escrow.Issued, error) {
+		var draw func() error
+		if by.Access.Deal().RoundTime != nil {
+			draw = func() error { return c.draw(ctx, by.Access) }
+		}
+		issued, err := c.Escrow.CertificateAfter(ctx, by.Access, wait, draw)
+		if err != nil || !whole {
+			return issued, err
+		}
+		all, err := c.Escrow.Bundle(ctx, by.Access)
+		if err != nil {
+			return issued, err
+		}
+		body, err := wire.BundleOf(all)
+		if err == nil {
+			bundle, err = web.Encode(body)
+		}
+		return all.Issued, err
 	}
-	whole, err := args.flag("bundle")
-	if err != nil {
-		return result{}, err
-	}
-	clear(args) // frees the arguments while the call waits
-	var draw func() error
-	if access.Deal().RoundTime != nil {
-		draw = func() error { return s.draw(ctx, access) }
-	}
-	issued, err := s.Escrow.CertificateAfter(ctx, access, wait, draw)
-	if err != nil {
-		return result{}, err
-	}
-	r, held := result{next: afterCertificate(issued)}, 0 // held counts the bytes of the bundle in memory
-	if whole {
+	_, r, err := answered(ctx, c, &reading, afterCertificate)
+	if err == nil && whole {
 		r.next.Why += aboutBundle
-		bundle, err := s.Escrow.Bundle(ctx, access)
-		if err != nil {
-			return result{}, err
-		}
-		issued = bundle.Issued // so that the certificate has the same proof as the bundle
-		text, err := encodedBundle(bundle)
-		if err != nil {
-			return result{}, err
-		}
-		r.blocks, held = []string{string(text)}, 2*len(text)
-	}
-	if r.body, err = wire.Certificate(issued); err == nil {
-		err = limits.Answer(ctx, copies*len(r.body)+held)
+		r.blocks = []string{string(bundle)}
+		err = limits.Answer(ctx, copies*len(r.body)+2*len(bundle))
 	}
 	return r, err
 }
@@ -302,40 +268,24 @@ func (s *server) getCertificate(ctx context.Context, args arguments) (result, er
 // draw makes the draw of a random.v1 deal. It returns nil if reveals are missing or the deal
 // has ended, because the caller then reads the certificate and gets it or the reason why there
 // is none. draw converts BEACON_NOT_READY to CERT_NOT_READY.
-func (s *server) draw(ctx context.Context, access escrow.Access) error {
-	_, err := s.Escrow.Entropy(ctx, access)
+func (c *call) draw(ctx context.Context, access escrow.Access) error {
+	_, err := c.Escrow.Entropy(ctx, access)
 	switch {
 	case problem.Is(err, problem.RevealsMissing), problem.Is(err, problem.DealEnded):
 		return nil
 	case problem.Is(err, problem.BeaconNotReady):
 		// SPEC 7.3: CERT_NOT_READY is the only code for a certificate that is not issued yet.
 		early := problem.From(err)
-		return problem.New(problem.CertNotReady, "all have revealed, but the draw cannot be made yet: %s", early.Fix(words)).WithRetryAfter(early.RetryAfter)
+		return problem.New(problem.CertNotReady, "all have revealed, but the draw cannot be made yet: %s", early.Fix(problem.Call.MCP)).WithRetryAfter(early.RetryAfter)
 	}
 	return err
 }
 
-func (s *server) verifyCertificate(ctx context.Context, args arguments) (result, error) {
-	if args["certificate"] != nil {
-		document, certID, err := wire.SubmittedCertificate(args)
-		if err != nil {
-			return result{}, err
-		}
-		report, err := s.Escrow.VerifySubmitted(ctx, document, certID)
-		return encoded(report, err, afterSubmitted)
+func (c *call) verifyCertificate(ctx context.Context) (r result, err error) {
+	if c.args["certificate"] != nil {
+		_, r, err = answered(ctx, c, ops.VerifySubmitted, afterSubmitted)
+	} else {
+		_, r, err = answered(ctx, c, ops.Verify, afterVerification)
 	}
-	certID, err := args.text("cert_id", "the cert_id in a certificate or the certificate_id that get_deal returned. To check a whole certificate, pass the certificate itself as the argument certificate")
-	if err != nil {
-		return result{}, err
-	}
-	report, err := s.Escrow.Verify(ctx, certID)
-	return encoded(report, err, afterVerification)
-}
-
-func encodedBundle(b escrow.Bundle) ([]byte, error) {
-	body, err := wire.BundleOf(b)
-	if err != nil {
-		return nil, err
-	}
-	return web.Encode(body)
+	return r, err
 }

@@ -1,127 +1,203 @@
-// Package ops runs five calls of the API: create an API key, create a deal, commit,
-// reveal, and cancel. For each call it reads the body, checks the caller's limits, and runs
-// the use case at most once for each idempotency key. REST and MCP share these functions, so
-// both take these steps in the same order.
+// Package ops holds the operations of the API that REST and MCP share: the table of operations
+// (operations.go), and the one function that serves each of them (Run).
 package ops
 
 import (
 	"context"
 	"net/http"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Calls has a method for each of the five calls. Escrow runs the use cases, Guard makes the calls
+// Services is what the operations use: Escrow runs the use cases, Guard makes the calls
 // idempotent, and Callers limits the callers.
-type Calls struct {
+type Services struct {
 	Escrow  *escrow.Service
 	Guard   *idempotency.Guard
 	Callers *limits.Policy
 }
 
-// Request is a call over REST or MCP. Its body is not read until Body is called.
-type Request struct {
-	Body   func() (map[string]any, error)
-	Once   func(body map[string]any) (idempotency.Request, error)
-	Copies int                                                 // number of copies of the answer in memory while the answer is sent
-	Next   func(*escrow.Deal, escrow.Committed) wire.Committed // returns the answer to a commitment, which names the next REST call or MCP tool
+// Operation says how an operation is served, except for its types (see Endpoint).
+type Operation struct {
+	Op       problem.Op // its names, method, path and tool are in problem.Ops
+	Who      Who
+	Action   escrow.Action // if Who is Member
+	Limit    int64         // longest body in bytes; 0: the operation reads no body
+	Empty    bool          // the body may be left out
+	Status   int           // HTTP status of success; 0: 200
+	Public   bool          // web pages of any origin may read the answer (CORS)
+	Cache    string        // see web.Route; MUST be empty if the answer holds a credential or an input: the size of a compressed answer could reveal it (BREACH)
+	Lifetime time.Duration // how long an Idempotency-Key replays the answer; 0: the operation takes no key
 }
 
-func read[T any](r Request, parse func(map[string]any) (T, error)) (parsed T, once idempotency.Request, err error) {
-	body, err := r.Body()
-	if err != nil {
-		return parsed, once, err
-	}
-	if parsed, err = parse(body); err != nil {
-		return parsed, once, err
-	}
-	once, err = r.Once(body)
-	return parsed, once, err
+// Who may call an operation.
+type Who int
+
+// The callers of operations.
+const (
+	Anyone    Who = iota
+	Newcomer      // anyone, within the limit of new API keys of the network
+	KeyHolder     // the holder of an API key
+	Member        // a credential that permits the Action on the deal
+)
+
+// Message is a call as REST or MCP received it.
+type Message struct {
+	Parts
+	Surface wire.Surface
+	Method  string // Method and Path scope the Idempotency-Key
+	Path    string
+	Copies  int // number of copies of the answer in memory while the answer is sent
 }
 
-func anyObject(body map[string]any) (map[string]any, error) { return body, nil }
-
-// CreateKey issues an API key to the caller at an address. It returns RATE_LIMITED if the
-// network of the address has reached the limit of new keys a minute.
-func (c *Calls) CreateKey(ctx context.Context, address string, r Request) (escrow.NewKey, error) {
-	if err := c.Callers.MayTakeKey(ctx, address); err != nil {
-		return escrow.NewKey{}, err
-	}
-	_, once, err := read(r, anyObject)
-	if err != nil {
-		return escrow.NewKey{}, err
-	}
-	once.Status, once.Lifetime = http.StatusCreated, idempotency.KeyLifetime
-	return idempotency.Do(ctx, c.Guard, once,
-		func(rec *idempotency.Record) (escrow.NewKey, error) { return c.Escrow.CreateKey(ctx, rec) },
-		idempotency.Lost[escrow.NewKey])
+// Parts reads a part of a Message when its turn has come.
+type Parts interface {
+	Address() string                               // the client's IP address
+	Credential(Who, escrow.Action) (string, error) // AUTH_REQUIRED if there is none
+	DealID() (string, error)
+	CertID() (string, error)
+	Wait() (escrow.Wait, error)
+	Body(by Caller, limit int64, empty bool) (map[string]any, error) // without credentials and idempotency key
+	IdempotencyKey() (string, error)                                 // "" if there is none
 }
 
-// CreateDeal creates a deal for the holder of an API key. It also returns the parsed body.
-func (c *Calls) CreateDeal(ctx context.Context, p escrow.Principal, r Request) (escrow.Declared, escrow.Created, error) {
-	var none escrow.Created
-	if err := c.Escrow.MayCreate(p); err != nil {
-		return escrow.Declared{}, none, err
-	}
-	declared, once, err := read(r, wire.Declared)
-	if err != nil {
-		return declared, none, err
-	}
-	once.Status = http.StatusCreated
-	// Only this answer shows the tokens, and a refusal after the creation would lose them. So
-	// limits.Answer reserves the memory for the answer before the deal is created.
-	if err := limits.Answer(ctx, r.Copies*declared.AnswerBytes()); err != nil {
-		return declared, none, err
-	}
-	created, err := idempotency.Do(ctx, c.Guard, once,
-		func(rec *idempotency.Record) (escrow.Created, error) {
-			if err := c.Callers.MayCreateDeal(ctx, p.Key(), declared.Units()); err != nil {
-				return none, err
-			}
-			return c.Escrow.Create(ctx, p, declared, rec)
-		}, idempotency.Lost[escrow.Created])
-	return declared, created, err
+// Caller is an admitted caller.
+type Caller struct {
+	Principal  escrow.Principal // set for KeyHolder and Member
+	Access     escrow.Access    // set for Member
+	credential string
 }
 
-// Commit stores a party's commitment and returns the answer with the next step.
-func (c *Calls) Commit(ctx context.Context, access escrow.Access, r Request) (wire.Committed, error) {
-	commitment, once, err := read(r, wire.Commitment)
-	if err != nil {
-		return wire.Committed{}, err
-	}
-	answered := func(committed escrow.Committed, err error) (wire.Committed, error) {
-		return r.Next(access.Deal(), committed), err
-	}
-	return idempotency.Do(ctx, c.Guard, once,
-		func(rec *idempotency.Record) (wire.Committed, error) {
-			return answered(c.Escrow.Commit(ctx, access, commitment, rec))
-		},
-		func() (wire.Committed, error) { return answered(c.Escrow.StoredCommit(ctx, access)) })
+// Seated reports whether an invite token of the deal admitted the caller.
+func (c Caller) Seated() bool { return c.Access.Deal() != nil && c.Access.Party() >= 0 }
+
+// Answer is the answer to a call that succeeded.
+type Answer[T any] struct {
+	Value T
+	Body  []byte // Value as JSON
+	By    Caller
 }
 
-// Reveal stores a party's input and salt.
-func (c *Calls) Reveal(ctx context.Context, access escrow.Access, r Request) (escrow.Revealed, error) {
-	opening, once, err := read(r, wire.Opening)
-	if err != nil {
-		return escrow.Revealed{}, err
-	}
-	return idempotency.Do(ctx, c.Guard, once,
-		func(rec *idempotency.Record) (escrow.Revealed, error) {
-			return c.Escrow.Reveal(ctx, access, opening, rec)
-		},
-		func() (escrow.Revealed, error) { return c.Escrow.StoredReveal(ctx, access) })
+// Endpoint is an operation with the types of its request and its answer.
+type Endpoint[Req, T any] struct {
+	Operation
+	Parse   func(m *Message, body map[string]any) (Req, error)
+	Reserve func(Req) int // size of the answer in bytes, to reserve before an effect whose answer must not be lost; may be nil
+	Do      func(context.Context, *Services, Caller, Req, *idempotency.Record) (T, error)
+	Stored  func(context.Context, *Services, Caller) (T, error) // renders the answer of an idempotency record that has none; set if Lifetime is
+	Encode  func(*Message, Caller, T) (any, error)              // returns the JSON, or a value to encode; nil: T is encoded
 }
 
-// Cancel cancels the initiator's deal. Only REST uses it: MCP has no tool to cancel.
-func (c *Calls) Cancel(ctx context.Context, access escrow.Access, r Request) (escrow.Cancelled, error) {
-	_, once, err := read(r, anyObject)
+// Run serves a call. Every call of REST and MCP passes its checks in this order:
+//
+//  1. HTTP syntax: 400, 431 (web.Listener); JSON-RPC syntax (mcp.front)
+//  2. route: 404, 405 (web.Router); tool and names of its arguments
+//  3. credential: 401
+//  4. deal: 403, 404
+//  5. size of the body: 413
+//  6. JSON syntax and shape of the body: 400
+//  7. idempotency: replay or 409
+//  8. state of the deal: 409
+//  9. checks of the use case: 400
+func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (answer Answer[T], err error) {
+	by, err := s.Admit(ctx, &e.Operation, m) // 3, 4
 	if err != nil {
-		return escrow.Cancelled{}, err
+		return answer, err
 	}
-	return idempotency.Do(ctx, c.Guard, once,
-		func(rec *idempotency.Record) (escrow.Cancelled, error) { return c.Escrow.Cancel(ctx, access, rec) },
-		func() (escrow.Cancelled, error) { return access.StoredCancel(), nil })
+	var body map[string]any
+	if e.Limit > 0 {
+		if body, err = m.Body(by, e.Limit, e.Empty); err != nil { // 5, 6
+			return answer, err
+		}
+	}
+	request, err := e.Parse(m, body) // 6
+	if err != nil {
+		return answer, err
+	}
+	key := ""
+	if e.Lifetime > 0 {
+		if key, err = m.IdempotencyKey(); err != nil {
+			return answer, err
+		}
+	}
+	if e.Reserve != nil {
+		if err = limits.Answer(ctx, m.Copies*e.Reserve(request)); err != nil {
+			return answer, err
+		}
+	}
+	once := idempotency.Request{
+		Key: key, Caller: by.credential, Method: m.Method, Path: m.Path, Status: e.Status,
+		Body: func() []byte { return canon.Encode(body) }, Lifetime: e.Lifetime,
+	}
+	answer.By = by
+	answer.Value, err = idempotency.Do(ctx, s.Guard, once, // 7; without a key Do only calls the function below
+		func(rec *idempotency.Record) (T, error) { return e.Do(ctx, s, by, request, rec) }, // 8, 9
+		func() (T, error) { return e.Stored(ctx, s, by) })
+	if err != nil {
+		return answer, err
+	}
+	var value any = answer.Value
+	if e.Encode != nil {
+		if value, err = e.Encode(m, by, answer.Value); err != nil {
+			return answer, err
+		}
+	}
+	encoded := false
+	if answer.Body, encoded = value.([]byte); !encoded {
+		if answer.Body, err = web.Encode(value); err != nil {
+			return answer, err
+		}
+	}
+	if e.Op.Names().Method == http.MethodGet {
+		err = limits.Answer(ctx, m.Copies*len(answer.Body))
+	}
+	return answer, err
+}
+
+// Admit takes the steps 3 and 4 of Run.
+func (s *Services) Admit(ctx context.Context, o *Operation, m *Message) (by Caller, err error) {
+	switch o.Who {
+	case Anyone:
+		return by, nil
+	case Newcomer:
+		by.credential = m.Address()
+		return by, s.Callers.MayTakeKey(ctx, by.credential)
+	}
+	if by.credential, err = m.Credential(o.Who, o.Action); err != nil {
+		return by, err
+	}
+	if by.Principal, err = s.Escrow.Authenticate(ctx, by.credential); err != nil {
+		return by, err
+	}
+	if o.Who == KeyHolder {
+		return by, s.Escrow.MayCreate(by.Principal)
+	}
+	dealID, err := m.DealID()
+	if err != nil {
+		return by, err
+	}
+	by.Access, err = s.Escrow.Authorize(ctx, by.Principal, dealID, o.Action)
+	return by, err
+}
+
+// Served is an Endpoint of any types.
+type Served interface {
+	Served() *Operation
+	Serve(context.Context, *Services, *Message) (Answer[any], error)
+}
+
+// Served returns the operation of the endpoint.
+func (e *Endpoint[Req, T]) Served() *Operation { return &e.Operation }
+
+// Serve is Run with an answer of any type.
+func (e *Endpoint[Req, T]) Serve(ctx context.Context, s *Services, m *Message) (Answer[any], error) {
+	answer, err := e.Run(ctx, s, m)
+	return Answer[any]{answer.Value, answer.Body, answer.By}, err
 }

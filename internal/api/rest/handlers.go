@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -14,225 +15,100 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
-	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// handler serves a call. It returns the body of the answer if the call succeeds.
-type handler func(http.ResponseWriter, *http.Request) ([]byte, error)
-
-func (a *API) status(http.ResponseWriter, *http.Request) ([]byte, error) {
-	return web.Encode(a.Status())
-}
-
-func (a *API) beacon(http.ResponseWriter, *http.Request) ([]byte, error) {
-	return web.Encode(wire.BeaconOf(a.Escrow.Chain()))
-}
-
-// createKey issues an API key. The call needs no credential and ignores Authorization, so
-// its Idempotency-Key is scoped to the client's address.
-func (a *API) createKey(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	address := a.Callers.Address(r)
-	return encoded(a.Calls.CreateKey(r.Context(), address, a.request(w, r, address, maxSmall, true)))
-}
-
-func (a *API) createDeal(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	principal, err := a.principal(r)
-	if err != nil {
-		return nil, err
+// serve returns the handler of an operation.
+func (a *API) serve(operation ops.Served) http.HandlerFunc {
+	status := cmp.Or(operation.Served().Status, http.StatusOK)
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer, err := operation.Serve(r.Context(), &a.Services, a.message(w, r))
+		if err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		if view, ok := answer.Value.(escrow.View); ok {
+			a.describe(w.Header(), view, answer.By.Access.Party())
+		}
+		web.JSON(w, status, answer.Body)
 	}
-	_, created, err := a.Calls.CreateDeal(r.Context(), principal, a.request(w, r, credential(r), maxCreation, false))
-	return encoded(wire.CreatedOf(created), err)
 }
 
-func (a *API) commit(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return encoded(a.Calls.Commit(r.Context(), access, a.request(w, r, credential(r), maxSmall, false)))
-}
-
-func (a *API) reveal(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return encoded(a.Calls.Reveal(r.Context(), access, a.request(w, r, credential(r), maxReveal, false)))
-}
-
-func (a *API) cancel(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return encoded(a.Calls.Cancel(r.Context(), access, a.request(w, r, credential(r), maxSmall, true)))
-}
-
-// entropy draws a random.v1 deal. Every call for a deal returns the same draw, so an
-// Idempotency-Key has no effect. entropy checks only the syntax of that header.
-func (a *API) entropy(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	if _, err := idempotencyKey(r); err != nil {
-		return nil, err
-	}
-	return encoded(a.Escrow.Entropy(r.Context(), access))
-}
-
-func (a *API) view(w http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	wait, err := a.wait(r)
-	if err != nil {
-		return nil, err
-	}
-	view, err := a.Escrow.ViewAfter(r.Context(), access, wait)
-	if err != nil {
-		return nil, err
-	}
+// describe sets the headers of a deal view. party is -1 for the initiator's API key.
+func (a *API) describe(h http.Header, view escrow.View, party int) {
 	if at, more := a.Escrow.LookAt(view); more {
-		w.Header().Set(nextLook, strconv.FormatInt(at, 10))
+		h.Set(nextLook, strconv.FormatInt(at, 10))
 	}
-	if party := access.Party(); party >= 0 {
-		w.Header().Set("Fairpact-Party", strconv.Itoa(party))
+	if party >= 0 {
+		h.Set("Fairpact-Party", strconv.Itoa(party))
 	}
 	// A client may join the Fairpact-Caution headers with commas. The texts contain commas
 	// too, so each text ends with a full stop.
 	for _, caution := range view.Cautions() {
-		w.Header().Add("Fairpact-Caution", caution+".")
+		h.Add("Fairpact-Caution", caution+".")
 	}
-	return web.Encode(wire.ViewOf(view))
 }
 
-func (a *API) certificate(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	wait, err := a.wait(r)
+func (a *API) status(w http.ResponseWriter, r *http.Request) {
+	body, err := web.Encode(a.Status())
 	if err != nil {
-		return nil, err
+		a.fail(w, r, err)
+		return
 	}
-	return written(wire.Certificate)(a.Escrow.CertificateAfter(r.Context(), access, wait, nil))
+	web.JSON(w, http.StatusOK, body)
 }
 
-func (a *API) bundle(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	bundle, err := a.Escrow.Bundle(r.Context(), access)
-	if err != nil {
-		return nil, err
+func fixed(body func() []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, body()) }
+}
+
+// request is the ops.Parts of a REST request.
+type request struct {
+	api *API
+	w   http.ResponseWriter
+	r   *http.Request
+}
+
+func (a *API) message(w http.ResponseWriter, r *http.Request) *ops.Message {
+	return &ops.Message{Parts: request{a, w, r}, Surface: wire.REST, Method: r.Method, Path: r.URL.Path, Copies: 1}
+}
+
+func (q request) Address() string { return q.api.Callers.Address(q.r) }
+
+// Credential returns the Bearer credential (RFC 6750 2.1). The scheme's name is
+// case-insensitive (RFC 9110 11.1).
+func (q request) Credential(ops.Who, escrow.Action) (string, error) {
+	scheme, value, _ := strings.Cut(q.r.Header.Get("Authorization"), " ")
+	if value = strings.TrimSpace(value); !strings.EqualFold(scheme, "Bearer") || value == "" { // SPEC 5.5
+		return "", problem.New(problem.AuthRequired, "pass `Authorization: Bearer <API_KEY or INVITE_TOKEN>`; get an API key with %s", problem.Call{Op: problem.CreateKey})
 	}
-	return encoded(wire.BundleOf(bundle))
+	return value, nil
 }
 
-func (a *API) declaration(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return encoded(a.Escrow.Declaration(r.Context(), access))
-}
+func (q request) DealID() (string, error)    { return q.r.PathValue("id"), nil }
+func (q request) CertID() (string, error)    { return q.r.PathValue("cert_id"), nil }
+func (q request) Wait() (escrow.Wait, error) { return q.api.wait(q.r) }
 
-func (a *API) inputs(_ http.ResponseWriter, r *http.Request, access escrow.Access) ([]byte, error) {
-	return encoded(a.Escrow.Inputs(r.Context(), access))
-}
-
-func (a *API) verify(_ http.ResponseWriter, r *http.Request) ([]byte, error) {
-	return encoded(a.Escrow.Verify(r.Context(), r.PathValue("cert_id")))
-}
-
-func (a *API) verifySubmitted(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := a.body(w, r, maxSubmitted, false)
-	if err != nil {
-		return nil, err
+// Body parses the body as a JSON object and ignores the Content-Type.
+func (q request) Body(by ops.Caller, limit int64, empty bool) (map[string]any, error) {
+	if by.Seated() {
+		limits.Party(q.r.Context())
 	}
-	document, certID, err := wire.SubmittedCertificate(body)
-	if err != nil {
-		return nil, err
-	}
-	return encoded(a.Escrow.VerifySubmitted(r.Context(), document, certID))
-}
-
-func written[T any](write func(T) ([]byte, error)) func(T, error) ([]byte, error) {
-	return func(v T, err error) ([]byte, error) {
-		if err != nil {
-			return nil, err
-		}
-		return write(v)
-	}
-}
-
-// encoded returns v as JSON, or err. The type of v must have exactly the members of the REST
-// body.
-func encoded[T any](v T, err error) ([]byte, error) {
-	if err != nil {
-		return nil, err
-	}
-	return web.Encode(v)
-}
-
-func (a *API) principal(r *http.Request) (escrow.Principal, error) {
-	presented := credential(r)
-	if presented == "" { // SPEC 5.5
-		return escrow.Principal{}, problem.New(problem.AuthRequired, "pass `Authorization: Bearer <API_KEY or INVITE_TOKEN>`; get an API key with %s", problem.Call{Op: problem.CreateKey})
-	}
-	return a.Escrow.Authenticate(r.Context(), presented)
-}
-
-func (a *API) deal(action escrow.Action, handle func(http.ResponseWriter, *http.Request, escrow.Access) ([]byte, error)) handler {
-	return func(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-		principal, err := a.principal(r)
-		if err != nil {
-			return nil, err
-		}
-		access, err := a.Escrow.Authorize(r.Context(), principal, r.PathValue("id"), action)
-		if err != nil {
-			return nil, err
-		}
-		if access.Party() >= 0 {
-			limits.Party(r.Context())
-		}
-		return handle(w, r, access)
-	}
-}
-
-// body parses the request body as a JSON object and ignores the Content-Type. The parameter limit
-// is the maximum size in bytes. If the parameter empty is true, the body may be left out.
-func (a *API) body(w http.ResponseWriter, r *http.Request, limit int64, empty bool) (map[string]any, error) {
-	raw, err := limits.ReadAll(w, r, limit)
+	raw, err := limits.ReadAll(q.w, q.r, limit)
 	if err != nil {
 		return nil, err
 	}
 	return wire.Object(raw, empty)
 }
 
-// credential returns the Bearer credential (RFC 6750 2.1), or "" if the request has
-// none. The scheme's name is case-insensitive (RFC 9110 11.1).
-func credential(r *http.Request) string {
-	scheme, value, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
-	}
-	return strings.TrimSpace(value)
-}
-
-func idempotencyKey(r *http.Request) (string, error) {
-	switch keys, sent := r.Header["Idempotency-Key"]; {
+func (q request) IdempotencyKey() (string, error) {
+	switch keys, sent := q.r.Header["Idempotency-Key"]; {
 	case !sent:
 		return "", nil
 	case len(keys) != 1 || !idempotency.ValidKey(keys[0]):
 		return "", problem.New(problem.InvalidIdempotencyKey, "Idempotency-Key must be one header of 1 to 255 visible ASCII characters; a random UUID is a good one")
 	default:
 		return keys[0], nil
-	}
-}
-
-// request returns r as a calls.Request. An Idempotency-Key is valid only for `caller`. `limit` is
-// the maximum size of the body in bytes. If `empty` is true, the body may be left out.
-func (a *API) request(w http.ResponseWriter, r *http.Request, caller string, limit int64, empty bool) ops.Request {
-	return ops.Request{
-		Body: func() (map[string]any, error) { return a.body(w, r, limit, empty) },
-		Once: func(body map[string]any) (idempotency.Request, error) {
-			key, err := idempotencyKey(r)
-			return idempotency.Request{
-				Key: key, Caller: caller, Method: r.Method, Path: r.URL.Path, Status: http.StatusOK,
-				Body: func() []byte { return canon.Encode(body) }, Lifetime: idempotency.Lifetime,
-			}, err
-		},
-		Copies: 1,
-		Next: func(d *escrow.Deal, c escrow.Committed) wire.Committed {
-			return wire.CommittedOf(d, c, web.REST, "?wait=45&since=COMMITTING")
-		},
-	}
-}
-
-func (a *API) handlerFor(status int, handle handler) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		body, err := handle(w, r)
-		if err == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			err = limits.Answer(r.Context(), len(body))
-		}
-		if err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		web.JSON(w, status, body)
 	}
 }
 

@@ -15,10 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-func fixed(body []byte) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, body) }
-}
-
 // maxQuery bounds the query that deal-api passes to log-server, because log-server allows fewer
 // bytes of request line and headers than deal-api does.
 const maxQuery = 4 << 10 // bytes

@@ -15,7 +15,7 @@ import (
 )
 
 func TestWaitIsParsed(t *testing.T) {
-	a := &API{Config: Config{Calls: ops.Calls{Callers: &limits.Policy{}}}}
+	a := &API{Config: Config{Services: ops.Services{Callers: &limits.Policy{}}}}
 	tag := strings.Repeat("aB-_", 6)
 	for _, row := range []struct {
 		query string

@@ -81,18 +81,23 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	return c, nil
 }
 
-// SubmittedCertificate parses `{certificate, cert_id}`: a certificate that the caller received
-// from somebody and, optionally, the certificate id that the caller expects.
-func SubmittedCertificate(body map[string]any) (document map[string]any, certID string, err error) {
+// Submitted is a certificate that the caller received from somebody.
+type Submitted struct {
+	Document map[string]any
+	CertID   string // the id that the caller expects; empty: any
+}
+
+// SubmittedCertificate parses `{certificate, cert_id}`. cert_id is optional.
+func SubmittedCertificate(body map[string]any) (s Submitted, err error) {
 	m := canon.MembersOf(body, "")
-	document = m.Object("certificate", "the certificate as you received it, a JSON object")
-	if document["bundle_version"] != nil {
+	s.Document = m.Object("certificate", "the certificate as you received it, a JSON object")
+	if s.Document["bundle_version"] != nil {
 		m.Fail("certificate is a bundle: pass the bundle's member `certificate`, or verify the whole bundle with fairpactctl, the Python verifier or the web page")
 	}
 	if m.Has("cert_id") {
-		certID = m.Text("cert_id", "a string, the id that you expect in the certificate; leave cert_id out if you expect none")
+		s.CertID = m.Text("cert_id", "a string, the id that you expect in the certificate; leave cert_id out if you expect none")
 	}
-	return document, certID, refused(m)
+	return s, refused(m)
 }
 
 // Opening parses `{input, salt}`. An error never quotes the input or the salt.

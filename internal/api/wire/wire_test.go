@@ -126,7 +126,7 @@ func TestCommitted(t *testing.T) {
 		deal.Revealing:  "all have committed: call POST /v1/deals/d_1/reveal with your input and salt before reveal_deadline 20",
 		deal.Void:       "the deal is VOID: read it with GET /v1/deals/d_1",
 	} {
-		body, err := web.Encode(wire.CommittedOf(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true}, web.REST, "?wait=45&since=COMMITTING"))
+		body, err := web.Encode(wire.CommittedOf(d, escrow.Committed{DealID: "d_1", State: state, Party: 1, Committed: true}, wire.REST))
 		want := map[string]any{"deal_id": "d_1", "state": string(state), "party": int64(1), "committed": true, "next": next}
 		if got := parsed(t, body, err); !reflect.DeepEqual(got, want) {
 			t.Errorf("answer in state %s: got %s\nwant %v", state, body, want)

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
@@ -71,21 +70,6 @@ func Error(w http.ResponseWriter, err error) {
 }
 
 func body(p *problem.Error) []byte {
-	text, _ := Encode(map[string]string{"error": p.In(REST)}) // encoding a map of strings cannot fail
+	text, _ := Encode(map[string]string{"error": p.In(problem.Call.REST)}) // encoding a map of strings cannot fail
 	return append(text, '\n')
-}
-
-// REST returns the method and path of a call. For problem.IdempotencyKey, which is a header and
-// not a call, REST returns the header's name.
-func REST(c problem.Call) string {
-	text := [...]string{
-		problem.CreateKey: "POST /v1/keys", problem.ListAlgorithms: "GET /v1/algorithms", problem.CreateDeal: "POST /v1/deals",
-		problem.ReadDeal: "GET /v1/deals/{id}", problem.ReadDeclaration: "GET /v1/deals/{id}/declaration",
-		problem.Commit: "POST /v1/deals/{id}/commit", problem.Reveal: "POST /v1/deals/{id}/reveal", problem.Draw: "POST /v1/deals/{id}/entropy",
-		problem.ReadCertificate: "GET /v1/deals/{id}/certificate", problem.Verify: "GET /v1/verify/{cert_id}", problem.IdempotencyKey: "Idempotency-Key",
-	}[c.Op]
-	if c.DealID != "" {
-		text = strings.Replace(text, "{id}", c.DealID, 1)
-	}
-	return text
 }

@@ -125,38 +125,3 @@ func Lookup(code Code) (Entry, bool) {
 	}
 	return Entry{}, false
 }
-
-// Op is an operation of the service that an error text may name.
-type Op int
-
-// The operations. IdempotencyKey is not an operation: in an error text it becomes the name of
-// the header Idempotency-Key (REST) or of the argument idempotency_key (MCP).
-const (
-	CreateKey Op = iota
-	ListAlgorithms
-	CreateDeal
-	ReadDeal
-	ReadDeclaration
-	Commit
-	Reveal
-	Draw
-	ReadCertificate
-	Verify
-	IdempotencyKey
-)
-
-// Ops holds the name of each operation in logs, which use neither REST nor MCP names.
-var Ops = [...]string{"create key", "list algorithms", "create deal", "read deal", "read declaration", "commit", "reveal", "draw", "read certificate", "verify", "idempotency key"}
-
-// Call is an operation that an error text names. DealID is empty if the operation needs no
-// deal, or if the text is not about one particular deal.
-type Call struct {
-	Op     Op
-	DealID string
-}
-
-// KeyHeader is the idempotency key in an error text: Idempotency-Key in REST, idempotency_key in MCP.
-var KeyHeader = Call{Op: IdempotencyKey}
-
-// String returns the operation's name for logs (see Ops), followed by DealID if it is set.
-func (c Call) String() string { return strings.TrimSpace(Ops[c.Op] + " " + c.DealID) }

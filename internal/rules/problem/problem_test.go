@@ -37,8 +37,8 @@ func TestCallsAreRenderedInTheWordsOfTheSurface(t *testing.T) {
 }
 
 func TestNeutralWordsNameNoSurface(t *testing.T) {
-	for op, name := range problem.Ops {
-		if text := (problem.Call{Op: problem.Op(op), DealID: "d_1"}).String(); name == "" || path.MatchString(text) || tool.MatchString(text) {
+	for op, names := range problem.Ops {
+		if text := (problem.Call{Op: problem.Op(op), DealID: "d_1"}).String(); names.Name == "" || path.MatchString(text) || tool.MatchString(text) {
 			t.Errorf("operation %d has the neutral name %q, which is empty or names a REST path or an MCP tool", op, text)
 		}
 	}

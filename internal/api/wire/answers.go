@@ -14,18 +14,25 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
-// Words returns the name of an API call: its method and path for REST, or its tool for MCP.
-type Words func(problem.Call) string
+// Surface is REST or MCP: how its texts name calls.
+type Surface struct {
+	Call func(problem.Call) string // returns a call's method and path for REST, or its tool for MCP
+	Wait string                    // follows the call that reads a deal, to wait for the end of COMMITTING
+}
 
-// CommittedOf returns c with a text that names the next call. `words` names a call as REST or MCP
-// does. `wait` follows the name of the call that reads the deal, so that this call waits for the
-// end of COMMITTING. For REST, `wait` is "?wait=45&since=COMMITTING".
-func CommittedOf(d *escrow.Deal, c escrow.Committed, words Words, wait string) Committed {
-	read, reveal := words(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), words(problem.Call{Op: problem.Reveal, DealID: c.DealID})
+// The two surfaces.
+var (
+	REST = Surface{problem.Call.REST, "?wait=45&since=COMMITTING"}
+	MCP  = Surface{problem.Call.MCP, " with wait_seconds 45 and `since` COMMITTING"}
+)
+
+// CommittedOf returns c with a text that names the next call.
+func CommittedOf(d *escrow.Deal, c escrow.Committed, s Surface) Committed {
+	read, reveal := s.Call(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), s.Call(problem.Call{Op: problem.Reveal, DealID: c.DealID})
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
 	switch c.State {
 	case deal.Committing:
-		next = fmt.Sprintf("wait for the others: call %s%s until the state is REVEALING, then call %s with your input and salt before reveal_deadline %d", read, wait, reveal, d.RevealDeadline)
+		next = fmt.Sprintf("wait for the others: call %s%s until the state is REVEALING, then call %s with your input and salt before reveal_deadline %d", read, s.Wait, reveal, d.RevealDeadline)
 	case deal.Revealing:
 		next = fmt.Sprintf("all have committed: call %s with your input and salt before reveal_deadline %d", reveal, d.RevealDeadline)
 	}
@@ -90,12 +97,12 @@ const flow = "1. Anyone gets an API key (%s). " +
 	"6. Parties fetch the certificate (%s); anyone verifies it (%s) against the public transparency log. " +
 	"A missed deadline or a rejection ({{with reject}}) makes the deal VOID, and the certificate names the parties that caused the VOID."
 
-// Catalogue returns the JSON of the algorithm catalogue (SPEC 2.10). `words` returns the name of
-// a call in REST or MCP. If `vectors` is false, test_vectors of each algorithm is empty.
-func Catalogue(words Words, vectors bool) ([]byte, error) {
+// Catalogue returns the JSON of the algorithm catalogue (SPEC 2.10). If `vectors` is false,
+// test_vectors of each algorithm is empty.
+func Catalogue(s Surface, vectors bool) ([]byte, error) {
 	var calls []any
 	for _, op := range []problem.Op{problem.CreateKey, problem.CreateDeal, problem.Commit, problem.Reveal, problem.Draw, problem.ReadCertificate, problem.Verify} {
-		calls = append(calls, words(problem.Call{Op: op}))
+		calls = append(calls, s.Call(problem.Call{Op: op}))
 	}
 	algorithms := algorithm.Catalogue()
 	if !vectors {
