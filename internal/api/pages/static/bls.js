@@ -19,7 +19,6 @@ export const QUICKNET = {
 const mod = (a) => ((a % P) + P) % P;
 const inverse = (a) => power(mod(a), P - 2n, P);
 
-/** Returns a square root in Fp, or null. */
 function root(a) {
   const found = power(mod(a), (P + 1n) / 4n, P);
   return (found * found) % P === mod(a) ? found : null;
@@ -38,7 +37,6 @@ function over(x, y) {
   return times(x, [y[0] * n, -y[1] * n]);
 }
 
-/** Returns a square root in Fp2, or null. */
 function root2([a, b]) {
   if (b === 0n) {
     const real = root(a);

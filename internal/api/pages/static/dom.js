@@ -59,5 +59,4 @@ export async function call(method, path, { token, body, header = {}, signal } = 
 /** Returns the service's error code, or undefined if the answer has none. An error that a proxy answers has no code. */
 export const codeOf = (answer) => /^([A-Z_]+): /.exec(answer.json?.error)?.[1];
 
-/** Returns what went wrong, in the service's words if it sent any. */
 export const problemOf = (answer) => answer.json?.error ?? `the service answered ${answer.status}`;

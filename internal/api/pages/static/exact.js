@@ -1,6 +1,8 @@
 // What the algorithms compute with: exact fractions, and members of params and inputs. A fraction
 // is {n, d}: two BigInts in lowest terms, d positive.
 
+import { isObject } from './jcs.js';
+
 function gcd(a, b) {
   while (b) [a, b] = [b, a % b];
   return a < 0n ? -a : a;
@@ -23,9 +25,6 @@ export const sum = (list) => list.reduce(plus, ZERO);
 export const floor = ({ n, d }) => (n >= 0n ? n / d : -((-n + d - 1n) / d));
 export const text = ({ n, d }) => (d === 1n ? `${n}` : `${n}/${d}`);
 
-const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
-
-/** Returns a member of a container. Throws if it has another type. */
 export function member(container, name, kind) {
   const value = isObject(container) ? container[name] : undefined;
   const good = { object: isObject, array: Array.isArray, integer: Number.isSafeInteger }[kind] ?? ((v) => typeof v === kind);

@@ -16,15 +16,5 @@ export const drawTime = ({ algorithm_params: { beacon_round: round } }) => round
 
 export const roundAfter = (time) => Math.max(1, Math.floor((time - facts.beacon_genesis) / facts.beacon_period) + 2);
 
-/**
- * Loads the forms and pictures of an algorithm. A module has
- *
- *   title(labels, params, id)   one sentence about what the deal settles; labels are nodes
- *   declare(id)                 the part of the form for a new deal: {fields, params(), check(), offer(labels)};
- *                               check marks wrong fields, offer follows the names; both may be missing
- *   check(params, input)        what is wrong with an input, or null
- *   form(view, party)           the form for a party's input: {intro, fields, button, read(), refresh()}. read returns
- *                               the input, or focuses the wrong field and throws; refresh shows sums, and may be missing
- *   picture(view, party, inputs)  nodes that show the result; inputs are by party, null for unknown ones
- */
+/** Loads the forms and pictures of an algorithm; generic.page.js says what a module has. */
 export const pageOf = (id) => import(`./${algorithmOf(id)?.page ? id : 'generic'}.page.js`);

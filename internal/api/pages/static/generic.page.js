@@ -1,4 +1,12 @@
-// The pages of a deal whose algorithm has no forms and pictures of its own: JSON.
+// The pages of a deal whose algorithm has no module ID.page.js: JSON. Each such module has
+//
+//   title(labels, params, id)     one sentence about what the deal settles; labels are nodes
+//   declare(id)                   the part of the form for a new deal: {fields, params(), check(), offer(labels)};
+//                                 check marks wrong fields, offer follows the names; both may be missing
+//   check(params, input)          what is wrong with an input, or null
+//   form(view, party)             the form for a party's input: {intro, fields, button, read(), refresh()}. read returns
+//                                 the input, or focuses the wrong field and throws; refresh shows sums, and may be missing
+//   picture(view, party, inputs)  nodes that show the result; inputs are by party, null for unknown ones
 
 import { element } from './dom.js';
 import { algorithmOf } from './facts.js';

@@ -2,11 +2,9 @@
 // messages are those of the service (internal/rules/algorithm).
 
 import { algorithmOf } from './facts.js';
-import { encode } from './jcs.js';
+import { encode, isObject } from './jcs.js';
 
 export const MOST = Number.MAX_SAFE_INTEGER;
-export const isObject = (value) => typeof value === 'object' && value !== null && !Array.isArray(value);
-
 function kind(value) {
   if (value === null) return 'null';
   if (typeof value === 'object') return Array.isArray(value) ? 'an array' : 'an object';
@@ -39,4 +37,13 @@ export function checked(check, { algorithm, algorithm_params: params }, input) {
   const problem = inputProblem(check, algorithm, algorithmOf(algorithm)?.max_input ?? Infinity, params, input);
   if (problem) throw new Error(problem);
   return input;
+}
+
+/** Returns the non-empty lines of a text field. */
+export const lines = (field) => field.value.split('\n').map((line) => line.trim()).filter(Boolean);
+
+/** Says which line is there twice, or returns ''. */
+export function repeated(list) {
+  const twice = list.find((one, i) => list.indexOf(one) < i);
+  return twice === undefined ? '' : `“${twice}” is there twice: give each its own name.`;
 }

@@ -14,6 +14,8 @@ const PLAIN = /[^"\\\u0000-\u001f]*/y;
 const SHORT = { '"': '"', '\\': '\\', '/': '/', b: '\b', f: '\f', n: '\n', r: '\r', t: '\t' };
 const WORDS = { true: true, false: false, null: null };
 
+export const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
+
 /** Parses a JSON text; depth limits nested objects and arrays. Objects have no prototype. */
 export function parse(text, depth = 32) {
   const reader = new Reader(text, depth);
@@ -46,7 +48,6 @@ class Reader {
     this.match(BLANK);
   }
 
-  /** Skips blanks. Reports whether the character is next, and consumes the character if so. */
   take(character) {
     this.blank();
     if (this.text[this.at] !== character) return false;
@@ -133,7 +134,6 @@ class Reader {
   }
 }
 
-/** Returns the canonical text of null, booleans, integers, strings, arrays and objects. */
 export function canonical(value) {
   if (value === null || typeof value === 'boolean' || Number.isSafeInteger(value)) return String(value);
   // RFC 8785 3.2.2.2 prescribes the string form of ECMAScript.

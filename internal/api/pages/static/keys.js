@@ -2,10 +2,8 @@
 // with an optional member development.
 
 import { call, problemOf } from './dom.js';
-import { parse } from './jcs.js';
+import { isObject, parse } from './jcs.js';
 import { STATUS, keySetProblem } from './shape.js';
-
-const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
 
 /** Returns the keys in an answer of /v1/pubkeys or /v1/status. Keys from /v1/status have no state. Throws for other documents. */
 export function keysOf(document) {
@@ -19,7 +17,6 @@ export function keysOf(document) {
   return [document.pubkey, ...document.legacy_pubkeys].map((pubkey, i) => ({ pubkey, development: i === 0 && document.dev_ephemeral_key === true }));
 }
 
-/** Fetches the key set of this origin. */
 export async function fetchKeys() {
   const answer = await call('GET', '/v1/pubkeys');
   if (!answer.ok) throw new Error(problemOf(answer));
@@ -47,7 +44,6 @@ export async function originKeys() {
 /** Reports whether the key may have signed this leaf. A retired key with a tree_size may have signed only leaves with a smaller index. */
 export const mayHold = (key, leafIndex) => key.state !== 'retired' || key.tree_size === undefined || leafIndex < key.tree_size;
 
-/** Returns the key's state in words. */
 export function standing(key) {
   if (key.state === undefined) return 'a key given without its state';
   if (key.state !== 'retired') return `the ${key.state} key`;

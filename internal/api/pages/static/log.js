@@ -6,7 +6,6 @@ import { parseNote, parsePolicy } from './notes.js';
 
 const row = (title, ...words) => element('div', {}, element('dt', {}, title), element('dd', {}, words));
 
-/** Returns a text for each witness in the policy: its name, and whether the witness has cosigned the note. */
 function witnesses(note, policy) {
   const lines = new Set(note.lines.map((line) => `${line.name}+${toHex(line.id)}`));
   return [...policy.witnesses.values()].map((key) => `${key.name} (${lines.has(key.words) ? 'cosigned' : 'not yet'})`);

@@ -5,7 +5,6 @@ import { equal, sha256 } from './bytes.js';
 export const leafHash = (data) => sha256([0], data);
 export const nodeHash = (left, right) => sha256([1], left, right);
 
-/** Returns the root over leaf hashes (RFC 6962 2.1). */
 export async function rootOf(leaves) {
   if (leaves.length < 2) return leaves[0] ?? sha256();
   let half = 1;

@@ -2,11 +2,12 @@
 
 import { byId, call, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, facts, pageOf, roundAfter } from './facts.js';
+import { lines, repeated } from './inputcheck.js';
 import { invitation, linkOf } from './invite.js';
 import { apiKey, created, saveFile } from './keep.js';
 import { keyProblem } from './p256.js';
 import { randomHex } from './seal.js';
-import { isolated, lines, name, repeated } from './words.js';
+import { isolated, name } from './words.js';
 
 const LENGTHS = [[300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
 

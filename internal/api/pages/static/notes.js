@@ -6,10 +6,8 @@ import { bigEndian, bytesOf, concat, equal, fromHex, sha256, toBigInt, toHex } f
 import { N, decompress, verify } from './p256.js';
 
 const [ED25519, ECDSA, COSIGNATURE, ML_DSA] = [0x01, 0x02, 0x04, 0x06];
-/** The DER prefix of an uncompressed P-256 point. */
 const DER_P256 = fromHex('3059301306072a8648ce3d020106082a8648ce3d030107034200');
 
-/** Decodes canonical base64. Throws for other text. */
 function base64(text) {
   let raw;
   try {
@@ -38,14 +36,12 @@ async function parseKey(vkey) {
   return key;
 }
 
-/** Parses the verifier key of a policy line. Throws if the key's type is not in kinds. */
 async function keyFor(vkey, kinds, wrong) {
   const key = await parseKey(vkey);
   if (!kinds.includes(key.kind)) throw wrong(`a key of type ${key.kind} does not belong on a line of this kind`);
   return key;
 }
 
-/** Converts an es256 label to a verifier key. Returns null for another scheme. */
 export async function deploymentKey(name, label) {
   const point = label.startsWith('es256:') ? decompress(fromHex(label.slice(6))) : null;
   return point && keyOf(name, ECDSA, concat(DER_P256, point));
@@ -72,7 +68,6 @@ async function holds(key, text, signature) {
   return verify(key.label, message, `ed25519:${toHex(signature.subarray(8))}`);
 }
 
-/** Parses a signed checkpoint: {text, origin, size, root, lines}. */
 export function parseNote(signed) {
   const at = signed.lastIndexOf('\n\n');
   const text = signed.slice(0, at + 1);

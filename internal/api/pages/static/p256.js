@@ -68,7 +68,6 @@ export function keyProblem(key) {
   return decompress(fromHex(hex)) ? null : 'is not a point of the curve P-256';
 }
 
-/** Returns what is wrong with the form of a labelled signature, or null. */
 export function signatureProblem(signature) {
   if (typeof signature !== 'string' || !signatureForm.test(signature)) return 'is malformed; it must be `es256:` or `ed25519:`, followed by 128 lower-case hex digits';
   const [scheme, hex] = split(signature);

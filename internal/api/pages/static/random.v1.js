@@ -31,7 +31,6 @@ async function nonceDigest(inputs) {
   return toHex(await sha256(bigEndian(total, longest)));
 }
 
-/** Returns each party's ticket. The lowest wins. */
 export async function ticketsOf(labels, beacon, digest) {
   const seed = await sha256(concat(bytesOf('fairpact/random.v1\0'), fromHex(beacon.chain_hash), bigEndian(beacon.round, 8), fromHex(beacon.randomness), fromHex(digest)));
   return Promise.all(labels.map(async (_, i) => toHex(await sha256(seed, bigEndian(i, 4)))));

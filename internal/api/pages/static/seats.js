@@ -9,7 +9,6 @@ const DOMAIN = 'fairpact seat v1';
 const KEY = '(es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})';
 const FORM = new RegExp(`^(?:initiator(?: ${KEY})?|(declared|brought) ${KEY} ((?:es256|ed25519):[0-9a-f]{128}) (https?://[!-.0-~]{1,255}))$`);
 const PROPERTY = 'declaration-sha256:';
-/** The most parties that a report names individually. */
 const MOST_NAMED = 8;
 
 export const digestOf = async (declaration) => toHex(await sha256(encode(declaration)));
@@ -22,7 +21,6 @@ export function digestIn(properties) {
   return [named[0] ?? null, null];
 }
 
-/** Returns the message that a seat key signs. */
 export const seatMessage = (origin, dealId, party, commitment, declaration) =>
   bytesOf([DOMAIN, origin, dealId, party, commitment, declaration].map((line) => `${line}\n`).join(''));
 
@@ -103,7 +101,6 @@ export async function addSeats(add, notes, certificate, known) {
   }
 }
 
-/** Returns how the result's beacon differs from the declared one, or null. */
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
   if (drawn?.chain_hash === undefined) return null;
   if (chain !== drawn.chain_hash) return 'the result was not drawn from the declared beacon chain';

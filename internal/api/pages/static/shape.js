@@ -2,12 +2,12 @@
 // in a certificate. A rule is a function that returns what is wrong with a value, or null.
 
 import { known } from './algorithms.js';
+import { isObject } from './jcs.js';
 import { signatureForm } from './p256.js';
 import { digestIn } from './seats.js';
 
 /** The most keys that a deployment may publish. The limit bounds the time of a verification. */
 const MOST_KEYS = 1000;
-const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
 const rule = (holds, what) => (v) => (holds(v) ? null : what);
 const integer = rule((v) => Number.isSafeInteger(v) && v >= 0, 'is not a non-negative integer');
 const string = rule((v) => typeof v === 'string' && v !== '', 'is not a non-empty string');
@@ -101,7 +101,7 @@ export function keySetProblem(document) {
   return current === 1 ? null : `has ${current} current keys instead of one`;
 }
 
-/** Returns the contradictions between members of a well-formed certificate. Other checks verify the content of the member `result`. */
+/** Returns the contradictions between members of a well-formed certificate. */
 export function contradictions(c) {
   const [n, computed, flakers, { timing }] = [c.parties.length, c.outcome === 'COMPUTED', c.void_flakers, c];
   const missing = c.parties.flatMap((p, i) => (p.commitment === null ? [i] : []));

@@ -6,7 +6,6 @@ import { name } from './words.js';
 
 export const [ID, PARTIES] = ['shapley.v1', [2, 8]];
 
-/** Returns the parties that answered accept:false, in ascending order. */
 export const rejectors = (inputs) => inputs.flatMap((input, i) => (member(input, 'accept', 'boolean') ? [] : [i]));
 
 export const result = (labels, params, inputs) => (rejectors(inputs).length ? null : shapley(labels, params));

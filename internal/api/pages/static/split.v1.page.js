@@ -2,8 +2,9 @@
 
 import { bar, youOr } from './bars.js';
 import { element } from './dom.js';
-import { MOST, checked, isObject, listed, missing, quoted } from './inputcheck.js';
-import { isolated, lines, name, names, percent, ratio, repeated } from './words.js';
+import { MOST, checked, lines, listed, missing, quoted, repeated } from './inputcheck.js';
+import { isObject } from './jcs.js';
+import { isolated, name, names, percent, ratio } from './words.js';
 
 export const title = (labels, { items }) => [...labels, ' divide ', ...(items.length > 4 ? [`${items.length} things`] : names(items))];
 

@@ -8,6 +8,7 @@ import { showReport } from './report.js';
 import { seal } from './seal.js';
 import { verifyCertificate } from './verify.js';
 import { fetchTrust, load } from './verifier.js';
+import { percent, ratio } from './words.js';
 
 const LABELS = ['Ann', 'Bob'];
 
@@ -48,10 +49,7 @@ class Story {
 
 let examples = []; // published vectors that this page can play
 
-/**
- * For each algorithm in the catalogue, offers the first vector that has a result
- * and needs no beacon round.
- */
+/** Offers the first vector of each algorithm that has a result and needs no beacon round. */
 async function offerExamples() {
   const catalogue = await call('GET', '/v1/algorithms');
   if (!catalogue.ok) return; // the default deal works without the examples
@@ -109,7 +107,6 @@ async function play(story) {
   return { certificate, params, sealed, result: last.json.result, own: labels === LABELS, bundle: () => bundleOf(deal, tokens[0]) };
 }
 
-/** Saves the bundle of a deal as a file. */
 async function bundleOf(deal, token) {
   const answer = await call('GET', `${deal}/bundle`, { token });
   if (!answer.ok) throw new Error(problemOf(answer));
@@ -118,7 +115,6 @@ async function bundleOf(deal, token) {
   setTimeout(() => URL.revokeObjectURL(link), 60_000);
 }
 
-/** Waits at most 20 seconds until the certificate is in the log, and returns the certificate. */
 async function certificateOf(story, deal, who, token) {
   await call('GET', `${deal}?wait=20&since=COMPUTED`, { token });
   const answer = await story.send(who, 'fetches the certificate: signed, and proven to be in the public log.', 'GET', `${deal}/certificate`, { token });
@@ -126,19 +122,14 @@ async function certificateOf(story, deal, who, token) {
 }
 
 function picture(result, items) {
-  const part = (party, item) => {
-    const [n, d = 1] = (result.shares[party].items.find((row) => row.item === item)?.share ?? '0').split('/').map(Number);
-    return n / d;
-  };
-  const words = (share) => `${+(share * 100).toFixed(1)} %`;
   const bars = items.map((item) => {
-    const first = part(0, item);
+    const first = ratio(result.shares[0].items.find((row) => row.item === item)?.share ?? '0');
     const bar = element('span', { class: 'bar', 'aria-hidden': 'true' }, element('span', {}));
     bar.firstChild.style.width = `${first * 100}%`;
     return element('li', {}, element('span', { class: 'item' }, item), bar,
-      element('span', { class: 'parts' }, [[0, first], [1, 1 - first]].filter(([, share]) => share > 0).map(([p, share]) => `${LABELS[p]} ${words(share)}`).join(', ')));
+      element('span', { class: 'parts' }, [[0, first], [1, 1 - first]].filter(([, share]) => share > 0).map(([p, share]) => `${LABELS[p]} ${percent(share)}`).join(', ')));
   });
-  const gets = result.shares.map((share) => `${share.label} gets ${words(share.value_ppb / 1e9)} of what ${share.label} values`);
+  const gets = result.shares.map((share) => `${share.label} gets ${percent(share.value_ppb / 1e9)} of what ${share.label} values`);
   return [element('h3', {}, 'The result'), element('ul', { class: 'bars' }, bars), element('p', {}, `${gets.join('; ')}. Neither could see the other’s points before both were bound to their own.`)];
 }
 

@@ -19,7 +19,6 @@ function say(text, bad = false) {
   note.classList.toggle('bad', bad);
 }
 
-/** Parses a field as strict JSON. Returns null if it is empty. */
 function read(name, what, depth) {
   const text = field(name).value.trim();
   if (!text) return null;
@@ -32,7 +31,6 @@ function read(name, what, depth) {
   }
 }
 
-/** Parses labelled keys, one per line, or an answer of /v1/pubkeys or /v1/status. */
 function readKeys() {
   const text = field('keys').value.trim();
   if (!text.startsWith('{')) return text.split(/[\s,]+/).filter(Boolean).map((pubkey) => ({ pubkey }));
@@ -129,7 +127,6 @@ async function fillCertificate() {
   byId('fetch-token').value = '';
 }
 
-/** Fills the form with values by field and scrolls to the form. */
 export function load(values) {
   for (const [name, value] of Object.entries(values)) field(name).value = value;
   byId('verify-report').replaceChildren();

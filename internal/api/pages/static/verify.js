@@ -4,7 +4,7 @@
 import { known as algorithm } from './algorithms.js';
 import { QUICKNET, signed } from './bls.js';
 import { bytesOf, concat, equal, fromHex, sha256, toHex } from './bytes.js';
-import { canonical, encode } from './jcs.js';
+import { canonical, encode, isObject } from './jcs.js';
 import { inForce, standing } from './keys.js';
 import { climb, leafHash, rootOf } from './merkle.js';
 import { keyProblem, signatureProblem, verify as holds } from './p256.js';
@@ -12,8 +12,6 @@ import { addSeats } from './seats.js';
 import { CERTIFICATE, INPUTS, SHA256, TREE_HEAD, contradictions } from './shape.js';
 
 const IN_FORCE = 'The keys were in force when they signed';
-const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
-
 const shown = (v) => (typeof v === 'string' ? v : canonical(v ?? null));
 
 /** Returns the signed bytes: the certificate without signature and log_proof, in RFC 8785 form. */
@@ -178,7 +176,6 @@ async function addInputs(add, certificate, inputs, params) {
   else add('result', titles.result, ...await recomputed(certificate, inputs.map((sealed) => sealed.input), params));
 }
 
-/** Recomputes the result. Returns [problem, detail, facts] for its check. */
 async function recomputed(certificate, inputs, params) {
   const [of, shown, labels] = [algorithm(certificate.algorithm), certificate.result, certificate.parties.map((p) => p.label)];
   try {

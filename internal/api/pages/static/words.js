@@ -9,7 +9,6 @@ export function localTime(seconds) {
   return (at.getFullYear() === new Date().getFullYear() ? date : withYear).format(at);
 }
 
-/** Formats a duration in its two largest units. */
 export function duration(seconds) {
   let rest = Math.max(0, Math.round(seconds));
   const parts = [];
@@ -33,19 +32,9 @@ export function ratio(share) {
 /** Returns an element that isolates a name, so that its text direction does not affect the text around it. */
 export const name = (text) => element('bdi', {}, text);
 
-/** Returns the non-empty lines of a text field. */
-export const lines = (field) => field.value.split('\n').map((line) => line.trim()).filter(Boolean);
-
-/** Says which line is there twice, or returns ''. */
-export function repeated(list) {
-  const twice = list.find((one, i) => list.indexOf(one) < i);
-  return twice === undefined ? '' : `“${twice}” is there twice: give each its own name.`;
-}
-
 /** Isolates a name for an attribute, which cannot contain elements. */
 export const isolated = (text) => `\u2068${text}\u2069`;
 
-/** Joins nodes as in "a, b and c". */
 export function series(nodes) {
   return nodes.flatMap((node, i) => (i === 0 ? [node] : [i === nodes.length - 1 ? ' and ' : ', ', node]));
 }
