@@ -7,19 +7,15 @@ import (
 )
 
 const (
-	answerBytes  = 128 << 20 // bound of all large answers of the process together, in bytes
+	answerBytes  = 128 << 20 // bound of all large answers together
 	networkShare = 4         // a client's network may use answerBytes/networkShare
 )
 
 func newAnswers(most int64) *Shares { return NewShares(most, most/networkShare) }
 
-// Answer counts the bytes of an answer against the limits of the process and of the caller's
-// network, until the call in ctx ends. It returns a problem.Error if a limit is exceeded.
-// Answers of at most 64 KiB (step) are not counted.
-//
-// A call whose effect cannot be repeated calls Answer with an estimate before the effect,
-// because a refusal after the effect would lose the answer. A later call of Answer with the
-// true size counts only the bytes above the estimate.
+// Answer counts the bytes of a large answer until the call in ctx ends, or returns a
+// problem.Error. A call whose effect cannot be repeated first passes an estimate, because a
+// refusal after the effect would lose the answer. Then Answer counts only the bytes above it.
 func Answer(ctx context.Context, bytes int) error {
 	c := callIn(ctx)
 	if c == nil || bytes <= step {

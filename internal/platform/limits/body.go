@@ -25,21 +25,19 @@ type body struct {
 	// Only Read and takeStep use these fields, so they need no lock.
 	size   int64 // Content-Length in bytes; -1: not known
 	read   int64
-	end    int64     // total number of bytes that Read may read before the next takeStep
-	placed time.Time // when the body got one of the places of its network, of which there are networkBodies; zero: not yet
+	end    int64     // how far Read may read before the next takeStep
+	placed time.Time // when the body got its place; zero: not yet
 
 	mu sync.Mutex
-	// mu guards the fields below. Read may run after Call.End, but MUST NOT acquire bytes or a
-	// place after the method release has run.
-	small int64 // bytes acquired from the semaphore pool.small
-	large int64 // bytes acquired from the semaphore pool.large
-	place bool  // whether the body holds one of its network's places (see placed)
+	// mu guards the fields below. Read may run after Call.End, but MUST NOT acquire anything after
+	// the method release has run.
+	small int64 // bytes of pool.small
+	large int64 // bytes of pool.large
+	place bool  // whether the body has a place
 	ended bool
 }
 
-// Read reads at most to the next multiple of 64 KiB (step). It returns a problem.Error if the
-// process holds too many bytes of bodies, if the network sends too many large bodies
-// (networkBodies), or if the call gets no slot to parse a large body.
+// Read reads at most to the next step. It returns a problem.Error at a bound.
 func (b *body) Read(p []byte) (int, error) {
 	if b.hasEnded() {
 		return 0, io.EOF
@@ -97,9 +95,9 @@ func (b *body) hold(free *semaphore.Weighted, held *int64, bytes int64) error {
 
 var errBytes = problem.New(problem.Overloaded, "too many bytes are being sent to this service at the moment; send the same request again in a few seconds").WithRetryAfter(2)
 
-// takeStep lets Read read `step` more bytes of a large body. The first takeStep of a body waits for
-// one of the networkBodies places of the client's network. A later takeStep returns an error if the
-// body has had its place for longer than slotTimeout and another body of the network waits.
+// takeStep lets Read read one more step of a large body. The first takeStep waits for a place of
+// the network. A later one fails if the body has had its place for longer than slotTimeout and
+// another body of the network waits.
 func (b *body) takeStep() error {
 	places, network := b.pool.places, b.call.network
 	if b.placed.IsZero() {
@@ -109,7 +107,7 @@ func (b *body) takeStep() error {
 			return b.crowded()
 		}
 		if !b.keepPlace() {
-			places.Release(network, 1)
+			places.Leave(network)
 			return io.EOF
 		}
 		b.placed = time.Now()
@@ -130,8 +128,7 @@ func (b *body) crowded() error {
 	return problem.New(problem.Overloaded, "your network is sending %d other large bodies at the moment; send the same request again in a few seconds", networkBodies).WithRetryAfter(2)
 }
 
-// keepPlace records that the body has one of its network's networkBodies places. It returns false
-// if the method release has run meanwhile.
+// keepPlace returns false if the method release has run meanwhile.
 func (b *body) keepPlace() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +140,7 @@ func (b *body) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.place {
-		b.pool.places.Release(b.call.network, 1)
+		b.pool.places.Leave(b.call.network)
 		b.place = false
 	}
 	b.pool.small.Release(b.small)

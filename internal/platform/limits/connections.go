@@ -29,8 +29,8 @@ type connection struct {
 	idle    *list.Element // element of Connections.idle; nil: not idle
 }
 
-// CloseWrite shuts down the writing side. net/http calls CloseWrite before it closes a
-// connection whose client still sends. Without CloseWrite, such a client may lose the answer.
+// CloseWrite is called by net/http before it closes a connection whose client still sends, so
+// that the client does not lose the answer.
 func (c *connection) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -38,16 +38,14 @@ func (c *connection) CloseWrite() error {
 	return nil
 }
 
-// NewConnections bounds a port to `most` open connections. One network may have half of
-// them, but a proxy may have all. `proxy` reports whether an address is a proxy; nil means that
-// there are no proxies. `refused` answers a connection that exceeds the bounds; then the
-// connection is closed. `refused` MUST NOT block.
+// NewConnections bounds a port to `most` open connections, of which one network may have half,
+// but a proxy all. `proxy` may be nil. `refused` answers a connection before it is closed, and
+// MUST NOT block.
 func NewConnections(most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Connections {
 	return &Connections{shares: NewShares(int64(most), int64(max(1, most/2))), proxy: proxy, refused: refused, idle: list.New()}
 }
 
-// Bound returns a listener that accepts connections within the bounds. Bound sets
-// server.ConnState, so only `server` may use the listener.
+// Bound returns a bounded listener for the server, whose ConnState it sets.
 func (c *Connections) Bound(l net.Listener, server *http.Server) net.Listener {
 	server.ConnState = c.note
 	return bounded{l, c}
@@ -58,7 +56,7 @@ type bounded struct {
 	in *Connections
 }
 
-// Accept returns the next connection within the bounds, and closes connections that exceed them.
+// Accept implements net.Listener.
 func (b bounded) Accept() (net.Conn, error) {
 	for {
 		accepted, err := b.Listener.Accept()

@@ -3,8 +3,9 @@ package limits
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // ErrTotal and ErrShare are returned by Shares.Take for an exceeded bound.
@@ -26,11 +27,11 @@ type Shares struct {
 }
 
 type share struct {
-	held  int64
-	queue []chan struct{} // of the calls of Wait that block, first come first
+	held  int64               // with the calls that block in Wait
+	turns *semaphore.Weighted // only for Wait
 }
 
-// NewShares bounds all networks together to `most`, and each network to `each`.
+// NewShares bounds all networks together to `most` (not by Wait), and each network to `each`.
 func NewShares(most, each int64) *Shares {
 	return &Shares{most: most, each: each, networks: map[string]*share{}}
 }
@@ -42,7 +43,6 @@ func (s *Shares) Take(network string, own, n int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := s.of(network).held
-	defer s.tidy(network)
 	switch {
 	case network != "" && held > own && held+n > s.each:
 		return ErrShare
@@ -53,31 +53,27 @@ func (s *Shares) Take(network string, own, n int64) error {
 	return nil
 }
 
-// Wait takes 1 for a network. It blocks while the network holds its share. It returns an error
-// if ctx ends first. Only the share bounds Wait, not the total.
+// Wait takes 1 for a network, and blocks while the network holds its share. It returns an error
+// if ctx ends first. Leave gives back what Wait took.
 func (s *Shares) Wait(ctx context.Context, network string) error {
 	s.mu.Lock()
-	one := s.of(network)
-	if one.held < s.each {
-		s.add(network, 1)
-		s.mu.Unlock()
-		return nil
-	}
-	turn := make(chan struct{})
-	one.queue = append(one.queue, turn)
+	s.add(network, 1)
+	turns := s.of(network).turns
 	s.mu.Unlock()
-	select {
-	case <-turn: // Release has counted it
-		return nil
-	case <-ctx.Done():
+	err := turns.Acquire(ctx, 1)
+	if err != nil {
+		s.Release(network, 1)
 	}
+	return err
+}
+
+// Leave gives back what Wait took.
+func (s *Shares) Leave(network string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if at := slices.Index(one.queue, turn); at >= 0 {
-		one.queue = slices.Delete(one.queue, at, at+1)
-		return ctx.Err()
-	}
-	return nil // the turn came at the same moment
+	turns := s.of(network).turns
+	s.mu.Unlock()
+	s.Release(network, 1)
+	turns.Release(1)
 }
 
 // Waits reports whether a call of the network blocks in Wait.
@@ -85,39 +81,29 @@ func (s *Shares) Waits(network string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.networks[network]
-	return one != nil && len(one.queue) > 0
+	return one != nil && one.held > s.each
 }
 
-// Release gives back n of a network, and lets the next call of the network leave Wait.
+// Release gives back n of what Take took.
 func (s *Shares) Release(network string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.add(network, -n)
-	one := s.of(network)
-	for len(one.queue) > 0 && one.held < s.each {
-		s.add(network, 1)
-		close(one.queue[0])
-		one.queue = one.queue[1:]
-	}
-	s.tidy(network)
 }
 
 func (s *Shares) of(network string) *share {
 	one := s.networks[network]
 	if one == nil {
-		one = &share{}
-		s.networks[network] = one
+		one = &share{turns: semaphore.NewWeighted(s.each)}
 	}
 	return one
 }
 
 func (s *Shares) add(network string, n int64) {
+	one := s.of(network)
+	one.held += n
 	s.total += n
-	s.of(network).held += n
-}
-
-func (s *Shares) tidy(network string) {
-	if s.networks[network].held == 0 {
+	if s.networks[network] = one; one.held == 0 {
 		delete(s.networks, network)
 	}
 }
