@@ -1,20 +1,18 @@
-// Package waiting lets API calls wait for a change of a deal. A waiting call uses no connection
-// to the database or Redis. The hub polls the deals of waiting calls. Each poll is one SQL
-// statement (store.Store.Progress). The hub polls:
+// Package waiting lets API calls wait for a change of a deal (long polls). A waiting call uses no
+// connection to the database or Redis. The hub polls the deals of all waiting calls with one SQL
+// statement:
 //
 //	when                                             which deals
 //	this process changes a deal                      that deal (Notify)
 //	another replica announces changes                the announced deals (NotifyLocal)
 //	the subscription to announcements begins         all (SetConnected)
 //	every slowPollFactor × pollInterval              all
-//	every pollInterval without a subscription        all
-//	every pollInterval after a failed poll, until
-//	a poll of all deals succeeds                     all
+//	every pollInterval without a subscription, or
+//	after a failed poll until one of all succeeds    all
 //
-// A poll wakes each call whose deal has changed since the call read the deal, or has passed a
-// deadline that is not processed yet. The woken call reads its deal again. A lost announcement
-// only delays the call's answer, because the periodic polls of all deals find the change. These
-// polls also find changes that somebody made directly in the database.
+// A poll wakes each call whose deal has changed since the call read it, or is overdue: it has
+// passed a deadline that is not processed yet. The woken call reads its deal again. A lost
+// announcement only delays the answer until the next poll.
 package waiting
 
 import (
@@ -36,20 +34,12 @@ import (
 const Longest = 45 * time.Second
 
 const (
-	pollInterval = time.Second
-	// slowPollFactor × pollInterval is the interval of polls of all deals while the process
-	// receives announcements of other replicas.
-	slowPollFactor = 5
-	// batchDelay is the pause after each poll, so that under load one SQL statement reads more
-	// deals.
-	batchDelay  = 10 * time.Millisecond
-	lookTimeout = 5 * time.Second
+	pollInterval   = time.Second
+	slowPollFactor = 5                     // used while the process receives announcements
+	batchDelay     = 10 * time.Millisecond // pause after each poll, so that under load one statement reads more deals
+	lookTimeout    = 5 * time.Second
 
-	// Connections is the default of FAIRPACT_MAX_CONNECTIONS. Waiting calls can use three
-	// quarters of the connections of a process, so that the rest is left for other calls.
-	// The waiting calls of one client network can use one quarter. A client network is an
-	// IPv4 address or an IPv6 /64. A waiting call needs about 30 kB of memory.
-	Connections = 8192
+	connections = 8192 // default of FAIRPACT_MAX_CONNECTIONS; a waiting call needs about 30 kB of memory
 )
 
 // Hub holds the waiting calls of a process. It is safe for concurrent use.
@@ -70,9 +60,8 @@ type Hub struct {
 	end     func()
 }
 
-// New returns a hub with the default limits (see Bound). `read` is the method Progress of
-// store.Store. `announce` tells the other replicas that a deal has changed, and MUST NOT block;
-// it is nil if there are no other replicas.
+// New returns a hub. `read` is store.Store.Progress. `announce` tells the other replicas that a
+// deal has changed, and MUST NOT block; it may be nil.
 func New(read func(context.Context, []string) ([]store.DealProgress, error), announce func(dealID string), logger *slog.Logger) *Hub {
 	ended := make(chan struct{})
 	h := &Hub{
@@ -80,23 +69,21 @@ func New(read func(context.Context, []string) ([]store.DealProgress, error), ann
 		deals: map[string]map[*Waiter]struct{}{}, touched: map[string]struct{}{},
 		look: make(chan struct{}, 1), ended: ended, end: sync.OnceFunc(func() { close(ended) }),
 	}
-	h.Bound(Connections)
+	h.Bound(connections)
 	return h
 }
 
-// Bound limits how many calls can wait. The limits are fractions of `connections`, the maximum
-// number of connections to the process. If `connections` is 0 or negative, Bound uses the constant
-// Connections. Call Bound before Join.
-func (h *Hub) Bound(connections int) {
-	if connections <= 0 {
-		connections = Connections
+// Bound lets calls wait on three quarters of `most` connections, and those of one client network
+// on one quarter. If `most` is not positive, the default counts. Call Bound before Join.
+func (h *Hub) Bound(most int) {
+	if most <= 0 {
+		most = connections
 	}
-	h.maxNetwork = max(1, connections/4)
-	h.calls = limits.NewShares(int64(max(1, connections/4*3)), int64(h.maxNetwork))
+	h.maxNetwork = max(1, most/4)
+	h.calls = limits.NewShares(int64(max(1, most/4*3)), int64(h.maxNetwork))
 }
 
-// Notify tells the hub and the other replicas that this process has changed a deal. It does
-// not block.
+// Notify tells the hub and the other replicas that this process has changed a deal.
 func (h *Hub) Notify(dealID string) {
 	h.NotifyLocal(dealID)
 	if h.announce != nil {
@@ -123,9 +110,8 @@ func (h *Hub) touch(dealID string) {
 	}
 }
 
-// SetConnected tells the hub whether it receives announcements of other replicas from now on. At
-// a change from false to true, the hub polls the deals of all waiting calls, because it may have
-// missed announcements.
+// SetConnected tells the hub whether it receives announcements from now on. When that begins, the
+// hub polls all deals, because it may have missed some.
 func (h *Hub) SetConnected(now bool) {
 	if h.connected.Swap(now) == now || !now {
 		return
@@ -140,9 +126,7 @@ func (h *Hub) SetConnected(now bool) {
 // End ends all current and later waits. The process calls End when it drains.
 func (h *Hub) End() { h.end() }
 
-// Run polls the deals of waiting calls periodically and after each notification. It wakes the
-// calls whose deal has changed or has passed a deadline that is not processed yet. It returns
-// when ctx ends.
+// Run polls until ctx ends.
 func (h *Hub) Run(ctx context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -181,9 +165,6 @@ func (h *Hub) Run(ctx context.Context) {
 	}
 }
 
-// poll reads a summary of each deal (store.Progress). It wakes each call whose deal is overdue
-// or differs from the summary that the call passed to Wait. A deal is overdue if it has passed a
-// deadline that is not processed yet.
 func (h *Hub) poll(ctx context.Context, dealIDs []string) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -205,16 +186,15 @@ func (h *Hub) poll(ctx context.Context, dealIDs []string) error {
 type Waiter struct {
 	hub             *Hub
 	dealID, network string
-	changed         chan struct{} // capacity 1; has an element if the deal may have changed since the last Wait
+	changed         chan struct{} // capacity 1; not empty if the deal may have changed since the last Wait
 
 	// The arguments of the latest Wait; known is nil before the first Wait. hub.mu guards both.
 	known     *store.Progress
 	stateOnly bool
 }
 
-// Join begins to watch a deal for a call from a client network. The caller MUST call Leave
-// afterwards. A change between Join and Wait also ends the Wait. The error is RATE_LIMITED if
-// too many calls of the network wait, and OVERLOADED if too many calls of the process wait.
+// Join begins to watch a deal for a call from a client network. A change between Join and Wait
+// also ends the Wait. The error is RATE_LIMITED or OVERLOADED (see Bound). Call Leave afterwards.
 func (h *Hub) Join(dealID, network string) (*Waiter, error) {
 	switch h.calls.Take(network, 0, 1) {
 	case limits.ErrShare:
@@ -233,7 +213,7 @@ func (h *Hub) Join(dealID, network string) (*Waiter, error) {
 	return c, nil
 }
 
-// Leave removes the waiting call from the hub. The caller MUST call Leave exactly once.
+// Leave ends the watch. Call Leave exactly once.
 func (c *Waiter) Leave() {
 	h := c.hub
 	h.mu.Lock()
@@ -247,9 +227,8 @@ func (c *Waiter) Leave() {
 	waitingCalls.Dec()
 }
 
-// Wait waits until the deal may differ from `known`, and returns true. If stateOnly
-// is true, Wait ignores commitments and reveals that do not change the state (see
-// store.Progress.Same). Wait returns false if timeUp fires, ctx ends or the process drains.
+// Wait returns true once the deal may differ from `known`, and false if timeUp fires, ctx ends or
+// the process drains. If stateOnly is true, only a change of the state counts (store.Progress.Same).
 func (c *Waiter) Wait(ctx context.Context, known store.Progress, stateOnly bool, timeUp <-chan time.Time) bool {
 	c.hub.mu.Lock()
 	c.known, c.stateOnly = &known, stateOnly

@@ -1,10 +1,7 @@
-// Package worker is the controller of deadline-worker. When a deadline of a deal passes,
-// the controller calls ProcessDeal in package escrow, which processes that deadline. The
-// controller also finishes deals and certificates that a crash left unfinished.
-//
-// Any API call for an overdue deal processes the deadline too, so no caller depends on the
-// worker. Two workers at once are harmless, because the database lets only one of them take
-// each step.
+// Package worker is the controller of deadline-worker. It calls escrow.ProcessDeal when a
+// deadline passes, and for what a crash left unfinished. Any API call for an overdue deal does
+// the same, so no caller depends on the worker. Two workers at once are harmless, because the
+// database lets only one of them take each step.
 package worker
 
 import (
@@ -74,8 +71,8 @@ func New(deals Deals, rows Rows, logger *slog.Logger) *Controller {
 	return &Controller{deals: deals, rows: rows, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
-// Ready returns an error until a relist has succeeded. Call Ready only on the leader: a
-// standby waits for the Lease and lists nothing.
+// Ready returns an error until a relist has succeeded. A standby lists nothing, so it is never
+// ready.
 func (c *Controller) Ready() error {
 	if !c.listed.Load() {
 		return errors.New("no listing of due deals has succeeded yet")
@@ -107,9 +104,8 @@ func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
 		Complete(c)
 }
 
-// Reconcile calls ProcessDeal for one deal. If ProcessDeal returns a delay of at most horizon, Reconcile
-// queues the deal again with this delay. The queue keeps the smallest delay of each deal, so
-// Reconcile may run too early. This is harmless, because ProcessDeal reads the deadline itself.
+// Reconcile processes one deal. The queue keeps the smallest delay of each deal, so Reconcile may
+// run too early. This is harmless, because ProcessDeal reads the deadline itself.
 func (c *Controller) Reconcile(running context.Context, dealID string) (reconcile.Result, error) {
 	ctx, cancel := context.WithTimeout(running, processTimeout)
 	defer cancel()
@@ -131,32 +127,37 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	return reconcile.Result{RequeueAfter: again}, nil
 }
 
-// feed starts a goroutine that adds due deals to the queue until ctx ends. The goroutine
-// keeps no state: each relist reads from the database which deals are due.
+// feed lists due deals into the queue until ctx ends.
 func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string]) error {
-	go func() {
-		tick := time.NewTicker(relistEvery)
-		defer tick.Stop()
-		for n := 0; ; n++ {
-			if err := c.relist(ctx, queue, n%completeEvery == 0); err != nil && ctx.Err() == nil {
-				c.failures.Failure(ctx, slog.LevelWarn, "due deals cannot be listed, retrying", err, "")
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-		}
-	}()
+	n := -1
+	go c.every(ctx, relistEvery, 10*time.Second, "due deals cannot be listed, retrying", func(ctx context.Context) (time.Duration, error) {
+		n++
+		return 0, c.relist(ctx, queue, n%completeEvery == 0)
+	})
 	return nil
 }
 
-// relist adds to the queue each deal with a step that is due in the next 3 s (horizon). If `all`
-// is true, relist also adds the deals that ListComplete lists: all parties have acted, but the next
-// step was not taken.
+// every calls `do` until ctx ends, with a pause of `usual`, or of what `do` returns. `bound` is
+// the time limit of a call.
+func (c *Controller) every(ctx context.Context, usual, bound time.Duration, failed string, do func(context.Context) (pause time.Duration, err error)) {
+	for {
+		once, cancel := context.WithTimeout(ctx, bound)
+		pause, err := do(once)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			c.failures.Failure(ctx, slog.LevelWarn, failed, err, "")
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(cmp.Or(pause, usual)):
+		}
+	}
+}
+
+// relist adds to the queue each deal with a step that is due within the horizon. If `all` is true,
+// it adds also the deals of ListComplete: all parties have acted, but the next step was not taken.
 func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], all bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
 	due, err := c.deals.Due(ctx, horizon, listLimit)
 	if err != nil {
 		return err
@@ -183,41 +184,25 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 	return nil
 }
 
-// reseal runs until ctx ends. After a rotation of the server secret it encrypts the stored inputs
-// again under the new secret, in batches.
+// reseal encrypts the stored inputs again, in batches, after a rotation of the server secret.
 func (c *Controller) reseal(ctx context.Context) error {
-	for {
-		pause := resealEvery
-		once, cancel := context.WithTimeout(ctx, processTimeout)
-		more, err := c.deals.Reseal(once)
-		cancel()
-		switch {
-		case err != nil && ctx.Err() == nil:
-			c.failures.Failure(ctx, slog.LevelWarn, "stored inputs are not resealed, retrying", err, "")
-		case more:
-			pause = resealPause
+	c.every(ctx, resealEvery, processTimeout, "stored inputs are not resealed, retrying", func(ctx context.Context) (time.Duration, error) {
+		more, err := c.deals.Reseal(ctx)
+		if more && err == nil {
+			return resealPause, nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(pause):
-		}
-	}
+		return 0, err
+	})
+	return nil
 }
 
 func (c *Controller) sweep(ctx context.Context) error {
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-			if n, err := c.rows.Sweep(ctx); err != nil {
-				c.logger.WarnContext(ctx, "idempotency records cannot be swept, retrying", "err", err)
-			} else if n > 0 {
-				c.logger.DebugContext(ctx, "idempotency records swept", "count", n)
-			}
+	c.every(ctx, sweepEvery, time.Hour, "idempotency records cannot be swept, retrying", func(ctx context.Context) (time.Duration, error) {
+		n, err := c.rows.Sweep(ctx)
+		if n > 0 {
+			c.logger.DebugContext(ctx, "idempotency records swept", "count", n)
 		}
-	}
+		return 0, err
+	})
+	return nil
 }

@@ -170,7 +170,7 @@ func TestSweepsEveryMinute(t *testing.T) {
 	}, func(t *testing.T, d *deals, _ *Controller) {
 		time.Sleep(4*time.Minute + time.Second)
 		d.change(func() {
-			if want := []time.Duration{time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute}; !slices.Equal(d.sweeps, want) {
+			if want := []time.Duration{0, time.Minute, 2 * time.Minute, 3 * time.Minute, 4 * time.Minute}; !slices.Equal(d.sweeps, want) {
 				t.Errorf("swept at %v, want %v", d.sweeps, want)
 			}
 		})

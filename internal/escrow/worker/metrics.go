@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,23 +41,14 @@ var (
 // longer leads must show nothing.
 func (c *Controller) measure(ctx context.Context) error {
 	defer reset()
-	tick := time.NewTicker(measureEvery)
-	defer tick.Stop()
-	for {
-		once, cancel := context.WithTimeout(ctx, measureEvery)
-		l, err := c.rows.Load(once)
-		cancel()
+	c.every(ctx, measureEvery, measureEvery, "deals cannot be counted, retrying", func(ctx context.Context) (time.Duration, error) {
+		l, err := c.rows.Load(ctx)
 		if err == nil {
 			show(l)
-		} else if ctx.Err() == nil {
-			c.failures.Failure(ctx, slog.LevelWarn, "deals cannot be counted, retrying", err, "")
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+		return 0, err
+	})
+	return nil
 }
 
 func show(l store.Load) {
