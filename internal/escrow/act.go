@@ -14,12 +14,9 @@ import (
 // decides first, in the statement that stores the action. Only a refused action costs a read.
 type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
 
-// attempts is how many times an action is tried. The store may refuse the action once and
-// accept it later, because the deal can change in between.
+// attempts is how often an action is tried, because the deal can change after a refusal.
 const attempts = 4
 
-// attempt calls `try` until the action is stored, `try` or the rule returns an error, or
-// `attempts` calls have failed to store the action.
 func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (stored bool, err error)) error {
 	for range attempts {
 		stored, err := try()
@@ -33,8 +30,7 @@ func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (
 	return fmt.Errorf("the store refused an action that the rules allow: deal %s, %d times in a row", a.deal.DealID, attempts)
 }
 
-// checkRule takes the deal's due steps (advance). It returns the reason why the rule refuses the
-// action now, or nil if the action may be tried again.
+// checkRule takes the deal's due steps. It returns why the rule refuses the action now, or nil.
 func (s *Service) checkRule(ctx context.Context, a Access, rule rule) error {
 	now, err := s.advance(ctx, a, store.OneParty(a.party))
 	if err != nil {
@@ -46,10 +42,9 @@ func (s *Service) checkRule(ctx context.Context, a Access, rule rule) error {
 	return nil
 }
 
-// lateFirst chooses the error for a request that failed with err. If the rule refuses the
-// action too, lateFirst returns the rule's refusal: a late caller must learn that the call is
-// late, even if the request is also invalid. Otherwise it returns err. If err is an
-// internal error, UNAVAILABLE or READ_ONLY, lateFirst returns err without calling the rule.
+// lateFirst chooses the error for a request that failed with err: a late caller must learn that the
+// call is late, even if the request is also invalid. It returns an internal error, UNAVAILABLE or
+// READ_ONLY as it is.
 func (s *Service) lateFirst(ctx context.Context, a Access, rule rule, err error) error {
 	if _, verdict := errors.AsType[*problem.Error](err); !verdict || problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly) {
 		return err

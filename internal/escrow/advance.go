@@ -11,10 +11,8 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// advance takes the due steps of a deal (deal.Next) except Draw, and returns the resulting
-// snapshot. If a step ends the deal, advance tries to issue the certificate within timelimits.Issue; if
-// that fails, deadline-worker retries. If an input cannot be decrypted, advance returns the deal
-// unchanged until the deal expires.
+// advance takes the due steps of a deal except Draw, and returns the resulting snapshot. If an input
+// cannot be decrypted, it returns the deal unchanged until the deal expires.
 func (s *Service) advance(ctx context.Context, a Access, selection store.Selection) (*store.Snapshot, error) {
 	now, err := s.takeSteps(ctx, a.deal, selection)
 	if errors.Is(err, store.ErrNotFound) {
@@ -26,8 +24,7 @@ func (s *Service) advance(ctx context.Context, a Access, selection store.Selecti
 	return now, err
 }
 
-// takeSteps takes the due steps of a deal (deal.Next) except Draw. If an input cannot be decrypted,
-// takeSteps returns the snapshot with errInputLost, so that deadline-worker logs and retries.
+// takeSteps is advance for deadline-worker, which logs and retries errInputLost.
 func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Selection) (*store.Snapshot, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
@@ -65,10 +62,8 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Select
 	return nil, fmt.Errorf("deal %s: a step is still due after 8 tries", d.DealID)
 }
 
-// drawOrExpire ends a random.v1 deal after its entropy window. It first tries the draw,
-// because the round may have been published while this deployment was down. The deal
-// expires only if the round cannot be fetched. After any other error the deal stays as it
-// is, and the next call tries again.
+// drawOrExpire ends a random.v1 deal after its entropy window. It first tries the draw, because the
+// round may have been published while this deployment was down. Only an unavailable round expires it.
 func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	drawn, err := s.endDeal(ctx, d, deal.Draw, nil)
 	if !problem.Is(err, problem.BeaconUnavailable) && !problem.Is(err, problem.BeaconNotReady) {
@@ -78,8 +73,7 @@ func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, e
 	return s.endDeal(ctx, d, deal.Expire, nil)
 }
 
-// expireLost ends a deal with an input that cannot be decrypted. The deal becomes EXPIRED,
-// not VOID, because no party is at fault.
+// expireLost ends a deal with an input that cannot be decrypted: no party is at fault, so not as VOID.
 func (s *Service) expireLost(ctx context.Context, d *Deal) (*store.Snapshot, error) {
 	if err := serversecret.Refresh(ctx, s.store, s.secrets); err != nil {
 		return nil, err // the deal must not expire now: this process may lack the secret that decrypts the input

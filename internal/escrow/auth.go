@@ -29,8 +29,7 @@ type Principal struct {
 
 func (p Principal) isParty() bool { return p.keyHash == nil }
 
-// Key returns the hex of the API key's hash, which identifies the key and does not reveal
-// it. For an invite token it returns "".
+// Key identifies the API key without revealing it: the hex of its hash. It is "" for an invite token.
 func (p Principal) Key() string { return hex.EncodeToString(p.keyHash) }
 
 // NewKey is the answer to CreateKey (SPEC 2.1).
@@ -38,7 +37,7 @@ type NewKey struct {
 	APIKey string `json:"api_key"`
 }
 
-// CreateKey stores the hash of a new API key and returns the key. SPEC 1: no signup and no e-mail.
+// CreateKey makes an API key. SPEC 1: no signup and no e-mail.
 func (s *Service) CreateKey(ctx context.Context, rec *idempotency.Record) (NewKey, error) {
 	key := NewKey{sealing.Token(keyPrefix)}
 	replay, err := rec.ReplayWith(key)
@@ -48,8 +47,7 @@ func (s *Service) CreateKey(ctx context.Context, rec *idempotency.Record) (NewKe
 	return key, s.store.InsertKey(ctx, sealing.TokenHash(key.APIKey), replay)
 }
 
-// Authenticate returns the holder of a Bearer credential. It refuses an unknown
-// credential with INVALID_CREDENTIAL.
+// Authenticate returns the holder of a Bearer credential, or INVALID_CREDENTIAL.
 func (s *Service) Authenticate(ctx context.Context, credential string) (Principal, error) {
 	s.sameServer(ctx)
 	sum := sealing.TokenHash(credential)
@@ -68,8 +66,8 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 		}
 		if known {
 			a := &account{open: open, counted: time.Now()}
-			// In read-only mode the key is not cached: a later call must reach UseKey, which deletes
-			// the idempotency record of the key's creation.
+			// Not cached when read-only: a later call must reach UseKey, which deletes the idempotency
+			// record of the key's creation.
 			if !readOnly {
 				s.apiKeys.Add(hash(sum), a, 0)
 			}
@@ -124,7 +122,7 @@ type Access struct {
 	action Action
 }
 
-// Deal returns the deal as it was declared.
+// Deal returns the deal.
 func (a Access) Deal() *Deal { return a.deal }
 
 // Party returns the party whose invite token gave access, or -1 for the initiator's API key.
@@ -167,9 +165,8 @@ func unknownDeal(action Action) error {
 	return problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s returned", create)
 }
 
-// dealMissing returns the error for a call about a deal that is cached but not in the database.
-// Such a deal exists after a dump is restored without a restart of the database server. Other
-// cached data may be stale too, so dealMissing empties the caches.
+// dealMissing returns the error for a deal that is cached but not in the database, as after a dump is
+// restored without a restart of the server. It empties the caches, which may be stale too.
 func (s *Service) dealMissing(a Access) error {
 	s.purgeCachesTwice()
 	if a.by.isParty() {

@@ -9,8 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
-// Bundle is a certificate together with the data that an offline verification needs. Data
-// that does not exist is nil.
+// Bundle is a certificate with the data for its offline verification. Data that does not exist is nil.
 type Bundle struct {
 	Issued
 	TLogProof   []byte // the inclusion proof as a .tlog-proof file (c2sp.org/tlog-proof)
@@ -29,8 +28,7 @@ type OwnInput struct {
 	Path  []string `json:"input_path,omitzero"` // nil if any party did not reveal: the certificate then has no input_root
 }
 
-// Bundle returns a deal's bundle for the calling party. It can return every error of
-// Service.Certificate.
+// Bundle returns a deal's bundle for the calling party, or an error of Service.Certificate.
 func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	issued, err := s.Certificate(ctx, a)
 	if err != nil {
@@ -66,7 +64,6 @@ func (s *Service) ownInput(ctx context.Context, a Access) (*OwnInput, error) {
 	if a.deal.Retention == "purge" {
 		return nil, nil
 	}
-	// The Merkle path to input_root is computed from the inputs of all parties.
 	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
 		return nil, err
 	}

@@ -20,13 +20,11 @@ const (
 	maxCautioned = 3         // maximum number of cautions about similar labels
 )
 
-// Cautions returns warnings that each party should read before it commits. All parties see
-// the cautions. Only the initiator sees Created.Warning.
+// Cautions returns warnings for every party. Only the initiator sees Created.Warning.
 func (d *Deal) Cautions() []string { return d.cautions() }
 
-// cautionsOf returns the cautions about a deal's beacon round, deadlines and labels. `from`
-// is the unix time at which the parties can begin to commit. A caution never quotes the
-// initiator's text, because the parties' agents read a caution as advice from the service.
+// cautionsOf returns the cautions of a deal whose parties can commit from the unix time `from`. A
+// caution never quotes the initiator's text, because agents read it as advice from the service.
 func cautionsOf(d *deal.Terms, from int64) (all []string) {
 	if d.RoundTime != nil && *d.RoundTime <= d.RevealDeadline {
 		all = append(all, fmt.Sprintf("beacon_round %d is published at %d, which is not after reveal_deadline %d, so the last party can learn the winner before it reveals", *d.BeaconRound, *d.RoundTime, d.RevealDeadline))
@@ -37,9 +35,7 @@ func cautionsOf(d *deal.Terms, from int64) (all []string) {
 	return append(all, alike(d.Labels)...)
 }
 
-// unusualParams warns the other parties if CheckParams warned the initiator about the params, and
-// else returns nil. The text gives only the number of warnings, because a warning may quote the
-// initiator's text.
+// unusualParams says how often CheckParams warned the initiator, whose text the warnings may quote.
 func (d *Deal) unusualParams() []string {
 	warnings, err := d.algorithm.CheckParams(d.Labels, d.params)
 	if err != nil || len(warnings) == 0 {
@@ -70,8 +66,7 @@ var lookalikes = func() map[rune]rune {
 	return m
 }()
 
-// alike returns at most maxCautioned cautions about labels that a reader can confuse. Such labels
-// differ only in case, width, invisible characters, white space, or letters that look like Latin letters.
+// alike returns at most maxCautioned cautions about labels that a reader can confuse.
 func alike(labels []string) (all []string) {
 	fold := cases.Fold()
 	shape := func(r rune) rune {
@@ -94,8 +89,7 @@ func alike(labels []string) (all []string) {
 	return all
 }
 
-// checkVisible returns INVALID_PARAMS if a text in `value` has a character that is invisible or
-// reverses the text order. `what` names the member of the request for the error text.
+// checkVisible refuses characters that are invisible or reverse text, in the member `what`.
 func checkVisible(what string, value any) error {
 	switch v := value.(type) {
 	case string:

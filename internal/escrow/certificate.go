@@ -23,13 +23,10 @@ type Issued struct {
 	Head      translog.TreeHead // the tree head against which Proof verifies
 }
 
-// Certificate returns a deal's certificate with a proof against the newest published tree
-// head. Every read returns the same bytes, except for the proof. The errors include:
-//   - CERT_NOT_READY: the certificate is not published yet;
-//   - NO_CERTIFICATE: the deal has ended without a certificate;
-//   - LOG_INCONSISTENT: the certificate or its proof does not verify, or the log has another
-//     certificate of the deal;
-//   - LOG_UNAVAILABLE: the log is out of reach.
+// Certificate returns a deal's certificate with a proof against the newest published tree head. Every
+// read returns the same bytes, except for the proof. Its errors are CERT_NOT_READY (not published
+// yet), NO_CERTIFICATE (the deal ended without one), LOG_INCONSISTENT (the certificate or its proof
+// does not verify, or the log has another certificate of the deal) and LOG_UNAVAILABLE.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	if err := a.deal.acquireSlot(ctx); err != nil {
 		return Issued{}, err
@@ -58,16 +55,12 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	return Issued{c.CertID, i.outcome, c.Payload, *c.Signature, i.proof, i.head}, nil
 }
 
-// errDrawable is the cause of CERT_NOT_READY between the beacon round's time and the worker's
-// draw. In this time a caller can draw without waiting for deadline-worker.
+// errDrawable is the cause of CERT_NOT_READY from the beacon round's time until the worker draws.
 var errDrawable = errors.New("the deal can be drawn")
 
-// drawRetryAfter is the RetryAfter of CERT_NOT_READY, in seconds, if the worker's draw is overdue
-// or the service is read-only.
+// drawRetryAfter is in seconds, for a draw that is overdue or a service that is read-only.
 const drawRetryAfter = 15
 
-// certificateAfterSteps takes the steps that are due and returns the certificate that they
-// create, or the reason why there is none.
 func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.Certificate, error) {
 	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
@@ -84,7 +77,6 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
 			return nil, problem.New(problem.CertNotReady, published+"; the service draws in %d s: to have the result now, draw with %s", left, a.call(problem.Draw)).WithRetryAfter(left).WithCause(errDrawable)
 		}
-		// The exact time is unknown: deadline-worker draws as soon as a drand relay serves the round.
 		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).WithRetryAfter(drawRetryAfter)
 	case rules.Random() && rules.AllRevealed():
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", *rules.RoundTime, now.Now, a.call(problem.Draw)).
@@ -93,9 +85,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 	return nil, problem.New(problem.CertNotReady, "the deal is %s; its certificate is issued when the deal ends: call again with a wait of at most 45 s, or call %s until the deal has ended", rules.State(), a.call(problem.ReadDeal))
 }
 
-// issuePending issues a pending certificate within the caller's request. If that fails, it
-// returns the reason as CERT_NOT_READY, or LOG_INCONSISTENT if the log has another
-// certificate of the deal.
+// issuePending issues a pending certificate within the call, or returns the reason why it cannot.
 func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*store.Certificate, error) {
 	if s.options.ReadOnly { // a signature could not be stored, so none is made
 		return nil, problem.New(problem.CertNotReady, "the deal has ended and its certificate is pending: the service accepts no changes during maintenance; call again later").WithRetryAfter(10)

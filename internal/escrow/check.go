@@ -24,9 +24,8 @@ type checked struct {
 	key            keys.Key
 }
 
-// check parses the payload of a stored certificate and verifies the certificate's signature.
-// It caches the facts of a valid certificate by payload and signature. If only the signature
-// is invalid, check returns the payload's facts with an error.
+// check verifies the signature of a stored certificate, and caches what it found. If only the
+// signature is invalid, it returns the payload's facts with an error.
 func (s *Service) check(c *store.Certificate) (checked, error) {
 	h := sha256.New()
 	h.Write(c.Payload)
@@ -48,9 +47,8 @@ func (s *Service) check(c *store.Certificate) (checked, error) {
 	return facts, nil
 }
 
-// inspected is the report on a stored certificate, with its proof against the newest tree head.
-// The checks have the names of package verification, whose other checks a certificate of the own
-// store does not need: their results follow from the signature.
+// inspected is the report on a stored certificate, with its proof against the newest tree head. The
+// other checks of package verification follow from this service's own signature.
 type inspected struct {
 	checked
 	verification.Report
@@ -108,9 +106,8 @@ func (s *Service) inspect(ctx context.Context, c *store.Certificate) (inspected,
 	return i, nil
 }
 
-// prove asks the log for an inclusion proof of the certificate's leaf. It verifies the proof
-// and the signature of the proof's tree head. The error is LOG_INCONSISTENT or
-// LOG_UNAVAILABLE (logTrouble).
+// prove verifies an inclusion proof of the leaf and the signature of its tree head. Its errors are
+// those of logTrouble.
 func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.LogProof, certificate.TreeHead, error) {
 	entry := certificate.Entry(c.Payload)
 	in, err := s.log.Inclusion(ctx, entry, *c.LeafIndex)
@@ -129,11 +126,8 @@ func (s *Service) prove(ctx context.Context, c *store.Certificate) (certificate.
 	return proof, in.TreeHead, nil
 }
 
-// checkHead verifies the signature of a tree head, and caches the result.
-//
-// An unknown key does not cause ErrInconsistent: during a key rotation, log-server may sign
-// with a key that this process lacks. The error is ErrInconsistent if a key signed the head
-// after the key had retired.
+// checkHead verifies the signature of a tree head, and caches the result. An unknown key is not
+// ErrInconsistent: during a key rotation, log-server may sign with a key that this process lacks.
 func (s *Service) checkHead(head certificate.TreeHead) error {
 	message := head.Message()
 	sum := hash(sha256.Sum256(append(append([]byte("head\x00"), message...), head.Signature...)))

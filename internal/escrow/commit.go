@@ -18,8 +18,7 @@ type Committed struct {
 	Committed bool       `json:"committed"` // always true
 }
 
-// Commit stores a party's commitment (SPEC 4). If the party has a declared seat key, the
-// commitment MUST carry a signature by this key.
+// Commit stores a party's commitment (SPEC 4), which a declared seat key MUST have signed.
 func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idempotency.Record) (Committed, error) {
 	attestedBy, err := s.attest(a, c)
 	if err != nil {
@@ -61,8 +60,7 @@ type Cancelled struct {
 	State  deal.State `json:"state"`
 }
 
-// Cancel ends an active deal if no counterparty has committed (SPEC 3). Otherwise the error
-// is CANNOT_CANCEL.
+// Cancel ends an active deal if no counterparty has committed (SPEC 3), or returns CANNOT_CANCEL.
 func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record) (Cancelled, error) {
 	answer := a.StoredCancel()
 	replay, err := rec.ReplayWith(answer)

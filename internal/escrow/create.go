@@ -23,9 +23,9 @@ type Declared struct {
 	Unknown []string // names of request members that the service does not know and ignores
 }
 
-// Units returns the deal's cost: one unit, plus one for each full 100 parties and one for each
-// full 10 KiB of labels, seat keys and params. An API key has a limit on the units of its open
-// deals, and a limit on the units of its new deals per minute.
+// Units returns the deal's cost: one unit, plus one for each full 100 parties and one for each full
+// 10 KiB of labels, seat keys and params. An API key has limits on the units of its open deals and
+// of its new deals per minute.
 func (d Declared) Units() int {
 	bytes := len(d.Params)
 	for _, label := range d.Labels {
@@ -39,7 +39,7 @@ func (d Declared) Units() int {
 	return 1 + len(d.Labels)/partiesPerUnit + bytes/bytesPerUnit
 }
 
-// AnswerBytes returns the approximate size, in bytes, of the answer to the request (Created).
+// AnswerBytes returns the approximate size of Created in bytes.
 func (d Declared) AnswerBytes() int {
 	bytes := 0
 	for _, label := range d.Labels {
@@ -114,9 +114,8 @@ func (s *Service) MayCreate(p Principal) error {
 	return nil
 }
 
-// declare checks the request and returns the deal, with warnings for the initiator.
-// It does not check that commit_deadline is in the future: the store checks this later, by
-// the database's clock.
+// declare checks the request and returns the deal, with warnings for the initiator. Only the store
+// checks that commit_deadline is in the future, by the database's clock.
 func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 	alg, ok := algorithm.Lookup(r.Algorithm)
 	if !ok {
@@ -176,10 +175,8 @@ func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 	return newDeal(&store.Declaration{DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Terms: r.Terms}, alg, params), warnings, nil
 }
 
-// pinBeacon adds the beacon round, with its chain and time, to the terms. It refuses a
-// round that is published more than a year after the reveal deadline. For a round that is
-// published at or before the deadline it returns advice for the initiator. With the option
-// StrictBeacon it refuses such a round instead.
+// pinBeacon adds the beacon round, with its chain and time, to the terms. A round that is published at
+// or before the reveal deadline gets advice for the initiator, or a refusal (StrictBeacon).
 func (s *Service) pinBeacon(d *deal.Terms, params map[string]any) (advice []string, err error) {
 	chain := s.beacon.Chain()
 	round := params["beacon_round"].(int64) // CheckParams has checked that beacon_round is an integer

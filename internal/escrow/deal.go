@@ -22,8 +22,7 @@ const (
 	certPrefix = "c_"
 )
 
-// Deal is a deal's declaration, which never changes. A store.Snapshot holds the deal's current
-// state.
+// Deal is a deal as it was declared. A store.Snapshot holds its current state.
 type Deal struct {
 	*store.Declaration
 	algorithm *algorithm.Algorithm
@@ -64,8 +63,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	return loaded.(*Deal), nil
 }
 
-// NewDeal returns the deal of a stored declaration. It returns an error if the algorithm is
-// unknown or the params are malformed.
+// NewDeal returns the deal of a stored declaration.
 func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	alg, ok := algorithm.Lookup(declaration.Algorithm)
 	if !ok {
@@ -97,8 +95,7 @@ func (s *Service) keep(d *Deal) {
 	s.deals.Add(d.DealID, d, bytes)
 }
 
-// rules returns the deal as a deal.Deal, whose methods decide which step is due and which actions
-// are allowed.
+// rules returns the deal for the decisions of package deal.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	v := deal.Deal{ID: d.DealID, Terms: &d.Terms, Snapshot: now.Snapshot, EntropyWindow: int64(s.options.EntropyWindow / time.Second)}
 	if s.mayBeCertified(now) && *now.LeafIndex < s.log.Certified() {
@@ -107,8 +104,8 @@ func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	return v
 }
 
-// mayBeCertified reports whether the deal shows CERTIFIED once a quorum of witnesses has
-// cosigned its leaf. The stored phase stays COMPUTED.
+// mayBeCertified reports whether the deal shows CERTIFIED once a quorum of witnesses has cosigned its
+// leaf.
 func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
@@ -119,18 +116,17 @@ func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
 	}
 }
 
-// partyStatus returns whether a party has committed and revealed. The snapshot MUST include the
-// party.
+// partyStatus returns what a party has done. The snapshot MUST include the party.
 func partyStatus(now *store.Snapshot, party int) deal.Party {
 	p := now.Parts[party-now.First]
 	return deal.Party{Index: party, Committed: p.Commitment != nil, Revealed: p.Revealed}
 }
 
-// partyStatusBytes is the approximate size of one store.PartyStatus in memory, in bytes.
+// partyStatusBytes is the approximate size of one store.PartyStatus in memory.
 const partyStatusBytes = 128
 
-// large is the size, in bytes, of a deal or a certificate from which work on it needs a slot for
-// large work (limits.AcquireSlot).
+// large is the size in bytes of a deal or certificate from which work on it needs a slot (package
+// limits).
 const large = 64 << 10
 
 func (d *Deal) acquireSlot(ctx context.Context) error {

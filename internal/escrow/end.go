@@ -19,13 +19,12 @@ import (
 var errDealChanged = errors.New("the deal changed while its ending was computed")
 
 // endDeal takes a step that ends the deal, and tries to issue the certificate. It returns the
-// snapshot of the ended deal. `now` is a snapshot with everything that the step needs; if `now`
-// is nil, endDeal reads a snapshot. If the step is no longer due, or the deal has changed since
-// the snapshot, endDeal returns errDealChanged.
+// snapshot of the ended deal, or errDealChanged if the step is no longer due.
 //
-// Concurrent calls in one process for the same step share one run, with the first caller's
-// snapshot. An old snapshot is safe: store.End writes nothing if the deal has changed
-// since the snapshot.
+// The inputs come from `now`: the last reveal passes the snapshot that its own statement returned;
+// any other caller passes nil, and endDeal reads one. Concurrent calls in one process for the same
+// step share one run, with the first caller's snapshot. An old snapshot is safe: store.End writes
+// nothing if the deal has changed since.
 func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *store.Snapshot) (*store.Snapshot, error) {
 	after, err, _ := s.steps.Do(fmt.Sprint(d.DealID, " ", step), func() (any, error) {
 		ctx, cancel := detached(ctx)
@@ -65,8 +64,7 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 	return after.(*store.Snapshot), nil
 }
 
-// stillDue reports whether a step, such as deal.Expire, may still end the deal. For deal.Draw it
-// requires only that all parties have revealed: a party may draw before the worker's draw is due.
+// stillDue reports whether a step may still end the deal. A party may draw before the worker does.
 func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	rules := s.rules(d, now)
 	if step == deal.Draw {
@@ -76,8 +74,8 @@ func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	return rules.Next(now.Now) == step
 }
 
-// storeEnding stores e, the deal's end. It makes the returned snapshot of the ended deal from `now`
-// and e, without a read. It returns errDealChanged if the deal has changed since `now`.
+// storeEnding stores the deal's end, and makes the snapshot after it without a read. It returns
+// errDealChanged if the deal has changed since `now`.
 func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot, e *store.Ending) (*store.Snapshot, error) {
 	crash.Point("escrow.before-end")
 	done, err := s.store.End(ctx, e)
@@ -87,7 +85,7 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	if !done {
 		return nil, errDealChanged
 	}
-	// A party may draw before DueAt, the time of the worker's draw. Such a draw has no lateness.
+	// A draw by a party before DueAt has no lateness.
 	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 {
 		lateness.Observe(float64(now.NowMilli-at*1000) / 1000)
 	}
@@ -133,9 +131,8 @@ func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *al
 	return e, s.certify(d, now, nil, cause, e)
 }
 
-// inputs decrypts the inputs of all parties, in party order. It returns errDealChanged if
-// the deal has ended and its inputs are purged. It returns UNAVAILABLE with the cause
-// errInputLost if an input cannot be decrypted.
+// inputs decrypts the inputs of all parties, in party order. It returns errDealChanged if they are
+// purged, and UNAVAILABLE with the cause errInputLost if one cannot be decrypted.
 func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 	if len(sealed) != len(d.Labels) {
 		return nil, errDealChanged
@@ -155,10 +152,9 @@ func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 	return all, nil
 }
 
-// errInputLost is returned if a stored input cannot be decrypted: the server secret that
-// encrypted the input is missing, or the row was changed. An operator can add the secret
-// again until reveal_deadline, and for random.v1 until the entropy window ends. After that
-// the deal becomes EXPIRED.
+// errInputLost: the server secret that encrypted an input is missing, or the row was changed. An
+// operator can add the secret again until reveal_deadline, or for random.v1 until the entropy window
+// ends. Then the deal becomes EXPIRED.
 var errInputLost = errors.New("input lost")
 
 // compute runs the deal's algorithm. SPEC 1: the algorithm is deterministic and pure.
@@ -173,9 +169,8 @@ func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, 
 	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
 }
 
-// certify adds the unsigned certificate to e, the deal's end (SPEC 2.5). `void` is the property
-// that states why the deal is VOID, or "" for a COMPUTED deal. `inputs` is nil if a party has not
-// revealed.
+// certify adds the unsigned certificate to e (SPEC 2.5). `void` is the property that says why the deal
+// is VOID, or "". `inputs` is nil if a party has not revealed.
 func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
 	digest, err := d.digest()
 	if err != nil {
@@ -211,8 +206,7 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	return nil
 }
 
-// attested returns the party's attested_by for a certificate. `stored` is the attested_by that
-// was stored with the commitment; nil: the party has not committed, or has not signed.
+// attested returns the party's attested_by for a certificate. `stored` is what its commitment brought.
 func (d *Deal) attested(party int, stored *string) string {
 	switch declared := d.SeatKey(party); {
 	case stored != nil:
@@ -232,9 +226,8 @@ func leavesOf(inputs []sealing.Input) [][]byte {
 	return leaves
 }
 
-// payloadMAC returns a MAC which shows that this service wrote the payload. The service
-// signs only payloads with this MAC, so it never signs a certificate that somebody planted
-// in the database.
+// payloadMAC shows that this service wrote the payload. The service signs only payloads with this MAC,
+// so it never signs a certificate that somebody planted in the database.
 func payloadMAC(secret *sealing.Secret, certID string, payload []byte) []byte {
 	return secret.MAC([]byte("certificate"), []byte(certID), payload)
 }

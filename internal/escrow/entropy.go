@@ -22,8 +22,7 @@ type Drawn struct {
 	CertificateID *string         `json:"certificate_id"` // nil until the certificate is published
 }
 
-// Entropy draws a random.v1 deal: the service fetches the declared beacon round, stores it
-// and computes the result (SPEC 4 rule 2). Later calls return the same result.
+// Entropy draws a random.v1 deal (SPEC 4 rule 2). Later calls return the same result.
 func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	for range attempts {
 		now, err := s.advance(ctx, a, store.NoParties)
@@ -48,11 +47,8 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	return Drawn{}, fmt.Errorf("deal %s changed during the draw, %d times in a row", a.deal.DealID, attempts)
 }
 
-// pinnedRound returns the deal's beacon round from the store. If the stored row is missing or
-// invalid, pinnedRound fetches the round from a relay, and stores it if the row was missing. It
-// never replaces a stored row, not even an invalid one. The error is BEACON_UNAVAILABLE if the
-// deal's chain is not the chain of this deployment. It is BEACON_NOT_READY or BEACON_UNAVAILABLE
-// if no relay returns the round.
+// pinnedRound returns the deal's stored beacon round. If the row is missing or invalid, it fetches the
+// round from a relay, and stores it if the row was missing. It never replaces a row.
 func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, error) {
 	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
 	chain := s.beacon.Chain()

@@ -7,7 +7,7 @@
 //
 //	escrow.go     Service, its dependencies and its caches
 //	auth.go       authenticates callers and authorizes their actions
-//	deal.go       Deal, a deal's declaration, and its conversion for the rules of package deal
+//	deal.go       Deal, a deal as it was declared
 //	create.go     Create; openlimit.go limits the open deals of an API key
 //	cautions.go   warnings about a deal's beacon round, deadlines and labels
 //	commit.go     Commit and Cancel; seat.go checks the signature of a seat key
@@ -31,31 +31,17 @@
 //
 // endDeal also ends a random.v1 deal at its draw, and a deal with a missed deadline (VOID).
 //
-// A deadline takes effect at its time, even if the worker is late. These calls first take the
-// steps that are due (advance): a read of an active deal, a draw, a rejection, and the replay
-// of a commit or reveal whose answer is not stored. Any other action takes the due steps only
-// after the store or a check has refused the action. After a crash, any process can repeat the
+// A deadline takes effect at its time, even if the worker is late: a read of an active deal, a
+// draw, a rejection and StoredCommit or StoredReveal first take the steps that are due (advance).
+// Commit, Reveal and Cancel do so only after a refusal. After a crash, any process can repeat the
 // interrupted step.
-//
-// Every use case that changes a deal announces the change after its transaction has
-// committed. ViewAfter and CertificateAfter wait for such a change (package waiting).
 //
 // # Caches
 //
-// The process caches what never changes: the party of an invite token, a deal's declaration, a
-// party's commitment, an ended deal whose certificate is published, and verified
-// signatures. It also caches the API keys in use, each with an estimate of its open deals
-// (openlimit.go). Each cache is bounded in bytes. The methods Certificate and Verify read the
-// certificate's row and leaf at every call, so that a changed row is noticed. When the
-// database server changes (a restore, a failover), the process empties all caches except the
-// verified signatures, which do not depend on the database.
-//
-// # Large work
-//
-// Package limits has a few slots for large work, and a call holds a slot while it does such work.
-// This package acquires and releases the slots (limits.AcquireSlot), because only this package
-// knows when large work begins and when a call waits for another server. REST and MCP bound the
-// bytes of large answers (limits.Answer), because only they know an answer's size.
+// The process caches what never changes, and the API keys in use. Each cache is bounded in bytes.
+// Certificate and Verify read the row and the leaf at every call, so that a changed row is noticed.
+// When the database server changes (a restore, a failover), the process empties all caches except
+// the verified signatures, which do not depend on the database.
 package escrow
 
 import (
@@ -76,8 +62,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// Signer signs a SHA-256 digest with the deployment's key. It returns the signature as
-// `<scheme>:<hex>`.
+// Signer signs with the deployment's key and returns the signature as `<scheme>:<hex>`.
 type Signer interface {
 	Sign(ctx context.Context, digest [32]byte) (string, error)
 }
@@ -87,17 +72,15 @@ type Log interface {
 	Append(ctx context.Context, entry [32]byte, signature string, tag translog.Tag) (leafIndex int64, err error)
 	Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (translog.Inclusion, error)
 	TreeHeadAt(ctx context.Context, size int64) (translog.TreeHead, error)
-	// Certified returns the largest tree size that this process knows to be cosigned by a
-	// quorum of witnesses. The size never falls. LearnCertified updates the size from the
-	// log, at most once a second.
+	// Certified returns the largest tree size that is known to be cosigned by a quorum of witnesses.
+	// It never falls. LearnCertified updates it from the log, at most once a second.
 	Certified() int64
 	LearnCertified(ctx context.Context)
 	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers the leaf.
 	TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error)
 }
 
-// Beacon fetches rounds of a public randomness beacon. Fetch returns only rounds that it has
-// verified.
+// Beacon fetches rounds of a public randomness beacon, and verifies them.
 type Beacon interface {
 	Chain() beacon.Chain
 	Fetch(ctx context.Context, round int64) (beacon.Round, error)
@@ -110,11 +93,9 @@ type Options struct {
 	OpenUnits     int           // limit on the cost of one API key's open deals, in Declared.Units; 0: no limit
 	PublicURL     string        // origin under which callers reach deal-api; "": not known
 	ReadOnly      bool          // maintenance: the database and the log accept no writes
-	// Waits wakes calls that wait for a change of a deal. If Waits is nil, New creates a hub
-	// without a connection to other processes.
+	// Waits is, if nil, a hub without a connection to other processes.
 	Waits *waiting.Hub
-	// Development reports whether the signing key with this label is a development key. If
-	// Development is nil, no key is.
+	// Development reports whether a signing key is a development key. Nil: none is.
 	Development func(label string) bool
 }
 
@@ -129,7 +110,6 @@ type Service struct {
 	options Options
 	logger  *slog.Logger
 
-	// Caches. Except for apiKeys, they hold only data that never changes (see the package comment).
 	apiKeys     *cache[hash, *account]
 	tokens      *cache[hash, seat]
 	deals       *cache[string, *Deal]
@@ -195,15 +175,15 @@ func (s *Service) sameServer(ctx context.Context) {
 	s.purgeCachesTwice()
 }
 
-// purgeCachesTwice empties the caches now, and again after forgetAgain. The second purge removes
-// stale data that calls in flight have added after the first purge.
+// purgeCachesTwice empties the caches again after forgetAgain, because calls in flight may have added
+// stale data after the first time.
 func (s *Service) purgeCachesTwice() {
 	s.forget()
 	time.AfterFunc(forgetAgain, s.forget)
 }
 
-// forgetAgain is the time between the two purges of purgeCachesTwice. It MUST be longer than
-// timelimits.Call, because a call adds data to a cache at most that long after reading the data.
+// forgetAgain MUST be longer than timelimits.Call, because a call adds data to a cache at most that
+// long after reading the data.
 const forgetAgain = time.Minute
 
 func (s *Service) forget() {
@@ -214,8 +194,8 @@ func (s *Service) forget() {
 	s.ended.Purge()
 }
 
-// detached returns a context that does not end when the caller hangs up, so that the
-// service finishes an accepted action. The context ends after timelimits.Step.
+// detached returns a context that does not end when the caller hangs up, so that the service finishes
+// an accepted action.
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timelimits.Step)
 }

@@ -20,8 +20,7 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// tryIssue issues a certificate within a request, for at most timelimits.Issue. After a
-// failure, the worker issues the certificate later.
+// tryIssue issues a certificate within a call. After a failure, the worker issues it later.
 func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timelimits.Issue)
 	defer cancel()
@@ -123,7 +122,6 @@ func (s *Service) hasOwnMAC(certID string, payload, mac []byte) bool {
 	return slices.ContainsFunc(s.secrets.All(), func(one *sealing.Secret) bool { return hmac.Equal(mac, payloadMAC(one, certID, payload)) })
 }
 
-// sign signs only a payload whose MAC shows that this service wrote the payload.
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
 	if !s.hasOwnMAC(c.CertID, c.Payload, c.MAC) {
 		return "", checked{}, fmt.Errorf("foreign certificate: %s is not signed, because its MAC matches no server secret of this process: run `fairpactctl secret check` and add the missing secret; if no secret is missing, find out who wrote the row", c.CertID)
@@ -139,23 +137,19 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 	return signature, facts, err
 }
 
-// contradictedFor is how long a process waits before it retries a certificate whose deal has
-// another certificate in the transparency log. That log refuses every retry, so more retries
-// would only repeat the error in the process's logs.
+// contradictedFor is how long a process waits before it retries a certificate whose deal has another
+// certificate in the log, which refuses every retry.
 const contradictedFor = time.Hour
 
-// contradiction names a certificate that the transparency log refused, because the log has
-// another certificate of the same deal.
+// contradiction is the log's refusal of a certificate, because it has another one of the deal.
 type contradiction struct {
 	certID string
 	err    error
 }
 
-// Adopt stores a deal's certificate from a copy that a party kept, and ends the deal as the
-// certificate states. The caller MUST have verified the copy's signature. The caller MUST
-// also have verified that the log has the copy's entry at leafIndex under the deal's tag.
-// Adopt does not restore commitments and reveals. It returns an error if the database lacks
-// the deal.
+// Adopt stores a deal's certificate from a copy that a party kept, and ends the deal as it states. The
+// caller MUST have verified the copy's signature, and that the log has its entry at leafIndex under
+// the deal's tag. Adopt does not restore commitments and reveals. The database must have the deal.
 func Adopt(ctx context.Context, s *store.Store, secrets *sealing.Secrets, payload []byte, signature string, leafIndex int64) error {
 	if err := serversecret.Check(ctx, s, secrets); err != nil {
 		return err

@@ -8,8 +8,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// A deal costs one unit, plus one for each full 100 parties, plus one for each full 10 KiB of
-// labels, seat keys and params (Declared.Units).
+// See Declared.Units.
 const (
 	partiesPerUnit = 100
 	bytesPerUnit   = 10 << 10
@@ -23,10 +22,9 @@ const (
 	recountAfter = 16
 )
 
-// account holds what this process knows about the cost of one API key's open deals, in units
-// (Declared.Units). Between two counts in the database, a replica may accept about
-// limit/recountAfter units, and does not see which deals end or which deals other replicas
-// create. So N replicas together allow a key at most 1 + N/recountAfter times the limit.
+// account holds what this process knows about the units of one API key's open deals. Between two
+// counts in the database it sees neither deals that end nor deals that other replicas create. So N
+// replicas together allow a key at most 1 + N/recountAfter times the limit.
 type account struct {
 	mu      sync.Mutex
 	open    int // units of open deals: the last count in the database, plus creations in flight then, plus creations since
@@ -35,11 +33,9 @@ type account struct {
 	counted time.Time
 }
 
-// charge adds a new deal's cost (Declared.Units) to that of the API key's open deals, or returns
-// RATE_LIMITED if the sum would exceed the limit. The caller MUST call done after the creation
-// of the deal, even if it failed.
-// If a deal is stored during a count in the database, account.open may include the deal
-// twice until the next count.
+// charge adds a new deal's units to those of the API key's open deals, or returns RATE_LIMITED. The
+// caller MUST call done after the creation of the deal, even if it failed. A deal that is stored
+// during a count in the database may count twice until the next count.
 func (s *Service) charge(ctx context.Context, p Principal, units int) (done func(), err error) {
 	most, a := s.options.OpenUnits, p.account
 	if most <= 0 {

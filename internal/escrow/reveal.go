@@ -18,7 +18,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Opening is what opens a commitment: the input and the salt that the party hashed.
+// Opening is the input and the salt that the party hashed.
 type Opening struct {
 	Input map[string]any
 	Salt  string
@@ -33,9 +33,8 @@ type Revealed struct {
 	Result   json.RawMessage `json:"result"`   // null until the deal is COMPUTED
 }
 
-// Reveal stores a party's input if input and salt open the party's commitment and the algorithm
-// accepts the input. SPEC 4 rule 4: the call with the last reveal also computes the result and
-// tries to issue the certificate, except in a random.v1 deal.
+// Reveal stores a party's input. SPEC 4 rule 4: the call with the last reveal also computes the result
+// and tries to issue the certificate, except in a random.v1 deal.
 func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempotency.Record) (Revealed, error) {
 	act, err := s.checkOpening(ctx, a, o)
 	if err != nil {
@@ -82,9 +81,8 @@ func (s *Service) StoredReveal(ctx context.Context, a Access) (Revealed, error) 
 	return Revealed{a.deal.DealID, s.rules(a.deal, now).State(), a.party, true, now.Result}, nil
 }
 
-// checkOpening checks that input and salt open the party's commitment and that the algorithm
-// accepts the input. It returns the reveal to store, with the encrypted input. The errors of a
-// refused reveal are COMMITS_MISSING, COMMITMENT_MISMATCH and INVALID_INPUT.
+// checkOpening returns the reveal to store, with the encrypted input, if input and salt open the
+// party's commitment and the algorithm accepts the input.
 func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.Act, error) {
 	commitment, err := s.commitmentOf(ctx, a)
 	if errors.Is(err, store.ErrNotFound) {
@@ -109,8 +107,7 @@ func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.
 	}, nil
 }
 
-// CheckInput returns an INVALID_INPUT error if the deal's algorithm does not accept the input.
-// The warning is "" unless the input is valid but probably a mistake. CheckInput stores nothing.
+// CheckInput checks an input before it is committed. It stores nothing.
 func (a Access) CheckInput(input map[string]any) (warning string, err error) {
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, input); err != nil {
 		return "", problem.New(problem.InvalidInput, "%s. Nothing is committed yet: correct the input, then hash it", err)

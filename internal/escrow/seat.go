@@ -11,8 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Commitment is the hash that a party commits to, and the party's signature of the commitment.
-// Key and Signature are "" if the party does not sign.
+// Commitment is the hash that a party commits to, and its seat key's signature, if the party signs.
 type Commitment struct {
 	Hash      [32]byte
 	Key       string // the party's public key (seat key): es256:HEX or ed25519:HEX
@@ -21,8 +20,7 @@ type Commitment struct {
 
 var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment accepts no seat keys, because it has no public address for them to sign: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
 
-// checkSeatKeys checks party_keys, the public keys of the parties that must sign their
-// commitments. `seats` must be nil or have one entry for each party, nil for a party without a key.
+// checkSeatKeys checks party_keys: nil, or one entry for each party, nil for a party without a key.
 func (s *Service) checkSeatKeys(seats []*string, parties int) error {
 	if seats == nil {
 		return nil
@@ -44,9 +42,8 @@ func (s *Service) checkSeatKeys(seats []*string, parties int) error {
 	return nil
 }
 
-// attest checks the signature of a commitment by the party's own key, the seat key. It returns
-// the party's attested_by for the certificate, or nil if the party commits with its invite
-// token only.
+// attest checks the seat key's signature of a commitment, and returns attested_by for the certificate.
+// It returns nil if the party commits with its invite token only.
 func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	declared := a.deal.SeatKey(a.party)
 	switch {
@@ -77,8 +74,8 @@ func (a Access) signedSeat(commitment string) (attestation.Seat, error) {
 	return attestation.Seat{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Declaration: digest}, err
 }
 
-// ToSign returns the bytes that a party signs with its own key (seat key) to commit. It returns
-// nil if the caller is not a party, or this deployment accepts no seat keys.
+// ToSign returns the bytes that a seat key signs to commit. It returns nil if the caller is not a party,
+// or this deployment accepts no seat keys.
 func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 	seat, err := a.signedSeat(commitment)
 	if err != nil || s.options.PublicURL == "" || a.party < 0 {
@@ -87,7 +84,7 @@ func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
 	return seat.Message(s.options.PublicURL), nil
 }
 
-// Declaration holds a deal's terms as the initiator declared them, and each party's attested_by.
+// Declaration is what a caller sees of a deal's terms, and each party's attested_by.
 type Declaration struct {
 	DealID     string          `json:"deal_id"`
 	Party      *int            `json:"party"`  // the caller's party index; nil: the caller used the initiator's API key
@@ -97,9 +94,8 @@ type Declaration struct {
 	AttestedBy []string        `json:"attested_by"` // in party order, as in a certificate issued now
 }
 
-// Declaration returns the terms that the deal fixed at its creation (algorithm, params, parties,
-// seat keys, deadlines, mode and retention), and each party's present attested_by. A party should
-// read the terms before it commits.
+// Declaration returns the terms of the deal, which a party should read before it commits, and each
+// party's present attested_by.
 func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error) {
 	now, err := s.advance(ctx, a, store.Attested(len(a.deal.Labels)))
 	if err != nil {

@@ -23,8 +23,7 @@ const (
 	mostParties   = 16
 )
 
-// SubmittedReport is the report on a certificate that the caller sent. The checks use the sent
-// certificate, not the stored one.
+// SubmittedReport is the report on a certificate that the caller sent.
 type SubmittedReport struct {
 	Verification
 	Findings []verification.Check `json:"findings"`
@@ -52,17 +51,14 @@ type CertificateSummary struct {
 	Result      json.RawMessage `json:"result"` // null if it is longer than 4,096 bytes
 }
 
-// VerifySubmitted checks a certificate that the caller sent: its form, its signature, and its
-// proof against a published tree head. It also compares the document with the stored
-// certificate of the same cert_id. If certID is not "", a document with another cert_id is
-// invalid. If the log or the database is out of reach, VerifySubmitted returns an error instead
-// of a report, because a report would call a valid certificate invalid.
+// VerifySubmitted checks a certificate that the caller sent, and compares it with the stored certificate
+// of the same cert_id. If certID is not "", a document with another cert_id is invalid. If the log
+// or the database is out of reach, it returns an error instead of a report.
 func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, certID string) (SubmittedReport, error) {
 	if err := limits.AcquireSlot(ctx); err != nil {
 		return SubmittedReport{}, err
 	}
-	// c is incomplete if the document is not a certificate. verification.Verify then reports
-	// what is wrong with the document.
+	// c is incomplete if the document is not a certificate; verification.Verify says why.
 	var c certificate.Certificate
 	formed := json.Unmarshal(canon.Encode(document), &c) == nil
 	limits.ReleaseSlot(ctx)
@@ -108,8 +104,8 @@ func (s *Service) verifyDocument(ctx context.Context, report *verification.Repor
 		trusted[i].Development = s.options.Development(trusted[i].Label)
 	}
 	evidence := verification.Evidence{Certificate: document, Keys: trusted, SeatsUntil: closed}
-	// A document can name thousands of seat keys. The signatures of seat keys are checked only if
-	// this service signed the document, and until ctx ends.
+	// A document can name thousands of seat keys. Their signatures are checked only if this service
+	// signed the document, and until ctx ends.
 	if signer, err := s.keys.SignerOf(verification.Signed(document), c.Signature); err == nil {
 		evidence.SeatsUntil, answer.PubKey = ctx.Done(), &signer.Label
 	}
@@ -174,10 +170,8 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 	return &head, nil
 }
 
-// compare compares a document with the published certificate of its cert_id. The parameter
-// `stored` is nil if no such certificate is published. compare ignores the proof, which differs
-// from read to read. compare does not say which members differ: otherwise the holder of a
-// redacted certificate could guess the redacted members one by one.
+// compare ignores the proof, which differs from read to read. It does not say which members differ:
+// otherwise the holder of a redacted certificate could guess the redacted members one by one.
 func compare(document map[string]any, stored *store.Certificate) string {
 	switch {
 	case stored == nil:

@@ -34,9 +34,8 @@ func checksOf(r verification.Report) Checks {
 	return Checks{r.Holds(verification.Signature), r.Holds(verification.InputRootForm), r.Holds(verification.MerkleInclusion) && r.Holds(verification.TreeHeadSignature)}
 }
 
-// Verify checks the stored certificate against the key set and the log's leaves and nodes.
-// If no published certificate has the id certID, the error is CERT_NOT_FOUND. If the log or
-// the database is out of reach, the result is an error and no report.
+// Verify checks the stored certificate against the key set and the log. If the log or the database is
+// out of reach, the result is an error and no report.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
 	c, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {

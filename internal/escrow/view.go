@@ -17,8 +17,7 @@ type View struct {
 	CertificateID   *string    // nil until the certificate is published
 }
 
-// View returns the deal. Before that, it takes the steps that are due, such as the end of the deal
-// after a missed deadline.
+// View takes the steps that are due, and returns the deal.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
 	now, ok := s.ended.Get(a.deal.DealID)
 	if !ok {
@@ -54,9 +53,8 @@ type OpenInputs struct {
 	Inputs []OpenInput `json:"inputs"` // in party order
 }
 
-// Inputs returns the revealed inputs of a COMPUTED or CERTIFIED deal. In any other state the
-// error is INPUTS_NOT_READY. For a deal of mode sealed or retention purge, the error is
-// always INPUTS_SEALED.
+// Inputs returns the revealed inputs of a COMPUTED or CERTIFIED deal of mode open and retention
+// standard, else INPUTS_NOT_READY or INPUTS_SEALED.
 func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err error) {
 	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {

@@ -18,17 +18,14 @@ import (
 type Wait struct {
 	For     time.Duration // 0: do not wait
 	Network string
-	// State is the state that the caller knows, or "". If State is "", any change ends the wait.
-	// Otherwise only a change of the deal's state, or of Drawing or Published in its
-	// store.Progress, ends the wait.
+	// State is the state that the caller knows: then only a change of the state, or of Drawing or
+	// Published in store.Progress, ends the wait. If State is "", any change does.
 	State deal.State
 	Same  func(View) bool // reports whether the caller already has this view
 }
 
-// ViewAfter waits for a change of the deal and returns the deal. The wait also ends after w.For,
-// or when the process drains. If the deal waits only for its beacon round, the wait also ends at
-// the time of the round, because parties can make the draw from then on. If the deal is final,
-// there is no wait.
+// ViewAfter waits for a change of the deal and returns the deal. The wait also ends after w.For, when
+// the process drains, or at the time of the beacon round that the deal waits for.
 func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error) {
 	if _, final := s.ended.Get(a.deal.DealID); w.For > 0 && !final {
 		if err := s.awaitChange(ctx, a, w); err != nil {
@@ -63,8 +60,7 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 	return nil
 }
 
-// known returns the deal if the caller should wait for a change. It returns nil if the deal
-// already differs from what the caller knows.
+// known returns the deal, or nil if it already differs from what the caller knows.
 func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot, error) {
 	if w.Same != nil {
 		view, err := s.View(ctx, a)
@@ -80,8 +76,8 @@ func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot,
 	return now, nil
 }
 
-// untilRound returns how long a wait may last. If the deal waits only for its beacon round, the
-// wait ends at the time of the round. No wait lasts longer than `longest`.
+// untilRound returns how long a wait may last: at most until the beacon round, from which parties can
+// draw, if the deal waits only for it.
 func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration) time.Duration {
 	if !d.Random() || !s.rules(d, now).AllRevealed() || *d.RoundTime <= now.Now || *d.RoundTime > now.Now+int64(waiting.Longest/time.Second) {
 		return longest
@@ -94,8 +90,8 @@ func final(now store.Progress) bool {
 	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
-// pause calls waiter.Wait and returns the result. First it releases the request's slot for large
-// work and the memory of the request body. The metrics of latency do not count the wait.
+// pause waits without the slot for large work and the memory of the request body. The metrics of
+// latency do not count the wait.
 func pause(ctx context.Context, waiter *waiting.Waiter, known store.Progress, stateOnly bool, timeUp <-chan time.Time) bool {
 	limits.ReleaseForWait(ctx)
 	began := time.Now()
@@ -103,14 +99,12 @@ func pause(ctx context.Context, waiter *waiting.Waiter, known store.Progress, st
 	return waiter.Wait(ctx, known, stateOnly, timeUp)
 }
 
-// CertificateAfter returns the deal's certificate. If a try fails with CERT_NOT_READY, the
-// function waits, at most w.For in total. It tries again at each change of the deal's state,
-// and once more at the end of the wait. If the deal waits for its draw, the function also tries
-// again after the error's RetryAfter.
+// CertificateAfter returns the deal's certificate. While it gets CERT_NOT_READY, it waits, at most w.For
+// in total, and tries again at each change of the deal's state, once more at the end, and after the
+// error's RetryAfter if the deal waits for its draw.
 //
-// If prepare is not nil, each try first calls prepare, and fails with the error that prepare
-// returns. If prepare is nil, the wait also ends once the caller can make the draw, because the
-// worker makes the draw only later.
+// Each try first calls prepare, if that is not nil, and fails with its error. If prepare is nil, the
+// wait also ends once the caller can draw, because the worker draws only later.
 func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepare func() error) (Issued, error) {
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, prepare)
@@ -159,12 +153,10 @@ func (s *Service) tryCertificate(ctx context.Context, a Access, prepare func() e
 	return s.Certificate(ctx, a)
 }
 
-// pendingLook is how many seconds a caller should wait before it asks again for a pending
-// certificate.
-const pendingLook = 5
+const pendingLook = 5 // seconds until the next look at a pending certificate
 
-// LookAt returns the unix time by which a caller should read the deal again. It returns
-// false if time alone no longer changes the deal.
+// LookAt returns the unix time by which a caller should read the deal again. It returns false if time
+// alone no longer changes the deal.
 func (s *Service) LookAt(v View) (int64, bool) {
 	if v.CertID != nil && !v.Published {
 		return v.Now + pendingLook, true

@@ -17,9 +17,9 @@ func (s *Service) Due(ctx context.Context, horizon time.Duration, limit int) ([]
 	return s.store.Due(ctx, int64(horizon/time.Second), limit, s.contradicted.Keys())
 }
 
-// ProcessDeal does what is due for a deal: it takes the steps, makes the draw and issues the
-// certificate. The result `again` is the time until the clock makes the next step due, at most an
-// hour. It is 0 if no step waits for the clock. After an error the worker retries ProcessDeal.
+// ProcessDeal does what is due for a deal: it takes the steps, draws and issues the certificate. `again`
+// is the time until the clock makes the next step due, at most an hour, or 0. After an error the
+// worker retries.
 func (s *Service) ProcessDeal(ctx context.Context, dealID string) (again time.Duration, err error) {
 	s.sameServer(ctx)
 	d, err := s.dealOf(ctx, dealID)
