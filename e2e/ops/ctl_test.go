@@ -169,7 +169,7 @@ func TestCtlCancelAndStatus(t *testing.T) {
 	if v.State != "OPEN" || v.Mode != "open" || v.Retention != "purge" || v.Reveal-v.Commit != 600 {
 		t.Errorf("deal status: %+v, want OPEN, open, purge and 600 s between the deadlines", v)
 	}
-	says(t, c, 1, "has not ended within 100ms", "deal", "watch", "--state", "deal.json", "--timeout", "100ms", "--every", "10ms")
+	says(t, c, 1, "has not ended within 100ms", "deal", "watch", "--state", "deal.json", "--timeout", "100ms")
 	var created struct {
 		Tokens []struct{ Token string } `json:"invite_tokens"`
 	}

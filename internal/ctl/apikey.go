@@ -7,13 +7,20 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 )
 
-type apiKeyCommand struct {
+// deployment is the flag of a command that needs a deployment.
+type deployment struct {
 	BaseURL string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
-	Out     string `placeholder:"FILE" help:"Write the key to this new file instead of printing it."`
+}
+
+func (d deployment) client() (*httpclient.Client, error) { return httpclient.New(d.BaseURL) }
+
+type apiKeyCommand struct {
+	deployment
+	Out string `placeholder:"FILE" help:"Write the key to this new file instead of printing it."`
 }
 
 func (k apiKeyCommand) Run(ctx context.Context, t *terminal) error {
-	client, err := httpclient.New(k.BaseURL)
+	client, err := k.client()
 	if err != nil {
 		return err
 	}

@@ -27,9 +27,9 @@ type createCommand struct {
 	RevealDeadline int64         `placeholder:"UNIX" help:"Reveal deadline in unix seconds, instead of --reveal-in."`
 	Mode           string        `default:"sealed" help:"'sealed': inputs stay secret. 'open': parties may fetch all inputs after the deal is COMPUTED."`
 	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
-	BaseURL        string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
-	APIKey         string        `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key. Default: a new key, which the command writes to the state file."`
-	APIKeyFile     string        `placeholder:"FILE" help:"File whose first line is the API key."`
+	deployment
+	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key. Default: a new key, which the command writes to the state file."`
+	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
 }
 
 func (c createCommand) Run(ctx context.Context, t *terminal) error {
@@ -37,7 +37,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	client, err := httpclient.New(c.BaseURL)
+	client, err := c.client()
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,6 @@ import (
 
 type watchCommand struct {
 	eitherFlags
-	Every   time.Duration `default:"1s" help:"Pause between two requests if the deal has not changed. The service also delays each answer until the deal changes, for up to 45 s."`
 	Timeout time.Duration `help:"Give up after this time; 0: never."`
 }
 
@@ -24,39 +23,40 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	if c.Every <= 0 {
-		return fmt.Errorf("--every is %s: give a duration longer than 0, such as 1m", c.Every)
-	}
 	if c.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("the deal has not ended within %s, or its certificate is not published yet: watch again, or give a longer --timeout", c.Timeout)})
 		defer cancel()
 	}
 	p := progress{t: t, live: isTerminal(t.err)}
+	body, err := call.watch(ctx, &p)
+	p.end()
+	if err != nil {
+		return cause(ctx, err)
+	}
+	return t.answer(body)
+}
+
+// watch shows the progress of the deal until it has ended, and returns the last answer.
+func (c *call) watch(ctx context.Context, p *progress) ([]byte, error) {
 	var last viewResponse
 	for {
-		now := call.follow(ctx, last, &p)
+		now := c.follow(ctx, last, p)
 		if now.err != nil {
-			p.end()
-			return cause(ctx, now.err)
+			return nil, now.err
 		}
 		p.show(now.view, time.Now())
 		if ended(now.view) {
-			p.end()
-			return t.answer(now.body)
+			return now.body, nil
 		}
-		unchanged := now.tag == last.tag
-		if last = now; !unchanged {
-			continue
+		if now.tag == last.tag {
+			// A service that is stopping answers without waiting for a change. The pause limits
+			// the rate of requests.
+			if err := pause(ctx, time.Second); err != nil {
+				return nil, err
+			}
 		}
-		// A service that is stopping answers without waiting for a change. The pause limits the
-		// rate of requests.
-		select {
-		case <-ctx.Done():
-			p.end()
-			return cause(ctx, ctx.Err())
-		case <-time.After(c.Every):
-		}
+		last = now
 	}
 }
 

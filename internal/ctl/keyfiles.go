@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/fairpact/fairpact/internal/platform/files"
 )
 
 // keyFilesCommand copies private keys in an init container. A group can read the files in a
@@ -16,12 +18,12 @@ type keyFilesCommand struct {
 }
 
 func (c keyFilesCommand) Run() error {
-	files, err := os.ReadDir(c.From)
+	entries, err := os.ReadDir(c.From)
 	if err != nil {
 		return err
 	}
 	copied := 0
-	for _, file := range files {
+	for _, file := range entries {
 		if strings.HasPrefix(file.Name(), "..") { // the kubelet's own links and folders
 			continue
 		}
@@ -44,5 +46,5 @@ func copyKey(from, to string) error {
 	if len(content) == 0 {
 		return errors.New(from + " is empty: put the private key as PEM into the Secret")
 	}
-	return replace(to, content, 0o600)
+	return files.Replace(to, content, 0o600)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/rules/canon"
@@ -73,52 +72,6 @@ func (t *terminal) inputs(path string) ([]any, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return rows, nil
-}
-
-func keep(path string, content []byte) error {
-	return createSecretFile(path, func() ([]byte, error) { return content, nil })
-}
-
-// createSecretFile calls `produce` and writes the result to a new file that only the file's owner may
-// read. It creates the file before the call, because `produce` obtains a secret, which would be
-// lost if the file could not be created. If `produce` fails, createSecretFile removes the file. createSecretFile
-// refuses an existing file, which may hold the only copy of a secret.
-func createSecretFile(path string, produce func() ([]byte, error)) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("%s exists and may hold the only copy of a salt or token: name another file", path)
-	}
-	if err != nil {
-		return err
-	}
-	content, err := produce()
-	if err != nil {
-		file.Close()
-		os.Remove(path)
-		return err
-	}
-	return fill(file, content)
-}
-
-// replace writes a file atomically.
-func replace(path string, content []byte, mode os.FileMode) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) // does nothing after a successful rename
-	if err := errors.Join(file.Chmod(mode), fill(file, content)); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
-}
-
-func fill(file *os.File, content []byte) error {
-	_, err := file.Write(content)
-	if err == nil {
-		err = file.Sync()
-	}
-	return errors.Join(err, file.Close())
 }
 
 // secretOf returns a credential: `value`, which is from a flag or the environment, or else the

@@ -45,10 +45,10 @@ func (c sealCommand) Run(t *terminal) error {
 	canonical := canon.Encode(input)
 	if c.Out != "" {
 		text, err := json.Marshal(sealedFile{canonical, salt})
-		if err == nil {
-			err = keep(c.Out, append(text, '\n'))
-		}
 		if err != nil {
+			return err
+		}
+		if err := createSecretFile(c.Out, func() ([]byte, error) { return append(text, '\n'), nil }); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -70,13 +71,11 @@ func (c signingKeysShowCommand) Run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return err
 		}
-		status, err := fetch(ctx, client, "/v1/status")
-		if err != nil {
+		var status wire.Status
+		if err := client.GetInto(ctx, "/v1/status", "", &status); err != nil {
 			return unreadable(err)
 		}
-		members, _ := status.(map[string]any)
-		shown.Custody, _ = members["key_custody"].(string)
-		shown.Ephemeral, _ = members["dev_ephemeral_key"].(bool)
+		shown.Custody, shown.Ephemeral = status.Custody, status.DevEphemeral
 		document, err := fetch(ctx, client, "/v1/pubkeys")
 		if err == nil {
 			shown.Keys, err = readPublished(document)

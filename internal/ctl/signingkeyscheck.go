@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -21,7 +20,7 @@ import (
 
 type signingKeysCheckCommand struct {
 	processFlags
-	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
+	deployment
 	File     string `placeholder:"FILE" help:"File with the key set that every process should have."`
 	Times    int    `default:"10" help:"Number of requests, each over a new connection, to reach all replicas behind the URL."`
 	TreeHead string `placeholder:"FILE" help:"File with a tree head that you kept. The log must extend this head. Default: an earlier head that the log itself returns, which proves less. 'none': skip this check, because the log is new and has no earlier head."`
@@ -31,7 +30,7 @@ func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Times < 1 {
 		return fmt.Errorf("--times is %d: give 1 or more", c.Times)
 	}
-	client, err := httpclient.New(c.BaseURL)
+	client, err := c.client()
 	if err != nil {
 		return err
 	}
@@ -86,11 +85,7 @@ func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclie
 		if first = cmp.Or(first, answer); answer != first {
 			differs = fmt.Errorf("/v1/pubkeys answered %s at first and %s later", first, answer)
 		}
-		status, err := fetch(ctx, client, "/v1/status")
-		if err != nil {
-			return nil, err
-		}
-		listed, err := keys.ParsePublished(status)
+		listed, err := fetchList(ctx, client, "/v1/status")
 		if err != nil {
 			return nil, err
 		}
@@ -197,18 +192,15 @@ func consistent(ctx context.Context, client *httpclient.Client, first, second si
 	if first.size > second.size {
 		return fmt.Errorf("the earlier tree head has size %d, but the log's newest head has only size %d: the log was set back", first.size, second.size)
 	}
-	body, err := client.Get(ctx, fmt.Sprintf("/v1/log/consistency?first=%d&second=%d", first.size, second.size), "")
-	if err != nil {
-		return err
-	}
 	var answer struct {
 		Path []string `json:"consistency_path"`
 	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("cannot parse the consistency proof from size %d to %d: %w", first.size, second.size, err)
+	if err := client.GetInto(ctx, fmt.Sprintf("/v1/log/consistency?first=%d&second=%d", first.size, second.size), "", &answer); err != nil {
+		return err
 	}
 	path := make([][]byte, len(answer.Path))
 	for i, node := range answer.Path {
+		var err error
 		if path[i], err = hex.DecodeString(node); err != nil {
 			return fmt.Errorf("node %d of the consistency proof from size %d to %d is not hex: %w", i, first.size, second.size, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/keys"
@@ -22,7 +23,7 @@ func (e keySetOutput) write(t *terminal, set *keys.Set, err error) error {
 	}
 	text := append(set.Document(), '\n')
 	if e.Out != "" {
-		return replace(e.Out, text, 0o644) // a key set holds no secret
+		return files.Replace(e.Out, text, 0o644) // a key set holds no secret
 	}
 	_, err = t.out.Write(text)
 	return err

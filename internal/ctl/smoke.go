@@ -19,13 +19,13 @@ import (
 )
 
 type smokeCommand struct {
-	BaseURL   string        `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
+	deployment
 	Algorithm []string      `default:"split.v1" placeholder:"ID" help:"Algorithm of the test deal, one of ${algorithms}; repeatable. 'all': one deal with each algorithm."`
 	Timeout   time.Duration `default:"2m" help:"Give up if a deal has no verified certificate within this time."`
 }
 
 func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
-	client, err := httpclient.New(c.BaseURL)
+	client, err := c.client()
 	if err != nil {
 		return err
 	}
