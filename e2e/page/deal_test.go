@@ -540,7 +540,7 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	p.reaches("done")
 	d.Certified(e2e.DefaultTimeout)
 	bundle := c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body
-	if good, said := e2e.Verifier(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
+	if good, said := e2e.Verifier(t, "--bundle", e2e.File(t, bundle), "--seat-key", "1="+key); !good {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
 	// About half of WebCrypto's ECDSA signatures are high-S, which the service refuses. So the
@@ -610,7 +610,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 		t.Errorf("the saved copy is without the private key, or the page sent it, or it sent no signature: %d bytes sent", len(sent))
 	}
 	bundle := c.Want(200, "GET", d.Path("/bundle"), d.Tokens[1], nil).Body
-	if good, said := e2e.Verifier(t, "--bundle", e2e.File(t, bundle), "--party", "1="+key); !good {
+	if good, said := e2e.Verifier(t, "--bundle", e2e.File(t, bundle), "--seat-key", "1="+key); !good {
 		t.Errorf("the commitment is not signed by %s: %s", key, said)
 	}
 

@@ -481,7 +481,7 @@ def main(arguments=None):
                         help="trust this key for every leaf, instead of a key set; repeatable")
     parser.add_argument("--inputs", metavar="FILE", help="JSON list of {input, salt} in party order, with null for an unknown input")
     parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal, to recompute the result from --inputs")
-    parser.add_argument("--party", action="append", metavar="N=KEY", type=party_key, default=[],
+    parser.add_argument("--seat-key", action="append", metavar="N=KEY", type=party_key, default=[],
                         help="require that party N signed with this seat key; repeatable")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     given = parser.parse_args(arguments)
@@ -514,7 +514,7 @@ def main(arguments=None):
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
-    return show(verify(certificate, head, keys, inputs, params, dict(given.party)), given.json)
+    return show(verify(certificate, head, keys, inputs, params, dict(given.seat_key)), given.json)
 
 
 def bundle_main(parser, given):
@@ -532,7 +532,7 @@ def bundle_main(parser, given):
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
-    return show(verify_bundle(bundle, keys, policy, dict(given.party)), given.json)
+    return show(verify_bundle(bundle, keys, policy, dict(given.seat_key)), given.json)
 
 
 def show(report, machine):
