@@ -110,25 +110,6 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 	}
 }
 
-// If an earlier release stored a commitment without the signature of the declared key, the
-// certificate shows the key without a signature.
-func TestCommitmentWithoutASignatureIsMarked(t *testing.T) {
-	t.Parallel()
-	h := newFixture(t)
-	h.origin = origin
-	svc := h.at(origin)
-	key, sign := seatKey("b")
-	g := h.split(t, keyed(key, key))
-	g.signed(t, svc, 0, key, sign).ok(t)
-	g.signed(t, svc, 1, key, sign).ok(t)
-	h.exec(t, "UPDATE commitments SET attested_by = NULL WHERE deal_id = $1 AND party = 1", g.id)
-	g.reveal(t, svc, 0).ok(t)
-	g.reveal(t, svc, 1).ok(t)
-	if got := g.certificate(t, svc).ok(t).Parties[1].AttestedBy; got != "initiator "+key {
-		t.Errorf("attested_by is %q, want %q", got, "initiator "+key)
-	}
-}
-
 func TestUnusableSeatKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	h := newFixture(t)

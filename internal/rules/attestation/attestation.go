@@ -27,7 +27,7 @@ var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 func Property(digest string) string { return property + digest }
 
 // DigestIn returns the digest of the deal's declaration from a certificate's properties. It
-// returns "" if they contain none, as in certificates of earlier releases. Two digests are an
+// returns "" if they contain none. Two digests are an
 // error, and so is a malformed digest.
 func DigestIn(properties []string) (digest string, err error) {
 	for _, p := range properties {
