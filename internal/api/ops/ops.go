@@ -133,7 +133,7 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 		}
 	}
 	once := idempotency.Request{
-		Key: key, Caller: by.credential, Method: m.Method, Path: m.Path, Status: e.Status,
+		Key: key, Caller: by.credential, Method: m.Method, Path: m.Path,
 		Body: func() []byte { return canon.Encode(body) }, Lifetime: e.Lifetime,
 	}
 	answer.By = by

@@ -1,11 +1,11 @@
 // Package idempotency makes a POST repeatable. A second POST with the same
-// Idempotency-Key and body gets the stored answer. With another body it gets a 409
+// Idempotency-Key and body gets the stored response. With another body it gets a 409
 // (SPEC 4, 7.4).
 //
 // The effect of a POST and its idempotency record are written in one transaction, so that
-// both exist or neither does. If the answer is known only after the effect, a second step
-// stores the answer. If the process dies before this second step, a replay finds a record
-// without an answer, and renders the answer from the deal. Only a successful answer is
+// both exist or neither does. If the response is known only after the effect, a second step
+// stores the response. If the process dies before this second step, a replay finds a record
+// without a response, and renders the response from the deal. Only a successful response is
 // stored. A refused call changed nothing, so it may be corrected and sent again with the
 // same key.
 //
@@ -21,7 +21,7 @@
 //
 //	fault                                    a retry
 //	crash before the effect's commit         finds no record, runs the effect
-//	crash after the effect's commit          finds a record, replays or renders the answer
+//	crash after the effect's commit          finds a record, replays or renders the response
 //	Redis down, emptied or restarted         has no second effect: the database stores one record per scope
 //	database down                            gets 503 and has no effect
 package idempotency
@@ -40,14 +40,14 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/platform/redis"
-	answers "github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const (
-	// Lifetime is how long an answer is replayed.
+	// Lifetime is how long a response is replayed.
 	Lifetime = 24 * time.Hour
-	// KeyLifetime is how long an answer to POST /v1/keys is replayed. It is short because
+	// KeyLifetime is how long a response to POST /v1/keys is replayed. It is short because
 	// anybody at the caller's address who sends the same Idempotency-Key gets the new API
 	// key. The first use of that API key ends the replay earlier.
 	KeyLifetime = 10 * time.Minute
@@ -70,7 +70,7 @@ type Guard struct {
 	secrets *sealing.Secrets
 }
 
-// New returns a Guard that stores records in s, encrypts answers under the server secrets, and
+// New returns a Guard that stores records in s, encrypts responses under the server secrets, and
 // keeps the locks of running calls in r.
 func New(s *store.Store, r *redis.Redis, secrets *sealing.Secrets) *Guard {
 	return &Guard{store: s, redis: r, secrets: secrets}
@@ -83,7 +83,6 @@ type Request struct {
 	Method   string
 	Path     string
 	Body     func() []byte // returns the body in its RFC 8785 form; called only if there is a key
-	Status   int           // HTTP status of a successful call
 	Lifetime time.Duration
 }
 
@@ -95,9 +94,10 @@ type Record struct {
 	scope  []byte
 	body   []byte
 	former [][]byte // scopes of the same request under the other server secrets of the process
+	stored bool     // the effect stores the response itself (ReplayWith)
 }
 
-// Replay returns the record without an answer, for an effect whose answer is stored
+// Replay returns the record without a response, for an effect whose response is stored
 // later. It returns nil for a nil Record (no Idempotency-Key).
 func (r *Record) Replay() *store.Replay {
 	if r == nil {
@@ -106,18 +106,18 @@ func (r *Record) Replay() *store.Replay {
 	return &store.Replay{Scope: r.scope, Body: r.body, Lifetime: int64(r.req.Lifetime / time.Second), Secret: r.secret.Fingerprint()}
 }
 
-// ReplayWith returns the record with the encrypted answer, for a transaction that stores both.
+// ReplayWith returns the record with the encrypted response, for a transaction that stores both.
 // For a nil Record it returns nil.
-func (r *Record) ReplayWith(answer any) (*store.Replay, error) {
+func (r *Record) ReplayWith(response any) (*store.Replay, error) {
 	if r == nil {
 		return nil, nil
 	}
-	sealed, err := r.seal(answer)
+	sealed, err := r.encrypt(response)
 	if err != nil {
 		return nil, err
 	}
 	replay := r.Replay()
-	replay.Response = sealed
+	replay.Response, r.stored = sealed, true
 	return replay, nil
 }
 
@@ -131,47 +131,34 @@ func ValidKey(key string) bool {
 	return len(key) >= 1 && len(key) <= 255
 }
 
-// envelope is the stored form of an answer. Status is for a rolling upgrade: the previous
-// release treats an answer without Status as missing. This release does not read Status.
-type envelope struct {
-	Status int             `json:"status"`
-	Body   json.RawMessage `json:"body"`
-}
-
 // Do lets the effect happen at most once for the request's key. Later calls with the key get the
-// stored answer. If the effect happened but its answer was not stored, render makes the
-// answer from the current state of the deal. The answer is stored as JSON, so T MUST survive
+// stored response. If the effect happened but its response was not stored, render makes the
+// response from the current state of the deal. The response is stored as JSON, so T MUST survive
 // encoding and decoding. An error of effect or render is returned and not stored.
-func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
+func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (response T, err error) {
 	for range attempts {
-		answer, err = do(ctx, g, req, effect, render)
+		response, err = do(ctx, g, req, effect, render)
 		if !errors.Is(err, store.ErrSecretReplaced) {
-			return answer, err
+			return response, err
 		}
 		if err := serversecret.Refresh(ctx, g.store, g.secrets); err != nil {
-			return answer, err
+			return response, err
 		}
 	}
-	return answer, problem.New(problem.Unavailable, "the server secret is being rotated and nothing was changed; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
+	return response, problem.New(problem.Unavailable, "the server secret is being rotated and nothing was changed; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
 }
 
-func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (answer T, err error) {
+func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (T, error) {
 	if req.Key == "" {
 		return effect(nil)
 	}
-	rec := g.record(req)
-	text, err := g.once(ctx, rec, func() (any, error) { return effect(rec) }, func() (any, error) { return render() })
-	if err != nil {
-		return answer, err
-	}
-	err = json.Unmarshal(text, &answer)
-	return answer, err
+	return call[T]{g, g.record(req), effect, render}.once(ctx)
 }
 
-// Lost is the parameter render of Do for an effect that stores its answer itself (ReplayWith).
-// The record of such an effect always has an answer, so a call of Lost is a bug and returns an error.
-func Lost[T any]() (answer T, err error) {
-	return answer, errors.New("the idempotency record has no answer, although the effect stores record and answer in one transaction")
+// Lost is the parameter render of Do for an effect that stores its response itself (ReplayWith).
+// The record of such an effect always has a response, so a call of Lost is a bug and returns an error.
+func Lost[T any]() (response T, err error) {
+	return response, errors.New("the idempotency record has no response, although the effect stores record and response in one transaction")
 }
 
 func (g *Guard) record(req Request) *Record {
@@ -193,144 +180,144 @@ func (r *Record) under(secret *sealing.Secret) {
 	r.secret, r.scope, r.body = secret, r.req.scope(secret), secret.MAC([]byte("body"), r.req.Body())
 }
 
-// find returns the stored MAC of the request body and the stored encrypted answer (nil if no
-// answer is stored), or store.ErrNotFound if there is no stored record. If the stored record
-// was written under another secret, find switches rec to that secret.
-func (g *Guard) find(ctx context.Context, rec *Record) (body, sealed []byte, err error) {
-	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
-	if err != nil {
-		return nil, nil, err
-	}
-	if !bytes.Equal(found.Scope, rec.scope) {
-		for _, one := range g.secrets.All() {
-			if bytes.Equal(found.Scope, rec.req.scope(one)) {
-				rec.under(one)
-			}
-		}
-	}
-	return found.Body, found.Response, nil
+// call is a call of Do with an Idempotency-Key.
+type call[T any] struct {
+	*Guard
+	rec    *Record
+	effect func(*Record) (T, error)
+	render func() (T, error)
 }
 
-// once runs the effect, or finds the answer that an earlier call with the same key stored. It
-// returns the answer as JSON. While another call with the same key runs, once waits for at
-// most waitTime.
-func (g *Guard) once(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
-	name := base64.RawURLEncoding.EncodeToString(rec.scope)
+// once runs the effect, or finds the response that an earlier call with the same key stored.
+// While another call with the same key runs, once waits for at most waitTime.
+func (c call[T]) once(ctx context.Context) (none T, err error) {
+	name := base64.RawURLEncoding.EncodeToString(c.rec.scope)
 	deadline, wait := time.Now().Add(waitTime), pollTime
 	for {
-		unlock, free := g.redis.Lock(ctx, name, lockTime)
+		unlock, free := c.redis.Lock(ctx, name, lockTime)
 		if free {
 			defer unlock()
-			return g.run(ctx, rec, effect, render)
+			return c.run(ctx)
 		}
-		body, sealed, err := g.find(ctx, rec)
+		found, err := c.find(ctx, c.rec)
 		if err == nil {
-			if text, err := g.open(rec, body, sealed); err != nil || text != nil {
-				return text, err
+			if response, stored, err := c.open(found); err != nil || stored {
+				return response, err
 			}
 		} else if !errors.Is(err, store.ErrNotFound) {
-			return nil, err
+			return none, err
 		}
 		if time.Now().After(deadline) {
-			return nil, problem.New(problem.IdempotencyInProgress, "a request with this %s is still running; send the same request again in a few seconds", problem.KeyHeader)
+			return none, problem.New(problem.IdempotencyInProgress, "a request with this %s is still running; send the same request again in a few seconds", problem.KeyHeader)
 		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return none, ctx.Err()
 		case <-time.After(wait):
 			wait = min(2*wait, time.Second/2)
 		}
 	}
 }
 
-func (g *Guard) open(rec *Record, body, sealed []byte) ([]byte, error) {
-	if !hmac.Equal(body, rec.body) {
-		return nil, problem.New(problem.IdempotencyKeyReused, "this %s was used with another body; send the same body to replay its answer, or a new key for a new request", problem.KeyHeader)
-	}
-	if sealed == nil {
-		return nil, nil
-	}
-	text, err := rec.secret.Decrypt(sealed, []byte(rec.req.Key), []byte(rec.req.Caller), rec.scope)
-	if err != nil {
-		return nil, err
-	}
-	var kept envelope
-	err = json.Unmarshal(text, &kept)
-	return kept.Body, err
-}
-
-// run returns the answer of the stored record. If there is no record, run runs the effect.
+// run returns the response of the stored record. If there is no record, run runs the effect.
 //
 // The caller of run holds the lock in Redis. Without Redis, or once the lock has expired,
 // another call with this key may run at the same time. The database then lets only one of
 // the two calls take effect. So run looks for the record before the effect, and again after
 // the effect fails. The other call may be the reason for the failure, for example because it
-// has committed for this party. Then run returns the other call's answer.
-func (g *Guard) run(ctx context.Context, rec *Record, effect, render func() (any, error)) ([]byte, error) {
-	var failure error
+// has committed for this party. Then run returns the other call's response.
+func (c call[T]) run(ctx context.Context) (none T, failure error) {
 	for try := 1; ; try++ {
-		body, sealed, err := g.find(ctx, rec)
+		found, err := c.find(ctx, c.rec)
 		switch {
-		case err == nil && sealed != nil:
-			return g.open(rec, body, sealed)
 		case err == nil:
-			return g.rendered(ctx, rec, body, render)
+			response, stored, err := c.open(found)
+			if err != nil || stored {
+				return response, err
+			}
+			if response, err = c.render(); err != nil {
+				return none, err
+			}
+			return c.keep(ctx, response)
 		case failure != nil && (try == attempts || !errors.Is(err, store.ErrNotFound) || !errors.Is(failure, store.ErrReplayed)):
-			return nil, failure
+			return none, failure
 		case !errors.Is(err, store.ErrNotFound):
-			return nil, err
+			return none, err
 		case failure != nil: // the insert failed because an expired record still has this scope
-			if err := g.store.ExpireReplay(ctx, rec.scope); err != nil {
-				return nil, err
+			if err := c.store.ExpireReplay(ctx, c.rec.scope); err != nil {
+				return none, err
 			}
 		}
-		answer, err := effect()
+		response, err := c.effect(c.rec)
 		if err == nil {
 			crash.Point("idempotency.effect")
-			return g.keep(ctx, rec, answer)
+			if c.rec.stored {
+				return response, nil
+			}
+			return c.keep(ctx, response)
 		}
 		failure = err
 	}
 }
 
-func (g *Guard) rendered(ctx context.Context, rec *Record, body []byte, render func() (any, error)) ([]byte, error) {
-	if _, err := g.open(rec, body, nil); err != nil {
-		return nil, err
+// find returns the stored record, or store.ErrNotFound. If the stored record was written under
+// another secret, find switches rec to that secret.
+func (g *Guard) find(ctx context.Context, rec *Record) (store.Replay, error) {
+	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
+	if err == nil && !bytes.Equal(found.Scope, rec.scope) {
+		for _, one := range g.secrets.All() {
+			if bytes.Equal(found.Scope, rec.req.scope(one)) {
+				rec.under(one)
+			}
+		}
 	}
-	answer, err := render()
-	if err != nil {
-		return nil, err
-	}
-	return g.keep(ctx, rec, answer)
+	return found, err
 }
 
-// keep stores the answer for rec's key, unless another call with the key stored one first. It
-// returns the stored answer as JSON.
-func (g *Guard) keep(ctx context.Context, rec *Record, answer any) ([]byte, error) {
-	sealed, err := rec.seal(answer)
-	if err != nil {
-		return nil, err
+// open returns the response of a stored record. The result `stored` is false if the record has none.
+func (c call[T]) open(found store.Replay) (response T, stored bool, err error) {
+	if !hmac.Equal(found.Body, c.rec.body) {
+		return response, false, problem.New(problem.IdempotencyKeyReused, "this %s was used with another body; send the same body to replay its response, or a new key for a new request", problem.KeyHeader)
 	}
-	stored, err := g.store.SetResponse(context.WithoutCancel(ctx), rec.scope, sealed)
-	if errors.Is(err, store.ErrNotFound) { // the idempotency record expired, or was deleted when the API key was used
-		return answers.Encode(answer)
+	if found.Response == nil {
+		return response, false, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return g.open(rec, rec.body, stored)
+	return response, true, c.rec.decrypt(found.Response, &response)
 }
 
-// seal encrypts an answer. Decryption needs the Idempotency-Key, caller and scope of this
-// record.
-func (r *Record) seal(answer any) ([]byte, error) {
-	body, err := answers.Encode(answer)
+// keep stores the response, unless another call with the key stored one first. It returns the
+// stored response.
+func (c call[T]) keep(ctx context.Context, response T) (T, error) {
+	sealed, err := c.rec.encrypt(response)
 	if err != nil {
-		return nil, err
+		return response, err
 	}
-	text, err := answers.Encode(envelope{r.req.Status, body})
+	stored, err := c.store.SetResponse(context.WithoutCancel(ctx), c.rec.scope, sealed)
+	switch {
+	case errors.Is(err, store.ErrNotFound): // the record expired, or was deleted when the API key was used
+		return response, nil
+	case err != nil || bytes.Equal(stored, sealed):
+		return response, err
+	}
+	var first T
+	err = c.rec.decrypt(stored, &first)
+	return first, err
+}
+
+// encrypt returns the stored form of a response. decrypt needs the Idempotency-Key, caller and
+// scope of this record.
+func (r *Record) encrypt(response any) ([]byte, error) {
+	text, err := web.Encode(response)
 	if err != nil {
 		return nil, err
 	}
 	return r.secret.Encrypt(text, []byte(r.req.Key), []byte(r.req.Caller), r.scope)
+}
+
+func (r *Record) decrypt(sealed []byte, response any) error {
+	text, err := r.secret.Decrypt(sealed, []byte(r.req.Key), []byte(r.req.Caller), r.scope)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, response)
 }

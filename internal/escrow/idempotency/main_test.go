@@ -74,7 +74,7 @@ func check(t *testing.T, err error) {
 
 func request(key, body string) idempotency.Request {
 	return idempotency.Request{
-		Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Status: 201, Lifetime: time.Hour,
+		Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Lifetime: time.Hour,
 		Body: func() []byte { return []byte(body) },
 	}
 }

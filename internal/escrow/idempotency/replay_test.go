@@ -1,7 +1,6 @@
 package idempotency_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -136,50 +135,6 @@ func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
 		}, never(t, "render"))
 	}
 	b.effects(t, 2)
-}
-
-// scopeOf returns the scope of req, the primary key of its idempotency record. All releases must
-// compute the same scope.
-func (b *bench) scopeOf(req idempotency.Request) []byte {
-	return b.secret.MAC([]byte("scope"), []byte(req.Caller), []byte(req.Method), []byte(req.Path), []byte(req.Key))
-}
-
-// During a rolling update, the previous release reads idempotency records that this release stored.
-func TestThePreviousReleaseReadsARecord(t *testing.T) {
-	b := newBench(t)
-	for name, effect := range map[string]effect{"stored later": b.later, "stored at once": b.atOnce} {
-		req := request(name, "{}")
-		answer := b.do(t, 0, req, effect, never(t, "render"))
-		var body, sealed []byte
-		check(t, b.sql.QueryRow(t.Context(), "SELECT body, response FROM idempotency WHERE scope = $1", b.scopeOf(req)).Scan(&body, &sealed))
-		if string(body) != string(b.secret.MAC([]byte("body"), []byte("{}"))) {
-			t.Errorf("%s: the stored MAC of the body is %x, want that of {}", name, body)
-		}
-		text, err := b.secret.Decrypt(sealed, []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
-		check(t, err)
-		var stored struct { // the previous release's form of a stored answer
-			Status int             `json:"status"`
-			Body   json.RawMessage `json:"body"`
-		}
-		check(t, json.Unmarshal(text, &stored))
-		var inside reply
-		if err := json.Unmarshal(stored.Body, &inside); err != nil || stored.Status != 201 || inside != answer {
-			t.Errorf("%s: the stored answer is %s, want status 201 with the body %v", name, text, answer)
-		}
-	}
-}
-
-// During a rolling update, this release reads idempotency records that the previous release stored.
-func TestARecordOfThePreviousReleaseIsReplayed(t *testing.T) {
-	b := newBench(t)
-	req := request("k", "{}")
-	// The previous release stored the whole REST body. A replay ignores its member `next`, which the
-	// type reply lacks.
-	sealed, err := b.secret.Encrypt([]byte(`{"status":201,"body":{"number":4711,"next":"wait"}}`), []byte(req.Key), []byte(req.Caller), b.scopeOf(req))
-	check(t, err)
-	b.exec(t, "INSERT INTO idempotency (scope, body, response, expires_at) VALUES ($1, $2, $3, extract(epoch FROM now())::bigint + 600)",
-		b.scopeOf(req), b.secret.MAC([]byte("body"), []byte("{}")), sealed)
-	b.replays(t, "of the previous release", req, reply{Number: 4711})
 }
 
 // Only MCP can send a key with control characters. e2e/api tests other keys over REST.

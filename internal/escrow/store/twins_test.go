@@ -41,7 +41,7 @@ func TestOneKeyTwiceInOneGroup(t *testing.T) {
 	for _, key := range keys {
 		d := f.declare(t, nil)
 		go func() {
-			req := idempotency.Request{Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Status: 201, Lifetime: time.Hour,
+			req := idempotency.Request{Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Lifetime: time.Hour,
 				Body: func() []byte { return []byte("{}") }}
 			id, err := idempotency.Do(t.Context(), guard, req, func(rec *idempotency.Record) (string, error) {
 				var err error
