@@ -93,31 +93,24 @@ func (m message) wrong(code int64, status int, text string) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
 	}
 	_, versions, old := strings.Cut(text, "Unsupported protocol version (supported versions: ")
-	switch id := string(m.id()); {
-	case string(m.Version) != `"2.0"`:
-		return invalid(`jsonrpc is not "2.0"; send a message such as %s`, example)
-	case m.Method == "":
-		return invalid("method is missing; send a message such as %s", example)
-	case len(m.ID) > 0 && id == "null" || id == "null" && !strings.HasPrefix(m.Method, "notifications/"):
-		return invalid("id is missing or is not a string or a number; send a message such as %s", example)
+	noID := string(m.id()) == "null" && (len(m.ID) > 0 || !strings.HasPrefix(m.Method, "notifications/"))
+	switch {
+	case string(m.Version) != `"2.0"` || m.Method == "" || noID:
+		return invalid(`the message lacks jsonrpc "2.0", a method, or an id that is a string or a number; send a message such as %s`, example)
 	case old:
 		return invalid("the version in the header Mcp-Protocol-Version is not supported; send one of %s, or leave that header out", strings.TrimSuffix(strings.TrimSpace(versions), ")"))
 	case code == mcp.CodeUnsupportedProtocolVersion:
 		return invalid("the protocol version in params._meta is not supported; send a version from error.data.supported in params._meta and in the Mcp-Protocol-Version header")
-	case code == mcp.CodeHeaderMismatch:
-		return invalid("an Mcp- header is missing or differs from the body; set Mcp-Protocol-Version to the version in params._meta and Mcp-Method to the value of `method`, and for tools/call also set Mcp-Name to params.name")
-	case code == jsonrpc.CodeInvalidParams && status == http.StatusBadRequest:
-		return invalid(`params._meta is incomplete or invalid; set "io.modelcontextprotocol/protocolVersion" to the value of the Mcp-Protocol-Version header, "io.modelcontextprotocol/clientInfo" to an object with name and version, and "io.modelcontextprotocol/clientCapabilities" to an object`)
+	case code == mcp.CodeHeaderMismatch || code == jsonrpc.CodeInvalidParams && status == http.StatusBadRequest:
+		return invalid(`params._meta or an Mcp- header is missing, or they differ; set Mcp-Protocol-Version and "io.modelcontextprotocol/protocolVersion" in params._meta to the same version, "io.modelcontextprotocol/clientInfo" to an object with name and version, "io.modelcontextprotocol/clientCapabilities" to an object, Mcp-Method to the value of method, and for tools/call Mcp-Name to params.name`)
 	case code == jsonrpc.CodeInternalError:
 		return problem.From(nil)
 	case m.Method == "tools/call":
 		return invalid(`params is missing or of the wrong type; send params such as {"name":"list_algorithms","arguments":{}}`)
 	case m.Method == "initialize":
 		return invalid(`params is missing or of the wrong type; send params such as {"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"…","version":"…"}}`)
-	case m.Method == "tools/list":
-		return invalid("params is of the wrong type or has a cursor; send an object without a cursor, because the list of tools is one page")
 	case code == jsonrpc.CodeInvalidParams:
-		return invalid("params is of the wrong type; send an object, or leave params out")
+		return invalid("params is of the wrong type or has a cursor; send an object without a cursor, or leave params out")
 	}
 	return invalid("the server does not accept this message; send a message such as %s", example)
 }

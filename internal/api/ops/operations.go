@@ -28,141 +28,130 @@ var Table = []Served{
 // none is the request of an operation without parameters.
 type none = struct{}
 
-// CreateKey issues an API key. It needs no credential, so its Idempotency-Key is scoped to the
-// client's address.
-var CreateKey = &Endpoint[none, escrow.NewKey]{
-	Operation: Operation{Op: problem.CreateKey, Who: Newcomer, Limit: maxSmall, Empty: true, Status: http.StatusCreated, Lifetime: idempotency.KeyLifetime},
-	Parse:     nothing,
-	Do: func(ctx context.Context, s *Services, _ Caller, _ none, rec *idempotency.Record) (escrow.NewKey, error) {
-		return s.Escrow.CreateKey(ctx, rec)
-	},
-	Stored: lost[escrow.NewKey],
-}
+// The operations: what each needs, and the use case that it calls.
+var (
+	// CreateKey needs no credential, so its Idempotency-Key is scoped to the client's address.
+	CreateKey = &Endpoint[none, escrow.NewKey]{
+		Operation: Operation{Op: problem.CreateKey, Who: Newcomer, Limit: maxSmall, Empty: true, Status: http.StatusCreated, Lifetime: idempotency.KeyLifetime},
+		Parse:     nothing,
+		Do: func(ctx context.Context, s *Services, _ Caller, _ none, rec *idempotency.Record) (escrow.NewKey, error) {
+			return s.Escrow.CreateKey(ctx, rec)
+		},
+		Stored: lost[escrow.NewKey],
+	}
 
-// CreateDeal creates a deal for the holder of an API key. Only its answer shows the tokens, so the
-// memory for the answer is reserved before the deal is created.
-var CreateDeal = &Endpoint[escrow.Declared, escrow.Created]{
-	Operation: Operation{Op: problem.CreateDeal, Who: KeyHolder, Limit: maxCreation, Status: http.StatusCreated, Lifetime: idempotency.Lifetime},
-	Parse:     body(wire.Declared),
-	Reserve:   escrow.Declared.AnswerBytes,
-	Do: func(ctx context.Context, s *Services, by Caller, d escrow.Declared, rec *idempotency.Record) (escrow.Created, error) {
-		if err := s.Callers.MayCreateDeal(ctx, by.Principal.Key(), d.Units()); err != nil {
-			return escrow.Created{}, err
-		}
-		return s.Escrow.Create(ctx, by.Principal, d, rec)
-	},
-	Stored: lost[escrow.Created],
-	Encode: func(_ *Message, _ Caller, c escrow.Created) (any, error) { return wire.CreatedOf(c), nil },
-}
+	// Only the answer of CreateDeal shows the tokens, so the memory for it is reserved first.
+	CreateDeal = &Endpoint[escrow.Declared, escrow.Created]{
+		Operation: Operation{Op: problem.CreateDeal, Who: KeyHolder, Limit: maxCreation, Status: http.StatusCreated, Lifetime: idempotency.Lifetime},
+		Parse:     body(wire.Declared),
+		Reserve:   escrow.Declared.AnswerBytes,
+		Do: func(ctx context.Context, s *Services, by Caller, d escrow.Declared, rec *idempotency.Record) (escrow.Created, error) {
+			if err := s.Callers.MayCreateDeal(ctx, by.Principal.Key(), d.Units()); err != nil {
+				return escrow.Created{}, err
+			}
+			return s.Escrow.Create(ctx, by.Principal, d, rec)
+		},
+		Stored: lost[escrow.Created],
+		Encode: func(_ *Message, _ Caller, c escrow.Created) (any, error) { return wire.CreatedOf(c), nil },
+	}
 
-// ReadDeal returns a deal, and may wait for a change.
-var ReadDeal = &Endpoint[escrow.Wait, escrow.View]{
-	Operation: Operation{Op: problem.ReadDeal, Who: Member, Action: escrow.Read, Cache: httpcache.Private},
-	Parse:     wait,
-	Do:        with((*escrow.Service).ViewAfter),
-	Encode:    func(_ *Message, _ Caller, v escrow.View) (any, error) { return wire.ViewOf(v), nil },
-}
+	ReadDeal = &Endpoint[escrow.Wait, escrow.View]{
+		Operation: Operation{Op: problem.ReadDeal, Who: Member, Action: escrow.Read, Cache: httpcache.Private},
+		Parse:     wait,
+		Do:        with((*escrow.Service).ViewAfter),
+		Encode:    func(_ *Message, _ Caller, v escrow.View) (any, error) { return wire.ViewOf(v), nil },
+	}
 
-// ReadDeclaration returns what the deal fixed at its creation.
-var ReadDeclaration = &Endpoint[none, escrow.Declaration]{
-	Operation: Operation{Op: problem.ReadDeclaration, Who: Member, Action: escrow.Read},
-	Parse:     nothing,
-	Do:        of((*escrow.Service).Declaration),
-}
+	ReadDeclaration = &Endpoint[none, escrow.Declaration]{
+		Operation: Operation{Op: problem.ReadDeclaration, Who: Member, Action: escrow.Read},
+		Parse:     nothing,
+		Do:        of((*escrow.Service).Declaration),
+	}
 
-// Commit stores a party's commitment.
-var Commit = &Endpoint[escrow.Commitment, escrow.Committed]{
-	Operation: Operation{Op: problem.Commit, Who: Member, Action: escrow.AsParty, Limit: maxSmall, Lifetime: idempotency.Lifetime},
-	Parse:     body(wire.Commitment),
-	Do:        once((*escrow.Service).Commit),
-	Stored:    again((*escrow.Service).StoredCommit),
-	Encode: func(m *Message, by Caller, c escrow.Committed) (any, error) {
-		return wire.CommittedOf(by.Access.Deal(), c, m.Surface), nil
-	},
-}
+	Commit = &Endpoint[escrow.Commitment, escrow.Committed]{
+		Operation: Operation{Op: problem.Commit, Who: Member, Action: escrow.AsParty, Limit: maxSmall, Lifetime: idempotency.Lifetime},
+		Parse:     body(wire.Commitment),
+		Do:        once((*escrow.Service).Commit),
+		Stored:    again((*escrow.Service).StoredCommit),
+		Encode: func(m *Message, by Caller, c escrow.Committed) (any, error) {
+			return wire.CommittedOf(by.Access.Deal(), c, m.Surface), nil
+		},
+	}
 
-// Reveal stores a party's input and salt.
-var Reveal = &Endpoint[escrow.Opening, escrow.Revealed]{
-	Operation: Operation{Op: problem.Reveal, Who: Member, Action: escrow.AsParty, Limit: maxReveal, Lifetime: idempotency.Lifetime},
-	Parse:     body(wire.Opening),
-	Do:        once((*escrow.Service).Reveal),
-	Stored:    again((*escrow.Service).StoredReveal),
-}
+	Reveal = &Endpoint[escrow.Opening, escrow.Revealed]{
+		Operation: Operation{Op: problem.Reveal, Who: Member, Action: escrow.AsParty, Limit: maxReveal, Lifetime: idempotency.Lifetime},
+		Parse:     body(wire.Opening),
+		Do:        once((*escrow.Service).Reveal),
+		Stored:    again((*escrow.Service).StoredReveal),
+	}
 
-// Draw draws a random.v1 deal. Every call for a deal returns the same draw, so an Idempotency-Key
-// has no effect; Draw checks only its syntax.
-var Draw = &Endpoint[none, escrow.Drawn]{
-	Operation: Operation{Op: problem.Draw, Who: Member, Action: escrow.DrawEntropy},
-	Parse: func(m *Message, _ map[string]any) (none, error) {
-		_, err := m.IdempotencyKey()
-		return none{}, err
-	},
-	Do: of((*escrow.Service).Entropy),
-}
+	// Every Draw of a deal returns the same, so an Idempotency-Key has no effect, but must be valid.
+	Draw = &Endpoint[none, escrow.Drawn]{
+		Operation: Operation{Op: problem.Draw, Who: Member, Action: escrow.DrawEntropy},
+		Parse: func(m *Message, _ map[string]any) (none, error) {
+			_, err := m.IdempotencyKey()
+			return none{}, err
+		},
+		Do: of((*escrow.Service).Entropy),
+	}
 
-// Cancel cancels the initiator's deal.
-var Cancel = &Endpoint[none, escrow.Cancelled]{
-	Operation: Operation{Op: problem.Cancel, Who: Member, Action: escrow.CancelDeal, Limit: maxSmall, Empty: true, Lifetime: idempotency.Lifetime},
-	Parse:     nothing,
-	Do: func(ctx context.Context, s *Services, by Caller, _ none, rec *idempotency.Record) (escrow.Cancelled, error) {
-		return s.Escrow.Cancel(ctx, by.Access, rec)
-	},
-	Stored: func(_ context.Context, _ *Services, by Caller) (escrow.Cancelled, error) {
-		return by.Access.StoredCancel(), nil
-	},
-}
+	Cancel = &Endpoint[none, escrow.Cancelled]{
+		Operation: Operation{Op: problem.Cancel, Who: Member, Action: escrow.CancelDeal, Limit: maxSmall, Empty: true, Lifetime: idempotency.Lifetime},
+		Parse:     nothing,
+		Do: func(ctx context.Context, s *Services, by Caller, _ none, rec *idempotency.Record) (escrow.Cancelled, error) {
+			return s.Escrow.Cancel(ctx, by.Access, rec)
+		},
+		Stored: func(_ context.Context, _ *Services, by Caller) (escrow.Cancelled, error) {
+			return by.Access.StoredCancel(), nil
+		},
+	}
 
-// ReadCertificate returns the certificate of a deal, and may wait for it.
-var ReadCertificate = &Endpoint[escrow.Wait, escrow.Issued]{
-	Operation: Operation{Op: problem.ReadCertificate, Who: Member, Action: escrow.AsParty, Cache: httpcache.Private},
-	Parse:     wait,
-	Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *idempotency.Record) (escrow.Issued, error) {
-		return s.Escrow.CertificateAfter(ctx, by.Access, wait, nil)
-	},
-	Encode: func(_ *Message, _ Caller, c escrow.Issued) (any, error) { return wire.Certificate(c) },
-}
+	ReadCertificate = &Endpoint[escrow.Wait, escrow.Issued]{
+		Operation: Operation{Op: problem.ReadCertificate, Who: Member, Action: escrow.AsParty, Cache: httpcache.Private},
+		Parse:     wait,
+		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *idempotency.Record) (escrow.Issued, error) {
+			return s.Escrow.CertificateAfter(ctx, by.Access, wait, nil)
+		},
+		Encode: func(_ *Message, _ Caller, c escrow.Issued) (any, error) { return wire.Certificate(c) },
+	}
 
-// ReadBundle returns the certificate with everything that its offline verification needs.
-var ReadBundle = &Endpoint[none, escrow.Bundle]{
-	Operation: Operation{Op: problem.ReadBundle, Who: Member, Action: escrow.AsParty, Cache: httpcache.Private},
-	Parse:     nothing,
-	Do:        of((*escrow.Service).Bundle),
-	Encode:    func(_ *Message, _ Caller, b escrow.Bundle) (any, error) { return wire.BundleOf(b) },
-}
+	ReadBundle = &Endpoint[none, escrow.Bundle]{
+		Operation: Operation{Op: problem.ReadBundle, Who: Member, Action: escrow.AsParty, Cache: httpcache.Private},
+		Parse:     nothing,
+		Do:        of((*escrow.Service).Bundle),
+		Encode:    func(_ *Message, _ Caller, b escrow.Bundle) (any, error) { return wire.BundleOf(b) },
+	}
 
-// ReadInputs returns the inputs of an ended deal of mode open.
-var ReadInputs = &Endpoint[none, escrow.OpenInputs]{
-	Operation: Operation{Op: problem.ReadInputs, Who: Member, Action: escrow.AsParty},
-	Parse:     nothing,
-	Do:        of((*escrow.Service).Inputs),
-}
+	ReadInputs = &Endpoint[none, escrow.OpenInputs]{
+		Operation: Operation{Op: problem.ReadInputs, Who: Member, Action: escrow.AsParty},
+		Parse:     nothing,
+		Do:        of((*escrow.Service).Inputs),
+	}
 
-// Verify checks a certificate that this deployment stores.
-var Verify = &Endpoint[string, escrow.Verification]{
-	Operation: Operation{Op: problem.Verify, Public: true},
-	Parse:     func(m *Message, _ map[string]any) (string, error) { return m.CertID() },
-	Do: func(ctx context.Context, s *Services, _ Caller, certID string, _ *idempotency.Record) (escrow.Verification, error) {
-		return s.Escrow.Verify(ctx, certID)
-	},
-}
+	Verify = &Endpoint[string, escrow.Verification]{
+		Operation: Operation{Op: problem.Verify, Public: true},
+		Parse:     func(m *Message, _ map[string]any) (string, error) { return m.CertID() },
+		Do: func(ctx context.Context, s *Services, _ Caller, certID string, _ *idempotency.Record) (escrow.Verification, error) {
+			return s.Escrow.Verify(ctx, certID)
+		},
+	}
 
-// VerifySubmitted checks a certificate that the caller sends.
-var VerifySubmitted = &Endpoint[wire.Submitted, escrow.SubmittedReport]{
-	Operation: Operation{Op: problem.VerifySubmitted, Limit: maxSubmitted},
-	Parse:     body(wire.SubmittedCertificate),
-	Do: func(ctx context.Context, s *Services, _ Caller, c wire.Submitted, _ *idempotency.Record) (escrow.SubmittedReport, error) {
-		return s.Escrow.VerifySubmitted(ctx, c.Document, c.CertID)
-	},
-}
+	VerifySubmitted = &Endpoint[wire.Submitted, escrow.SubmittedReport]{
+		Operation: Operation{Op: problem.VerifySubmitted, Limit: maxSubmitted},
+		Parse:     body(wire.SubmittedCertificate),
+		Do: func(ctx context.Context, s *Services, _ Caller, c wire.Submitted, _ *idempotency.Record) (escrow.SubmittedReport, error) {
+			return s.Escrow.VerifySubmitted(ctx, c.Document, c.CertID)
+		},
+	}
 
-// ReadBeacon returns the beacon chain of new random.v1 deals.
-var ReadBeacon = &Endpoint[none, wire.Beacon]{
-	Operation: Operation{Op: problem.ReadBeacon, Public: true, Cache: httpcache.Public},
-	Parse:     nothing,
-	Do: func(_ context.Context, s *Services, _ Caller, _ none, _ *idempotency.Record) (wire.Beacon, error) {
-		return wire.BeaconOf(s.Escrow.Chain()), nil
-	},
-}
+	ReadBeacon = &Endpoint[none, wire.Beacon]{
+		Operation: Operation{Op: problem.ReadBeacon, Public: true, Cache: httpcache.Public},
+		Parse:     nothing,
+		Do: func(_ context.Context, s *Services, _ Caller, _ none, _ *idempotency.Record) (wire.Beacon, error) {
+			return wire.BeaconOf(s.Escrow.Chain()), nil
+		},
+	}
+)
 
 // The functions below adapt the parsers and the use cases to the fields of Endpoint.
 

@@ -59,15 +59,13 @@ func refusal(answer []byte) *problem.Error {
 	}
 	line, _, _ := bytes.Cut(answer, []byte("\r\n"))
 	_, status, _ := strings.Cut(string(line), " ")
-	switch {
-	case status == "417 Expectation Failed" && len(line) < len(answer): // always from net/http, because no handler answers with 417
-		return problem.New(problem.InvalidRequest, "the value of the Expect header is not supported; leave the header out, or send `Expect: 100-continue`")
-	case !bytes.HasPrefix(answer[len(line):], refusalHeaders):
+	switch expectation := status == "417 Expectation Failed" && len(line) < len(answer); { // no handler answers with 417
+	case !expectation && !bytes.HasPrefix(answer[len(line):], refusalHeaders):
 		return nil
 	case strings.HasPrefix(status, "431 "):
 		return problem.New(problem.HeadersTooLarge, "the path and headers together exceed the limit of this port; shorten the path, or send fewer or shorter headers")
-	case strings.HasPrefix(status, "501 "):
-		return problem.New(problem.InvalidRequest, "the value of the Transfer-Encoding header is not supported; send a Content-Length header, or send `Transfer-Encoding: chunked`")
+	case expectation || strings.HasPrefix(status, "501 "):
+		return problem.New(problem.InvalidRequest, "the value of the Expect or Transfer-Encoding header is not supported; leave the header out")
 	}
 	what := "the request line or a header cannot be read"
 	if _, detail, ok := strings.Cut(status, ": "); ok {
