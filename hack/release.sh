@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
-# release.sh VERSION REGISTRY: releases the three images and the chart.
+# release.sh VERSION: tags the commit as VERSION, with the version's section of .github/CHANGELOG.md as message. Push the tag,
+# and the workflow `release` publishes it.
+#   hack/release.sh v1.2.3
+# release.sh VERSION REGISTRY: publishes the three images and the chart. Both forms refuse a version without a section.
 #   hack/release.sh v1.2.3 ghcr.io/fairpact
 # Each image is built for amd64 and arm64 and pushed under one tag, with signed bills of materials and a signature. The
 # chart is pushed with a signature. The chart's default values name these images by digest.
@@ -14,8 +17,16 @@
 #   helm install fairpact oci://localhost:5000/fairpact/charts/fairpact --version 0.1.0 --plain-http …
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=${1:?the version, such as v1.2.3} registry=${2:?the registry, such as ghcr.io/fairpact}
+version=${1:?the version, such as v1.2.3} registry=${2:-}
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || { echo "the version $version is not vMAJOR.MINOR.PATCH: give one such as v1.2.3" >&2; exit 1; }
+notes=$(awk -v version="$version" '/^## /{on = $2 == version; next} on' .github/CHANGELOG.md)
+[[ $notes =~ [^[:space:]] ]] || { echo "$version has no section in .github/CHANGELOG.md: write \"## $version\" and what changed" >&2; exit 1; }
+if [ -z "$registry" ]; then
+  [ -z "$(git status --porcelain)" ] || { echo "the tree has changes that are not committed: commit them first" >&2; exit 1; }
+  git tag --annotate "$version" --cleanup=whitespace --message "Fairpact $version"$'\n\n'"$notes"
+  echo "tagged $(git rev-parse --short HEAD) as $version; publish it with: git push origin $version"
+  exit
+fi
 read -ra archs <<< "${ARCHS:-amd64 arm64}"
 read -ra cosign_flags <<< "${COSIGN_FLAGS:-}"
 read -ra helm_flags <<< "${HELM_FLAGS:-}"
