@@ -2,10 +2,8 @@ package ctl
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
-	"maps"
-
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
@@ -36,56 +34,58 @@ func (a certificateAdoptCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	cert, _, err := t.certificate(a.Certificate)
+	copied, report, err := verifyCommand{File: a.Certificate, Keys: a.Keys, TreeHead: a.TreeHead, BaseURL: a.BaseURL}.copied(ctx, t)
 	if err != nil {
 		return err
 	}
-	evidence, err := verifyCommand{Keys: a.Keys, TreeHead: a.TreeHead, BaseURL: a.BaseURL}.evidence(ctx, t, cert)
-	if err != nil {
-		return unreadable(err)
-	}
-	if report := verification.Verify(evidence); notALeaf(report) != nil {
+	if notALeaf(report) != nil {
 		return t.report(report, report, verdict(report))
 	}
-	members, leaf, payload := leafOf(evidence)
-	dealID := members["deal_id"]
-	err = inDatabases(ctx, a.databases, func(s *store.Store, log *pgxpool.Pool) error {
-		found, err := translog.Has(ctx, log, leaf)
-		if err != nil {
-			return err
-		}
-		if !found {
-			return refusal{fmt.Errorf("the log in this database has a different certificate of deal %s, or a different entry at leaf %d: ask another party for its copy of the certificate", dealID, leaf.Index)}
-		}
-		return escrow.Adopt(ctx, s, secret, payload, members["signature"].(string), leaf.Index)
-	})
-	if err != nil {
-		return err
-	}
-	return t.show(map[string]any{"deal_id": dealID, "cert_id": members["cert_id"], "leaf_index": leaf.Index},
-		"deal %s has certificate %s, which is at leaf %d of the log", dealID, members["cert_id"], leaf.Index)
-}
-
-func leafOf(e verification.Evidence) (members map[string]any, leaf translog.TaggedLeaf, payload []byte) {
-	members = e.Certificate.(map[string]any) // verified, so all members exist and have the right types
-	signed := maps.Clone(members)
-	delete(signed, "signature")
-	delete(signed, "log_proof")
-	payload = canon.Encode(signed)
-	index := members["log_proof"].(map[string]any)["leaf_index"].(int64)
-	return members, translog.TaggedLeaf{Index: index, Entry: certificate.Entry(payload), Tag: certificate.Tag(members["deal_id"].(string))}, payload
-}
-
-func inDatabases(ctx context.Context, d databases, do func(*store.Store, *pgxpool.Pool) error) error {
-	s, err := store.Open(ctx, d.DatabaseURL, 2)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	log, err := database.Open(ctx, d.log(), 1)
+	cert, payload, leaf := leafOf(copied)
+	log, err := database.Open(ctx, a.log(), 1)
 	if err != nil {
 		return err
 	}
 	defer database.Close(log)
-	return do(s, log)
+	found, err := translog.Has(ctx, log, leaf)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return refusal{fmt.Errorf("the log in this database has a different certificate of deal %s, or a different entry at leaf %d: ask another party for its copy of the certificate", cert.DealID, leaf.Index)}
+	}
+	s, err := store.Open(ctx, a.DatabaseURL, 2)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := escrow.Adopt(ctx, s, secret, payload, cert.Signature, leaf.Index); err != nil {
+		return err
+	}
+	return t.show(adopted{cert.DealID, cert.CertID, leaf.Index}, "deal %s has certificate %s, which is at leaf %d of the log", cert.DealID, cert.CertID, leaf.Index)
+}
+
+type adopted struct {
+	DealID    string `json:"deal_id"`
+	CertID    string `json:"cert_id"`
+	LeafIndex int64  `json:"leaf_index"`
+}
+
+// copied reads and verifies a party's copy of a certificate.
+func (v verifyCommand) copied(ctx context.Context, t *terminal) (e verification.Evidence, r verification.Report, err error) {
+	cert, _, err := t.certificate(v.File)
+	if err == nil {
+		e, err = v.evidence(ctx, t, cert)
+	}
+	if err != nil {
+		return e, r, unreadable(err)
+	}
+	return e, verification.Verify(e), nil
+}
+
+// leafOf returns a verified certificate, the bytes that its signature covers, and its leaf.
+func leafOf(e verification.Evidence) (c certificate.Certificate, payload []byte, leaf translog.TaggedLeaf) {
+	payload = verification.Signed(e.Certificate.(map[string]any))
+	_ = json.Unmarshal(canon.Encode(e.Certificate), &c) // cannot fail, because the shape is verified
+	return c, payload, translog.TaggedLeaf{Index: c.LogProof.LeafIndex, Entry: certificate.Entry(payload), Tag: certificate.Tag(c.DealID)}
 }

@@ -24,21 +24,17 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 	var leaves []translog.TaggedLeaf
 	var head translog.TreeHead
 	for _, path := range a.Certificates {
-		cert, _, err := t.certificate(path)
+		copied, report, err := verifyCommand{File: path, Keys: a.Keys, TreeHead: a.TreeHead}.copied(ctx, t)
 		if err != nil {
 			return err
 		}
-		evidence, err := verifyCommand{Keys: a.Keys, TreeHead: a.TreeHead}.evidence(ctx, t, cert)
-		if err != nil {
-			return err
-		}
-		if err := notALeaf(verification.Verify(evidence)); err != nil {
+		if err := notALeaf(report); err != nil {
 			return refusal{fmt.Errorf("%s: %w", path, err)}
 		}
-		if err := json.Unmarshal(canon.Encode(evidence.TreeHead), &head); err != nil {
+		if err := json.Unmarshal(canon.Encode(copied.TreeHead), &head); err != nil {
 			return err
 		}
-		_, leaf, _ := leafOf(evidence)
+		_, _, leaf := leafOf(copied)
 		leaves = append(leaves, leaf)
 	}
 	log, err := database.Open(ctx, a.log(), 1)

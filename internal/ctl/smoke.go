@@ -64,10 +64,10 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 		if err := client.GetInto(ctx, "/v1/beacon", "", &of); err != nil {
 			return cause(ctx, err)
 		}
-		if of.Period < 1 {
-			return fmt.Errorf("GET /v1/beacon states a period of %d s: check that --base-url is a Fairpact deployment", of.Period)
+		chain, err := beacon.ParseChain(of.Hash, of.PublicKey, of.Period, of.Genesis)
+		if err != nil {
+			return fmt.Errorf("GET /v1/beacon: %w", err)
 		}
-		chain := beacon.Chain{Genesis: of.Genesis, Period: of.Period}
 		now := time.Now().Unix()
 		deal.CommitDeadline, deal.RevealDeadline = now+15, now+20
 		round := chain.RoundAt(deal.RevealDeadline) + 1
