@@ -78,6 +78,14 @@ func KeyFile(t testing.TB) (uri, label string) {
 	return "file://" + path, signer.PublicKey()
 }
 
+// OneKey returns the setting of a key set in which the key of the URI signs.
+func OneKey(t testing.TB, uri string) string {
+	t.Helper()
+	setting, err := localstack.OneKey(filepath.Join(t.TempDir(), "keys.json"), uri)
+	Must(t, err)
+	return setting
+}
+
 // SignedByKey reports whether a certificate is signed with the key whose public key is label.
 func SignedByKey(t testing.TB, certificate []byte, label string) bool {
 	t.Helper()

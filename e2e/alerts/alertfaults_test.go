@@ -87,7 +87,8 @@ var faults = []fault{
 	}},
 	{alert: "FairpactKeySetsDiffer", what: "only the worker has another retired key", do: func(s *site) func() {
 		_, other := e2e.KeyFile(s.t)
-		return s.with([]string{localstack.DeadlineWorker}, "FAIRPACT_LEGACY_KEYS="+other)
+		set := e2e.File(s.t, e2e.Body{"keys": []e2e.Body{{"uri": s.uri, "signs_from": 0}, {"pubkey": other}}})
+		return s.with([]string{localstack.DeadlineWorker}, "FAIRPACT_KEY_SET_FILE="+set)
 	}},
 	{alert: "FairpactKeyUnusable", what: "the file of a later key is missing", also: map[string]string{
 		"FairpactKeySetsDiffer": "only the worker has this key set",
@@ -99,7 +100,7 @@ var faults = []fault{
 			{"pubkey": label, "uri": s.uri, "signs_from": 0},
 			{"pubkey": later, "uri": missing + ".missing", "signs_from": time.Now().Add(24 * time.Hour).Unix()},
 		}})
-		return s.with([]string{localstack.DeadlineWorker}, "FAIRPACT_SIGNING_KEY=", "FAIRPACT_KEY_SET_FILE="+set)
+		return s.with([]string{localstack.DeadlineWorker}, "FAIRPACT_KEY_SET_FILE="+set)
 	}},
 
 	{alert: "FairpactDown", what: "no deal-api", do: gone(localstack.DealAPI)},

@@ -85,7 +85,7 @@ func siteOf(t *testing.T, p *prometheus, f fault) *site {
 	s := &site{t: t, dir: t.TempDir(), kms: e2e.KeyService(t), p: p, namespace: strings.ToLower(strings.ReplaceAll(f.alert+"-"+f.what, " ", "-"))}
 	s.stack = e2e.Own(t, func(o *localstack.Options) {
 		s.uri = s.kms.URI(s.kms.NewKey())
-		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+s.uri)
+		o.Env[""] = append(o.Env[""], e2e.OneKey(t, s.uri))
 		o.Witnesses = f.witnesses
 		for _, setting := range f.env {
 			o.Env[""] = append(o.Env[""], strings.ReplaceAll(setting, "{dir}", s.dir))

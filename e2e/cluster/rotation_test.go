@@ -79,7 +79,7 @@ func rotated(t *testing.T, c *cluster) {
 	}
 	former, next := keys.Keys[0], keys.Keys[1]
 	s := startStream(t, c.base)
-	if out, err := keysIn(t, c.keySet, "close", former.Pubkey, "--file", "-", "--base-url", "http://localhost:8080"); err == nil || !strings.Contains(err.Error(), "it signs until") {
+	if out, err := keysIn(t, c.keySet, "close", former.Pubkey, "--file", "-", "--base-url", "http://localhost:8080"); err == nil || !strings.Contains(err.Error(), "close it in") {
 		t.Errorf("closing the key that signs: %v\n%s", err, out)
 	}
 	annotation, err := json.Marshal(c.formerSet)

@@ -15,7 +15,7 @@ func TestSignaturesOfADeal(t *testing.T) {
 	t.Parallel()
 	kms := e2e.KeyService(t)
 	stack := e2e.Own(t, func(o *localstack.Options) {
-		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
+		o.Env[""] = append(o.Env[""], e2e.OneKey(t, kms.URI(kms.NewKey())))
 	})
 	c, w := e2e.NewClient(t, stack.BaseURL()), e2e.OpenDB(t, stack)
 	for _, load := range []struct{ players, deals int }{{1, 20}, {32, 320}} {

@@ -35,20 +35,21 @@ func TestStartWithABadKeyIsRefused(t *testing.T) {
 	amazon.Deny("Sign", true)
 	denied := amazon.NewKey()
 	_, published := e2e.KeyFile(t)
-	good := google.URI(google.NewKey())
+	other := "FAIRPACT_KEY_SET_FILE=" + e2e.File(t, e2e.Body{"keys": []e2e.Body{{"pubkey": published, "uri": google.URI(google.NewKey()), "signs_from": 0}}})
+	set := func(uri string) string { return e2e.OneKey(t, uri) }
 	for _, c := range []struct {
-		binary, key string
+		binary, set string
 		env         []string
 		want        []string
 	}{
-		{localstack.DealAPI, google.URI(disabled), nil, []string{disabled, "the key version is not enabled: run `gcloud kms keys versions enable`"}},
-		{localstack.DeadlineWorker, amazon.URI(denied), amazon.Env(), []string{denied, "access denied: allow kms:Sign on this key to the role of this process"}},
-		{localstack.LogServer, good, []string{"FAIRPACT_PUBLIC_KEY=" + published}, []string{"FAIRPACT_SIGNING_KEY is not the key of FAIRPACT_PUBLIC_KEY", published, "rotate with fairpactctl signing-keys"}},
-		{localstack.LogServer, google.URI(p384), nil, []string{"EC_SIGN_P384_SHA384", "--default-algorithm=ec-sign-p256-sha256"}},
+		{localstack.DealAPI, set(google.URI(disabled)), nil, []string{disabled, "the key version is not enabled: run `gcloud kms keys versions enable`"}},
+		{localstack.DeadlineWorker, set(amazon.URI(denied)), amazon.Env(), []string{denied, "access denied: allow kms:Sign on this key to the role of this process"}},
+		{localstack.LogServer, other, nil, []string{"holds another key", published, `correct "uri" or "pubkey" in the key set`}},
+		{localstack.LogServer, set(google.URI(p384)), nil, []string{"EC_SIGN_P384_SHA384", "--default-algorithm=ec-sign-p256-sha256"}},
 	} {
 		t.Run(c.binary+" "+c.want[0], func(t *testing.T) {
 			t.Parallel()
-			said, code := started(t, c.binary, append(c.env, "FAIRPACT_SIGNING_KEY="+c.key))
+			said, code := started(t, c.binary, append(c.env, c.set))
 			if code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
@@ -57,7 +58,7 @@ func TestStartWithABadKeyIsRefused(t *testing.T) {
 			if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil || last.Level != "ERROR" {
 				t.Fatalf("the last line is not an error in JSON (%v):\n%s", err, said)
 			}
-			for _, part := range append(c.want, "FAIRPACT_SIGNING_KEY") {
+			for _, part := range append(c.want, "FAIRPACT_KEY_SET_FILE") {
 				if !strings.Contains(last.Err+last.Error, part) {
 					t.Errorf("the error %q does not contain %q", last.Err+last.Error, part)
 				}

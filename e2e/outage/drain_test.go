@@ -24,7 +24,7 @@ func TestDrain(t *testing.T) {
 	const delay = time.Second
 	kms := e2e.KeyService(t)
 	stack := e2e.Own(t, func(o *localstack.Options) {
-		o.Env[""] = append(o.Env[""], "FAIRPACT_SIGNING_KEY="+kms.URI(kms.NewKey()))
+		o.Env[""] = append(o.Env[""], e2e.OneKey(t, kms.URI(kms.NewKey())))
 		o.Env[localstack.DealAPI] = []string{"FAIRPACT_DRAIN_DELAY=" + delay.String()}
 	})
 	c, admin, w := e2e.NewClient(t, stack.BaseURL()), e2e.NewClient(t, stack.AdminURL(localstack.DealAPI)), e2e.OpenDB(t, stack)

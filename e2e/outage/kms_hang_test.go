@@ -71,7 +71,7 @@ func TestKeyServiceOutage(t *testing.T) {
 	uri := kms.URI(kms.NewKey())
 	logs, others := newWire(t, kms.Addr()), newWire(t, kms.Addr())
 	by := func(w *wire) string {
-		return "FAIRPACT_SIGNING_KEY=" + strings.ReplaceAll(uri, url.QueryEscape(kms.Addr()), url.QueryEscape(w.Addr().String()))
+		return e2e.OneKey(t, strings.ReplaceAll(uri, url.QueryEscape(kms.Addr()), url.QueryEscape(w.Addr().String())))
 	}
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Env[""] = append(o.Env[""], by(others))

@@ -69,6 +69,10 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure fun
 	if s.primary, err = localservers.StartPostgres(ctx, localservers.Options{}); err != nil {
 		return nil, err
 	}
+	signing, err := localstack.OneKey(filepath.Join(dir, "keys.json"), s.kms.URI(s.kms.NewKey()))
+	if err != nil {
+		return nil, err
+	}
 	database, err := s.primary.EnsureDatabase(ctx, "fairpact")
 	if err != nil {
 		return nil, err
@@ -79,7 +83,7 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure fun
 		DatabaseURL: database,
 		Replicas:    map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2},
 		Env: map[string][]string{"": {
-			"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug", "FAIRPACT_SIGNING_KEY=" + s.kms.URI(s.kms.NewKey()),
+			"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug", signing,
 		}},
 	})
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 
 func TestBinariesGetTheSettingsOfTheirKeyProviders(t *testing.T) {
 	passed := []string{
-		"FAIRPACT_SIGNING_KEY=awskms:///x", "FAIRPACT_BEACON_PERIOD=3", "OTEL_SERVICE_NAME=x",
+		"FAIRPACT_KEY_SET_FILE=/keys.json", "FAIRPACT_BEACON_PERIOD=3", "OTEL_SERVICE_NAME=x",
 		"AWS_REGION=eu-central-1", "AWS_PROFILE=a=b", "GOOGLE_APPLICATION_CREDENTIALS=/x.json", "SOFTHSM2_CONF=/x.conf",
 		"HTTPS_PROXY=http://proxy:3128", "https_proxy=http://proxy:3128", "NO_PROXY=.internal",
 	}

@@ -45,7 +45,7 @@ const pubkeyHelp = "The key's label, es256:HEX. Default: fairpactctl reads the p
 
 type signingKeysInitCommand struct {
 	keySetOutput
-	Signer  string   `required:"" placeholder:"URI" help:"URI of the key, as in FAIRPACT_SIGNING_KEY."`
+	Signer  string   `required:"" placeholder:"URI" help:"URI of the key: file://PATH, or a key in a KMS or HSM."`
 	Pubkey  string   `placeholder:"KEY" help:"${pubkey}"`
 	Retired []string `placeholder:"KEY" help:"A key that signed before the key of --signer, es256:HEX or ed25519:HEX; repeatable."`
 }
@@ -62,7 +62,7 @@ func (c signingKeysInitCommand) Run(ctx context.Context, t *terminal) error {
 type signingKeysRotateCommand struct {
 	keySetOutput
 	File     string        `required:"" placeholder:"FILE" help:"File with the present key set; '-' reads standard input."`
-	To       string        `required:"" placeholder:"URI" help:"URI of the new key, as in FAIRPACT_SIGNING_KEY."`
+	To       string        `required:"" placeholder:"URI" help:"URI of the new key, such as gcpkms://… or file://PATH."`
 	Pubkey   string        `placeholder:"KEY" help:"${pubkey}"`
 	In       time.Duration `default:"1h" help:"Time from now until the new key signs. Finish the roll-out of the file some minutes earlier."`
 	Now      bool          `help:"For a stolen or lost key: the new key signs at once, and the old key is closed at the size of the newest tree head of --base-url, or at --tree-size."`

@@ -15,54 +15,29 @@ import (
 // Settings are the flags and environment variables that name a deployment's keys. Every
 // binary that signs has these settings.
 type Settings struct {
-	KeySetFile string   `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"JSON file with the key set. It states the URI of each key that may sign, the time from which that key signs, and the retired keys. All processes use the same key set. To write the file, use fairpactctl signing-keys."`
-	SigningKey string   `env:"FAIRPACT_SIGNING_KEY" help:"Without a key set file: the URI of the only key that signs. This is file://PATH, dev://PATH (a development key), or the URI of a key in a KMS or HSM."`
-	PublicKey  string   `env:"FAIRPACT_PUBLIC_KEY" help:"Without a key set file: the published public key, es256:HEX. The process does not start if this is not the public key of the signing key. Default: the public key of the signing key."`
-	LegacyKeys []string `env:"FAIRPACT_LEGACY_KEYS" sep:"," help:"Without a key set file: retired public keys whose signatures stay valid, es256:HEX or ed25519:HEX, comma-separated."`
+	KeySetFile string `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"JSON file with the key set. It states the URI of each key that may sign (file://PATH, dev://PATH for a development key, or a key in a KMS or HSM), the time from which that key signs, and the retired keys. If only one key signs, its pubkey may be left out. All processes use the same key set. To write the file, use fairpactctl signing-keys."`
 }
 
 // Open returns the deployment's KeySet and a Ring that signs with the keys of the set. An
 // error of Open names the setting to correct. ctx bounds the calls that Open makes to a
 // remote provider.
 func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySet, error) {
-	set, err := c.keySet(ctx)
-	if err != nil {
-		return nil, nil, err
+	if c.KeySetFile == "" {
+		return nil, nil, errors.New(`FAIRPACT_KEY_SET_FILE is not set: set it to the path of a key set, such as {"keys":[{"uri":"URI","signs_from":0}]}, where URI is one of ` + knownURIs())
 	}
-	ring, err := OpenRing(ctx, NewKeySet(set), logger)
+	var set *keys.Set
+	var ring *Ring
+	document, err := os.ReadFile(c.KeySetFile)
+	if err == nil {
+		set, err = ParseKeySet(ctx, document)
+	}
+	if err == nil {
+		ring, err = OpenRing(ctx, NewKeySet(set), logger)
+	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("FAIRPACT_KEY_SET_FILE or FAIRPACT_SIGNING_KEY: %w", err)
+		return nil, nil, fmt.Errorf("FAIRPACT_KEY_SET_FILE: %s: %w", c.KeySetFile, err)
 	}
 	return ring, ring.keys, nil
-}
-
-func (c *Settings) keySet(ctx context.Context) (set *keys.Set, err error) {
-	one := c.SigningKey != "" || c.PublicKey != "" || len(c.LegacyKeys) > 0
-	switch {
-	case c.KeySetFile != "" && one:
-		return nil, errors.New("FAIRPACT_KEY_SET_FILE is set together with FAIRPACT_SIGNING_KEY, FAIRPACT_PUBLIC_KEY or FAIRPACT_LEGACY_KEYS: keep FAIRPACT_KEY_SET_FILE and unset the others, because the file lists all keys")
-	case c.KeySetFile != "":
-		document, err := os.ReadFile(c.KeySetFile)
-		if err == nil {
-			set, err = ParseKeySet(ctx, document)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("FAIRPACT_KEY_SET_FILE: %s: %w", c.KeySetFile, err)
-		}
-		return set, nil
-	case c.SigningKey == "":
-		return nil, errors.New("neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set: set FAIRPACT_KEY_SET_FILE to the path of a key set, or FAIRPACT_SIGNING_KEY to one of " + knownURIs())
-	}
-	label := c.PublicKey
-	if label == "" {
-		if label, err = PublicKeyOf(ctx, c.SigningKey); err != nil {
-			return nil, fmt.Errorf("FAIRPACT_SIGNING_KEY: %w", err)
-		}
-	}
-	if set, err = keys.OneSigner(label, c.SigningKey, c.LegacyKeys, int64(Margin()/time.Second)); err != nil {
-		return nil, fmt.Errorf("FAIRPACT_PUBLIC_KEY, FAIRPACT_LEGACY_KEYS: %w", err)
-	}
-	return set, nil
 }
 
 // Ring signs digests with the key of a KeySet that signs now: the key with the latest signs_from

@@ -39,19 +39,14 @@ func TestSettings(t *testing.T) {
 		settings Settings
 		says     []string // parts of the error; nil: Open succeeds
 	}{
-		"key alone":            {Settings{SigningKey: uris[0]}, nil},
-		"published key":        {Settings{SigningKey: uris[0], PublicKey: labels[0], LegacyKeys: labels[1:]}, nil},
-		"file":                 {Settings{KeySetFile: good}, nil},
-		"nothing":              {Settings{}, []string{"neither FAIRPACT_KEY_SET_FILE nor FAIRPACT_SIGNING_KEY is set"}},
-		"file and key":         {Settings{SigningKey: uris[0], KeySetFile: good}, []string{"unset the others"}},
-		"file and public key":  {Settings{KeySetFile: good, PublicKey: labels[0]}, []string{"unset the others"}},
-		"file and legacy keys": {Settings{KeySetFile: good, LegacyKeys: labels[1:]}, []string{"unset the others"}},
-		"no such file":         {Settings{KeySetFile: good + "x"}, []string{"FAIRPACT_KEY_SET_FILE: "}},
-		"not a key set":        {Settings{KeySetFile: file("{}")}, []string{"FAIRPACT_KEY_SET_FILE: "}},
-		"the URI of another":   {Settings{KeySetFile: set(labels[0], uris[1])}, []string{"holds another key, " + labels[1], held.Custody(), labels[0], "correct "}},
-		"no key at the URI":    {Settings{KeySetFile: set(labels[0], uris[0]+"x")}, []string{"the key that signs now"}},
-		"bad legacy key":       {Settings{SigningKey: uris[0], LegacyKeys: []string{"es256:00"}}, []string{"FAIRPACT_LEGACY_KEYS"}},
-		"no such key":          {Settings{SigningKey: uris[0] + "x"}, []string{"FAIRPACT_SIGNING_KEY: "}},
+		"no setting":         {Settings{}, []string{"FAIRPACT_KEY_SET_FILE is not set"}},
+		"one key, unnamed":   {Settings{KeySetFile: file(`{"keys":[{"uri":"` + uris[0] + `","signs_from":0},{"pubkey":"` + labels[1] + `"}]}`)}, nil},
+		"two keys, unnamed":  {Settings{KeySetFile: file(`{"keys":[{"uri":"` + uris[0] + `","signs_from":0},{"uri":"` + uris[1] + `","signs_from":1}]}`)}, []string{`keys[0] has no "pubkey"`}},
+		"file":               {Settings{KeySetFile: good}, nil},
+		"no such file":       {Settings{KeySetFile: good + "x"}, []string{"FAIRPACT_KEY_SET_FILE: "}},
+		"not a key set":      {Settings{KeySetFile: file("{}")}, []string{"FAIRPACT_KEY_SET_FILE: "}},
+		"the URI of another": {Settings{KeySetFile: set(labels[0], uris[1])}, []string{"holds another key, " + labels[1], held.Custody(), labels[0], "correct "}},
+		"no key at the URI":  {Settings{KeySetFile: set(labels[0], uris[0]+"x")}, []string{"the key that signs now"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ring, set, err := c.settings.Open(t.Context(), slog.New(slog.DiscardHandler))

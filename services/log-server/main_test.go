@@ -45,12 +45,21 @@ func check(t testing.TB, err error) {
 	}
 }
 
+func devKey(dir string) string { return "dev://" + filepath.Join(dir, "key.pem") }
+
+func keySet(t *testing.T, uri string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keys.json")
+	check(t, os.WriteFile(path, fmt.Appendf(nil, `{"keys":[{"uri":%q,"signs_from":0}]}`, uri), 0o600))
+	return path
+}
+
 func settings(t *testing.T) config {
 	t.Helper()
 	dir := t.TempDir()
 	check(t, os.WriteFile(filepath.Join(dir, "append-secret"), []byte(appendSecret+"\n"), 0o600))
 	return config{
-		Settings:         signing.Settings{SigningKey: "dev://" + filepath.Join(dir, "key.pem")},
+		Settings:         signing.Settings{KeySetFile: keySet(t, devKey(dir))},
 		DatabaseURL:      servertest.Postgres(t),
 		DatabaseConns:    database.MinConns,
 		ReadListen:       "127.0.0.1:0",
@@ -141,7 +150,7 @@ func await(t *testing.T, what string, condition func() bool) {
 // append that is in flight. After a restart, the leaf of that append is in the log.
 func TestStopAnswersTheBatchInFlight(t *testing.T) {
 	c := migrated(t)
-	signer, err := signing.Open(t.Context(), c.SigningKey)
+	signer, err := signing.Open(t.Context(), devKey(filepath.Dir(c.AppendSecretFile)))
 	check(t, err)
 	s := start(t, c)
 	pool, err := pgxpool.New(t.Context(), c.DatabaseURL)
@@ -196,7 +205,7 @@ func TestSecondSignalEndsTheServer(t *testing.T) {
 	c := migrated(t)
 	for _, second := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		child := exec.CommandContext(t.Context(), os.Args[0])
-		child.Env = []string{asServer + "=1", "DATABASE_URL=" + c.DatabaseURL, "FAIRPACT_SIGNING_KEY=" + c.SigningKey, "FAIRPACT_APPEND_SECRET_FILE=" + c.AppendSecretFile,
+		child.Env = []string{asServer + "=1", "DATABASE_URL=" + c.DatabaseURL, "FAIRPACT_KEY_SET_FILE=" + c.KeySetFile, "FAIRPACT_APPEND_SECRET_FILE=" + c.AppendSecretFile,
 			"FAIRPACT_READ_LISTEN=" + c.ReadListen, "FAIRPACT_APPEND_LISTEN=" + c.AppendListen, "FAIRPACT_ADMIN_LISTEN=" + c.AdminListen, "FAIRPACT_DRAIN_DELAY=1h"}
 		stderr, err := child.StderrPipe()
 		check(t, err)
@@ -237,7 +246,7 @@ func TestRefusesToStart(t *testing.T) {
 		"no database":     {settings, func(c *config) { c.DatabaseURL = "postgres://nobody@127.0.0.1:1/none" }, "cannot reach the database"},
 		"a bad URL":       {settings, func(c *config) { c.DatabaseURL = "postgres://u:hunter2@%%/" }, "DATABASE_URL"},
 		"no URL":          {settings, func(c *config) { c.DatabaseURL = "" }, "DATABASE_URL is not set"},
-		"a bad key":       {settings, func(c *config) { c.SigningKey = "carrier-pigeon://x" }, "FAIRPACT_SIGNING_KEY"},
+		"a bad key":       {settings, func(c *config) { c.KeySetFile = keySet(t, "carrier-pigeon://x") }, "FAIRPACT_KEY_SET_FILE"},
 		"no secret file":  {settings, func(c *config) { c.AppendSecretFile += ".none" }, "FAIRPACT_APPEND_SECRET_FILE"},
 		"no secret":       {settings, func(c *config) { c.AppendSecretFile = "" }, "FAIRPACT_APPEND_SECRET_FILE is not set"},
 		"a short secret":  {settings, func(c *config) { _ = os.WriteFile(c.AppendSecretFile, []byte("short\n"), 0o600) }, "random"},
@@ -260,7 +269,7 @@ func TestRefusesToStart(t *testing.T) {
 // not check disowned (stolen) keys.
 func TestRefusesAKeyClosedBelowItsHeads(t *testing.T) {
 	c := migrated(t)
-	signer, err := signing.Open(t.Context(), c.SigningKey)
+	signer, err := signing.Open(t.Context(), devKey(filepath.Dir(c.AppendSecretFile)))
 	check(t, err)
 	s := start(t, c)
 	check(t, s.append(t, signer))

@@ -78,7 +78,7 @@ annotations:
 {{- if .Values.dev.enabled -}}
 {{- $s := .Values.signing -}}
 {{- range $part, $of := .Values.secrets }}{{ if $of.existingSecret }}{{ fail (printf "dev.enabled is for trials, and secrets.%s.existingSecret is set: a trial generates its secrets. Remove one of the two settings" $part) }}{{ end }}{{ end -}}
-{{- if or $s.uri $s.keySet $s.publicKey $s.legacyKeys $s.existingSecret.name }}{{ fail "dev.enabled is for trials, and signing names a key: remove one of the two settings" }}{{ end -}}
+{{- if or $s.uri $s.keySet $s.publicKey $s.existingSecret.name }}{{ fail "dev.enabled is for trials, and signing names a key: remove one of the two settings" }}{{ end -}}
 {{- if .Values.forkGuard.existingConfigMap }}{{ fail "dev.enabled is for trials, which have no fork guard, and forkGuard.existingConfigMap is set: remove one of the two settings" }}{{ end -}}
 {{- end -}}
 {{- end }}
@@ -103,8 +103,8 @@ annotations:
 {{/* Name of the Secret with private keys; empty if a KMS signs. */}}
 {{- define "fairpact.signingSecret" -}}
 {{- $s := .Values.signing -}}
-{{- if and $s.keySet (or $s.uri $s.publicKey $s.legacyKeys) -}}
-{{- fail "signing.keySet replaces signing.uri, signing.publicKey and signing.legacyKeys: leave those empty" -}}
+{{- if and $s.keySet (or $s.uri $s.publicKey) -}}
+{{- fail "signing.keySet replaces signing.uri and signing.publicKey: leave those empty" -}}
 {{- else if and $s.uri $s.existingSecret.name -}}
 {{- fail "signing.uri and signing.existingSecret.name are both set: keep the one with the key" -}}
 {{- else if $s.existingSecret.name -}}

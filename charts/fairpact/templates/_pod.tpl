@@ -68,34 +68,25 @@ tolerations: {{ toJson . }}
       key: {{ include "fairpact.secretKey" (list $root $part) }}
 {{- end }}
 
-{{/* The key-set document. It is part of the pod template, so that it is rolled out and rolled back with the revision. With a
+{{/* The key-set document: signing.keySet, or the set of the only signing key. It is part of the pod template, so that it is rolled out and rolled back with the revision. With a
 ConfigMap, a pod of the previous revision would read the new document when it restarts. */}}
 {{- define "fairpact.keySet" -}}
-{{- toJson .Values.signing.keySet -}}
+{{- $s := .Values.signing -}}
+{{- if $s.keySet -}}
+{{- toJson $s.keySet -}}
+{{- else -}}
+{{- /* With dev://, /v1/status reports that the key is for trials. */ -}}
+{{- $file := printf "%s:///run/fairpact/key/%s" (ternary "file" "dev" (ne $s.existingSecret.name "")) $s.existingSecret.key -}}
+{{- $key := dict "uri" ($s.uri | default $file) "signs_from" 0 -}}
+{{- with $s.publicKey }}{{ $_ := set $key "pubkey" . }}{{ end -}}
+{{- toJson (dict "keys" (list $key)) -}}
+{{- end -}}
 {{- end }}
 
 {{/* Settings of all three binaries. */}}
 {{- define "fairpact.commonEnv" -}}
-{{- if .Values.signing.keySet }}
 - name: FAIRPACT_KEY_SET_FILE
   value: /etc/fairpact/key-set/key-set.json
-{{- else }}
-- name: FAIRPACT_SIGNING_KEY
-  {{- if .Values.signing.uri }}
-  value: {{ .Values.signing.uri | quote }}
-  {{- else }}
-  # With dev://, /v1/status reports that the key is for trials.
-  value: {{ if .Values.signing.existingSecret.name }}file{{ else }}dev{{ end }}:///run/fairpact/key/{{ .Values.signing.existingSecret.key }}
-  {{- end }}
-{{- end }}
-{{- with .Values.signing.publicKey }}
-- name: FAIRPACT_PUBLIC_KEY
-  value: {{ quote . }}
-{{- end }}
-{{- with .Values.signing.legacyKeys }}
-- name: FAIRPACT_LEGACY_KEYS
-  value: {{ join "," . | quote }}
-{{- end }}
 - name: FAIRPACT_APPEND_SECRET_FILE
   value: /run/fairpact/append/secret
 - name: FAIRPACT_LOG_LEVEL
@@ -205,9 +196,7 @@ ConfigMap, a pod of the previous revision would read the new document when it re
 {{- if include "fairpact.signingSecret" $root }}
 - {name: key, mountPath: /run/fairpact/key, readOnly: true}
 {{- end }}
-{{- if $root.Values.signing.keySet }}
 - {name: key-set, mountPath: /etc/fairpact/key-set, readOnly: true}
-{{- end }}
 {{- if and (eq (index . 1) "log-server") (include "fairpact.logKeySecret" $root) }}
 - {name: log-key, mountPath: /run/fairpact/log-key, readOnly: true}
 {{- end }}
@@ -243,11 +232,9 @@ ConfigMap, a pod of the previous revision would read the new document when it re
 - name: key
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
 {{- end }}
-{{- if $root.Values.signing.keySet }}
 - name: key-set
   downwardAPI:
     items: [{path: key-set.json, fieldRef: {fieldPath: "metadata.annotations['fairpact.dev/key-set']"}}]
-{{- end }}
 {{- if and (eq (index . 1) "log-server") (include "fairpact.logKeySecret" $root) }}
 - name: log-key-secret
   secret:
@@ -312,9 +299,7 @@ spec:
         {{- end }}
       annotations:
         kubectl.kubernetes.io/default-container: {{ .component }}
-        {{- if $root.Values.signing.keySet }}
         fairpact.dev/key-set: {{ include "fairpact.keySet" $root | quote }}
-        {{- end }}
         {{- if and (eq .component "log-server") $root.Values.log.witnessPolicy }}
         fairpact.dev/witness-policy: {{ $root.Values.log.witnessPolicy | quote }}
         {{- end }}

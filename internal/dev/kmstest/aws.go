@@ -118,7 +118,7 @@ func (a *AWS) SetState(arn, state string) {
 
 func idOf(arn string) string { return arn[strings.LastIndex(arn, "/")+1:] }
 
-// URI returns the URI of a key on this server, for FAIRPACT_SIGNING_KEY. `key` is the key's
+// URI returns the URI of a key on this server, for a key set. `key` is the key's
 // ARN or id.
 func (a *AWS) URI(key string) string {
 	return "awskms:///" + key + "?region=" + awsTestRegion + "&endpoint=" + url.QueryEscape(a.URL())

@@ -80,7 +80,7 @@ func (g *GCP) SetAlgorithm(name string, algorithm kmspb.CryptoKeyVersion_CryptoK
 	g.keys[name].algorithm = algorithm
 }
 
-// URI returns the URI of a key version on this server, for FAIRPACT_SIGNING_KEY.
+// URI returns the URI of a key version on this server, for a key set.
 func (g *GCP) URI(name string) string {
 	return "gcpkms://" + name + "?endpoint=" + url.QueryEscape(g.Addr()) + "&plaintext=true"
 }

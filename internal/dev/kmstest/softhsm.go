@@ -58,7 +58,7 @@ func (s *SoftHSM) Import(t testing.TB, label, id string, key any) {
 	s.util(t, "--import", path, "--token", "fairpact", "--label", label, "--id", id, "--pin", s.PIN)
 }
 
-// URI returns the URI of a key, for FAIRPACT_SIGNING_KEY. `key` is object=LABEL or id=ID.
+// URI returns the URI of a key, for a key set. `key` is object=LABEL or id=ID.
 func (s *SoftHSM) URI(key string) string {
 	return "pkcs11:token=fairpact;" + key + "?module-path=" + SoftHSMLibrary + "&pin-source=file:" + s.Dir + "/pin"
 }

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,6 +63,9 @@ func (s *Stack) start(ctx context.Context) error {
 		if _, err := s.state.secret(name); err != nil {
 			return err
 		}
+	}
+	if _, err := OneKey(s.state.path(keySet), "dev://"+s.state.path("dev-key.pem")); err != nil {
+		return err
 	}
 	if err := s.startServers(ctx); err != nil {
 		return err
@@ -194,13 +196,20 @@ func (s *Stack) startKind(ctx context.Context, kind string) error {
 	return nil
 }
 
-const serverSecret, appendSecret = "server-secret", "append-secret"
+const serverSecret, appendSecret, keySet = "server-secret", "append-secret", "dev-keys.json"
+
+// OneKey writes a key set in which the key of the URI signs to a file, and returns the setting that
+// names the file.
+func OneKey(path, uri string) (setting string, err error) {
+	return "FAIRPACT_KEY_SET_FILE=" + path, os.WriteFile(path, fmt.Appendf(nil, `{"keys":[{"uri":%q,"signs_from":0}]}`, uri), 0o600)
+}
 
 // environment returns the environment of a process. The values in `extra` come last, so they
 // take precedence.
 func (s *Stack) environment(p *process, extra []string) []string {
 	env := []string{
 		"DATABASE_URL=" + s.databaseURL,
+		"FAIRPACT_KEY_SET_FILE=" + s.state.path(keySet),
 		"FAIRPACT_SERVER_SECRET_FILE=" + s.state.path(serverSecret),
 		"FAIRPACT_APPEND_SECRET_FILE=" + s.state.path(appendSecret),
 	}
@@ -243,12 +252,6 @@ func (s *Stack) environment(p *process, extra []string) []string {
 		env = append(env, s.o.Env[p.name]...)
 	}
 	env = append(env, extra...)
-	named := func(entry string) bool {
-		return strings.HasPrefix(entry, "FAIRPACT_SIGNING_KEY=") || strings.HasPrefix(entry, "FAIRPACT_KEY_SET_FILE=")
-	}
-	if !slices.ContainsFunc(env, named) {
-		env = append(env, "FAIRPACT_SIGNING_KEY=dev://"+s.state.path("dev-key.pem"))
-	}
 	return env
 }
 
