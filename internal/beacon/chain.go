@@ -23,8 +23,7 @@ import (
 // Scheme is drand's name of the scheme.
 const Scheme = "bls-unchained-g1-rfc9380"
 
-// DST is the domain separation tag of the hash to G1 (RFC 9380 3.1) in drand's
-// scheme bls-unchained-g1-rfc9380.
+// DST is the domain separation tag of the hash to G1 (RFC 9380 3.1).
 const DST = "BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
 
 // MaxRound is the highest accepted round. A deal names its round as a JSON integer, which
@@ -35,13 +34,12 @@ const MaxRound = 1<<53 - 1
 // a relay answers it with the newest round.
 var ErrBadRound = errors.New("the beacon round is outside [1, 2^53-1]")
 
-// ErrBadSignature is returned when a signature is not the chain's signature of the
-// round.
+// ErrBadSignature is returned for a signature that is not the chain's.
 var ErrBadSignature = errors.New("the beacon signature does not verify")
 
 // Chain identifies a beacon. Its values come from configuration, never from a relay.
 type Chain struct {
-	Hash      string // 64 lower-case hex digits, drand's name of the chain
+	Hash      string // 64 lower-case hex digits
 	PublicKey []byte // 96 bytes, a compressed point of G2
 	Period    int64  // seconds between rounds
 	Genesis   int64  // unix seconds, the time of round 1
@@ -65,8 +63,7 @@ func Quicknet() Chain {
 
 // ParseChain reads a chain from configuration: hash and public key in lower-case hex,
 // period in seconds, genesis in unix seconds. It cannot check the hash against the other
-// values, because the hash also covers drand's group hash. The operator MUST check the hash
-// (see InfoHash).
+// values, because the hash also covers drand's group hash. The operator MUST check the hash.
 func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	if _, err := canon.ParseHash(hash); err != nil {
 		return Chain{}, fmt.Errorf("the beacon chain hash %.80q has %w", hash, err)
@@ -91,9 +88,7 @@ func ParseChain(hash, publicKey string, period, genesis int64) (Chain, error) {
 	return c, nil
 }
 
-// RoundTime returns the time at which a round is published, in unix seconds. A time that
-// does not fit in an int64 becomes math.MaxInt64. For rounds below 1 RoundTime returns the
-// time of round 1.
+// RoundTime returns the unix time of a round: at least that of round 1, at most math.MaxInt64.
 func (c Chain) RoundTime(round int64) int64 {
 	if round <= 1 {
 		return c.Genesis
@@ -104,8 +99,7 @@ func (c Chain) RoundTime(round int64) int64 {
 	return c.Genesis + (round-1)*c.Period
 }
 
-// RoundAt returns the newest round that is published at the given time in unix seconds.
-// Before the genesis it returns 0.
+// RoundAt returns the newest round at a unix time, or 0 before the genesis.
 func (c Chain) RoundAt(unix int64) int64 {
 	if unix < c.Genesis {
 		return 0
@@ -121,7 +115,7 @@ func (c Chain) Words() map[string]string {
 // Verify checks the signature of a round and returns the round's randomness,
 // SHA-256(signature). It accepts exactly one byte string as the signature of a round,
 // because a second one would give the round a second randomness. The error wraps
-// ErrBadRound if the round is out of range, and ErrBadSignature if the signature is invalid.
+// ErrBadRound or ErrBadSignature.
 func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err error) {
 	if round < 1 || round > MaxRound {
 		return randomness, fmt.Errorf("%w: %d", ErrBadRound, round)
@@ -135,8 +129,7 @@ func (c Chain) Verify(round int64, signature []byte) (randomness [32]byte, err e
 	if err != nil {
 		return randomness, fmt.Errorf("cannot hash round %d to the curve: %w", round, err)
 	}
-	// A signature is valid if e(signature, g2) = e(hashed, key). PairingCheck checks
-	// the equivalent equation e(-signature, g2) · e(hashed, key) = 1.
+	// e(signature, g2) = e(hashed, key) is the same as e(-signature, g2) · e(hashed, key) = 1.
 	_, _, _, g2 := bls.Generators()
 	point.Neg(&point)
 	ok, err := bls.PairingCheck([]bls.G1Affine{point, hashed}, []bls.G2Affine{g2, c.key})
@@ -156,9 +149,8 @@ func Message(round int64) [32]byte {
 	return sha256.Sum256(number[:])
 }
 
-// parseSignature reads a compressed point of G1. SetBytes checks that the point is in the
-// subgroup. Without this check a round could have a second valid signature. SetBytes
-// ignores trailing bytes and accepts infinity, so parseSignature refuses both.
+// parseSignature reads a compressed point of G1. SetBytes checks the subgroup, but ignores
+// trailing bytes and accepts infinity.
 func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 	if len(signature) != bls.SizeOfG1AffineCompressed {
 		return point, fmt.Errorf("it has %d bytes instead of %d", len(signature), bls.SizeOfG1AffineCompressed)
@@ -173,19 +165,4 @@ func parseSignature(signature []byte) (point bls.G1Affine, err error) {
 		return point, errors.New("it is not the canonical encoding of its point")
 	}
 	return point, nil
-}
-
-// InfoHash returns drand's chain hash: SHA-256(period u32be ‖ genesis i64be ‖ public
-// key ‖ group hash ‖ beacon id). A relay lists these values at /{chain}/info. The
-// beacon id is left out if it is "default" (drand v2, common/chain, Info.Hash).
-func InfoHash(period, genesis int64, publicKey, groupHash []byte, beaconID string) [32]byte {
-	var b []byte
-	b = binary.BigEndian.AppendUint32(b, uint32(period))
-	b = binary.BigEndian.AppendUint64(b, uint64(genesis))
-	b = append(b, publicKey...)
-	b = append(b, groupHash...)
-	if beaconID != "default" {
-		b = append(b, beaconID...)
-	}
-	return sha256.Sum256(b)
 }

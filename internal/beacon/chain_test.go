@@ -49,15 +49,6 @@ func TestQuicknetRound(t *testing.T) {
 	}
 }
 
-func TestQuicknetInfoHash(t *testing.T) {
-	q := Quicknet()
-	group := unhex(t, "f477d5c89f21a17c863a7f937c6a6d15859414d2be09cd448d4279af331c5d3e")
-	hash := InfoHash(q.Period, q.Genesis, q.PublicKey, group, "quicknet")
-	if got := hex.EncodeToString(hash[:]); got != q.Hash {
-		t.Errorf("hash %s, want %s", got, q.Hash)
-	}
-}
-
 func TestEveryFlippedBitIsRefused(t *testing.T) {
 	signature := unhex(t, realSignature)
 	for i := range signature {

@@ -48,9 +48,8 @@ type Client struct {
 	known  *lru.Cache[int64, Round]
 }
 
-// NewClient returns a client of a chain. The relays are base addresses, such as
-// https://api.drand.sh, and are asked in this order. The caller MUST check them with
-// CheckRelays.
+// NewClient returns a client of a chain. It asks the relays in this order. The caller MUST check
+// them with CheckRelays.
 func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 	known, _ := lru.New[int64, Round](cachedRounds) // fails only for a size below 1
 	c := &Client{chain: chain, http: hc, now: crash.Now, known: known}
@@ -63,10 +62,9 @@ func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 // Chain returns the client's chain.
 func (c *Client) Chain() Chain { return c.chain }
 
-// Fetch returns a verified round. Concurrent calls for one round share the requests to
-// the relays. If one caller gives up, the requests continue for the other callers. The
-// error wraps ErrBadRound, ErrNotYet, ErrUnavailable or the context's error. A call may
-// take seconds.
+// Fetch returns a verified round. Concurrent calls for one round share the requests, which
+// continue if one caller gives up. The error wraps ErrBadRound, ErrNotYet, ErrUnavailable or
+// the context's error. A call may take seconds.
 func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	if round < 1 || round > MaxRound {
 		return Round{}, fmt.Errorf("%w: %d", ErrBadRound, round)
@@ -98,9 +96,8 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	}
 }
 
-// race asks the first relay, and one more relay after each hedgeDelay. Once a relay has
-// failed, race asks all remaining relays. It returns the first round that verifies and
-// cancels the other requests.
+// race asks one more relay after each hedgeDelay, and all once one has failed. The first round
+// that verifies wins.
 func (c *Client) race(ctx context.Context, round int64) (Round, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -158,9 +155,8 @@ func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 		// An error may quote a long text from the relay.
 		reasons[i] = fmt.Sprintf("%s: %.200s", c.relays[i].host, err.Error())
 	}
-	// If only some relays say "not yet", the local clock decides. Before the round is
-	// due, a dead relay must not make the beacon look broken. Once the round is due, a relay
-	// that always says "not yet" must not hide that the other relays are broken.
+	// If only some relays say "not yet", the local clock decides: a dead relay must not make the
+	// beacon look broken, nor one that always says "not yet" hide that the others are broken.
 	if notOut == len(failures) || notOut > 0 && notDue {
 		return fmt.Errorf("%w: round %d is due at unix time %d", ErrNotYet, round, c.chain.RoundTime(round))
 	}

@@ -18,8 +18,7 @@ const maxBody = 8 << 10
 
 var errNotOut = errors.New("the relay says that the round is not out yet")
 
-// relay is the address of a drand relay, a server that answers requests for the rounds of a
-// chain. A relay can withhold a round but cannot forge one.
+// relay is the address of a drand relay. It can withhold a round but cannot forge one.
 type relay struct {
 	base string // without a trailing slash
 	host string // shown in errors; the rest of base may contain a secret
@@ -48,9 +47,9 @@ func CheckRelays(relays []string) error {
 	return nil
 }
 
-// round asks for one round and verifies the answer. notDue means that the round is not due
-// by the local clock. For a round that is not due, older drand relays answer 404 instead of
-// 425. For a round that is due, 404 means that the relay does not serve the chain.
+// round asks for one round and verifies the answer. For a round that is not due (by the local
+// clock), older drand relays answer 404 instead of 425. Otherwise 404 means that the relay does
+// not serve the chain.
 func (r relay) round(ctx context.Context, hc *http.Client, chain Chain, round int64, notDue bool) (Round, error) {
 	address := r.base + "/" + chain.Hash + "/public/" + strconv.FormatInt(round, 10)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -90,9 +89,8 @@ func transportError(err error) error {
 	return err
 }
 
-// parseRound verifies the signature in a relay's answer and computes the randomness from
-// the signature. drand's newer interface sends no randomness. If the answer contains
-// randomness, that value MUST equal the computed one.
+// parseRound verifies an answer. If it contains randomness, which drand's newer interface does
+// not send, that value MUST be right.
 func parseRound(body []byte, chain Chain, round int64) (Round, error) {
 	var answer struct {
 		Round      int64   `json:"round"`

@@ -6,6 +6,7 @@ package devbeacon
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"math/big"
@@ -33,8 +34,8 @@ type Server struct {
 	mux    *http.ServeMux
 }
 
-// New returns the beacon of a seed. Equal seeds give equal chains. The chain hash is
-// beacon.InfoHash with SHA-256(public key) as the group hash.
+// New returns the beacon of a seed. Equal seeds give equal chains. The group hash is
+// SHA-256(public key).
 func New(seed []byte) *Server {
 	scalar, err := fr.Hash(seed, []byte("fairpact/devbeacon.v1"), 1)
 	if err != nil {
@@ -47,7 +48,7 @@ func New(seed []byte) *Server {
 	key := public.Bytes()
 
 	like, group := beacon.Quicknet(), sha256.Sum256(key[:])
-	hash := beacon.InfoHash(like.Period, like.Genesis, key[:], group[:], beaconID)
+	hash := InfoHash(like.Period, like.Genesis, key[:], group[:], beaconID)
 	if s.chain, err = beacon.ParseChain(hex.EncodeToString(hash[:]), hex.EncodeToString(key[:]), like.Period, like.Genesis); err != nil {
 		panic(err) // only if the scalar is 0
 	}
@@ -96,4 +97,19 @@ func (s *Server) public(w http.ResponseWriter, r *http.Request) {
 			"signature":  hex.EncodeToString(signature),
 		})
 	}
+}
+
+// InfoHash returns drand's chain hash: SHA-256(period u32be ‖ genesis i64be ‖ public
+// key ‖ group hash ‖ beacon id). A relay lists these values at /{chain}/info. The
+// beacon id is left out if it is "default" (drand v2, common/chain, Info.Hash).
+func InfoHash(period, genesis int64, publicKey, groupHash []byte, beaconID string) [32]byte {
+	var b []byte
+	b = binary.BigEndian.AppendUint32(b, uint32(period))
+	b = binary.BigEndian.AppendUint64(b, uint64(genesis))
+	b = append(b, publicKey...)
+	b = append(b, groupHash...)
+	if beaconID != "default" {
+		b = append(b, beaconID...)
+	}
+	return sha256.Sum256(b)
 }

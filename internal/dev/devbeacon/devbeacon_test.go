@@ -137,3 +137,15 @@ func TestAnswers(t *testing.T) {
 		t.Errorf("before the genesis: status %d, want 425", code)
 	}
 }
+
+func TestQuicknetInfoHash(t *testing.T) {
+	q := beacon.Quicknet()
+	group, err := hex.DecodeString("f477d5c89f21a17c863a7f937c6a6d15859414d2be09cd448d4279af331c5d3e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := devbeacon.InfoHash(q.Period, q.Genesis, q.PublicKey, group, "quicknet")
+	if got := hex.EncodeToString(hash[:]); got != q.Hash {
+		t.Errorf("hash %s, want %s", got, q.Hash)
+	}
+}

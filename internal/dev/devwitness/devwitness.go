@@ -120,7 +120,7 @@ func (w *Witness) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 // check of the old size and the update of w.newest, so no other request can change the size
 // between them.
 func (w *Witness) add(body []byte) (status int, text string) {
-	request, err := checkpoint.ParseAddCheckpoint(body)
+	request, err := parseRequest(body)
 	if err != nil {
 		return http.StatusBadRequest, err.Error()
 	}

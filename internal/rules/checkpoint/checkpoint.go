@@ -139,11 +139,3 @@ func CheckOrigin(origin string) error {
 
 // encode64 returns b in the base64 that all C2SP formats use (RFC 4648, section 4).
 func encode64(b []byte) string { return base64.StdEncoding.EncodeToString(b) }
-
-func decodeHash(text string) (hash [32]byte, err error) {
-	b, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(b) != len(hash) || encode64(b) != text {
-		return hash, fmt.Errorf("%.60q is not 32 bytes in base64", text)
-	}
-	return [32]byte(b), nil
-}

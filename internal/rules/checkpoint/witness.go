@@ -21,9 +21,6 @@ const (
 	SizeType          = "text/x.tlog.size" // media type of a 409 answer; the body is the last tree size that the witness cosigned
 )
 
-// maxProof is the maximum number of hashes that tlog-witness allows in a consistency proof.
-const maxProof = 63
-
 // Marshal returns the body of the request.
 func (a AddCheckpoint) Marshal() []byte {
 	var b strings.Builder
@@ -34,32 +31,6 @@ func (a AddCheckpoint) Marshal() []byte {
 	b.WriteString("\n")
 	b.Write(a.Note)
 	return []byte(b.String())
-}
-
-// ParseAddCheckpoint parses the body of an add-checkpoint request. It verifies neither the
-// proof nor the signatures.
-func ParseAddCheckpoint(body []byte) (a AddCheckpoint, err error) {
-	head, signedNote, ok := strings.Cut(string(body), "\n\n")
-	if !ok || len(body) > 2*MaxNote {
-		return a, errors.New("the body has no blank line after the consistency proof, or is too large")
-	}
-	lines := strings.Split(head, "\n")
-	old, ok := strings.CutPrefix(lines[0], "old ")
-	if a.Old, err = ParseSize(old); !ok || err != nil {
-		return a, fmt.Errorf("the first line is %.40q: write \"old SIZE\"", lines[0])
-	}
-	if len(lines)-1 > maxProof {
-		return a, fmt.Errorf("the consistency proof has more than %d hashes", maxProof)
-	}
-	for _, line := range lines[1:] {
-		hash, err := decodeHash(line)
-		if err != nil {
-			return a, err
-		}
-		a.Proof = append(a.Proof, hash)
-	}
-	a.Note = []byte(signedNote)
-	return a, nil
 }
 
 // ParseSize reads a tree size in plain decimal digits.
