@@ -50,7 +50,7 @@ func independentlyVerified(t *testing.T, dir string) {
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), "python3", filepath.Join(verifier, "verify.py"), "--certificate", "cert.json", "--tree-head", "head.json",
-		"--status", "status.json", "--inputs", "inputs.json", "--params", "params.json")
+		"--keys", "keys.json", "--inputs", "inputs.json", "--params", "params.json")
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "byte for byte as recomputed") {
 		t.Errorf("verify.py: %v\n%s", err, out)
