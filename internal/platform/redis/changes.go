@@ -102,7 +102,7 @@ func (r *Redis) Listen(ctx context.Context, notify func(dealIDs ...string), setC
 }
 
 func (r *Redis) listen(ctx context.Context, notify func(...string), setConnected func(bool)) {
-	subscription := r.subscribe(ctx, r.changes())
+	subscription := r.client.Subscribe(ctx, r.changes())
 	defer subscription.Close()
 	defer context.AfterFunc(ctx, func() { _ = subscription.Close() })()
 	for asked := false; ; {

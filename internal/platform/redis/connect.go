@@ -25,40 +25,38 @@ func connect(text string) (client redis.UniversalClient, timeout time.Duration, 
 	if err != nil {
 		return nil, 0, err
 	}
+	// One try, within the time of the command.
+	once := func(retries, dials *int, endsWithContext *bool, timeouts ...*time.Duration) {
+		*retries, *dials, *endsWithContext = -1, 1, true
+		for _, t := range timeouts {
+			*t = cmp.Or(*t, commandTimeout)
+		}
+	}
 	query := u.Query()
-	switch {
-	case query.Get("cluster") == "true" && query.Has("master_name"):
+	switch cluster := query.Get("cluster") == "true"; {
+	case cluster && query.Has("master_name"):
 		return nil, 0, errors.New("cluster=true and master_name exclude each other: give one")
-	case query.Get("cluster") == "true":
+	case cluster:
 		query.Del("cluster") // go-redis rejects unknown parameters
 		u.RawQuery = query.Encode()
 		o, err := redis.ParseClusterURL(u.String())
 		if err != nil {
 			return nil, 0, err
 		}
-		o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
-		bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		once(&o.MaxRetries, &o.DialerRetries, &o.ContextTimeoutEnabled, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 		return redis.NewClusterClient(o), o.ReadTimeout, nil
 	case query.Has("master_name"):
 		o, err := redis.ParseFailoverURL(text)
 		if err != nil {
 			return nil, 0, err
 		}
-		o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
-		bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+		once(&o.MaxRetries, &o.DialerRetries, &o.ContextTimeoutEnabled, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 		return redis.NewFailoverClient(o), o.ReadTimeout, nil
 	}
 	o, err := redis.ParseURL(text)
 	if err != nil {
 		return nil, 0, err
 	}
-	o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
-	bound(&o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
+	once(&o.MaxRetries, &o.DialerRetries, &o.ContextTimeoutEnabled, &o.DialTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.PoolTimeout)
 	return redis.NewClient(o), o.ReadTimeout, nil
-}
-
-func bound(timeouts ...*time.Duration) {
-	for _, t := range timeouts {
-		*t = cmp.Or(*t, commandTimeout)
-	}
 }

@@ -33,13 +33,7 @@ const (
 // Redis is a client whose commands time out if the server is down. It is safe for
 // concurrent use.
 type Redis struct {
-	// client is not a redis.UniversalClient, because UniversalClient refers to redis.Client.
-	// With a UniversalClient, each package that imports this package takes about 2 s longer
-	// to compile.
-	client    redis.Cmdable
-	subscribe func(ctx context.Context, channel string) subscription
-	close     func() error
-
+	client  redis.UniversalClient
 	limiter *redis_rate.Limiter
 	local   *lru.Cache[string, *rate.Limiter] // by the name of the limit; used while Redis is down
 	timeout time.Duration                     // of one command
@@ -50,12 +44,6 @@ type Redis struct {
 	announcements chan string
 	stop          context.CancelFunc
 	loops         sync.WaitGroup
-}
-
-type subscription interface {
-	ReceiveTimeout(ctx context.Context, timeout time.Duration) (any, error)
-	Ping(ctx context.Context, payload ...string) error
-	Close() error
 }
 
 // Open returns a client for the redis:// or rediss:// URL of one server, of Sentinels or of a
@@ -70,9 +58,8 @@ func Open(url string) (*Redis, error) {
 		return nil, err
 	}
 	r := &Redis{
-		client: client, close: client.Close, limiter: redis_rate.NewLimiter(client), local: local, timeout: timeout,
-		subscribe: func(ctx context.Context, channel string) subscription { return client.Subscribe(ctx, channel) },
-		name:      rand.Text(), announcements: make(chan string, maxChanges),
+		client: client, limiter: redis_rate.NewLimiter(client), local: local, timeout: timeout,
+		name: rand.Text(), announcements: make(chan string, maxChanges),
 	}
 	var running context.Context
 	running, r.stop = context.WithCancel(context.Background())
@@ -94,7 +81,7 @@ func (m messages) Printf(ctx context.Context, format string, args ...any) {
 func (r *Redis) Close() error {
 	r.stop()
 	r.loops.Wait()
-	return r.close()
+	return r.client.Close()
 }
 
 // Ping returns an error if Redis does not answer.
