@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/api/wire"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
@@ -81,7 +82,7 @@ func (c *call) bundle(ctx context.Context, t *terminal) (text json.RawMessage, e
 		if bundle.LogProof != "" || status.Origin == nil || try == checkpointTries {
 			break
 		}
-		if err := pause(ctx, checkpointWait); err != nil {
+		if err := httpclient.Pause(ctx, checkpointWait); err != nil {
 			return nil, err
 		}
 	}
@@ -148,14 +149,4 @@ func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 	}
 	own["input"], own["salt"] = mine.members, mine.salt
 	return canon.Encode(bundle), nil
-}
-
-// pause waits for a time, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

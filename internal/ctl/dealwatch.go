@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/api/wire"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
 )
 
 type watchCommand struct {
@@ -52,7 +53,7 @@ func (c *call) watch(ctx context.Context, p *progress) ([]byte, error) {
 		if now.tag == last.tag {
 			// A service that is stopping answers without waiting for a change. The pause limits
 			// the rate of requests.
-			if err := pause(ctx, time.Second); err != nil {
+			if err := httpclient.Pause(ctx, time.Second); err != nil {
 				return nil, err
 			}
 		}

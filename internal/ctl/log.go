@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/translog/audit"
 )
@@ -209,8 +210,6 @@ func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tick := time.NewTicker(c.Every)
-	defer tick.Stop()
 	for {
 		head, err := audit.Watch(ctx, from, policy, seen)
 		if err == nil && head.Size >= seen.Size {
@@ -230,10 +229,8 @@ func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {
 		default:
 			t.note("%d leaves, and the log only grew", head.Size)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		if err := httpclient.Pause(ctx, c.Every); err != nil {
+			return err
 		}
 	}
 }

@@ -49,7 +49,10 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	return t.show(map[string]any{"returned": returned, "tree_size": head.TreeSize},
+	return t.show(struct {
+		Returned int64 `json:"returned"`
+		TreeSize int64 `json:"tree_size"`
+	}{int64(returned), head.TreeSize},
 		"%d leaves restored: the log now has the %d leaves and the root of the tree head", returned, head.TreeSize)
 }
 

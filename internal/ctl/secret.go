@@ -69,7 +69,10 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 			return refusal{errors.New("another rotation ended while this one ran: run fairpactctl secret check")}
 		}
 		former := sealing.ShortID(now.Fingerprint)
-		return t.show(map[string]string{"in_force": newest.ID(), "former": former},
+		return t.show(struct {
+			InForce string `json:"in_force"`
+			Former  string `json:"former"`
+		}{newest.ID(), former},
 			"secret %s is in force; keep secret %s in the file until fairpactctl secret check says to remove the former secret", newest.ID(), former)
 	})
 }
@@ -214,5 +217,7 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	fingerprint := fmt.Sprintf("%x", newest.Fingerprint())
-	return t.show(map[string]string{"fingerprint": fingerprint}, "the database now has the server secret with the fingerprint %s: start the processes with this file", fingerprint)
+	return t.show(struct {
+		Fingerprint string `json:"fingerprint"`
+	}{fingerprint}, "the database now has the server secret with the fingerprint %s: start the processes with this file", fingerprint)
 }

@@ -91,7 +91,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 	first := &call{client, s.DealID, s.Invites[0].Token}
 	if a.NeedsBeacon {
 		t.note("beacon round %v will be published in %d s, after the reveal deadline", params["beacon_round"], max(0, int(time.Until(due).Seconds())))
-		if err := pause(ctx, time.Until(due)); err != nil {
+		if err := httpclient.Pause(ctx, time.Until(due)); err != nil {
 			return cause(ctx, err)
 		}
 		if err := retryWhileRefused(ctx, "BEACON_NOT_READY", func() error {
@@ -148,7 +148,7 @@ func retryWhileRefused(ctx context.Context, code string, send func() error) erro
 		err := send()
 		if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Code() == code {
 			pending = refused
-			if pause(ctx, 500*time.Millisecond) == nil {
+			if httpclient.Pause(ctx, 500*time.Millisecond) == nil {
 				continue
 			}
 		}

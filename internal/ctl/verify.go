@@ -117,13 +117,7 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	}
 	var c struct {
 		Algorithm, Outcome string
-		Result             struct {
-			Beacon struct {
-				ChainHash string `json:"chain_hash"`
-				Round     int64
-				Signature string
-			}
-		}
+		Result             struct{ Beacon algorithm.Beacon }
 	}
 	if json.Unmarshal(canon.Encode(cert), &c) != nil || c.Outcome != certificate.Computed {
 		return
@@ -131,26 +125,27 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	if a, ok := algorithm.Lookup(c.Algorithm); !ok || !a.NeedsBeacon {
 		return
 	}
+	drawn := c.Result.Beacon
 	chain, name := beacon.Quicknet(), "drand quicknet"
 	var err error
 	switch pinned := chain; {
-	case c.Result.Beacon.ChainHash == pinned.Hash && given != nil && given["public_key"] != hex.EncodeToString(pinned.PublicKey):
+	case drawn.ChainHash == pinned.Hash && given != nil && given["public_key"] != hex.EncodeToString(pinned.PublicKey):
 		err = errors.New("the beacon key in the bundle is not the key of drand quicknet")
-	case c.Result.Beacon.ChainHash == pinned.Hash:
+	case drawn.ChainHash == pinned.Hash:
 	case given == nil:
 		return
 	default:
 		key, _ := given["public_key"].(string)
 		period, _ := given["period"].(int64)
 		genesis, _ := given["genesis_time"].(int64)
-		chain, err = beacon.ParseChain(c.Result.Beacon.ChainHash, key, period, genesis)
+		chain, err = beacon.ParseChain(drawn.ChainHash, key, period, genesis)
 		name = "the chain of the bundle, checked with the key in the bundle,"
 	}
 	if err == nil {
 		var raw []byte
-		if raw, err = hex.DecodeString(c.Result.Beacon.Signature); err == nil {
-			_, err = chain.Verify(c.Result.Beacon.Round, raw)
+		if raw, err = hex.DecodeString(drawn.Signature); err == nil {
+			_, err = chain.Verify(drawn.Round, raw)
 		}
 	}
-	report.Add(checked("beacon_signature", err, "%s signed round %d", name, c.Result.Beacon.Round))
+	report.Add(checked("beacon_signature", err, "%s signed round %d", name, drawn.Round))
 }

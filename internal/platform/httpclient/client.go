@@ -66,7 +66,7 @@ func New(baseURL string) (*Client, error) {
 			Timeout:       attemptTimeout,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		wait: wait,
+		wait: Pause,
 	}, nil
 }
 
@@ -216,7 +216,8 @@ func unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-func wait(ctx context.Context, d time.Duration) error {
+// Pause waits for a time, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

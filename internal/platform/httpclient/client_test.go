@@ -123,7 +123,7 @@ func TestItStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	c, seen, _ := script(t, says(503, ""))
 	ctx, cancel := context.WithCancel(t.Context())
-	c.wait = func(ctx context.Context, d time.Duration) error { cancel(); return wait(ctx, time.Hour) }
+	c.wait = func(ctx context.Context, d time.Duration) error { cancel(); return Pause(ctx, time.Hour) }
 	if _, err := c.Get(ctx, "/", ""); !errors.Is(err, context.Canceled) || len(*seen) != 1 {
 		t.Errorf("a context that ends in the pause: got %v after %d attempts, want context.Canceled after 1", err, len(*seen))
 	}
