@@ -56,8 +56,8 @@ type Seat struct {
 	Declaration string // as Digest returns it
 }
 
-// Message returns the six lines that a seat key signs. origin is the web origin of the
-// deployment. No value contains a line end, so the lines are unambiguous.
+// Message returns the six lines that a seat key signs for the deployment's web origin. No value contains
+// a line end, so the lines are unambiguous.
 func (s Seat) Message(origin string) []byte {
 	return fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%s\n%s\n", domain, origin, s.DealID, s.Party, s.Commitment, s.Declaration)
 }

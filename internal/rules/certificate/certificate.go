@@ -1,6 +1,5 @@
-// Package certificate defines outcome certificates: their members, the signed bytes, the
-// log entry, the input root, and the inclusion proofs. It also defines the tree head of the
-// log. The package is pure: no I/O, clock, randomness or logger.
+// Package certificate defines outcome certificates: their members, the signed bytes, the log entry,
+// the input root and the inclusion proofs. It also defines the tree head of the log.
 package certificate
 
 import (
@@ -56,21 +55,18 @@ type Party struct {
 	AttestedBy string  `json:"attested_by"`
 }
 
-// AttestedByInitiator is the value of attested_by if only the initiator attests a party's
-// label. Package attestation defines the other values.
+// AttestedByInitiator is attested_by without a seat key (see package attestation).
 const AttestedByInitiator = "initiator"
 
-// MissedCommit, MissedReveal and Rejected are the flags that say why a certificate is
-// VOID. MissedReveal and Rejected imply that all parties committed.
+// MissedCommit, MissedReveal and Rejected are the flags that say why a certificate is VOID.
 const (
 	MissedCommit = "void:missed-commit"
 	MissedReveal = "void:missed-reveal"
 	Rejected     = "void:rejected"
 )
 
-// Timing contains the deal's times in unix seconds. Commits close when the last party has
-// committed, and reveals close when the last party has revealed. A time is null if the deal
-// ended before the event happened.
+// Timing contains the deal's times in unix seconds. A time is null if the deal ended before the last
+// party had committed or revealed, or without a result.
 type Timing struct {
 	CreatedAt       int64  `json:"created_at"`
 	CommitsClosedAt *int64 `json:"commits_closed_at"`
@@ -78,8 +74,8 @@ type Timing struct {
 	ComputedAt      *int64 `json:"computed_at"`
 }
 
-// LogProof is an inclusion proof against a published tree head. InclusionPath lists the
-// sibling nodes from the leaf up (RFC 6962 2.1.1), each as 64 lower-case hex digits.
+// LogProof is an inclusion proof against a published tree head. InclusionPath goes from the leaf up
+// (RFC 6962 2.1.1), in 64 lower-case hex digits each.
 type LogProof struct {
 	TreeSize      int64    `json:"tree_size"`
 	LeafIndex     int64    `json:"leaf_index"`
@@ -93,11 +89,10 @@ type Certificate struct {
 	Signature string   `json:"signature"`
 }
 
-// SigningBytes returns the RFC 8785 form of the payload (SPEC 2.5). The SHA-256 hash of
-// these bytes is both the signed digest and the log entry.
+// SigningBytes returns the RFC 8785 form of the payload (SPEC 2.5), whose SHA-256 is both the signed
+// digest and the log entry.
 func (p Payload) SigningBytes() ([]byte, error) { return canon.Marshal(p) }
 
-// Parse reads a payload from its signing bytes.
 func Parse(signingBytes []byte) (Payload, error) {
 	var p Payload
 	if err := json.Unmarshal(signingBytes, &p); err != nil {
@@ -106,13 +101,11 @@ func Parse(signingBytes []byte) (Payload, error) {
 	return p, nil
 }
 
-// Entry returns the log entry of a certificate: SHA-256 of its signing bytes. The
-// public log shows only the entry.
+// Entry returns the log entry of a certificate: the SHA-256 of its signing bytes.
 func Entry(signingBytes []byte) [32]byte { return sha256.Sum256(signingBytes) }
 
-// Tag returns the tag of a deal's log entry. The log accepts at most one entry for each
-// tag, and so at most one certificate of a deal. A reader who does not know the deal's id
-// learns nothing about the deal from the tag.
+// Tag returns the tag of a deal's log entry. The log accepts at most one entry for each tag. The tag
+// tells nothing about the deal to a reader who does not know its id.
 func Tag(dealID string) [32]byte { return sha256.Sum256([]byte("fairpact deal\x00" + dealID)) }
 
 // Facts determine the properties of a certificate.
@@ -124,7 +117,6 @@ type Facts struct {
 	Declaration string // digest of the declaration, from attestation.Digest
 }
 
-// Properties returns the value of `properties` in a certificate with these facts.
 func Properties(f Facts) (flags []string) {
 	if f.Revealed {
 		flags = append(flags, "inputs-committed-before-reveal")
@@ -158,8 +150,7 @@ func InputRoot(leaves [][]byte) string {
 	return "sha256:" + hex.EncodeToString(root)
 }
 
-// InputPath returns the inclusion path of a party's leaf under InputRoot (RFC 6962
-// 2.1.1): the sibling nodes from the leaf up, each as 64 lower-case hex digits.
+// InputPath returns the inclusion path of a party's leaf under InputRoot, in the form of LogProof.
 func InputPath(leaves [][]byte, party int) []string {
 	level := make([][]byte, len(leaves))
 	for i, leaf := range leaves {
@@ -182,8 +173,7 @@ func InputPath(leaves [][]byte, party int) []string {
 	return path
 }
 
-// VerifyInput checks the inclusion path of a leaf under inputRoot. party is the index of the
-// leaf, and parties is the number of leaves.
+// VerifyInput checks the inclusion path of a party's leaf under inputRoot.
 func VerifyInput(leaf []byte, party, parties int, path []string, inputRoot string) error {
 	return verifyPath(leaf, LogProof{TreeSize: int64(parties), LeafIndex: int64(party), InclusionPath: path}, strings.TrimPrefix(inputRoot, "sha256:"))
 }
@@ -199,9 +189,7 @@ func (p Payload) InputRootWellFormed() bool {
 	return rootForm.MatchString(*p.InputRoot)
 }
 
-// VerifyInclusion checks that the given log entry is the leaf at lp.LeafIndex of a tree (RFC
-// 9162 2.1.3.2). The tree has lp.TreeSize leaves, and its root is rootHash (64 lower-case hex
-// digits).
+// VerifyInclusion checks that the log entry is a leaf under the root (RFC 9162 2.1.3.2).
 func VerifyInclusion(entry [32]byte, lp LogProof, rootHash string) error {
 	return verifyPath(entry[:], lp, rootHash)
 }

@@ -13,13 +13,12 @@ type Party struct {
 	Revealed  bool
 }
 
-// The service takes every due step except Draw before it calls the methods below. Commit and
-// Reveal still check the deadlines, so that an overdue deal never accepts a commit or reveal.
-// Every error of these methods has status 409 in problem.Table.
+// The methods below say why an action is refused at the unix time `now`, or nil. Every error has
+// status 409. The service takes every due step except Draw first. Commit and Reveal still check the
+// deadlines, so that an overdue deal never accepts a commit or reveal.
 
-// Commit returns the reason why party p cannot commit at the unix time `now`, or nil.
-// SPEC 3: the first commit moves the deal from OPEN to COMMITTING, the last commit moves it
-// from COMMITTING to REVEALING.
+// Commit is the rule of a commit. SPEC 3: the first commit moves the deal from OPEN to COMMITTING, the
+// last commit moves it from COMMITTING to REVEALING.
 func (d Deal) Commit(p Party, now int64) *problem.Error {
 	switch {
 	case d.Ended():
@@ -34,7 +33,7 @@ func (d Deal) Commit(p Party, now int64) *problem.Error {
 	return nil
 }
 
-// Reveal returns the reason why party p cannot reveal at the unix time `now`, or nil.
+// Reveal is the rule of a reveal.
 func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	switch {
 	case d.Ended():
@@ -51,8 +50,7 @@ func (d Deal) Reveal(p Party, now int64) *problem.Error {
 	return nil
 }
 
-// Entropy returns the reason why the deal cannot be drawn at the unix time `now`, or nil.
-// After the draw it returns nil (SPEC 4 rule 2: repeat calls after COMPUTED report the result).
+// Entropy is the rule of a draw. SPEC 4 rule 2: repeat calls after COMPUTED report the result.
 func (d Deal) Entropy(now int64) *problem.Error {
 	switch {
 	case !d.Random():
@@ -69,9 +67,8 @@ func (d Deal) Entropy(now int64) *problem.Error {
 	return nil
 }
 
-// Cancel returns the reason why the initiator (party 0) cannot cancel, or nil.
-// SPEC 3: a deal can be cancelled until a counterparty commits. The initiator's own
-// commitment does not count.
+// Cancel is the rule of a cancel. SPEC 3: a deal can be cancelled until a counterparty commits. The
+// initiator's own commitment does not count.
 func (d Deal) Cancel(initiatorCommitted bool) *problem.Error {
 	others := d.Commits
 	if initiatorCommitted {

@@ -27,9 +27,8 @@ import "math"
 // State is the state of a deal as clients see it (SPEC 3).
 type State string
 
-// The states. Clients see OPEN and CERTIFIED, but the database never stores them. A deal is
-// OPEN while its stored phase is COMMITTING and no party has committed. A COMPUTED deal is shown
-// as CERTIFIED once a quorum of witnesses has cosigned the log leaf of its certificate.
+// The states. The database never stores OPEN and CERTIFIED: State derives OPEN, and a COMPUTED deal is
+// shown as CERTIFIED once a quorum of witnesses has cosigned the leaf of its certificate.
 const (
 	Open       State = "OPEN"
 	Committing State = "COMMITTING"
@@ -41,12 +40,11 @@ const (
 	Cancelled  State = "CANCELLED"
 )
 
-// States lists all states that clients can see.
+// States lists all states.
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
-// DrawDelay is how many seconds deadline-worker waits before it draws the result of a random.v1
-// deal, so that a party can draw first. The delay begins at the last reveal or the beacon
-// round's time, whichever is later.
+// DrawDelay is how many seconds deadline-worker waits after the last reveal or the beacon round's
+// time, whichever is later, so that a party can draw first.
 const DrawDelay = 60
 
 // Snapshot is the part of a deal that changes, at one moment.
@@ -67,12 +65,10 @@ type Deal struct {
 	InputLost     bool  // a revealed input cannot be decrypted, so no result can be computed
 }
 
-// Step is a change of a deal's phase. A step becomes due at a certain time, or when the last
-// party commits or reveals. The service takes a due step before any other action on the deal.
-// The exception is Draw, which waits for a POST /v1/deals/{id}/entropy or for deadline-worker.
+// Step is a change of a deal's phase. The service takes a due step before any other action on the
+// deal, except Draw, which waits for a party or for deadline-worker.
 type Step int
 
-// The steps. The table in the package comment says when each is due.
 const (
 	None Step = iota
 	Compute
@@ -125,9 +121,8 @@ func (d Deal) Next(now int64) Step {
 	return None
 }
 
-// DueAt returns the first time at which the clock makes a step due. It returns false if
-// no step waits for the clock. It ignores InputLost, because the service notices a lost
-// input only when it computes the result.
+// DueAt returns the first time at which the clock makes a step due, or false. It ignores InputLost,
+// which the service notices only when it computes the result.
 func (d Deal) DueAt() (int64, bool) {
 	switch {
 	case d.Phase == Committing && d.Commits < len(d.Labels):
@@ -140,10 +135,7 @@ func (d Deal) DueAt() (int64, bool) {
 	return 0, false
 }
 
-// LookAt returns the time by which a caller should read the deal again even if no party
-// acts. While a random.v1 deal with all reveals waits for its beacon round, LookAt
-// returns RoundTime, because a party can draw from then on. Otherwise LookAt returns the same
-// as DueAt.
+// LookAt is DueAt, except that a deal that waits for its beacon round can be drawn from RoundTime on.
 func (d Deal) LookAt(now int64) (int64, bool) {
 	if d.Random() && d.AllRevealed() && now < *d.RoundTime {
 		return *d.RoundTime, true

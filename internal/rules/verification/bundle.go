@@ -47,7 +47,7 @@ type Trust struct {
 	Inputs  any                // known inputs, as in Evidence; the declaration in the bundle holds the params
 }
 
-// VerifyBundle makes every check that the bundle allows. It does not panic on any bundle.
+// VerifyBundle makes every check that the bundle allows.
 func VerifyBundle(bundle any, trust Trust) Report {
 	r := &Report{Valid: true}
 	misshapen := bundleShape(bundle)
@@ -138,10 +138,8 @@ func (r *Report) logProof(members map[string]any, c certificate.Certificate, tru
 	}
 }
 
-// checkpointSigner checks who signed the checkpoint. With a policy, a log of the policy
-// must have signed it. Without a policy, a key of the deployment must have signed it, and
-// that key must have been allowed to sign at this tree size. If the check passes, `good` names the
-// signer. Otherwise `problem` says what is wrong.
+// checkpointSigner checks that a log of the policy signed the checkpoint or, without a policy, a key of
+// the deployment that may sign at this tree size. It returns the problem, or who signed.
 func checkpointSigner(signedNote []byte, c checkpoint.Checkpoint, trusted keys.List, policy *checkpoint.Policy) (problem, good string) {
 	var logs []checkpoint.Key
 	if policy != nil {

@@ -74,8 +74,7 @@ func (r *Report) inputs(p certificate.Payload, given any, params map[string]any)
 	}
 }
 
-// open returns a party's leaf in the tree whose root is input_root (see certificate.InputRoot),
-// and whether input and salt open the commitment.
+// open returns a party's leaf under input_root, and whether input and salt open the commitment.
 func open(commitment *string, input map[string]any, salt string) (leaf []byte, ok bool) {
 	if commitment == nil {
 		return nil, false
@@ -85,9 +84,8 @@ func open(commitment *string, input map[string]any, salt string) (leaf []byte, o
 	return slices.Concat(canonical, saltBytes), ok
 }
 
-// Recompute computes the result of a certified deal from the inputs and params. It returns
-// the RFC 8785 form of the result, or null if a party rejected. It takes the beacon value from
-// p.Result.
+// Recompute returns the RFC 8785 form of the result, or null if a party rejected. It takes the beacon
+// value from p.Result.
 func Recompute(p certificate.Payload, inputs []map[string]any, params map[string]any) ([]byte, error) {
 	a, ok := algorithm.Lookup(p.Algorithm)
 	if !ok {

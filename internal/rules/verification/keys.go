@@ -20,10 +20,8 @@ func standing(k keys.Key) string {
 	return fmt.Sprintf("a key retired at tree size %d", *k.TreeSize)
 }
 
-// inForce adds the check KeyInForce. `cert` is the key that signed the certificate. It must
-// have been allowed to sign the leaf at leafIndex. `head` is the key that signed the tree head.
-// It must have been allowed to sign leaf headSize-1, which is the last leaf under the tree head.
-// `cert` or `head` is nil if no trusted key made that signature.
+// inForce adds the check KeyInForce: `cert` may sign the leaf at leafIndex, and `head` the last leaf
+// under the tree head. Each is nil if no trusted key made that signature.
 func (r *Report) inForce(cert, head *keys.Key, leafIndex, headSize int64) {
 	switch {
 	case cert == nil:
@@ -43,9 +41,8 @@ func (r *Report) inForce(cert, head *keys.Key, leafIndex, headSize int64) {
 	}
 }
 
-// VerifyTreeHead returns the key that signed a tree head (SPEC 2.7). `problem` says what is
-// wrong if `document` is malformed, no key signed it, or the signing key may not sign a head
-// of this size.
+// VerifyTreeHead returns the key that signed a tree head (SPEC 2.7) and may sign one of this size, or
+// what is wrong.
 func VerifyTreeHead(document any, trusted keys.List) (by keys.Key, problem string) {
 	head, bad := readHead(document)
 	if bad != "" {

@@ -16,15 +16,14 @@ import (
 
 // Names of the checks of the parties' signatures and of the declaration, in report order.
 const (
-	// PartySignatures: every attested_by is well-formed, and every signature with a seat key (a
-	// party's own key) is valid. Checked only if an attested_by has a seat key or is malformed.
+	// PartySignatures: every attested_by is well-formed, and every signature in it is valid. Checked
+	// only if an attested_by has a seat key or is malformed.
 	PartySignatures = "party_signatures"
 	PartyKeys       = "party_keys"  // each party in Evidence.Parties signed with the key given there
 	Declaration     = "declaration" // the declaration in a bundle is the one that the certificate names, and agrees with the certificate
 )
 
-// seats checks the signatures that parties made with their own keys (seat keys). If the verifier
-// knows a party's key, seats also checks that the party signed with this key.
+// seats adds the checks PartySignatures and PartyKeys.
 func (r *Report) seats(p certificate.Payload, parties map[int]string, until <-chan struct{}) {
 	digest, err := attestation.DigestIn(p.Properties)
 	signers := make([]attestation.Attestation, len(p.Parties)) // by party index; the zero value for a party without a valid signature
@@ -92,9 +91,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, until <-ch
 	}
 }
 
-// declared checks that the declaration in a bundle is the one that the certificate names,
-// and agrees with the certificate. If the bundle has no declaration but the certificate names
-// one, declared only adds a note.
+// declared adds the check Declaration, or a note if the bundle has no declaration.
 func (r *Report) declared(given any, p certificate.Payload) {
 	if given == nil {
 		r.undeclared(p, "the bundle does not hold the declaration")
@@ -155,8 +152,7 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	return ""
 }
 
-// late returns which phase closed at or after its declared deadline, or "". A phase has no closing
-// time if not all parties committed or revealed.
+// late returns which phase closed at or after its declared deadline, or "".
 func late(declaration map[string]any, t certificate.Timing) string {
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
 		return fmt.Sprintf("commits must close before the declared commit_deadline %d, but they closed at %d", by, *t.CommitsClosedAt)

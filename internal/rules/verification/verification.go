@@ -1,8 +1,5 @@
-// Package verification checks a certificate without trusting the deployment. It needs the
-// certificate, a signed tree head and the keys that the verifier trusts. With the inputs of
-// the parties it also checks the commitments and input_root. With the inputs and the deal's
-// params it also recomputes the result. The package does no I/O, so the verdict is the same
-// everywhere.
+// Package verification checks a certificate without trusting the deployment, as far as the evidence
+// allows: certificate, tree head and trusted keys, and perhaps the parties' inputs and the params.
 //
 // Certificates and bundles are JSON trees of package canon, because decoding into structs
 // would hide unknown members.
@@ -20,9 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
-// Names of the checks, in report order. The checks Commitments, InputRoot and Result need
-// inputs; Result also needs params. The check Draw applies to a COMPUTED certificate whose
-// result contains the beacon value (random.v1).
+// Names of the checks, in report order.
 const (
 	Shape             = "shape"                 // the certificate has exactly the members of SPEC 2.5, each well-formed
 	KeysUsable        = "keys"                  // at least one key is given, and every given key is usable
@@ -79,8 +74,7 @@ func Verify(e Evidence) Report {
 	return r
 }
 
-// verify makes the checks of Verify, but does not note that params and deadlines were not
-// checked. It returns a nil certificate if the shape is wrong.
+// verify returns a nil certificate if the shape is wrong.
 func verify(e Evidence) (Report, *certificate.Certificate) {
 	r := &Report{Valid: true}
 	members, _ := e.Certificate.(map[string]any)
@@ -147,7 +141,6 @@ func (r Report) Holds(name string) bool {
 	return slices.ContainsFunc(r.Checks, func(c Check) bool { return c.Name == name && c.OK })
 }
 
-// Add appends a check that the caller made.
 func (r *Report) Add(c Check) {
 	r.Checks = append(r.Checks, c)
 	r.Valid = r.Valid && c.OK
