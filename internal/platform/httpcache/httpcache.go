@@ -21,19 +21,17 @@ const (
 	Fixed   = "public, max-age=31536000, immutable" // never revalidated; for paths whose content never changes
 )
 
-// smallest is the size in bytes from which an answer is compressed. Compressing a smaller answer
-// costs too much: to compress 1.5 kB takes as much time as to serve the request.
+// smallest is the size from which an answer is compressed. To compress 1.5 kB takes as long as to
+// serve the request.
 const smallest = 4096
 
-// suffix is added to the ETag of a compressed answer, because a strong ETag names exactly one
-// sequence of bytes (RFC 9110 8.8.3.3).
+// suffix makes the ETag of a compressed answer another one (RFC 9110 8.8.3.3).
 const suffix = "-gzip"
 
 const tagBytes = 18 // an ETag holds the first 18 bytes of the body's SHA-256
 
-// compressed wraps a handler and compresses its answers with gzip at the fastest level. For the
-// JSON of a deal with 10,000 random commitments, the other levels do not make the answer smaller
-// and take ten times as long.
+// compressed compresses answers at the fastest level. The other levels take ten times as long and
+// do not make a deal of 10,000 random commitments smaller.
 var compressed = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(smallest), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.SuffixETag(suffix), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -42,10 +40,8 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// Handler adds two headers to each 200 from next for a GET or HEAD: an ETag, and a
-// Cache-Control whose value is the parameter control. Other answers, and a 200 that already
-// has an ETag, get neither header. If the new ETag matches If-None-Match, Handler answers 304
-// instead of 200.
+// Handler adds an ETag and a Cache-Control to each 200 from next for a GET or HEAD that has no
+// ETag yet, and answers 304 if the ETag matches If-None-Match.
 //
 // Handler compresses answers. So an answer MUST NOT hold both a secret and another party's
 // text: the compressed size would reveal something about the secret (BREACH).
@@ -86,9 +82,7 @@ func Tag(body []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:tagBytes])
 }
 
-// Known reads an ETag that a caller sent back. It returns the tag without quotes and
-// without the suffix of compressed answers. It returns "" for a text that is not an ETag of
-// this package.
+// Known returns the Tag in an ETag that a caller sent back, or "" if it is none of this package.
 func Known(sent string) string {
 	tag := strings.TrimSuffix(strings.Trim(strings.TrimPrefix(sent, "W/"), `"`), suffix)
 	if sum, err := base64.RawURLEncoding.DecodeString(tag); err != nil || len(sum) != tagBytes {
@@ -97,8 +91,8 @@ func Known(sent string) string {
 	return tag
 }
 
-// match looks for tag, with or without suffix, in the If-None-Match headers by weak comparison
-// (RFC 9110 13.1.2). It returns the ETag for the 304, and whether a header matched.
+// match looks for tag in the If-None-Match headers by weak comparison (RFC 9110 13.1.2), and
+// returns the ETag for the 304.
 func match(headers []string, tag string) (string, bool) {
 	for known := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		known = strings.TrimPrefix(strings.TrimSpace(known), "W/")

@@ -21,10 +21,9 @@ const DrainTimeout = 28 * time.Second
 
 // Serve serves all ports until ctx ends or a port fails. The first port is the admin port.
 //
-// When ctx ends, /readyz fails. All ports continue to answer requests for h.Delay, while load
-// balancers notice. Every answer during the delay closes its connection, so that clients move
-// to other replicas between two requests. Then all ports except the admin port close together,
-// and finish the requests in flight. The admin port closes last.
+// When ctx ends, /readyz fails, and all ports answer for h.Delay more, while load balancers
+// notice. Each answer closes its connection, so that clients move to other replicas. Then the
+// ports finish the requests in flight and close, the admin port last.
 func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
 	var listeners []net.Listener
 	for _, p := range ports {
@@ -62,9 +61,8 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 	return errors.Join(cause, shut(finish, ports[admin:]), shut(finish, ports[:admin]))
 }
 
-// ServeBeside runs `work` and serves the ports. When ctx ends, `work` MUST return. The ports
-// stay open until `work` has returned. If `work` or a port fails, ServeBeside stops `work` and
-// all ports, and returns the error.
+// ServeBeside serves the ports until `work` has returned, which it MUST do when ctx ends. If
+// `work` or a port fails, ServeBeside stops both and returns the error.
 func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func(context.Context) error, ports ...Port) error {
 	ended := make(chan struct{})
 	h.work = ended

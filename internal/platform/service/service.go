@@ -32,8 +32,8 @@ import (
 )
 
 // Main calls `run` with a context that ends on SIGTERM or SIGINT. A second signal ends the
-// process immediately. If `run` fails, the process exits with status 1. Logs, including those of
-// libraries, are JSON lines on stderr. Environment variables configure tracing (see startTracing).
+// process immediately. If `run` fails, the process exits with status 1. Logs are JSON lines on
+// stderr.
 func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
 	if os.Getenv("GOGC") == "" {
 		paceCollections()
@@ -56,8 +56,8 @@ func Main(name string, level slog.Level, run func(context.Context, *slog.Logger)
 	}
 }
 
-// logGRPC logs the errors of gRPC. Call logGRPC before the process uses gRPC, because gRPC
-// reads its logger without a lock.
+// logGRPC logs the errors of gRPC. Call it before the first use: gRPC reads its logger without a
+// lock.
 func logGRPC(logger *slog.Logger) {
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, grpcErrors{logger}))
 }
@@ -87,8 +87,8 @@ type Port struct {
 	Address string
 	Server  *http.Server
 
-	MaxConnections int                   // maximum number of open connections at a time, see limits.Connections; 0: not bounded
-	Proxies        func(netip.Addr) bool // reports whether an address is a proxy, which may use all MaxConnections; nil: there are no proxies
+	MaxConnections int                   // see limits.Connections; 0: not bounded
+	Proxies        func(netip.Addr) bool // reports whether an address is a proxy; may be nil
 }
 
 func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
@@ -103,20 +103,16 @@ func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener 
 	}).Bound(l, p.Server)
 }
 
-// Headers of /readyz. They hold the digests of the process's key set and server secrets.
+// Headers of /readyz with the digests of Health.
 const (
 	KeySetHeader  = "Fairpact-Key-Set"
 	SecretsHeader = "Fairpact-Server-Secrets" // #nosec G101 -- the name of a header
 )
 
 // Health answers /healthz with 200 while the process runs, and /readyz with 200 while the
-// process is ready. A draining process is not ready. Otherwise readiness is the result of a
-// check (NewHealth), which runs for each GET of /readyz. If the database does not answer, the
-// last check before the outage counts. If there was none, the process is not ready.
-//
-// A loss of the database does not change readiness, because it affects all replicas and a
-// restart does not help. The replicas stay in the Kubernetes Service. They answer 503 with a
-// reason to calls that need the database, and serve all other calls.
+// process does not drain and a check (NewHealth) succeeds. In an outage of the database the last
+// check before it counts: the outage affects all replicas and a restart does not help, so the
+// replicas stay in the Kubernetes Service and answer 503 to calls that need the database.
 type Health struct {
 	Delay   time.Duration // how long to keep serving after a stop is requested; set before Serve
 	KeySet  string        // digest of this process's key set

@@ -25,11 +25,9 @@ import (
 // and flushTimeout MUST be shorter than the grace period of a pod.
 const flushTimeout = 2 * time.Second
 
-// startTracing exports spans to the OTLP/HTTP collector that the standard environment
-// variables name. The environment also sets sampler, batches, headers and resource
-// (OTEL_TRACES_SAMPLER, OTEL_BSP_…, OTEL_EXPORTER_OTLP_HEADERS, OTEL_RESOURCE_ATTRIBUTES). Spans
-// wait in a bounded queue. If the queue is full, spans are dropped, so a collector that is down
-// or hangs delays no call. flush exports the remaining spans.
+// startTracing exports spans to an OTLP/HTTP collector, as the standard environment variables
+// OTEL_… say. A full queue drops spans, so a collector that hangs delays no call. flush exports
+// the remaining spans.
 func startTracing(name string, logger *slog.Logger) (flush func()) {
 	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
 		return func() {}
@@ -68,8 +66,7 @@ func startTracing(name string, logger *slog.Logger) (flush func()) {
 	}
 }
 
-// collectorsProxy returns the environment's proxy if the collector's URL is https. It returns
-// no proxy if the URL is http, because a proxy could read the keys in the requests' headers.
+// collectorsProxy returns no proxy for an http URL: it could read the keys in the headers.
 func collectorsProxy(r *http.Request) (*url.URL, error) {
 	if r.URL.Scheme == "http" {
 		return nil, nil

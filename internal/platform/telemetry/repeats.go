@@ -10,8 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// logInterval is the shortest time between two log lines about the same cause. Without this
-// bound, retries in an outage or refused requests of strangers would fill the disk.
+// logInterval keeps retries in an outage, or refused requests of strangers, from filling the disk.
 const logInterval = time.Minute
 
 const (
@@ -19,9 +18,8 @@ const (
 	maxDeals  = 1 << 14 // maximum number of distinct deals counted between two log lines of a cause
 )
 
-// Repeats logs recurring events. It logs the first event of a cause immediately. After that it
-// logs at most one line a minute for the cause, with the number of events since the previous
-// line. Repeats is safe for concurrent use.
+// Repeats logs the first event of a cause immediately, and then at most one line a minute for
+// it, with the number of events since the previous line. It is safe for concurrent use.
 type Repeats struct {
 	logger *slog.Logger
 
@@ -40,10 +38,8 @@ func NewRepeats(logger *slog.Logger) *Repeats {
 	return &Repeats{logger: logger, causes: make(map[string]*repeated)}
 }
 
-// Failure logs a failure, or only counts it if a line with the same message and cause is less
-// than a minute old. The cause is the error's text before the first colon. This part should
-// contain no id, because each id would be a cause of its own. An INTERNAL error is always
-// logged, because it is unforeseen. The parameter `deal` is a deal's id, or empty.
+// Failure is like Log. The cause is the error's text before the first colon, which should contain
+// no id. An INTERNAL error is always logged. `deal` is a deal's id, or empty.
 func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string, err error, deal string, attrs ...any) {
 	cause, _, _ := strings.Cut(err.Error(), ":")
 	if inner := problem.From(err).Unwrap(); inner != nil { // log the wrapped error, which API clients do not see
@@ -58,8 +54,7 @@ func (r *Repeats) Failure(ctx context.Context, level slog.Level, message string,
 }
 
 // Log logs an event, or only counts it if a line with the same message and cause is less than
-// a minute old. Once Log has seen 64 pairs of message and cause (maxCauses), it replaces every
-// new cause by "others".
+// a minute old. Causes beyond maxCauses become "others".
 func (r *Repeats) Log(ctx context.Context, level slog.Level, message, cause, deal string, attrs ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -1,11 +1,9 @@
 // Package telemetry makes the metrics, spans, request ids and log attributes that all calls
-// have in common. Metrics and spans of a single package are in that package.
+// have in common.
 //
 // A metric label, a span name and a span attribute MUST come from a fixed list, such as the
-// routes, the tools or the error codes. They MUST NOT contain a party's label, a secret or an
-// id. The only exception is a deal's id in a span. This package makes the spans of calls
-// itself, because otelhttp would record the path, query, host and user agent that a stranger
-// sent.
+// routes. The only exception is a deal's id in a span. This package makes the spans of calls
+// itself, because otelhttp would record what a stranger sent.
 package telemetry
 
 import (
@@ -46,7 +44,7 @@ var (
 	})
 )
 
-// Binary sets the metric fairpact_build_info for the binary with this name.
+// Binary sets fairpact_build_info.
 func Binary(name string) {
 	build.WithLabelValues(name, version.Version, version.Commit()).Set(1)
 }
@@ -90,12 +88,9 @@ type Call struct {
 	ctx   context.Context
 }
 
-// Begin counts an HTTP call as in flight and sets the header X-Request-Id of the answer. The
-// returned request has the request id and a span in its context. The caller MUST call End after
-// the answer.
-//
-// If outside is true, the client is not trusted: the span only links to the client's trace, so
-// that a stranger cannot decide what is sampled. Otherwise the span joins the client's trace.
+// Begin counts an HTTP call as in flight, sets X-Request-Id, and returns the request with its id
+// and a span in the context. The caller MUST call End after the answer. If outside is true, the
+// span only links to the client's trace, so that a stranger cannot decide what is sampled.
 func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request, Call) {
 	inFlight.Inc()
 	id := requestID(r.Header)
@@ -121,8 +116,7 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 // Other stands for an unknown route or method.
 const Other = "other"
 
-// End counts the call and ends its span. The parameter `route` is a route pattern; End counts
-// an empty route as Other.
+// End counts the call and ends its span. `route` is a pattern, or empty for Other.
 func (c Call) End(route, method string, status int) {
 	route, method = cmp.Or(route, Other), known(method)
 	inFlight.Dec()

@@ -14,17 +14,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// RequestIDHeader is the HTTP header with the id of a request. If the client sends no valid id
-// (see requestID), the server makes one. The answer and the calls to log-server have the same id.
+// RequestIDHeader is the HTTP header with the id of a request, of its answer and of its calls to
+// log-server. If the client sends no valid id, the server makes one.
 const RequestIDHeader = "X-Request-Id"
 
-// longestID is the maximum length of a caller's request id: the length of a UUID. An API key or
-// token is longer, so requestID rejects it and nobody logs it. Known limit: if a caller sends a
-// salt of up to 36 hex digits as its request id, the salt is logged.
+// longestID is the length of a UUID. An API key or token is longer, so nobody logs it. Known limit:
+// a salt of up to 36 hex digits that a caller sends as its request id is logged.
 const longestID = 36
 
-// work is one HTTP request, or one run of deadline-worker on a deal. LogHandler adds
-// request_id and deal_id to the log lines of this request or run.
+// work is one HTTP request, or one run of deadline-worker on a deal.
 type work struct {
 	id     string
 	deal   atomic.Pointer[string]
@@ -33,8 +31,7 @@ type work struct {
 
 type workKey struct{}
 
-// WithRequestID returns a context for a new HTTP request, or a new run of deadline-worker on a
-// deal, with this request id.
+// WithRequestID returns a context for new work.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, workKey{}, &work{id: id})
 }
@@ -42,8 +39,7 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 // NewRequestID returns a random id of 16 letters and digits.
 func NewRequestID() string { return rand.Text()[:16] }
 
-// requestID returns the caller's id if it consists of 1 to 36 letters, digits and dashes, and
-// otherwise a new id.
+// requestID returns the caller's id if it is 1 to 36 letters, digits and dashes, or a new one.
 func requestID(h http.Header) string {
 	id := h.Get(RequestIDHeader)
 	if id == "" || len(id) > longestID {
@@ -57,9 +53,8 @@ func requestID(h http.Header) string {
 	return id
 }
 
-// NoteDeal adds the deal's id to the span in ctx and to later log lines of the same request.
-// dealID MUST have the form of a deal id. A deal id is not a secret. It gives no access
-// without a credential, and does not reveal the deal's entry in the transparency log.
+// NoteDeal adds the deal's id, which is no secret, to the span in ctx and to later log lines of
+// the same work. dealID MUST have the form of a deal id.
 func NoteDeal(ctx context.Context, dealID string) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.deal.Store(&dealID)
@@ -69,8 +64,7 @@ func NoteDeal(ctx context.Context, dealID string) {
 	}
 }
 
-// NoteWait records that the request in ctx waited for the duration `d`, because the client asked to
-// wait for a change of the deal. Took subtracts `d`.
+// NoteWait records a long poll, which Took subtracts.
 func NoteWait(ctx context.Context, d time.Duration) {
 	if w, ok := ctx.Value(workKey{}).(*work); ok {
 		w.waited.Add(int64(d))
@@ -95,8 +89,7 @@ func Propagate(ctx context.Context, h http.Header) {
 	otel.GetTextMapPropagator().Inject(ctx, propagation.HeaderCarrier(h))
 }
 
-// LogHandler adds request_id, deal_id and trace_id to log lines, if the context of the
-// line has them.
+// LogHandler adds request_id, deal_id and trace_id of the context to log lines.
 func LogHandler(next slog.Handler) slog.Handler { return logHandler{next} }
 
 type logHandler struct{ slog.Handler }

@@ -12,9 +12,8 @@ var (
 	Revision = "" // the commit, 40 hex digits
 )
 
-// Commit returns the first 12 hex digits of Revision. If Revision is empty, Commit uses the commit
-// that the Go toolchain recorded, and appends "-dirty" if the checkout had changes. If the toolchain
-// recorded no commit either, Commit returns "".
+// Commit returns the first 12 hex digits of Revision, or of the commit that the Go toolchain
+// recorded, with "-dirty" if the checkout had changes. It returns "" if there is neither.
 var Commit = sync.OnceValue(func() string {
 	commit, dirty := Revision, ""
 	if commit == "" {

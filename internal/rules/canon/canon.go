@@ -11,11 +11,9 @@ const (
 	// (RFC 7493 2.2). The smallest is −MaxInt.
 	MaxInt int64 = 1<<53 - 1
 
-	// MaxDepth is the maximum number of levels of nested arrays and objects. It bounds the
-	// recursion of Parse.
+	// MaxDepth is the maximum number of levels of nested arrays and objects.
 	MaxDepth = 32
-	// MaxValues is the maximum number of values in a text, at all levels together. It bounds
-	// the memory that a small text can take. A certificate of 10,000 parties has over 50,000
-	// values.
+	// MaxValues is the maximum number of values in a text. It bounds the memory that a small text
+	// can take. A certificate of 10,000 parties has over 50,000 values.
 	MaxValues = 1 << 17
 )

@@ -77,9 +77,8 @@ func appendObject(b []byte, object map[string]any) []byte {
 	return append(b, '}')
 }
 
-// compareUTF16 compares two valid UTF-8 strings by their UTF-16 code units. Characters
-// beyond U+FFFF come before U+E000 to U+FFFF, because their first code unit is 0xD800 to
-// 0xDBFF. In all other cases the order is the same as the order of the UTF-8 bytes.
+// compareUTF16 compares two valid UTF-8 strings by their UTF-16 code units: characters beyond
+// U+FFFF, which are surrogates, come before U+E000 to U+FFFF.
 func compareUTF16(x, y string) int {
 	for x != "" && y != "" {
 		rx, nx := utf8.DecodeRuneInString(x)
@@ -92,9 +91,7 @@ func compareUTF16(x, y string) int {
 	return cmp.Compare(len(x), len(y))
 }
 
-// firstUnit returns r, or 0xD800 if r is beyond U+FFFF. The real first unit of such an r is
-// a surrogate from 0xD800 to 0xDBFF. No other character begins with a unit in this range, so
-// 0xD800 can stand for the whole range.
+// firstUnit returns r, or 0xD800 for all surrogates if r is beyond U+FFFF.
 func firstUnit(r rune) rune {
 	if r > 0xFFFF {
 		return 0xD800

@@ -13,8 +13,7 @@ import (
 )
 
 // SyntaxError says why Parse refuses a text. It MUST NOT quote more of the text than one
-// punctuation mark, because the text may contain sealed inputs, salts and names that a
-// party chose.
+// punctuation mark, because the text may contain secrets.
 type SyntaxError struct {
 	Offset int64 // number of bytes before the error
 	Reason string

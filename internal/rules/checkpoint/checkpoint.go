@@ -1,6 +1,5 @@
-// Package checkpoint reads and writes the C2SP formats of transparency logs, so
-// that clients, monitors and witnesses by other authors work with this log
-// unchanged:
+// Package checkpoint reads and writes the C2SP formats of transparency logs, so that tools and
+// witnesses by other authors work with this log unchanged:
 //
 //	c2sp.org/signed-note        signature lines and verifier keys
 //	c2sp.org/tlog-checkpoint    the tree head as a note
@@ -9,8 +8,6 @@
 //	c2sp.org/tlog-policy        which logs and witnesses a verifier trusts
 //	c2sp.org/tlog-tiles         paths of tiles and entry bundles
 //	c2sp.org/tlog-proof         one file that proves a leaf offline
-//
-// The package is pure: it does not sign and makes no network calls.
 package checkpoint
 
 import (
@@ -34,19 +31,16 @@ type Checkpoint struct {
 	Root   [32]byte
 }
 
-// Text returns the body of the note, which is the signed part. The body has no extension
-// lines.
+// Text returns the body of the note, which is the signed part.
 func (c Checkpoint) Text() string {
 	return string(log.Checkpoint{Origin: c.Origin, Size: uint64(c.Size), Hash: c.Root[:]}.Marshal())
 }
 
-// Digest returns the SHA-256 hash of Text. The deployment key signs this digest. The log
-// MUST refuse this digest as an entry, because the checkpoint's signature would also be a
-// valid signature of that entry.
+// Digest returns the SHA-256 hash of Text, which the deployment key signs. The log MUST refuse it
+// as an entry, because the signature would also be a valid one of that entry.
 func (c Checkpoint) Digest() [32]byte { return sha256.Sum256([]byte(c.Text())) }
 
-// MaxNote is the maximum size of a signed checkpoint in bytes. A checkpoint with 32
-// ML-DSA-44 cosignatures is smaller.
+// MaxNote is the maximum size of a signed checkpoint, enough for 32 ML-DSA-44 cosignatures.
 const MaxNote = 256 << 10
 
 // Parse reads the body of a note. It refuses extension lines, because this log writes
@@ -70,11 +64,9 @@ func Parse(text string) (Checkpoint, error) {
 	return c, nil
 }
 
-// Open verifies and reads a signed checkpoint. At least one of the keys in `logs` must have
-// signed it, and the name of this key must be the origin of the checkpoint. An invalid
-// signature by a key in `logs` or `cosigners` is an error. Open ignores signature lines of
-// other keys. The result `signed` lists the keys in `logs` and `cosigners` that signed the
-// checkpoint.
+// Open verifies and reads a signed checkpoint. A key in `logs` whose name is the origin must have
+// signed it. An invalid signature by a key in `logs` or `cosigners` is an error; lines of other
+// keys are ignored. `signed` lists the keys of both that signed.
 func Open(signedNote []byte, logs, cosigners []Key) (c Checkpoint, signed []Key, err error) {
 	if len(signedNote) > MaxNote {
 		return c, nil, fmt.Errorf("the checkpoint is over %d bytes", MaxNote)

@@ -90,16 +90,14 @@ func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	return ParseKey(name + "+" + hex.EncodeToString(id[:4]) + "+" + encode64(append([]byte{TypeECDSA}, der...)))
 }
 
-// isKeyName reports whether the name is a valid key name in c2sp.org/signed-note. CheckOrigin
-// has stricter rules, for the origin of a log.
+// isKeyName follows c2sp.org/signed-note. CheckOrigin is stricter.
 func isKeyName(name string) bool {
 	return name != "" && utf8.ValidString(name) && !strings.Contains(name, "+") &&
 		!strings.ContainsFunc(name, func(r rune) bool { return r < 0x20 || unicode.IsSpace(r) })
 }
 
-// Verify implements note.Verifier. It refuses a cosignature with timestamp 0. Such a
-// cosignature omits the claim that the tree is the largest one that the witness has seen
-// (c2sp.org/tlog-cosignature).
+// Verify implements note.Verifier. It refuses a cosignature with timestamp 0, which does not claim
+// that the tree is the largest one that the witness has seen (c2sp.org/tlog-cosignature).
 func (k Key) Verify(text, signature []byte) bool {
 	if k.kind == TypeCosignature || k.kind == TypeMLDSA {
 		if len(signature) < 8 || binary.BigEndian.Uint64(signature) == 0 {
@@ -118,8 +116,7 @@ func (k Key) Type() byte { return k.kind }
 // ID returns a short identifier of the key: its name, a plus sign and its key ID in hex.
 func (k Key) ID() string { return fmt.Sprintf("%s+%08x", k.Name(), k.KeyHash()) }
 
-// Line returns the line of a signed note for a signature by this key. The parameter
-// `signature` is without the key ID, which Line adds.
+// Line returns the line of a signed note for a signature by this key.
 func (k Key) Line(signature []byte) string {
 	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
 }
@@ -144,9 +141,8 @@ func IsSignatureLine(line string) bool {
 	return err == nil && strings.HasSuffix(line, "\n")
 }
 
-// readLine returns the key name and the decoded base64 of a signature line. The decoded bytes
-// are the key ID (4 bytes) and then the signature. readLine refuses base64 that is not
-// canonical, because some verifiers refuse a whole note that contains such a line.
+// readLine returns the key name of a signature line, and the key ID (4 bytes) with the signature.
+// It refuses base64 that is not canonical, because some verifiers then refuse the whole note.
 func readLine(line string) (name string, signature []byte, err error) {
 	body, dash := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "— ")
 	name, text, space := strings.Cut(body, " ")

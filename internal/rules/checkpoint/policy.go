@@ -19,15 +19,15 @@ type Policy struct {
 	quorum    *group // nil for "quorum none"
 }
 
-// Witness is a witness line of a policy. Name is the policy's name for the witness; the name
-// in Key may differ. URL is the submission prefix of c2sp.org/tlog-witness and may be empty.
+// Witness is a witness line of a policy. The name in Key may differ. URL is the submission prefix
+// of c2sp.org/tlog-witness and may be empty.
 type Witness struct {
 	Name string
 	Key  Key
 	URL  string
 }
 
-// group is a group line or a witness line of a policy (c2sp.org/tlog-policy). A witness has no members.
+// group is a group line, or a witness line, which has no members.
 type group struct {
 	name    string
 	needs   int // how many members must be met; a witness is met if it cosigned, a group by its own `needs`
@@ -174,8 +174,7 @@ func (r *policyReader) quorum(name string) error {
 // Demands reports whether the policy demands any cosignature. It returns false for "quorum none".
 func (p *Policy) Demands() bool { return p.quorum != nil }
 
-// Met reports whether a checkpoint meets the quorum. The map `cosigned` is true for the name of
-// each witness that cosigned the checkpoint.
+// Met reports whether the named witnesses meet the quorum.
 func (p *Policy) Met(cosigned map[string]bool) bool {
 	return p.quorum == nil || p.quorum.met(cosigned)
 }
@@ -204,9 +203,8 @@ func (g *group) String() string {
 	return fmt.Sprintf("%d of (%s)", g.needs, strings.Join(names, ", "))
 }
 
-// Verify checks that a log of the policy signed the checkpoint and that the quorum
-// cosigned it. It returns the names of the witnesses that cosigned the checkpoint, even if
-// the error is ErrQuorum.
+// Verify checks that a log of the policy signed the checkpoint and that the quorum cosigned it.
+// It returns the names of the cosigners even with ErrQuorum.
 func (p *Policy) Verify(signedNote []byte) (c Checkpoint, witnesses []string, err error) {
 	cosigners := make([]Key, len(p.Witnesses))
 	for i, w := range p.Witnesses {

@@ -7,9 +7,8 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// TileHeight and TileWidth are the height and width of a tile in c2sp.org/tlog-tiles. In
-// this package, every tlog.Tile has H = TileHeight. An entry bundle is a tlog.Tile with
-// L = -1.
+// TileHeight and TileWidth are those of c2sp.org/tlog-tiles. Every tlog.Tile here has
+// H = TileHeight, and an entry bundle has L = -1.
 const (
 	TileHeight = 8
 	TileWidth  = 1 << TileHeight
@@ -22,8 +21,7 @@ const (
 	tilePath, entriesPath = "tile/", "tile/entries/"
 )
 
-// TilePath returns the path of a tile or entry bundle under the log's URL, as in c2sp.org/tlog-tiles:
-// tile/<L>/<N>[.p/<W>] or tile/entries/<N>[.p/<W>].
+// TilePath returns tile/<L>/<N>[.p/<W>] or tile/entries/<N>[.p/<W>].
 func TilePath(t tlog.Tile) string {
 	path := t.Path()
 	if rest, data := strings.CutPrefix(path, tlogEntries); data {

@@ -42,10 +42,9 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// Cosignatures returns the lines of a witness's answer that are signatures by the given keys.
-// The map `lines` is indexed by Key.ID. Cosignatures ignores malformed lines and lines of other
-// keys. It returns an error if a line names a given key but its signature over the parameter
-// `text` is invalid.
+// Cosignatures returns, by Key.ID, the lines of a witness's answer that are signatures over `text`
+// by the given keys. It ignores malformed lines and those of other keys. An invalid signature by
+// a given key is an error.
 func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err error) {
 	if !strings.HasSuffix(answer, "\n") {
 		return nil, errors.New("the answer does not end with a line feed")
