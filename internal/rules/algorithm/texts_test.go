@@ -19,8 +19,8 @@ func TestExamplesAreValid(t *testing.T) {
 			if err := a.CheckInput(labels, params, input); err != nil {
 				t.Errorf("CheckInput of the example %s: %v, want no error", a.Input.Example, err)
 			}
-			if a.Purpose == "" || a.Ready == "" || a.Result.Description == "" || len(a.Result.Example) == 0 {
-				t.Errorf("purpose %q, ready %q, result %q, its example %q: want all four", a.Purpose, a.Ready, a.Result.Description, a.Result.Example)
+			if a.Title == "" || a.Purpose == "" || a.Ready == "" || a.Result.Description == "" || len(a.Result.Example) == 0 {
+				t.Errorf("title %q, purpose %q, ready %q, result %q, its example %q: want all five", a.Title, a.Purpose, a.Ready, a.Result.Description, a.Result.Example)
 			}
 			for _, s := range []Schema{a.Params, a.Input} {
 				for name, words := range s.Members {

@@ -332,6 +332,7 @@ const needsDeclared = ({ view, party }) => (!ENDED[view.state] && !view.parties[
 async function again(own) {
   own.onTrouble('Part of this page could not be loaded. The page loads again in a few seconds.');
   await own.pause(RETRY_PAGE);
+  await own.view(1); // so that the page is not left while the service is away
   location.reload();
   await new Promise(() => {});
 }
