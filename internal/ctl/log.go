@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/translog/audit"
@@ -213,7 +214,7 @@ func (c logWatchCommand) Run(ctx context.Context, t *terminal) error {
 	for {
 		head, err := audit.Watch(ctx, from, policy, seen)
 		if err == nil && head.Size >= seen.Size {
-			if err := audit.Replace(c.State, head.Note); err != nil {
+			if err := files.Replace(c.State, head.Note, 0o644); err != nil {
 				return err
 			}
 			seen = head

@@ -12,14 +12,18 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/platform/batch"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // Client talks to a log-server. It is safe for concurrent use. The caller must verify the
@@ -155,6 +159,35 @@ func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, e
 	return all, err
 }
 
+// TLogProof returns the .tlog-proof of a leaf. It verifies the inclusion proof but not the
+// signatures. It returns nil if no checkpoint covers the leaf: the log has no checkpoints,
+// or has not signed the next one yet.
+func (c *Client) TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error) {
+	var text []byte
+	err := c.get(ctx, "/v1/log/tlog-proof", url.Values{"leaf_index": {strconv.FormatInt(leafIndex, 10)}, "entry": {hex.EncodeToString(entry[:])}}, &text)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	proof, err := checkpoint.ParseProof(text)
+	if err != nil {
+		return nil, notLogServer(err)
+	}
+	of, err := checkpoint.ParseNote(string(proof.Note))
+	if err == nil && proof.Index != leafIndex {
+		err = fmt.Errorf("the proof is for leaf %d, not for leaf %d", proof.Index, leafIndex)
+	}
+	if err == nil {
+		err = proof.VerifyInclusion(entry[:], of)
+	}
+	if err != nil {
+		return nil, notLogServer(err)
+	}
+	return text, nil
+}
+
 func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -226,4 +259,65 @@ func (c *Client) exchange(request *http.Request, into any) error {
 		return notLogServer(err)
 	}
 	return nil
+}
+
+const (
+	certifiedEvery   = time.Second            // interval between the requests of LearnCertified
+	certifiedRarely  = 10 * time.Second       // the same interval if the log demands no cosignatures
+	certifiedTimeout = 250 * time.Millisecond // timeout of LearnCertified, which may delay the view of a deal
+)
+
+type certified struct {
+	size   atomic.Int64
+	next   atomic.Int64 // when LearnCertified may ask the log again, in unix nanoseconds
+	asking singleflight.Group
+}
+
+// Trust sets the keys that LearnCertified verifies heads with. Without keys, Certified
+// stays 0. Call Trust before the first LearnCertified.
+func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
+
+// Certified returns the largest tree size that this client knows to be cosigned by a
+// quorum of witnesses, or 0. The size never falls.
+func (c *Client) Certified() int64 { return c.certified.size.Load() }
+
+// LearnCertified asks the log for the tree size that a quorum of witnesses has cosigned, and
+// raises Certified to this size. After a failure Certified stays the same. All callers together
+// ask at most once a second. A call waits at most certifiedTimeout.
+//
+// The client has no witness policy, so it trusts the log about the quorum. The client checks
+// only that the newest head covers the size and is signed by a trusted key.
+func (c *Client) LearnCertified(ctx context.Context) {
+	due := func() bool { return time.Now().UnixNano() >= c.certified.next.Load() }
+	if !due() {
+		return
+	}
+	_, _, _ = c.certified.asking.Do("", func() (any, error) {
+		if !due() {
+			return nil, nil
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), certifiedTimeout)
+		defer cancel()
+		var status Status
+		err := c.get(ctx, "/v1/log/status", nil, &status)
+		wait := certifiedEvery
+		if err == nil && !status.Quorum {
+			wait = certifiedRarely
+		}
+		if err == nil && status.Quorum && status.CertifiedSize != nil && c.covered(ctx, *status.CertifiedSize) {
+			raise(&c.certified.size, *status.CertifiedSize)
+		}
+		c.certified.next.Store(time.Now().Add(wait).UnixNano())
+		return nil, nil
+	})
+}
+
+// covered reports whether size is larger than Certified(), and the newest head is signed by a
+// trusted key and has at least `size` leaves.
+func (c *Client) covered(ctx context.Context, size int64) bool {
+	if size <= c.Certified() || c.heads == nil {
+		return false
+	}
+	head, err := c.TreeHead(ctx)
+	return err == nil && size <= head.TreeSize && c.heads.head(head) == nil
 }

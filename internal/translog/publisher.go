@@ -23,8 +23,7 @@ const (
 )
 
 // publisher signs and stores the committed tree head whenever an append waits for a signed head.
-// Each attempt is a round (round.go). The head of a round covers all leaves whose appends waited
-// when the round began.
+// The head of a round covers all leaves whose appends waited when the round began.
 type publisher struct {
 	store  *store
 	checks *checks
@@ -33,18 +32,16 @@ type publisher struct {
 	guard  forkguard.Guard // nil if the deployment has none
 	adopt  *int64          // Options.Adopt: if the guard has no record, accept only a newest head of this size
 	// guardAccepted is true once the guard has accepted this database. proven is the root that
-	// the last round (attempt to publish) verified, or nil if that round failed. Only the
-	// goroutine of run uses these two fields.
+	// the last round verified, or nil if that round failed. Only the goroutine of run uses them.
 	guardAccepted bool
 	proven        *root
 
 	mu sync.Mutex
-	// mu guards the fields from size to lastBatch. A waiter that gets an answer is also deleted
-	// from the map of waiters, so it gets only one answer.
+	// mu guards the fields from size to lastBatch.
 	size      int64 // the largest size of a published head that this replica has seen
 	wanted    int64 // the smallest tree size that covers every leaf that an append has waited for
 	waiting   map[*waiter]struct{}
-	lastErr   error       // the error of the last attempt to publish a head
+	lastErr   error       // the error of the last round
 	lastBatch *batchDelta // the batch that the sequencer committed last; nil makes the next round read the tables
 
 	kick chan struct{} // has capacity 1; a token wakes the goroutine of run
@@ -68,16 +65,15 @@ func newPublisher(s *store, c *checks, t *tree, signer Signer) *publisher {
 	return &publisher{store: s, checks: c, tree: t, signer: signer, waiting: make(map[*waiter]struct{}), kick: make(chan struct{}, 1)}
 }
 
-// setLastBatch stores the batch that the sequencer committed last, for the publisher's next round
-// (attempt to publish a head). If g is nil, that round reads the tables.
+// setLastBatch stores the batch that the sequencer committed last. If g is nil, the next round
+// reads the tables.
 func (p *publisher) setLastBatch(g *batchDelta) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.lastBatch = g
 }
 
-// wait returns the size of a published head that covers the leaf. It waits for an attempt to
-// publish (a round) even if p.size is larger than index, because the database may have been
+// wait returns the size of a published head that covers the leaf. It waits for a round even if p.size is larger than index, because the database may have been
 // replaced by an older copy. Then the sequencer assigns indexes below p.size again, and no
 // published head covers the new leaves.
 //
@@ -190,8 +186,8 @@ func (p *publisher) awaited() bool {
 	return len(p.waiting) > 0 || p.wanted > p.size
 }
 
-// answer answers the waiting appends after a round, which is one attempt to publish a head. If the
-// head covers an append's leaf, the append gets the head's size. ErrInconsistent fails all appends.
+// answer answers the waiting appends after a round. If the head covers an append's leaf, the append
+// gets the head's size. ErrInconsistent fails all appends.
 // errUnsigned fails the appends whose leaf no head covers, although a later round will publish
 // the leaf. All other appends wait for the next round.
 func (p *publisher) answer(size int64, err error) {

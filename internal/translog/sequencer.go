@@ -23,12 +23,10 @@ const (
 // sequencer assigns leaf indexes to entries, a batch at a time. Entries that arrive while
 // one batch runs form the next batch.
 type sequencer struct {
-	batches *batch.Group[candidate, sequenced]
-	store   *store
-	checks  *checks
-	tree    *tree
-	// setLastBatch passes a committed batch to the publisher. After setLastBatch(nil), the
-	// publisher's next attempt to publish a head reads the database instead.
+	batches      *batch.Group[candidate, sequenced]
+	store        *store
+	checks       *checks
+	tree         *tree
 	setLastBatch func(*batchDelta)
 
 	// known is the tree that this process's last transaction (batch) of appends committed; nil
@@ -159,8 +157,7 @@ func (s *sequencer) lockAndAppend(ctx context.Context, entries []candidate) ([]s
 	return results, nil
 }
 
-// committed updates s.known and s.tree after the commit of g, and informs the publisher
-// (s.setLastBatch). `continues` is true if g is known to extend the head that the previous batch
+// committed updates s.known and s.tree after the commit of g, and informs the publisher. `continues` is true if g is known to extend the head that the previous batch
 // of this process committed. If s.tree lacks tiles and no other replica appends (s.alone),
 // committed reads the tiles now. Otherwise the tiles are read when a proof needs them.
 func (s *sequencer) committed(ctx context.Context, g *batchDelta, continues bool) {

@@ -22,8 +22,8 @@ import (
 	formats "github.com/transparency-dev/formats/note"
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
-	"github.com/fairpact/fairpact/internal/translog/audit"
 )
 
 // Witness cosigns the checkpoints of one log. It stores the newest cosigned checkpoint in a
@@ -151,7 +151,7 @@ func (w *Witness) add(body []byte) (status int, text string) {
 	}
 	signature, err := w.signer.Sign([]byte(next.Text()))
 	if err == nil {
-		err = audit.Replace(w.path, []byte(next.Text()))
+		err = files.Replace(w.path, []byte(next.Text()), 0o644)
 	}
 	if err != nil {
 		return http.StatusInternalServerError, err.Error()

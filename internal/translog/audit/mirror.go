@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
@@ -38,7 +39,7 @@ func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Po
 	if err := t.verdict(err); err != nil {
 		return head, err
 	}
-	return head, Replace(filepath.Join(dir, checkpointPath), head.Note)
+	return head, files.Replace(filepath.Join(dir, checkpointPath), head.Note, 0o644)
 }
 
 // write stores a tile or entry bundle in the folder of a mirror. After it stores a full tile or
@@ -49,32 +50,11 @@ func (s *Source) write(c content) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	if err := Replace(path, c.data); err != nil {
+	if err := files.Replace(path, c.data, 0o644); err != nil {
 		return err
 	}
 	if c.W == checkpoint.TileWidth {
 		return os.RemoveAll(path + ".p")
 	}
 	return nil
-}
-
-// Replace replaces a file atomically. A reader sees either the old or the new content, even
-// after a crash.
-func Replace(path string, data []byte) error {
-	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(file.Name()) // no effect after the rename
-	_, err = file.Write(data)
-	if err == nil {
-		err = file.Chmod(0o644)
-	}
-	if err == nil {
-		err = file.Sync()
-	}
-	if err = errors.Join(err, file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
 }

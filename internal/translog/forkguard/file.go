@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"github.com/fairpact/fairpact/internal/platform/files"
 )
 
 // file is a Guard that stores its Record in a JSON file. It locks a second file, PATH.lock, until
@@ -60,7 +62,7 @@ func (f *file) Load(context.Context) (Record, error) {
 	return record, record.check()
 }
 
-// Store implements Guard. It writes and syncs the file PATH.new, and renames it to PATH.
+// Store implements Guard.
 func (f *file) Store(ctx context.Context, loaded, next Record) error {
 	now, err := f.Load(ctx)
 	if err != nil {
@@ -73,27 +75,8 @@ func (f *file) Store(ctx context.Context, loaded, next Record) error {
 	if err != nil {
 		return err
 	}
-	if err := f.replace(append(text, '\n')); err != nil {
+	if err := files.Replace(f.path, append(text, '\n'), 0o600); err != nil {
 		return fmt.Errorf("cannot write the fork guard: %w", err)
 	}
 	return nil
-}
-
-func (f *file) replace(text []byte) error {
-	beside, err := os.OpenFile(f.path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = beside.Write(text)
-	if err := errors.Join(err, beside.Sync(), beside.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(f.path+".new", f.path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(f.path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -7,9 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/fairpact/fairpact/internal/rules/keys"
 )
+
+type store struct{ pool *pgxpool.Pool }
 
 // heads reads the committed head and the newest published head in one round trip. newest is nil if
 // no head is published.
@@ -117,31 +117,4 @@ func collect(rows pgx.Rows, level uint, first, end uint64) ([][]byte, error) {
 
 func missing(level uint, index uint64) error {
 	return fmt.Errorf("%w: the row of node %d at level %d is missing", ErrInconsistent, index, level)
-}
-
-// CheckClosed returns an error if a retired key signed a tree head larger than the key's TreeSize.
-// Verifiers reject such a head, so certificates under the head would no longer verify. CheckClosed
-// skips keys without TreeSize and disowned (stolen) keys. For each key it checks only the `limit`
-// smallest heads above TreeSize.
-func CheckClosed(ctx context.Context, pool *pgxpool.Pool, list keys.List, limit int64) error {
-	if err := schema.Current(ctx, pool); err != nil {
-		return err
-	}
-	for _, key := range list {
-		if !key.Closed() || key.Disowned {
-			continue
-		}
-		rows, _ := pool.Query(ctx, sqlHeadsAbove, *key.TreeSize, limit)
-		heads, err := pgx.CollectRows(rows, scanHead)
-		if err != nil {
-			return fromDatabase(err)
-		}
-		for _, head := range heads {
-			if key.Verify(head.Message(), head.Signature) == nil {
-				return fmt.Errorf("the key set closes %s at tree size %d, but that key signed the head of size %d: set the key's tree_size to %d or more; if the key was stolen and that head must not count, set \"disowned\":true",
-					key.Label, *key.TreeSize, head.TreeSize, head.TreeSize)
-			}
-		}
-	}
-	return nil
 }
