@@ -34,45 +34,37 @@ func (m message) id() jsontext.Value {
 	return jsontext.Value("null")
 }
 
-// params are the params of a tool call.
+// params are the params of a tool call. As in the SDK, the last of two members with one name counts.
 type params struct {
-	name     string
-	named    bool // params is an object, and its name is a string or left out
-	from, to int  // where the message has the arguments, in bytes
+	Name      jsontext.Value `json:"name"`
+	Arguments span           `json:"arguments"`
+	isObject  bool
 }
 
-// UnmarshalJSONFrom reads the name, and notes where the arguments are. As in the SDK, the last of
-// two members with one name counts.
+// UnmarshalJSONFrom accepts any value, because the SDK reports params of the wrong type.
 func (p *params) UnmarshalJSONFrom(d *jsontext.Decoder) error {
-	*p = params{}
-	if d.PeekKind() != '{' {
+	type members params
+	*p = params{isObject: d.PeekKind() == '{'}
+	if !p.isObject {
 		return d.SkipValue()
 	}
-	p.named = true
-	if _, err := d.ReadToken(); err != nil {
-		return err
-	}
-	for d.PeekKind() != '}' {
-		token, err := d.ReadToken()
-		if err != nil {
-			return err
-		}
-		member := token.String()
-		value, err := d.ReadValue()
-		if err != nil {
-			return err
-		}
-		switch member {
-		case "name":
-			p.named = value.Kind() == '"'
-			text, _ := jsontext.AppendUnquote(nil, value) // a name that is not valid UTF-8 is not a tool
-			p.name = string(text)
-		case "arguments":
-			p.to = int(d.InputOffset())
-			p.from = p.to - len(value)
-		}
-	}
-	_, err := d.ReadToken()
+	return json.UnmarshalDecode(d, (*members)(p))
+}
+
+// tool returns the name of the called tool, and whether params can be those of a call.
+func (p *params) tool() (name string, ok bool) {
+	text, _ := jsontext.AppendUnquote(nil, p.Name) // a name that is not valid UTF-8 is not a tool
+	return string(text), p.isObject && (p.Name == nil || p.Name.Kind() == '"')
+}
+
+// span is where the message has a value, in bytes.
+type span struct{ from, to int }
+
+// UnmarshalJSONFrom notes where the value is.
+func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	value, err := d.ReadValue()
+	s.to = int(d.InputOffset())
+	s.from = s.to - len(value)
 	return err
 }
 

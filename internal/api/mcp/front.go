@@ -113,11 +113,13 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, m.wrong(jsonrpc.CodeInvalidRequest, 0, ""))
 		return
 	}
-	limit, known := 0, true
-	if m.Method == "tools/call" {
-		limit, known = limitOf(m.Params.name)
+	name, isCall := m.Params.tool()
+	limit, known := limitOf(name)
+	at := m.Params.Arguments
+	arguments := at.to - at.from
+	if m.Method != "tools/call" {
+		limit, isCall, arguments = 0, false, 0
 	}
-	arguments := m.Params.to - m.Params.from
 	switch {
 	case m.Method == "tools/call" && len(body) > maxPlain && limit == 0:
 		refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, problem.New(problem.BodyTooLarge, "the message has %d bytes; send at most %d in a call of this tool", len(body), maxPlain))
@@ -126,7 +128,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, problem.New(problem.BodyTooLarge,
 			"the message has %d bytes; send at most %d bytes, not counting a tool's arguments. The arguments may have at most 4 MiB in create_deal and reveal_input, 1 MiB in compute_commitment_tool, and 8 MiB in verify_certificate", len(body), maxMessage))
 		return
-	case !known && m.Params.named:
+	case isCall && !known:
 		refuse(http.StatusOK, jsonrpc.CodeInvalidParams, problem.New(problem.InvalidRequest, "params.name is not a tool of this server; send one of %s", toolNames()))
 		return
 	case r.Header.Get("Last-Event-ID") != "":
@@ -144,8 +146,8 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	info := requestInfo{address: f.address(r), structured: version >= withStructured, ctx: r.Context()}
 	if arguments > 0 { // parseArguments reads the arguments, so the SDK need not
-		info.arguments = body[m.Params.from:m.Params.to]
-		body = slices.Concat(body[:m.Params.from], []byte("{}"), body[m.Params.to:])
+		info.arguments = body[at.from:at.to]
+		body = slices.Concat(body[:at.from], []byte("{}"), body[at.to:])
 	}
 	r = r.Clone(context.WithValue(r.Context(), requestInfoKey{}, info))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
