@@ -114,12 +114,11 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if p.Signer, p.Keys, err = c.Settings.Open(ctx, logger); err != nil {
 		return nil, err
 	}
-	database.Application = keycheck.Name(binary, p.Keys, secrets.Digest())
 	redis.LogTo(logger)
 	if p.Redis, err = redis.Open(c.RedisURL); err != nil {
 		return nil, err
 	}
-	var options []database.Option
+	options := []database.Option{database.Named(keycheck.Name(binary, p.Keys, secrets.Digest()))}
 	if service.ReadOnly(c.ReadOnly, logger); c.ReadOnly {
 		options = append(options, database.ReadOnly)
 	}

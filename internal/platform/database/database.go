@@ -89,6 +89,15 @@ func ReadOnly(config *pgxpool.Config) {
 	}
 }
 
+// Named is an Option that sets the application_name of the connections, unless the URL sets one.
+func Named(application string) Option {
+	return func(config *pgxpool.Config) {
+		if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
+			params["application_name"] = application
+		}
+	}
+}
+
 // ErrNoAnswer is returned, together with its cause, in an outage (see Outage).
 var ErrNoAnswer = errors.New("the database does not answer")
 
@@ -134,10 +143,6 @@ func Close(pool *pgxpool.Pool) {
 	}
 }
 
-// Application is the application_name of this process's connections, unless the URL sets
-// one. Set Application before a call of Open.
-var Application string
-
 // Config returns the configuration of a pool for Open, or an error for an unusable URL.
 // The error does not show the URL, which may hold a password.
 func Config(databaseURL string) (*pgxpool.Config, error) {
@@ -147,9 +152,6 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 5 * time.Second
-	}
-	if params := config.ConnConfig.RuntimeParams; Application != "" && params["application_name"] == "" {
-		params["application_name"] = Application
 	}
 	config.PingTimeout = 2 * time.Second // how long the pool takes to notice that a connection's server vanished
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
