@@ -194,7 +194,7 @@ func (c logMirrorCommand) Run(ctx context.Context, t *terminal) error {
 type logWatchCommand struct {
 	logTrust
 	URL   string        `arg:"" help:"URL of the log."`
-	State string        `required:"" placeholder:"FILE" help:"File with the newest verified checkpoint, created if it does not exist. Give copies of the file to others who watch the log, because the log that they see must extend your checkpoint too."`
+	State string        `required:"" placeholder:"FILE" help:"File with the newest verified checkpoint, created if it does not exist."`
 	Every time.Duration `default:"1m" help:"Time between two checks."`
 	Once  bool          `help:"Check once and exit, for cron."`
 }

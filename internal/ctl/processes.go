@@ -23,7 +23,7 @@ import (
 
 // processFlags holds the flags that say where to find the running processes of a deployment.
 type processFlags struct {
-	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres URL of the deployment. The command finds the running processes by their connections to this database. From its tables it reads what it checks, such as certificates and tree heads."`
+	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres URL of the deployment, whose connections name the running processes."`
 	logDatabase
 	Replica []string `placeholder:"URL" help:"URL of a process's admin port, like http://10.0.0.7:8082; repeatable. Without --database-url, name every process."`
 }

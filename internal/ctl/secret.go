@@ -182,7 +182,7 @@ func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
 type secretAdoptCommand struct {
 	DatabaseURL string `env:"DATABASE_URL" required:"" help:"Postgres URL of the deployment."`
 	secretFile
-	LoseDeals bool `help:"Adopt the new secret even if deals or pending certificates need the lost secret. These deals become EXPIRED, and these certificates are never issued."`
+	LoseDeals bool `help:"Adopt the new secret even if deals or pending certificates need the lost secret."`
 }
 
 func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {

@@ -23,7 +23,7 @@ type signingKeysCheckCommand struct {
 	deployment
 	File     string `placeholder:"FILE" help:"File with the key set that every process should have."`
 	Times    int    `default:"10" help:"Number of requests, each over a new connection, to reach all replicas behind the URL."`
-	TreeHead string `placeholder:"FILE" help:"File with a tree head that you kept. The log must extend this head. Default: an earlier head that the log itself returns, which proves less. 'none': skip this check, because the log is new and has no earlier head."`
+	TreeHead string `placeholder:"FILE" help:"File with a tree head that you kept, which the log must extend. 'none': skip this check. Default: an earlier head that the log returns."`
 }
 
 func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {

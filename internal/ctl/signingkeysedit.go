@@ -14,7 +14,7 @@ import (
 )
 
 type keySetOutput struct {
-	Out string `placeholder:"FILE" help:"File for the new key set, which the command replaces atomically. This may be the file that the command reads. Default: standard output."`
+	Out string `placeholder:"FILE" help:"File for the new key set; may be the file that the command reads. Default: standard output."`
 }
 
 func (e keySetOutput) write(t *terminal, set *keys.Set, err error) error {
@@ -65,7 +65,7 @@ type signingKeysRotateCommand struct {
 	To       string        `required:"" placeholder:"URI" help:"URI of the new key, such as gcpkms://… or file://PATH."`
 	Pubkey   string        `placeholder:"KEY" help:"${pubkey}"`
 	In       time.Duration `default:"1h" help:"Time from now until the new key signs. Finish the roll-out of the file some minutes earlier."`
-	Now      bool          `help:"For a stolen or lost key: the new key signs at once, and the old key is closed at the size of the newest tree head of --base-url, or at --tree-size."`
+	Now      bool          `help:"For a stolen or lost key: the new key signs at once, and the old key is closed."`
 	BaseURL  string        `env:"FAIRPACT_URL" placeholder:"URL" help:"With --now: URL of the deployment, from which the command fetches the newest tree head."`
 	TreeSize *int64        `placeholder:"N" help:"With --now: the tree size at which to close the old key."`
 }

@@ -20,7 +20,7 @@ type verifyCommand struct {
 	TreeHead string   `placeholder:"FILE" help:"For a certificate alone: file with the answer of GET /v1/log/tree-head?tree_size=N, where N is the tree_size in its log_proof."`
 	BaseURL  string   `env:"FAIRPACT_URL" placeholder:"URL" help:"For a certificate alone: URL of the deployment, from which the command fetches what is not given as a file."`
 	Policy   string   `placeholder:"FILE" help:"For a bundle: file with the trust policy (c2sp.org/tlog-policy). The quorum of its witnesses must have cosigned."`
-	Inputs   string   `placeholder:"FILE" help:"File with a JSON array of {input, salt} in party order, and null for an unknown input, to open the commitments and recompute the result."`
+	Inputs   string   `placeholder:"FILE" help:"File with a JSON array of {input, salt} in party order, to open the commitments and recompute the result."`
 	Params   string   `placeholder:"FILE" help:"For a certificate alone: file with algorithm_params of the deal, which the result needs. A bundle holds them."`
 	SeatKey  []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
 }
