@@ -2,6 +2,7 @@ package translog
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 
@@ -32,16 +33,17 @@ func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error 
 	if p.guard == nil {
 		return nil
 	}
+	next := forkguard.Record{Size: r.size, Root: hex.EncodeToString(r.hash)}
 	for range guardAttempts {
 		loaded, err := p.guard.Load(ctx)
 		if err != nil {
 			return fmt.Errorf("%w: no head is signed without the fork guard: %w", ErrUnavailable, err)
 		}
-		there, err := p.compare(ctx, loaded, r, tree)
+		there, err := p.compare(ctx, loaded, next, r, tree)
 		if err != nil || there {
 			return err
 		}
-		err = p.guard.Store(ctx, loaded, forkguard.Record{Size: r.size, Root: r.head("").RootHash})
+		err = p.guard.Store(ctx, loaded, next)
 		if err == nil {
 			return nil
 		}
@@ -53,8 +55,8 @@ func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error 
 }
 
 // compare reports whether the loaded record of the fork guard is r already. If compare returns
-// an error, r must not replace the record.
-func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root, tree *tree) (there bool, err error) {
+// an error, r must not replace the record. next is the record of r.
+func (p *publisher) compare(ctx context.Context, loaded, next forkguard.Record, r root, tree *tree) (there bool, err error) {
 	if loaded.Empty() {
 		return false, p.mayAdopt(ctx, r)
 	}
@@ -64,10 +66,10 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 	}
 	recorded := root{size: loaded.Size, hash: hash[:]}
 	switch {
-	case r.size == recorded.size && r.head("").RootHash == loaded.Root:
+	case r.size == recorded.size && next.Root == loaded.Root:
 		return true, nil
 	case r.size == recorded.size:
-		return false, refuse("two roots of size %d: %s was signed, %s is in the database", r.size, loaded.Root, r.head("").RootHash)
+		return false, refuse("two roots of size %d: %s was signed, %s is in the database", r.size, loaded.Root, next.Root)
 	case r.size < recorded.size:
 		// A head is stored in the guard's record only after the head's leaves are committed. So a
 		// database with fewer leaves than recorded.size has lost leaves.
@@ -80,7 +82,7 @@ func (p *publisher) compare(ctx context.Context, loaded forkguard.Record, r root
 		}
 		return false, fmt.Errorf("%w: the record has size %d, and the head of this replica has size %d", errGuardConflict, recorded.size, r.size)
 	case recorded.size == 0:
-		if loaded.Root != emptyRoot.head("").RootHash {
+		if !recorded.same(emptyRoot) {
 			return false, refuse("the guard's record has size 0, but not the root of the empty tree")
 		}
 		return false, nil // every tree extends the empty tree
