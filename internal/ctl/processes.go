@@ -17,7 +17,6 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/service"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/verification"
-	"github.com/fairpact/fairpact/internal/signing/keycheck"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -30,7 +29,7 @@ type processFlags struct {
 
 func (r processFlags) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
 
-func (r processFlags) processes(ctx context.Context) (found []keycheck.Process, err error) {
+func (r processFlags) processes(ctx context.Context) (found []service.Process, err error) {
 	seen := map[string]bool{}
 	for _, url := range []string{r.DatabaseURL, r.LogDatabaseURL} {
 		if url == "" {
@@ -46,7 +45,7 @@ func (r processFlags) processes(ctx context.Context) (found []keycheck.Process, 
 			return nil, err
 		}
 		for _, name := range names {
-			if p, ok := keycheck.Parse(name); ok && !seen[name] { // skip duplicates: both URLs may name the same database
+			if p, ok := service.ParseApplicationName(name); ok && !seen[name] { // skip duplicates: both URLs may name the same database
 				found = append(found, p)
 			}
 			seen[name] = true
@@ -63,30 +62,30 @@ func (r processFlags) processes(ctx context.Context) (found []keycheck.Process, 
 			return nil, fmt.Errorf("--replica %s: %w", url, err)
 		}
 		response.Body.Close()
-		found = append(found, keycheck.Process{Binary: "replica", KeySet: response.Header.Get(service.KeySetHeader), Secrets: response.Header.Get(service.SecretsHeader), Host: url})
+		found = append(found, service.Process{Binary: "replica", KeySet: response.Header.Get(service.KeySetHeader), Secrets: response.Header.Get(service.SecretsHeader), Host: url})
 	}
 	return found, nil
 }
 
 // haveKeySet checks that all processes have the key set with this digest or, if digest is "",
 // the same key set. For err, see agree.
-func haveKeySet(processes []keycheck.Process, err error, digest string) verification.Check {
+func haveKeySet(processes []service.Process, err error, digest string) verification.Check {
 	for _, p := range processes {
 		digest = cmp.Or(digest, p.KeySet)
 	}
-	return agree(processes, err, "key set", digest, func(p keycheck.Process) string { return p.KeySet })
+	return agree(processes, err, "key set", digest, func(p service.Process) string { return p.KeySet })
 }
 
 // haveSecrets skips log-server, which has no server secret.
-func haveSecrets(processes []keycheck.Process, err error, digest string) verification.Check {
-	processes = slices.DeleteFunc(processes, func(p keycheck.Process) bool { return p.Binary == "log-server" })
-	return agree(processes, err, "set of server secrets", digest, func(p keycheck.Process) string { return p.Secrets })
+func haveSecrets(processes []service.Process, err error, digest string) verification.Check {
+	processes = slices.DeleteFunc(processes, func(p service.Process) bool { return p.Binary == "log-server" })
+	return agree(processes, err, "set of server secrets", digest, func(p service.Process) string { return p.Secrets })
 }
 
 // agree checks that of(p) is the given digest for every process p. `what` says what the digest
 // covers, such as "key set". If err is not nil, the processes could not be listed, and the check
 // fails.
-func agree(processes []keycheck.Process, err error, what, digest string, of func(keycheck.Process) string) verification.Check {
+func agree(processes []service.Process, err error, what, digest string, of func(service.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
 		err = errors.New("no process is connected to the database: correct --database-url")
 	}

@@ -81,7 +81,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	defer func() { _ = signer.Close() }()
-	pool, err := database.Open(starting, c.DatabaseURL, c.DatabaseConns, database.Named(keycheck.Name("log-server", keys, "")))
+	pool, err := database.Open(starting, c.DatabaseURL, c.DatabaseConns, database.Named(service.ApplicationName("log-server", keys.Digest(), "")))
 	if err != nil {
 		return err
 	}

@@ -118,7 +118,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if p.Redis, err = redis.Open(c.RedisURL); err != nil {
 		return nil, err
 	}
-	options := []database.Option{database.Named(keycheck.Name(binary, p.Keys, secrets.Digest()))}
+	options := []database.Option{database.Named(service.ApplicationName(binary, p.Keys.Digest(), secrets.Digest()))}
 	if service.ReadOnly(c.ReadOnly, logger); c.ReadOnly {
 		options = append(options, database.ReadOnly)
 	}

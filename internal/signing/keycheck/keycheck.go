@@ -2,20 +2,15 @@
 //
 // Each answer of log-server lists the keys that may already sign. A process that does not
 // accept a listed key has missed a rotation, and cannot verify signatures by this key.
-// The process treats the log as unavailable, and is not ready until it gets the new key set.
-//
-// Each process also puts the digests of its key set and of its server secrets into its
-// application_name in Postgres, where fairpactctl reads them. Neither the lists nor the digests
-// make a key trusted.
+// The process treats the log as unavailable, and is not ready until it gets the new key set. The
+// list makes no key trusted.
 package keycheck
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -109,36 +104,4 @@ func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger
 		case <-time.After(poll):
 		}
 	}
-}
-
-// maxName is the longest application_name that Postgres stores, in bytes.
-const maxName = 63
-
-const namePrefix = "fairpact/"
-
-const noSecrets = "-"
-
-// Name returns the application_name of a process: fairpact/BINARY/KEYSET/SECRETS/HOST.PID.
-// KEYSET is the digest of `keys`. SECRETS is `secrets`, the digest of the server secrets, or "-"
-// if the process has none (`secrets` is empty). If HOST.PID is too long, Name cuts off its start,
-// because the host names of pods differ at the end.
-func Name(binary string, keys *signing.KeySet, secrets string) string {
-	host, _ := os.Hostname()
-	name := namePrefix + binary + "/" + keys.Digest() + "/" + cmp.Or(secrets, noSecrets) + "/"
-	self := fmt.Sprintf("%s.%d", host, os.Getpid())
-	return name + self[max(0, len(self)-(maxName-len(name))):]
-}
-
-// Process is a parsed application_name. KeySet and Secrets are digests. Secrets is empty if
-// the process has no server secrets. Host ends with the PID.
-type Process struct{ Binary, KeySet, Secrets, Host string }
-
-// Parse parses an application_name. The result `ok` is true if the name has the form that Name
-// returns.
-func Parse(name string) (p Process, ok bool) {
-	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 4)
-	if !strings.HasPrefix(name, namePrefix) || len(parts) != 4 {
-		return p, false
-	}
-	return Process{Binary: parts[0], KeySet: parts[1], Secrets: strings.TrimPrefix(parts[2], noSecrets), Host: parts[3]}, true
 }

@@ -91,20 +91,3 @@ func TestRunAsksTheLogUntilTheEnd(t *testing.T) {
 		t.Errorf("asked %d times, Ready: %v; want once and an error", asked, w.Ready())
 	}
 }
-
-func TestNameOfAProcess(t *testing.T) {
-	t.Parallel()
-	k := keys(t, 0, true)
-	for _, secrets := range []string{"0a1b2c3d", ""} {
-		name := Name("deadline-worker", k, secrets)
-		p, ok := Parse(name)
-		if !ok || len(name) > maxName || p.Binary != "deadline-worker" || p.KeySet != k.Digest() || p.Secrets != secrets || p.Host == "" || strings.Contains(p.Host, "/") {
-			t.Errorf("the name %q is parsed as %+v, want the values it was made from", name, p)
-		}
-	}
-	for _, other := range []string{"", "psql", "fairpact/x", "fairpact", "fairpact/deal-api/0a1b2c3d/host.7"} {
-		if _, ok := Parse(other); ok {
-			t.Errorf("Parse(%q) reports a process, want none", other)
-		}
-	}
-}
