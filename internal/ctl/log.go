@@ -24,10 +24,6 @@ type logCommands struct {
 	Watch  logWatchCommand  `cmd:"" group:"auditors" help:"Prove that a log only grows, from one checkpoint to the next."`
 }
 
-const logVerdicts = `Exit code: 0 the log matches its signed checkpoints; 1 the log matches, but its checkpoint lacks the quorum of witnesses
-that --policy requires; 2 the verdict is not known, because something is unreadable or unreachable, or a checkpoint is not
-signed by this log; 3 the log contradicts its signed checkpoints or is forked, and the output shows where.`
-
 type logTrust struct {
 	Policy string   `placeholder:"FILE" xor:"trust" required:"" help:"File with the trust policy (c2sp.org/tlog-policy), which names the log's keys, the witnesses and the quorum."`
 	VKey   []string `name:"vkey" sep:"none" placeholder:"KEY" xor:"trust" required:"" help:"Verifier key of the log, NAME+ID+KEY, instead of a policy; repeatable. Without a policy, witnesses are not checked."`
