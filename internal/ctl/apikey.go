@@ -7,12 +7,9 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 )
 
-// deployment is the flag of a command that needs a deployment.
 type deployment struct {
 	BaseURL string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, like https://fairpact.example."`
 }
-
-func (d deployment) client() (*httpclient.Client, error) { return httpclient.New(d.BaseURL) }
 
 type apiKeyCommand struct {
 	deployment
@@ -20,7 +17,7 @@ type apiKeyCommand struct {
 }
 
 func (k apiKeyCommand) Run(ctx context.Context, t *terminal) error {
-	client, err := k.client()
+	client, err := httpclient.New(k.BaseURL)
 	if err != nil {
 		return err
 	}
@@ -38,9 +35,7 @@ func (k apiKeyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	return t.show(struct {
-		File string `json:"api_key_file"`
-	}{k.Out}, "%s", k.Out)
+	return t.show(map[string]string{"api_key_file": k.Out}, "%s", k.Out)
 }
 
 func newKey(ctx context.Context, client *httpclient.Client) (string, error) {

@@ -106,12 +106,12 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	input := bundle.Own.Input
-	of := func(salt string) *sealed {
+	of := func(salt string) sealed {
 		members, err := canon.ParseObject(input)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return &sealed{members, canon.Encode(members), salt}
+		return sealed{members, canon.Encode(members), salt}
 	}
 	var noted bytes.Buffer
 	out := &terminal{err: &noted}
@@ -125,7 +125,7 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 	if _, err := withInput(out, served.Bundle, of("salt")); err == nil || !strings.Contains(err.Error(), "does not open the commitment of party 1") {
 		t.Errorf("withInput of another salt: error %v, want one that names the commitment of party 1", err)
 	}
-	text, err = withInput(out, served.Bundle, nil)
+	text, err = withInput(out, served.Bundle, sealed{})
 	if err != nil || !strings.Contains(noted.String(), "--sealed FILE") {
 		t.Errorf("withInput without a sealed file: error %v, notes %q, want a note with --sealed FILE", err, noted.String())
 	}

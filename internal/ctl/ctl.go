@@ -58,16 +58,14 @@ type terminal struct {
 	json     bool
 }
 
-// errFailed is returned when a command has printed a report with a failed check
-// (ExitFailed).
-var errFailed = errors.New("a check failed")
+// Returned by a command that has printed what is wrong; see ExitFailed and ExitForged.
+var (
+	errFailed = errors.New("a check failed")
+	errForged = errors.New("the log contradicts its signed checkpoints")
+)
 
-// errForged is returned when a command has printed that a log is forked or contradicts its
-// signed checkpoints, or that the log's tables disagree (ExitForged).
-var errForged = errors.New("the log contradicts its signed checkpoints")
-
-// refusal is an error for which Main returns ExitFailed instead of ExitUsage: the usage was
-// right, but the command or the service refused.
+// For a refusal, Main returns ExitFailed: the usage was right, but the command or the service
+// refused.
 type refusal struct{ error }
 
 // Main runs a command line and returns the exit code. args does not contain the program's

@@ -63,6 +63,7 @@ func TestSeal(t *testing.T) {
 	}
 
 	kept := filepath.Join(t.TempDir(), "sealed.json")
+	type committed struct{ Commitment, Salt string }
 	var first, second committed
 	for _, made := range []*committed{&first, &second} {
 		r := run(t, input, "seal", "-", "--json", "--out", kept)

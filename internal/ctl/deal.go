@@ -138,7 +138,6 @@ func (e eitherFlags) call(t *terminal) (*call, error) {
 	return s.call(credential)
 }
 
-// call has what a request about a deal needs.
 type call struct {
 	client *httpclient.Client
 	dealID string
@@ -155,7 +154,6 @@ func (s state) call(token string) (*call, error) {
 
 func (c *call) path(suffix string) string { return "/v1/deals/" + url.PathEscape(c.dealID) + suffix }
 
-// get decodes an answer into v.
 func (c *call) get(ctx context.Context, suffix string, v any) error {
 	return c.client.GetInto(ctx, c.path(suffix), c.token, v)
 }

@@ -49,7 +49,6 @@ func (c commitCommand) Run(ctx context.Context, t *terminal) error {
 	return call.post(ctx, t, "/commit", request)
 }
 
-// commitment is the body of a commit request.
 type commitment struct {
 	Commitment string `json:"commitment"`
 	Key        string `json:"party_key,omitempty"`

@@ -29,13 +29,12 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 			c.Party = &s.Invites[0].Party
 		}
 	}
-	var mine *sealed
+	var mine sealed
 	if c.Sealed != "" {
-		s, err := t.sealed(c.Sealed)
-		if err != nil {
+		var err error
+		if mine, err = t.sealed(c.Sealed); err != nil {
 			return err
 		}
-		mine = &s
 	}
 	call, err := c.call(t)
 	if err != nil {
@@ -56,11 +55,6 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	return err
 }
 
-const (
-	checkpointTries = 10
-	checkpointWait  = 500 * time.Millisecond
-)
-
 // bundle fetches the bundle. It waits up to 5 s for a checkpoint that covers the certificate,
 // because the log signs at most one checkpoint a second. It prints what the bundle lacks.
 func (c *call) bundle(ctx context.Context, t *terminal) (text json.RawMessage, err error) {
@@ -79,10 +73,10 @@ func (c *call) bundle(ctx context.Context, t *terminal) (text json.RawMessage, e
 		if err := json.Unmarshal(text, &bundle); err != nil {
 			return nil, fmt.Errorf("the service's answer to %s is not a bundle: %w", c.path("/bundle"), err)
 		}
-		if bundle.LogProof != "" || status.Origin == nil || try == checkpointTries {
+		if bundle.LogProof != "" || status.Origin == nil || try == 10 {
 			break
 		}
-		if err := httpclient.Pause(ctx, checkpointWait); err != nil {
+		if err := httpclient.Pause(ctx, 500*time.Millisecond); err != nil {
 			return nil, err
 		}
 	}
@@ -119,9 +113,9 @@ func (c *call) noteQuorum(ctx context.Context, t *terminal, logProof string) err
 }
 
 // withInput returns the bundle with the party's own input and salt in own_input. It refuses
-// an input that does not open the party's commitment. If the bundle has no own_input, or if
-// the parameter `mine` is nil, it prints a note and returns the bundle unchanged.
-func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
+// an input that does not open the party's commitment. If the bundle has no own_input, or `mine`
+// is empty, it prints a note and returns the bundle unchanged.
+func withInput(t *terminal, text []byte, mine sealed) ([]byte, error) {
 	given, err := canon.ParseWithin(text, inputLevels)
 	bundle, ok := given.(map[string]any)
 	if err != nil || !ok {
@@ -132,7 +126,7 @@ func withInput(t *terminal, text []byte, mine *sealed) ([]byte, error) {
 	case !revealed:
 		t.note("missing in the bundle: your input, because you did not reveal it or the deal has purged all inputs")
 		return text, nil
-	case mine == nil:
+	case mine.members == nil:
 		t.note("missing in the bundle: your input and salt; add them with --sealed FILE")
 		return text, nil
 	}

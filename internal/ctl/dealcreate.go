@@ -37,7 +37,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	client, err := c.client()
+	client, err := httpclient.New(c.BaseURL)
 	if err != nil {
 		return err
 	}

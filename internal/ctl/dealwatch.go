@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -64,10 +63,10 @@ func (c *call) watch(ctx context.Context, p *progress) ([]byte, error) {
 // longestWait is the longest ?wait= that the service accepts.
 const longestWait = 45 * time.Second
 
-// viewResponse is one answer of GET /v1/deals/{id}, with its ETag and its parsed view, or an error.
+// viewResponse is one answer of GET /v1/deals/{id}, or an error.
 type viewResponse struct {
 	body []byte
-	tag  string
+	tag  string // its ETag
 	view wire.View
 	err  error
 }
@@ -139,7 +138,7 @@ func progressLine(v wire.View, now time.Time) string {
 		parts = append(parts, left(v.RevealDeadline)+" left to reveal")
 	case v.State == "REVEALING":
 		parts = append(parts, "waiting for the beacon")
-	case slices.Contains([]string{"COMPUTED", "VOID"}, v.State) && v.CertificateID == nil:
+	case (v.State == "COMPUTED" || v.State == "VOID") && v.CertificateID == nil:
 		parts = append(parts, "certificate pending")
 	}
 	return strings.Join(parts, "  ")

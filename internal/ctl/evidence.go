@@ -103,9 +103,9 @@ func fetch(ctx context.Context, from *httpclient.Client, path string) (any, erro
 	}
 	v, err := canon.Parse(body)
 	if err != nil {
-		return nil, fmt.Errorf("the answer of %s is not strict JSON: %w", path, err)
+		err = fmt.Errorf("the answer of %s is not strict JSON: %w", path, err)
 	}
-	return v, nil
+	return v, err
 }
 
 // fetchHead returns the tree head of the size in the certificate's proof. If the log has no

@@ -27,7 +27,15 @@ func (c keyFilesCommand) Run() error {
 		if strings.HasPrefix(file.Name(), "..") { // the kubelet's own links and folders
 			continue
 		}
-		if err := copyKey(filepath.Join(c.From, file.Name()), filepath.Join(c.To, file.Name())); err != nil {
+		from := filepath.Join(c.From, file.Name())
+		content, err := os.ReadFile(from)
+		if err == nil && len(content) == 0 {
+			err = errors.New(from + " is empty: put the private key as PEM into the Secret")
+		}
+		if err == nil {
+			err = files.Replace(filepath.Join(c.To, file.Name()), content, 0o600)
+		}
+		if err != nil {
 			return err
 		}
 		copied++
@@ -36,15 +44,4 @@ func (c keyFilesCommand) Run() error {
 		return errors.New(c.From + " holds no file: put the private key as PEM into the Secret")
 	}
 	return nil
-}
-
-func copyKey(from, to string) error {
-	content, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	if len(content) == 0 {
-		return errors.New(from + " is empty: put the private key as PEM into the Secret")
-	}
-	return files.Replace(to, content, 0o600)
 }

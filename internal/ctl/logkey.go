@@ -43,7 +43,5 @@ func (c logKeyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	return t.show(struct {
-		VKey string `json:"vkey"`
-	}{key.String()}, "%s", key)
+	return t.show(map[string]string{"vkey": key.String()}, "%s", key)
 }

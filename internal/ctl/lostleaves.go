@@ -43,16 +43,13 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	defer database.Close(log)
 	returned, err := translog.Return(ctx, log, leaves, head)
-	if errors.Is(err, translog.ErrRefused) {
+	switch {
+	case errors.Is(err, translog.ErrRefused):
 		return refusal{err}
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
-	return t.show(struct {
-		Returned int64 `json:"returned"`
-		TreeSize int64 `json:"tree_size"`
-	}{int64(returned), head.TreeSize},
+	return t.show(map[string]int64{"returned": int64(returned), "tree_size": head.TreeSize},
 		"%d leaves restored: the log now has the %d leaves and the root of the tree head", returned, head.TreeSize)
 }
 

@@ -28,7 +28,5 @@ func (m migrateCommand) Run(ctx context.Context, t *terminal) error {
 	if err := translog.Migrate(ctx, m.log()); err != nil {
 		return err
 	}
-	return t.show(struct {
-		Migrated bool `json:"migrated"`
-	}{true}, "the schema is up to date")
+	return t.show(map[string]bool{"migrated": true}, "the schema is up to date")
 }

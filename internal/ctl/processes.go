@@ -20,7 +20,6 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-// processFlags holds the flags that say where to find the running processes of a deployment.
 type processFlags struct {
 	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres URL of the deployment, whose connections name the running processes."`
 	logDatabase
@@ -111,10 +110,6 @@ func agree(processes []service.Process, err error, what, digest string, of func(
 	return checked("processes", err, "%d run (%s), all with the %s %s", len(processes), strings.Join(counts, ", "), what, digest)
 }
 
-// mostHeads bounds how many tree heads are checked for each closed key. A head takes 0.1 ms,
-// so a key takes at most 5 s.
-const mostHeads = 50_000
-
 // beyond returns an error if a key's TreeSize (see keys.Key) invalidates a tree head or a
 // certificate that the key signed. It skips disowned keys: for a stolen key this is intended.
 func (r processFlags) beyond(ctx context.Context, set *keys.Set) error {
@@ -123,11 +118,13 @@ func (r processFlags) beyond(ctx context.Context, set *keys.Set) error {
 		return err
 	}
 	defer pool.Close()
-	if err := translog.CheckClosed(ctx, pool, set.At(time.Now().Unix()), mostHeads); err != nil {
+	const mostHeads = 50_000 // of each closed key; a head takes 0.1 ms, so a key at most 5 s
+	list := set.At(time.Now().Unix())
+	if err := translog.CheckClosed(ctx, pool, list, mostHeads); err != nil {
 		return err
 	}
 	first := int64(math.MaxInt64)
-	for _, key := range set.At(time.Now().Unix()) {
+	for _, key := range list {
 		if key.Closed() && !key.Disowned {
 			first = min(first, *key.TreeSize)
 		}
@@ -150,10 +147,9 @@ func pendingUnder(ctx context.Context, databaseURL, label string, set *keys.Set)
 	return n, err
 }
 
-// signedFrom calls `visit` for each signed certificate at leafIndex or above, and for each signed
-// certificate that has no leaf yet. It passes the key that signed the certificate, and the leaf
-// index, or nil if the certificate has no leaf. It skips a certificate if no accepted key of the
-// set signed it. After the first error of `visit`, it makes no further call and returns that error.
+// signedFrom calls `visit` for each signed certificate at leafIndex or above or without a leaf, with
+// the key that signed it and its leaf index or nil. It skips a certificate that no accepted key of
+// the set signed. After the first error of `visit`, it makes no further call and returns that error.
 func signedFrom(ctx context.Context, databaseURL string, set *keys.Set, leafIndex int64, visit func(keys.Key, *int64) error) error {
 	s, err := store.Open(ctx, databaseURL, 2)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
-const maxFile = 64 << 20 // the most bytes that read accepts
-
 func (t *terminal) read(path string) ([]byte, error) {
+	const maxFile = 64 << 20 // bytes
 	in := t.in
 	if path != "-" {
 		file, err := os.Open(path)
@@ -53,9 +52,8 @@ func (t *terminal) object(path string) (map[string]any, error) {
 	return o, nil
 }
 
-// inputLevels is the number of JSON levels around an input in a file with an array of
-// {input, salt}: the array and the object. The depth limit of the file is inputLevels higher
-// than that of an input.
+// inputLevels is by how much the depth limit of a file with inputs is higher than that of one
+// input. It counts the JSON levels around an input: the array and {input, salt}.
 const inputLevels = 2
 
 func (t *terminal) inputs(path string) ([]any, error) {

@@ -21,11 +21,6 @@ type sealedFile struct {
 	Salt  string          `json:"salt"`
 }
 
-type committed struct {
-	Commitment string `json:"commitment"`
-	Salt       string `json:"salt"`
-}
-
 func (c sealCommand) Run(t *terminal) error {
 	data, err := t.read(c.Input)
 	if err != nil {
@@ -52,28 +47,30 @@ func (c sealCommand) Run(t *terminal) error {
 			return err
 		}
 	}
-	made := committed{canon.Commitment(canonical, []byte(salt)), salt}
+	commitment := canon.Commitment(canonical, []byte(salt))
 	if t.json {
-		return t.value(made)
+		return t.value(map[string]string{"commitment": commitment, "salt": salt})
 	}
-	t.line("commitment %s", made.Commitment)
-	t.line("salt       %s", made.Salt)
+	t.line("commitment %s", commitment)
+	t.line("salt       %s", salt)
 	if salt == "" {
 		t.note("no salt: whoever sees this commitment can guess the input and check the guess")
 	}
 	return nil
 }
 
-func newSalt() string {
-	var raw [16]byte
-	_, _ = rand.Read(raw[:]) // never fails
-	return hex.EncodeToString(raw[:])
+func newSalt() string { return randomHex(16) }
+
+func randomHex(bytes int) string {
+	raw := make([]byte, bytes)
+	_, _ = rand.Read(raw) // never fails
+	return hex.EncodeToString(raw)
 }
 
-// sealed is the content of a sealed file: the parsed input, its RFC 8785 form and the salt.
+// sealed is the parsed content of a sealed file.
 type sealed struct {
 	members   map[string]any
-	canonical []byte
+	canonical []byte // RFC 8785
 	salt      string
 }
 

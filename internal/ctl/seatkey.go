@@ -100,7 +100,6 @@ func (c *call) declaration(ctx context.Context) (d terms, err error) {
 	return d, nil
 }
 
-// sign returns the body of a commit request, signed with the seat key in the file at path.
 func (d terms) sign(path, commits string) (c commitment, err error) {
 	if d.Origin == nil {
 		return c, errors.New("this deployment does not accept seat keys: leave out --seat-key")

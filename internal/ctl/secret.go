@@ -2,8 +2,6 @@ package ctl
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -37,9 +35,7 @@ func (a secretAddCommand) Run(t *terminal) error {
 	if err != nil {
 		return err
 	}
-	var secret [32]byte
-	_, _ = rand.Read(secret[:]) // never fails (crypto/rand)
-	_, err = fmt.Fprintf(t.out, "%s\n%s\n", hex.EncodeToString(secret[:]), strings.TrimSpace(string(old)))
+	_, err = fmt.Fprintf(t.out, "%s\n%s\n", randomHex(32), strings.TrimSpace(string(old)))
 	return err
 }
 
@@ -82,8 +78,7 @@ type secretCheckCommand struct {
 	secretFile
 }
 
-// mostCounted bounds how many inputs, and how many idempotency records, the secret
-// commands count. The bound keeps `secret check` fast.
+// mostCounted bounds how many inputs, and how many replays, `secret check` counts.
 const mostCounted = 100_000
 
 type secretReport struct {
@@ -217,7 +212,5 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	fingerprint := fmt.Sprintf("%x", newest.Fingerprint())
-	return t.show(struct {
-		Fingerprint string `json:"fingerprint"`
-	}{fingerprint}, "the database now has the server secret with the fingerprint %s: start the processes with this file", fingerprint)
+	return t.show(map[string]string{"fingerprint": fingerprint}, "the database now has the server secret with the fingerprint %s: start the processes with this file", fingerprint)
 }

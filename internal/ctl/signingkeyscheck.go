@@ -30,7 +30,7 @@ func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Times < 1 {
 		return fmt.Errorf("--times is %d: give 1 or more", c.Times)
 	}
-	client, err := c.client()
+	client, err := httpclient.New(c.BaseURL)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclie
 	return list, nil
 }
 
-// signedHead is a tree head with a verified signature.
+// A signedHead has a verified signature.
 type signedHead struct {
 	size int64
 	root []byte
@@ -133,13 +133,11 @@ func checkedHead(document any, list keys.List) (signedHead, error) {
 	return signedHead{members["tree_size"].(int64), root, by}, err
 }
 
-const noHead = "none"
-
 // grown checks that the newest tree continues an earlier one. The earlier tree is never empty,
 // because any tree continues the empty tree. For a new log without an earlier head, the user
 // gives --tree-head none to skip the check.
 func (c signingKeysCheckCommand) grown(ctx context.Context, t *terminal, client *httpclient.Client, newest signedHead, list keys.List) verification.Check {
-	if c.TreeHead == noHead {
+	if c.TreeHead == "none" {
 		return checked("consistency", nil, "not checked, because of --tree-head none; keep today's tree head for the next check")
 	}
 	earlier, err := c.earlier(ctx, t, client, newest.size, list)
@@ -152,10 +150,6 @@ func (c signingKeysCheckCommand) grown(ctx context.Context, t *terminal, client 
 	}
 	return checked("consistency", err, "the tree of size %d continues the tree of size %d%s", newest.size, earlier.size, source)
 }
-
-// nearby is the number of consecutive tree sizes at which to look for an earlier head. The
-// heads of a busy log are tens of leaves apart.
-const nearby = 64
 
 // earlier returns the head in the file of --tree-head. Without the flag, it asks the log for
 // a head of size/2 leaves or slightly more.
@@ -171,9 +165,9 @@ func (c signingKeysCheckCommand) earlier(ctx context.Context, t *terminal, clien
 		}
 		return head, err
 	}
-	// Not every tree size has a signed head (404), so try the next sizes.
+	// Not every tree size has a signed head (404): those of a busy log are tens of leaves apart.
 	middle := max(size/2, 1)
-	for at := middle; at < size && at < middle+nearby; at++ {
+	for at := middle; at < min(size, middle+64); at++ {
 		document, err := fetch(ctx, client, fmt.Sprintf("/v1/log/tree-head?tree_size=%d", at))
 		if refused, ok := errors.AsType[*httpclient.StatusError](err); ok && refused.Status == 404 {
 			continue
@@ -186,8 +180,7 @@ func (c signingKeysCheckCommand) earlier(ctx context.Context, t *terminal, clien
 	return signedHead{}, fmt.Errorf("found no earlier head of the log to compare the tree of size %d with: give --tree-head FILE with a head that you kept. If the log is new and nobody kept a head, give --tree-head none", size)
 }
 
-// consistent fetches and verifies the proof that the second tree continues the first
-// (RFC 9162 2.1.4).
+// consistent verifies the consistency proof of the log from first to second (RFC 9162 2.1.4).
 func consistent(ctx context.Context, client *httpclient.Client, first, second signedHead) error {
 	if first.size > second.size {
 		return fmt.Errorf("the earlier tree head has size %d, but the log's newest head has only size %d: the log was set back", first.size, second.size)

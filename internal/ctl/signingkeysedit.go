@@ -39,8 +39,6 @@ func labelOf(ctx context.Context, uri, label string) (string, error) {
 	return label, nil
 }
 
-func margin() int64 { return int64(signing.Margin() / time.Second) }
-
 const pubkeyHelp = "The key's label, es256:HEX. Default: fairpactctl reads the public key from the KMS, HSM or file of the key, and needs the permission to do so."
 
 type signingKeysInitCommand struct {
@@ -55,7 +53,7 @@ func (c signingKeysInitCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	set, err := keys.OneSigner(label, c.Signer, c.Retired, margin())
+	set, err := keys.OneSigner(label, c.Signer, c.Retired, int64(signing.Margin()/time.Second))
 	return c.write(t, set, err)
 }
 

@@ -25,7 +25,7 @@ type smokeCommand struct {
 }
 
 func (c smokeCommand) Run(ctx context.Context, t *terminal) error {
-	client, err := c.client()
+	client, err := httpclient.New(c.BaseURL)
 	if err != nil {
 		return err
 	}
@@ -58,8 +58,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 	deal := createCommand{Algorithm: a.ID, Label: example.Input.PartyLabels, CommitIn: 10 * time.Minute, RevealIn: 20 * time.Minute, Mode: "sealed", Retention: "standard"}
 	var due time.Time // when the beacon round is published
 	if a.NeedsBeacon {
-		// The round is published after the reveal deadline, so that no party knows the random
-		// value when revealing. The deadlines are short, because the draw waits for the round.
+		// The deadlines are short, because the draw waits for a round after them.
 		var of wire.Beacon
 		if err := client.GetInto(ctx, "/v1/beacon", "", &of); err != nil {
 			return cause(ctx, err)
@@ -140,8 +139,8 @@ func commitAndReveal(ctx context.Context, client *httpclient.Client, s state, in
 	return opened, nil
 }
 
-// retryWhileRefused calls send every half second while the service refuses the request with the given code.
-// If ctx ends first, the error holds the cause of ctx and the last refusal.
+// retryWhileRefused calls send every half second while the service refuses with the code. If ctx
+// ends first, the error holds the cause of ctx and the last refusal.
 func retryWhileRefused(ctx context.Context, code string, send func() error) error {
 	var pending error
 	for {

@@ -94,7 +94,6 @@ func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r veri
 	return r, nil
 }
 
-// known returns the inputs and the seat keys that the user knows.
 func (v verifyCommand) known(t *terminal) (inputs any, keys map[int]string, err error) {
 	if v.Inputs != "" {
 		if inputs, err = t.inputs(v.Inputs); err != nil {
@@ -105,10 +104,9 @@ func (v verifyCommand) known(t *terminal) (inputs any, keys map[int]string, err 
 	return inputs, keys, err
 }
 
-// checkBeacon adds a check of the beacon's signature to the report. For drand quicknet it
-// uses the pinned key. For another chain it uses the key in the parameter `given`, which is
-// the bundle's member `beacon`. It adds nothing if the certificate or bundle is malformed, if
-// the certificate has no draw, or if the key is not known.
+// checkBeacon adds a check of the beacon's signature to the report: under the pinned key of drand
+// quicknet, or for another chain under the key in `given`, the bundle's member `beacon`. It adds
+// nothing if the evidence is malformed, has no draw, or the key is not known.
 func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	for _, check := range report.Checks {
 		if (check.Name == verification.Shape || check.Name == verification.BundleShape) && !check.OK {
@@ -128,10 +126,10 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 	drawn := c.Result.Beacon
 	chain, name := beacon.Quicknet(), "drand quicknet"
 	var err error
-	switch pinned := chain; {
-	case drawn.ChainHash == pinned.Hash && given != nil && given["public_key"] != hex.EncodeToString(pinned.PublicKey):
+	switch {
+	case drawn.ChainHash == chain.Hash && given != nil && given["public_key"] != hex.EncodeToString(chain.PublicKey):
 		err = errors.New("the beacon key in the bundle is not the key of drand quicknet")
-	case drawn.ChainHash == pinned.Hash:
+	case drawn.ChainHash == chain.Hash:
 	case given == nil:
 		return
 	default:
