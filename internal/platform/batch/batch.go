@@ -13,7 +13,7 @@ import (
 var (
 	// ErrFull is returned when Options.Queue calls wait already.
 	ErrFull = errors.New("too many calls wait: try again later")
-	// ErrClosed is returned by calls that wait when the group is closed, and by later calls.
+	// ErrClosed is returned when the group is closed.
 	ErrClosed = errors.New("this process is stopping")
 )
 
@@ -218,7 +218,10 @@ func (g *Group[Q, A]) take() (calls []*call[Q, A], queries []Q) {
 }
 
 func (g *Group[Q, A]) answer(calls []*call[Q, A], queries []Q) {
-	answers, err := g.Run(runContext{g.ctx, calls[0].ctx}, queries)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
+	defer cancel()
+	defer context.AfterFunc(g.ctx, cancel)()
+	answers, err := g.Run(ctx, queries)
 	switch {
 	case err == nil:
 		for i, one := range calls {
@@ -233,19 +236,4 @@ func (g *Group[Q, A]) answer(calls []*call[Q, A], queries []Q) {
 			one.done <- outcome[A]{err: err}
 		}
 	}
-}
-
-// runContext ends with the group, and has the values of a caller's context.
-type runContext struct {
-	context.Context // of the group
-	caller          context.Context
-}
-
-// Value asks the group's context first, because package context finds the cancellation of a parent
-// by its Value.
-func (c runContext) Value(key any) any {
-	if value := c.Context.Value(key); value != nil {
-		return value
-	}
-	return c.caller.Value(key)
 }
