@@ -19,42 +19,36 @@ import (
 // Log is one replica of the transparency log. Its methods are safe for concurrent use,
 // and any number of replicas may share a database.
 type Log struct {
-	store     store
-	checks    checks
-	tree      *tree
-	reads     *batch.Group[headLeafQuery, *readResult]
-	sequencer *sequencer
-	publisher *publisher
-	readOnly  bool
-	// checkpoints is nil if the log publishes none.
-	checkpoints *checkpoints
+	store       store
+	checks      checks
+	tree        *tree
+	reads       *batch.Group[headLeafQuery, *readResult]
+	sequencer   *sequencer
+	publisher   *publisher
+	readOnly    bool
+	checkpoints *checkpoints // nil if the log publishes none
 
 	closed context.Context // ends at Close
 	end    context.CancelFunc
 	loop   sync.WaitGroup
 }
 
-// Options are the optional settings of a log.
+// Options are the settings of a log; all are optional.
 type Options struct {
 	// ReadOnly makes the log refuse every append over HTTP. Committed leaves still get a
 	// published head, so that a restore can finish.
 	ReadOnly bool
-	// Guard is the fork guard. Before the log signs a head, it stores the head in the guard's
-	// record. All replicas share the record. If Guard is nil, the log runs without a fork guard.
-	Guard forkguard.Guard
-	// Adopt matters only if the guard has no record. The log then accepts a database whose newest
-	// published head has the size Adopt. If Adopt is nil, the log accepts only a database without
-	// published leaves. Only an operator who knows that the database is complete may set Adopt.
-	Adopt *int64
-	// Checkpoints, if not nil, makes the log publish checkpoints and tiles.
-	Checkpoints *Checkpoints
+	Guard    forkguard.Guard
+	// Adopt is the size of the newest published head that a guard without a record accepts. If
+	// Adopt is nil, such a guard accepts only a database without published leaves. Only an operator
+	// who knows that the database is complete may set Adopt.
+	Adopt       *int64
+	Checkpoints *Checkpoints // nil: the log publishes no checkpoints and no tiles
 }
 
-// Open starts a replica on a migrated database. The pool must come from database.Open.
-// Open does not wait for the first head: in the background the replica publishes a head that
-// covers all committed leaves, unless such a head exists. A new log gets a head of size 0. Until a
-// head is published, Ready returns an error. Open returns an error if the schema is not current or
-// o.Checkpoints is invalid.
+// Open starts a replica on a migrated database. The pool must come from database.Open. Open does
+// not wait for the first head, which the replica publishes in the background. Open returns an
+// error if the schema is not current or o.Checkpoints is invalid.
 func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, o Options) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
@@ -62,8 +56,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.
 	registerMetrics()
 	l := &Log{store: store{pool}, checks: checks{keys: keys, logger: logger}, readOnly: o.ReadOnly}
 	l.tree = newTree(&l.store, cacheBytes)
-	l.publisher = newPublisher(&l.store, &l.checks, l.tree, signer)
-	l.publisher.guard, l.publisher.adopt = o.Guard, o.Adopt
+	l.publisher = &publisher{store: &l.store, checks: &l.checks, tree: l.tree, signer: signer, guard: o.Guard, adopt: o.Adopt,
+		waiting: map[*waiter]struct{}{}, kick: make(chan struct{}, 1)}
 	if o.Checkpoints != nil {
 		var err error
 		if l.checkpoints, err = newCheckpoints(l, *o.Checkpoints); err != nil {
@@ -80,8 +74,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.
 	return l, nil
 }
 
-// Close stops the replica. Appends that still wait return ErrUnavailable. Their committed leaves
-// stay in the log. The next append or the next start of a replica publishes these leaves.
+// Close stops the replica. Appends that still wait return ErrUnavailable.
 func (l *Log) Close() {
 	l.end()
 	l.sequencer.batches.Close()
@@ -98,18 +91,15 @@ type Appended struct {
 	TreeSize  int64 `json:"tree_size"` // the size of a published head that covers the leaf
 }
 
-// Append appends an entry: a digest that a key of the key set has signed. Append returns once a
-// published head covers the leaf. The call may be repeated after any error: a logged entry
-// keeps its index.
+// Append appends an entry, and returns once a published head covers the leaf. The call may be
+// repeated after any error: a logged entry keeps its index.
 //
 // The errors include:
 //   - ErrTagTaken if another entry has the tag.
-//   - ErrRefused if the signature does not verify.
-//   - ErrRefused if the entry is new, but the retired key that signed it may sign only leaf
-//     indexes that are already in use.
+//   - ErrRefused if the signature does not verify, the entry has a leaf with another tag, or the
+//     entry is new and the closed key that signed it may not sign another leaf.
 //   - ErrRefused if the entry is the digest of a head or checkpoint of this log. Such a
 //     digest and its signature are public, so anyone could send them.
-//   - ErrRefused if the entry has a leaf with another tag.
 //   - ErrUnavailable if the log cannot publish the leaf now. The leaf may be in the log
 //     nevertheless.
 func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (Appended, error) {
@@ -150,13 +140,12 @@ func (l *Log) Ready(ctx context.Context) error {
 	if err == nil {
 		sizePublished.Set(float64(head.TreeSize))
 	}
-	if errors.Is(err, errRetired) { // a retired key signed the newest head, but the current key signs the next one
+	if errors.Is(err, errRetired) { // the current key signs the next head
 		return nil
 	}
 	return err
 }
 
-// ProofFailures returns the number of contradictions that this replica has found. The number
-// must stay 0. It does not include refusals by the fork guard. doc.go describes contradictions
-// under Faults.
+// ProofFailures returns the number of contradictions (doc.go, Faults) that this replica has
+// found. The number must stay 0. It does not include refusals by the fork guard.
 func (l *Log) ProofFailures() int64 { return l.checks.failures.Load() }

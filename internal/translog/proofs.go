@@ -15,15 +15,15 @@ import (
 type Inclusion struct {
 	TreeHead
 	LeafIndex int64    `json:"leaf_index"`
-	Entry     string   `json:"entry"`          // 64 lower-case hex digits; the leaf hash is SHA-256(0x00 ‖ entry)
-	Path      []string `json:"inclusion_path"` // RFC 6962 2.1.1, from the leaf up; 64 lower-case hex digits each
+	Entry     string   `json:"entry"`          // 64 lower-case hex digits
+	Path      []string `json:"inclusion_path"` // from the leaf up; 64 lower-case hex digits each
 }
 
 // Consistency is the proof that a published head extends an older one.
 type Consistency struct {
 	First  TreeHead `json:"first"`
 	Second TreeHead `json:"second"`
-	Path   []string `json:"consistency_path"` // RFC 6962 2.1.2
+	Path   []string `json:"consistency_path"` // 64 lower-case hex digits each
 }
 
 // LeafQuery names a leaf by its index, its entry, or both. The proof leads to the published
@@ -47,31 +47,25 @@ func (l *Log) TreeHeadAt(ctx context.Context, size int64) (TreeHead, error) {
 }
 
 func (l *Log) headAt(ctx context.Context, size *int64) (TreeHead, error) {
-	_, heads, err := l.ask(ctx, LeafQuery{}, size)
+	heads, err := l.heads(ctx, size)
 	if err != nil {
-		return TreeHead{}, l.checks.recordFailure(ctx, err)
+		return TreeHead{}, err
 	}
 	return heads[0], nil
 }
 
-// Inclusion proves that a leaf is under the head of size q.TreeSize, or under the newest
-// head if q.TreeSize is nil. It returns ErrNotFound if that head does not cover the leaf, or
-// if the leaf does not have the entry q.Entry. It returns ErrInconsistent if the head's
-// signature does not verify, or if the leaf's row does not lead to the head.
+// Inclusion proves that a leaf is under a head. It returns ErrNotFound if that head does not
+// cover the leaf, or if the leaf does not have the entry q.Entry. It returns ErrInconsistent if
+// the head's signature does not verify, or if the leaf's row does not lead to the head.
 func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
-	inclusion, err := l.inclusion(ctx, q)
+	read, err := l.reads.Do(ctx, headLeafQuery{q, []*int64{q.TreeSize}})
+	if err != nil {
+		return Inclusion{}, l.checks.recordFailure(ctx, err)
+	}
+	inclusion, err := l.prove(ctx, q, read)
 	return inclusion, l.checks.recordFailure(ctx, err)
 }
 
-func (l *Log) inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
-	read, err := l.reads.Do(ctx, headLeafQuery{q, []*int64{q.TreeSize}})
-	if err != nil {
-		return Inclusion{}, err
-	}
-	return l.prove(ctx, q, read)
-}
-
-// prove returns the proof that q asks for. `read` must hold what the database returned for q.
 func (l *Log) prove(ctx context.Context, q LeafQuery, read *readResult) (Inclusion, error) {
 	head, err := l.published(read, q.TreeSize)
 	if err != nil {
@@ -102,9 +96,9 @@ func (l *Log) prove(ctx context.Context, q LeafQuery, read *readResult) (Inclusi
 // Consistency proves that the published head of size `second` extends the published head of size
 // `first`. A nil `second` means the newest published head. The two sizes may be equal.
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
-	_, heads, err := l.ask(ctx, LeafQuery{}, &first, second)
+	heads, err := l.heads(ctx, &first, second)
 	if err != nil {
-		return Consistency{}, l.checks.recordFailure(ctx, err)
+		return Consistency{}, err
 	}
 	path, err := l.tree.consistency(ctx, treeOf(heads[0]), treeOf(heads[1]))
 	if err != nil {
@@ -121,9 +115,7 @@ func toHex(hashes [][]byte) []string {
 	return path
 }
 
-// inclusion returns the verified path from a leaf to the head's root. It returns
-// ErrInconsistent if the path does not verify, or if the leaf hash in the tree is not the leaf
-// hash of the given entry.
+// inclusion returns the verified path from a leaf to the head's root, or ErrInconsistent.
 func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head root) (path [][]byte, err error) {
 	at, size := uint64(index), uint64(head.size)
 	nodes, err := proof.Inclusion(at, size)
@@ -148,8 +140,7 @@ func (t *tree) inclusion(ctx context.Context, index int64, entry []byte, head ro
 	return path, err
 }
 
-// consistency returns the verified proof that the tree of the second root extends the
-// tree of the first. If the first tree is empty, the proof is empty and proves nothing.
+// consistency returns a verified proof. From an empty tree it is empty and proves nothing.
 func (t *tree) consistency(ctx context.Context, first, second root) (path [][]byte, err error) {
 	nodes, err := proof.Consistency(uint64(first.size), uint64(second.size))
 	if err != nil {
@@ -189,8 +180,7 @@ func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, veri
 	return nil
 }
 
-// shortenRootMismatch shortens the error of a root mismatch. The library's text prints both roots,
-// over several lines.
+// shortenRootMismatch replaces the library's text, which prints both roots over several lines.
 func shortenRootMismatch(err error) error {
 	if _, ok := errors.AsType[proof.RootMismatchError](err); ok {
 		return errors.New("the computed root differs from the expected root")

@@ -11,19 +11,18 @@ import (
 )
 
 const (
-	maxReads    = 2    // maximum number of concurrent SQL statements
-	maxAsked    = 1024 // maximum number of queries that one statement answers
+	maxReads    = 2    // concurrent SQL statements
+	maxAsked    = 1024 // queries that one statement answers
 	readsBudget = 10 * time.Second
 )
 
-// headLeafQuery names the leaf and the heads that a call reads in addition to the newest head.
+// headLeafQuery names what a call reads in addition to the newest head.
 type headLeafQuery struct {
 	leaf  LeafQuery
-	sizes []*int64 // the sizes of the heads; a nil element means the newest head
+	sizes []*int64 // nil means the newest head
 }
 
-// readResult is the result of one SQL statement: the newest head, and the heads and leaves of
-// all queries that share the statement.
+// readResult has the heads and leaves of all queries that share a statement.
 type readResult struct {
 	heads  map[int64]TreeHead // by size
 	newest int64              // the size of the newest head, or -1 if no head is published
@@ -85,24 +84,19 @@ func (l *Log) readTables(ctx context.Context, queries []headLeafQuery) ([]*readR
 	return slices.Repeat([]*readResult{got}, len(queries)), nil
 }
 
-// ask reads a leaf and the heads of the given sizes, and verifies the heads. Concurrent
-// calls share a statement.
-func (l *Log) ask(ctx context.Context, leaf LeafQuery, sizes ...*int64) (*readResult, []TreeHead, error) {
-	read, err := l.reads.Do(ctx, headLeafQuery{leaf, sizes})
-	if err != nil {
-		return nil, nil, err
-	}
+// heads reads and verifies the published heads of the given sizes; nil means the newest head.
+func (l *Log) heads(ctx context.Context, sizes ...*int64) ([]TreeHead, error) {
 	heads := make([]TreeHead, len(sizes))
+	read, err := l.reads.Do(ctx, headLeafQuery{sizes: sizes})
 	for i, size := range sizes {
-		if heads[i], err = l.published(read, size); err != nil {
-			return nil, nil, err
+		if err == nil {
+			heads[i], err = l.published(read, size)
 		}
 	}
-	return read, heads, nil
+	return heads, l.checks.recordFailure(ctx, err)
 }
 
-// published returns the head of this size, or the newest head if size is nil, from the result
-// of a database read. It returns an error if the result lacks the head or the head does not verify.
+// published returns the head of this size, or the newest head if size is nil, once it is verified.
 func (l *Log) published(read *readResult, size *int64) (TreeHead, error) {
 	at := read.newest
 	if size != nil {
@@ -111,18 +105,15 @@ func (l *Log) published(read *readResult, size *int64) (TreeHead, error) {
 	head, found := read.heads[at]
 	switch {
 	case !found && size == nil:
-		return TreeHead{}, errNoneYet
+		return TreeHead{}, unavailable(errors.New("no head is published yet"))
 	case !found:
 		return TreeHead{}, fmt.Errorf("%w: %d", errNoHead, at)
 	}
 	err := l.checks.head(head)
-	// errRetired means that verifiers reject the head. A request for the size of that head gets
-	// errNoHead instead, which is not counted as a contradiction. A request for the newest head
-	// still gets ErrInconsistent.
+	// errNoHead is not counted as a contradiction. A request for the newest head still gets
+	// ErrInconsistent.
 	if size != nil && errors.Is(err, errRetired) {
 		err = fmt.Errorf("%w: verifiers reject the stored head of size %d, because a retired key signed it", errNoHead, at)
 	}
 	return head, err
 }
-
-var errNoneYet = fmt.Errorf("%w: no head is published yet", ErrUnavailable)

@@ -28,8 +28,6 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	known := p.proven
 	p.proven = nil
 	if known != nil && batch != nil && batch.to.size > known.size {
-		// The fast path: prove from memory that the sequencer's tree extends the tree
-		// of the last round.
 		if _, err = p.tree.consistency(ctx, *known, batch.to.root); err == nil {
 			var head TreeHead
 			head, err = p.sign(ctx, batch.to.root, p.tree, batch.entries[len(batch.entries)-1])
@@ -41,7 +39,7 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 		if !errors.Is(err, ErrInconsistent) {
 			return size, err
 		}
-		// The tree in memory may be wrong, so read the log's tables.
+		// The tree in memory may be wrong, so read the tables.
 	}
 	committed, size, err := p.roundFromTables(ctx)
 	if err == nil {
@@ -50,10 +48,8 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	return size, err
 }
 
-// roundFromTables reads the committed and the newest published head. It proves from the
-// tables that the committed head extends the published one. If the committed head is
-// larger, roundFromTables signs it. The result `size` is the tree size of the newest published
-// head.
+// roundFromTables proves from the tables that the committed head extends the newest published
+// one, and signs it if it is larger.
 func (p *publisher) roundFromTables(ctx context.Context) (committed root, size int64, err error) {
 	committed, newest, err := p.store.heads(ctx)
 	if err != nil {
@@ -87,14 +83,13 @@ func (p *publisher) roundFromTables(ctx context.Context) (committed root, size i
 		return committed, newest.TreeSize, nil
 	}
 	head, err := p.sign(ctx, committed, tree, nil)
-	if unsigned(err) {
+	if errors.Is(err, errUnsigned) {
 		return root{}, newest.TreeSize, err
 	}
 	p.guardAccepted = p.guardAccepted || err == nil
 	return committed, head.TreeSize, err
 }
 
-// extends verifies that the committed tree is the published one with leaves appended.
 func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, tree *tree) error {
 	// A head that a retired key signed is accepted, because the current key signs the next head.
 	if err := p.checks.head(head); err != nil && !errors.Is(err, errRetired) {
@@ -116,10 +111,9 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 	return err
 }
 
-// sign signs and stores the head of the root r. If a head of the same size is stored already,
-// sign returns the stored head. The tree must prove that the new head extends the guard's
-// record. The parameter `last` is the entry of the last leaf under the head, or nil if unknown.
-// If the database lacks that leaf, or has another entry there, sign returns ErrInconsistent.
+// sign signs and stores the head of the root r, and returns the stored head. `last` is the entry
+// of the last leaf under the head, or nil if unknown: if the database lacks that leaf, or has
+// another entry there, sign returns ErrInconsistent.
 func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (TreeHead, error) {
 	head := r.head("")
 	digest := head.Digest()
