@@ -14,6 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
 	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -68,12 +69,12 @@ func (a arguments) quoted(err error) error {
 
 func (a arguments) text(name, want string) (string, error) {
 	m := canon.MembersOf(a, "")
-	return m.Text(name, want), refused(m)
+	return m.Text(name, want), wire.Refused(m)
 }
 
 func (a arguments) flag(name string) (bool, error) {
 	m := canon.MembersOf(a, "")
-	return m.Has(name) && m.Flag(name, "true or false"), refused(m)
+	return m.Has(name) && m.Flag(name, "true or false"), wire.Refused(m)
 }
 
 func (a arguments) waitSeconds() (time.Duration, error) {
@@ -85,14 +86,7 @@ func (a arguments) waitSeconds() (time.Duration, error) {
 	if seconds < 0 || seconds > longest {
 		m.Fail("wait_seconds must be a whole number of seconds from 0 to %d; to get the answer at once, pass 0 or leave wait_seconds out", longest)
 	}
-	return time.Duration(seconds) * time.Second, refused(m)
-}
-
-func refused(m *canon.Members) error {
-	if m.Err() == nil {
-		return nil
-	}
-	return problem.New(problem.InvalidRequest, "%s", m.Err())
+	return time.Duration(seconds) * time.Second, wire.Refused(m)
 }
 
 // call is a call of a tool, and the ops.Parts of its message.
@@ -174,4 +168,40 @@ func (c *call) IdempotencyKey() (string, error) {
 		return "", problem.New(problem.InvalidIdempotencyKey, "idempotency_key must be a string of 1 to 255 visible ASCII characters; a random UUID is a good one")
 	}
 	return key, nil
+}
+
+// declaration converts the arguments of create_deal to the REST body. If the algorithm needs a
+// beacon and beacon_round is missing, declaration sets beacon_round to the first round after
+// reveal_deadline.
+func (s *server) declaration(args map[string]any) (map[string]any, error) {
+	body := maps.Clone(args)
+	delete(body, "commit_seconds")
+	delete(body, "reveal_seconds")
+	from := time.Now().Unix()
+	for _, phase := range []struct{ seconds, deadline string }{{"commit_seconds", "commit_deadline"}, {"reveal_seconds", "reveal_deadline"}} {
+		length, ok := args[phase.seconds].(int64)
+		switch given := args[phase.seconds] != nil; {
+		case given && body[phase.deadline] != nil:
+			return nil, problem.New(problem.InvalidRequest, "pass %s or %s, not both", phase.seconds, phase.deadline)
+		case given && (!ok || length < 1 || length > deal.Longest):
+			return nil, problem.New(problem.InvalidRequest, "%s must be an integer of 1 to %d", phase.seconds, deal.Longest)
+		case given:
+			body[phase.deadline] = from + length
+		case body[phase.deadline] == nil:
+			return nil, problem.New(problem.InvalidRequest, "%s (length of the phase in seconds) and %s (end of the phase in unix seconds) are both missing; pass one of them", phase.seconds, phase.deadline)
+		}
+		if at, ok := body[phase.deadline].(int64); ok {
+			from = at // reveal_seconds counts from commit_deadline, and beacon_round from reveal_deadline
+		}
+	}
+	id, _ := body["algorithm"].(string)
+	params, isObject := body["algorithm_params"].(map[string]any)
+	alg, known := algorithm.Lookup(id)
+	if known && alg.NeedsBeacon && (isObject || body["algorithm_params"] == nil) && params["beacon_round"] == nil {
+		dated := map[string]any{}
+		maps.Copy(dated, params) // may hold beacon_round: null
+		dated["beacon_round"] = s.Chain.RoundAt(from) + 1
+		body["algorithm_params"] = dated
+	}
+	return body, nil
 }

@@ -60,7 +60,6 @@ func (p *params) tool() (name string, ok bool) {
 // span is where the message has a value, in bytes.
 type span struct{ from, to int }
 
-// UnmarshalJSONFrom notes where the value is.
 func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	s.to = int(d.InputOffset())
@@ -68,7 +67,6 @@ func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// limitOf returns the limit of a tool (see tool), and whether there is such a tool.
 func limitOf(name string) (limit int, known bool) {
 	i := slices.IndexFunc(tools, func(t tool) bool { return t.name() == name })
 	if i < 0 {

@@ -58,8 +58,10 @@ var (
 	ReadDeal = &Endpoint[escrow.Wait, escrow.View]{
 		Operation: Operation{Op: problem.ReadDeal, Who: Member, Action: escrow.Read, Cache: httpcache.Private},
 		Parse:     wait,
-		Do:        with((*escrow.Service).ViewAfter),
-		Encode:    func(_ *Message, _ Caller, v escrow.View) (any, error) { return wire.ViewOf(v), nil },
+		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *idempotency.Record) (escrow.View, error) {
+			return s.Escrow.ViewAfter(ctx, by.Access, wait)
+		},
+		Encode: func(_ *Message, _ Caller, v escrow.View) (any, error) { return wire.ViewOf(v), nil },
 	}
 
 	ReadDeclaration = &Endpoint[none, escrow.Declaration]{
@@ -168,12 +170,6 @@ type do[Req, T any] = func(context.Context, *Services, Caller, Req, *idempotency
 func of[T any](use func(*escrow.Service, context.Context, escrow.Access) (T, error)) do[none, T] {
 	return func(ctx context.Context, s *Services, by Caller, _ none, _ *idempotency.Record) (T, error) {
 		return use(s.Escrow, ctx, by.Access)
-	}
-}
-
-func with[Req, T any](use func(*escrow.Service, context.Context, escrow.Access, Req) (T, error)) do[Req, T] {
-	return func(ctx context.Context, s *Services, by Caller, r Req, _ *idempotency.Record) (T, error) {
-		return use(s.Escrow, ctx, by.Access, r)
 	}
 }
 

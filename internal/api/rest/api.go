@@ -89,19 +89,14 @@ func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
 	return routes
 }
 
-const (
-	readTimeout  = 30 * time.Second
-	writeTimeout = timelimits.Write
-)
-
 // Server returns a server for h with timeouts and a header limit against slow or
 // greedy clients.
 func Server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
+		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      timelimits.Write,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),

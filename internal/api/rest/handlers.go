@@ -6,15 +6,20 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/escrow/waiting"
+	"github.com/fairpact/fairpact/internal/platform/httpcache"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -37,7 +42,7 @@ func (a *API) serve(operation ops.Served) http.HandlerFunc {
 // describe sets the headers of a deal view. party is -1 for the initiator's API key.
 func (a *API) describe(h http.Header, view escrow.View, party int) {
 	if at, more := a.Escrow.LookAt(view); more {
-		h.Set(nextLook, strconv.FormatInt(at, 10))
+		h.Set("Fairpact-Next-Look", strconv.FormatInt(at, 10))
 	}
 	if party >= 0 {
 		h.Set("Fairpact-Party", strconv.Itoa(party))
@@ -120,4 +125,48 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		a.failures.Failure(r.Context(), slog.LevelError, "request failed", p, "", "route", r.Pattern, "code", p.Code)
 	}
 	web.Error(w, p)
+}
+
+// waitOf returns how long a call may wait for a change, in addition to timelimits.Call. For
+// /mcp it returns waiting.Longest, because the requested wait is in the body, which only
+// package mcp reads.
+func waitOf(r *http.Request) time.Duration {
+	if r.URL.Path == "/mcp" {
+		return waiting.Longest
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.URL.RawQuery == "" {
+		return 0
+	}
+	seconds, _ := strconv.Atoi(r.URL.Query().Get("wait"))
+	return min(max(time.Duration(seconds)*time.Second, 0), waiting.Longest)
+}
+
+// wait parses ?wait= (seconds) and ?since= (a state, or the ETag of a view). It returns
+// the zero Wait if there is no ?wait=.
+func (a *API) wait(r *http.Request) (escrow.Wait, error) {
+	query := r.URL.Query()
+	if !query.Has("wait") {
+		return escrow.Wait{}, nil
+	}
+	wait := escrow.Wait{For: waitOf(r), Network: limits.Network(a.Callers.Address(r))}
+	if query.Get("wait") != strconv.Itoa(int(wait.For/time.Second)) || wait.For <= 0 {
+		return wait, problem.New(problem.InvalidRequest, "the parameter `wait` must be a whole number of seconds from 1 to %d", waiting.Longest/time.Second)
+	}
+	since := query.Get("since")
+	if since == "" {
+		return wait, nil
+	}
+	if state := deal.State(since); slices.Contains(deal.States, state) {
+		wait.State = state
+		return wait, nil
+	}
+	tag := httpcache.Known(since)
+	if tag == "" {
+		return wait, problem.New(problem.InvalidRequest, "the parameter `since` is neither a state nor the ETag of a view; send a state, such as %s, or an ETag unchanged", deal.Committing)
+	}
+	wait.Same = func(v escrow.View) bool {
+		body, err := web.Encode(wire.ViewOf(v))
+		return err == nil && httpcache.Tag(body) == tag
+	}
+	return wait, nil
 }

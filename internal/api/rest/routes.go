@@ -60,7 +60,7 @@ func (a *API) observed(next http.Handler) http.Handler {
 	return web.Observed(a.Logger, a.failures, true, func(w *web.Recorder, r *http.Request) {
 		wait := waitOf(r)
 		if wait > 0 {
-			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout + wait)) // fails only in tests, where the ResponseWriter has no connection
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(timelimits.Write + wait)) // fails only in tests, where the ResponseWriter has no connection
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), timelimits.Call+wait)
 		defer cancel()

@@ -60,7 +60,7 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 	}
 	r.Params = canon.Encode(params)
 	r.Unknown = m.Unknown("algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params", "party_keys")
-	return r, refused(m)
+	return r, Refused(m)
 }
 
 // Commitment parses `{commitment, party_key, party_signature}`. party_key and
@@ -72,7 +72,7 @@ func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 		c.Key = m.Text("party_key", "es256:HEX or ed25519:HEX, together with party_signature")
 		c.Signature = m.Text("party_signature", "`es256:` or `ed25519:`, followed by 128 lower-case hex digits, together with party_key")
 	}
-	if err := refused(m); err != nil {
+	if err := Refused(m); err != nil {
 		return c, err
 	}
 	if c.Hash, err = canon.ParseCommitment(text); err != nil {
@@ -97,7 +97,7 @@ func SubmittedCertificate(body map[string]any) (s Submitted, err error) {
 	if m.Has("cert_id") {
 		s.CertID = m.Text("cert_id", "a string, the id that you expect in the certificate; leave cert_id out if you expect none")
 	}
-	return s, refused(m)
+	return s, Refused(m)
 }
 
 // Opening parses `{input, salt}`. An error never quotes the input or the salt.
@@ -110,10 +110,11 @@ func Opening(body map[string]any) (r escrow.Opening, err error) {
 	if len(r.Salt) > canon.MaxSalt {
 		m.Fail("salt has %d bytes; it must have at most %d", len(r.Salt), canon.MaxSalt)
 	}
-	return r, refused(m)
+	return r, Refused(m)
 }
 
-func refused(m *canon.Members) error {
+// Refused returns the first error of m as INVALID_REQUEST, or nil.
+func Refused(m *canon.Members) error {
 	if m.Err() == nil {
 		return nil
 	}

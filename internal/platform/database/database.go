@@ -116,21 +116,17 @@ func Outage(err error) bool {
 	return pg.Code == lockTimeout
 }
 
-var server atomic.Pointer[string]
+var server atomic.Value // string
 
-// Server returns a text that identifies the database server of the newest connection. The
-// text changes when that server restarts, and is different for another server or database.
-// It is empty before the first connection.
+// Server identifies the database server of the newest connection, since its last restart. It is
+// empty before the first connection.
 func Server() string {
-	if name := server.Load(); name != nil {
-		return *name
-	}
-	return ""
+	name, _ := server.Load().(string)
+	return name
 }
 
-// Close closes a pool just before the process ends. It waits at most 250 ms. pgx alone
-// would wait up to 15 seconds for a server that does not answer. The end of the process closes
-// the connections that are still open.
+// Close closes a pool just before the process ends. It waits at most 250 ms: pgx alone waits up
+// to 15 s for a server that does not answer.
 func Close(pool *pgxpool.Pool) {
 	closed := make(chan struct{})
 	go func() {
@@ -143,8 +139,7 @@ func Close(pool *pgxpool.Pool) {
 	}
 }
 
-// Config returns the configuration of a pool for Open, or an error for an unusable URL.
-// The error does not show the URL, which may hold a password.
+// Config returns the configuration of a pool for Open. An error does not show the URL.
 func Config(databaseURL string) (*pgxpool.Config, error) {
 	config, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
@@ -159,7 +154,7 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 		if err := conn.QueryRow(ctx, sessionSettingsSQL).Scan(&started); err != nil {
 			return err
 		}
-		server.Store(&started)
+		server.Store(started)
 		return nil
 	}
 	config.ConnConfig.OnNotice = breakUnreplicated
@@ -169,9 +164,8 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// unusable replaces an error of pgx about a URL, because the text of pgx may contain the
-// password. For a TLS error it keeps the cause, because the text of the cause cannot contain
-// the password.
+// unusable replaces an error of pgx about a URL, whose text may contain the password. The cause
+// of a TLS error cannot.
 func unusable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil && strings.HasSuffix(err.Error(), ": failed to configure TLS ("+cause.Error()+")") {
 		return fmt.Errorf("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
@@ -179,14 +173,12 @@ func unusable(err error) error {
 	return errors.New("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not a Postgres URL (not shown, because it may hold a password): set it to postgres://USER:PASSWORD@HOST:PORT/NAME")
 }
 
-// breakUnreplicated makes a commit fail if its wait for the synchronous standby was
-// cancelled. Postgres reports such a commit as a success, with a warning: the transaction is
-// committed on the primary, but a failover may lose it. breakUnreplicated closes the
-// connection before pgx reads the result. So the caller gets an error, and treats the
-// outcome as unknown.
+// breakUnreplicated makes a commit fail if its wait for the synchronous standby was cancelled.
+// Postgres reports such a commit as a success with a warning, but a failover may lose it. The
+// connection closes before pgx reads the result, so the caller treats the outcome as unknown.
 //
-// breakUnreplicated recognises the warning by the Postgres routine that sent it. The text
-// may be translated, and all warnings have the same SQLSTATE.
+// Only the routine identifies the warning: its text may be translated, and all warnings have the
+// same SQLSTATE.
 func breakUnreplicated(conn *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.Routine != "SyncRepWaitForLSN" {
 		return
@@ -217,9 +209,8 @@ func NewSchema(name string, embedded embed.FS) Schema {
 	return Schema{Name: name, Migrations: files}
 }
 
-// Migrate runs the migrations that the schema lacks. A second run changes nothing. Several
-// processes may call Migrate at the same time: an advisory lock lets them run one after the
-// other.
+// Migrate runs the migrations that the schema lacks. Under an advisory lock, processes that call
+// Migrate at the same time run one after the other.
 func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	config, err := Config(databaseURL)
 	if err != nil {
@@ -231,8 +222,7 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}))
 	defer db.Close()
 
-	// The migration lock belongs to the session of conn. Postgres releases the lock when that
-	// session ends.
+	// The migration lock ends with the session of conn.
 	conn, err := db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot reach the database: %w", err)
@@ -261,9 +251,8 @@ func (s Schema) Migrate(ctx context.Context, databaseURL string) error {
 	}
 }
 
-// waitForLock polls for the migration lock, because a statement that waits for the lock keeps
-// a snapshot. The process that has the lock may run CREATE INDEX CONCURRENTLY, which waits
-// until older snapshots are gone. The two processes would deadlock.
+// waitForLock polls, because a statement that waits for the lock keeps a snapshot, and would
+// deadlock with CREATE INDEX CONCURRENTLY of the process that has the lock.
 func waitForLock(ctx context.Context, conn *sql.Conn) error {
 	for {
 		var mine bool
@@ -318,8 +307,7 @@ func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 
 func (s Schema) quoted() string { return pgx.Identifier{s.Name}.Sanitize() }
 
-// Now returns the time of the database's clock in unix seconds, or ErrNoAnswer in an
-// outage.
+// Now returns the database's clock in unix seconds, or ErrNoAnswer in an outage.
 func Now(ctx context.Context, pool *pgxpool.Pool) (now int64, err error) {
 	err = pool.QueryRow(ctx, "SELECT floor(extract(epoch FROM clock_timestamp()))::bigint").Scan(&now)
 	return now, noAnswer(err)

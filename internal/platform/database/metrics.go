@@ -21,8 +21,8 @@ var up = promauto.NewGauge(prometheus.GaugeOpts{
 	Name: "fairpact_database_up", Help: "1 while Postgres answers this process within 3 s, checked every 5 s.",
 })
 
-// watch sets the gauge fairpact_database_up until the pool is closed. The readiness check
-// cannot set the gauge, because nothing calls that check outside a cluster.
+// watch sets the gauge until the pool is closed. The readiness check cannot: nothing calls it
+// outside a cluster.
 func watch(pool *pgxpool.Pool) {
 	ctx, end := context.WithCancel(context.Background())
 	telemetry.WatchServer(ctx, up, func(ctx context.Context) error {

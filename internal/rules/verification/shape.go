@@ -14,33 +14,22 @@ import (
 
 type rule func(v any) string
 
-func integer(v any) string {
-	if n, ok := v.(int64); ok && n >= 0 {
-		return ""
+// a returns the rule for a T that fits.
+func a[T any](what string, fits func(T) bool) rule {
+	return func(v any) string {
+		if t, ok := v.(T); ok && fits(t) {
+			return ""
+		}
+		return "is not " + what
 	}
-	return "is not a non-negative integer"
 }
 
-func text(v any) string {
-	if s, ok := v.(string); ok && s != "" {
-		return ""
-	}
-	return "is not a non-empty string"
-}
-
-func anyText(v any) string {
-	if _, ok := v.(string); ok {
-		return ""
-	}
-	return "is not a string"
-}
-
-func object(v any) string {
-	if _, ok := v.(map[string]any); ok {
-		return ""
-	}
-	return "is not an object"
-}
+var (
+	integer = a("a non-negative integer", func(n int64) bool { return n >= 0 })
+	text    = a("a non-empty string", func(s string) bool { return s != "" })
+	anyText = a("a string", func(string) bool { return true })
+	object  = a("an object", func(map[string]any) bool { return true })
+)
 
 func null(v any) string {
 	if v == nil {
@@ -49,22 +38,10 @@ func null(v any) string {
 	return "is not null"
 }
 
-func matches(form *regexp.Regexp, what string) rule {
-	return func(v any) string {
-		if s, ok := v.(string); ok && form.MatchString(s) {
-			return ""
-		}
-		return "is not " + what
-	}
-}
+func matches(form *regexp.Regexp, what string) rule { return a(what, form.MatchString) }
 
 func oneOf(allowed ...string) rule {
-	return func(v any) string {
-		if s, ok := v.(string); ok && slices.Contains(allowed, s) {
-			return ""
-		}
-		return "is not one of " + strings.Join(allowed, ", ")
-	}
+	return a("one of "+strings.Join(allowed, ", "), func(s string) bool { return slices.Contains(allowed, s) })
 }
 
 func nullable(r rule) rule {
@@ -105,18 +82,14 @@ func record(members map[string]rule) rule {
 			return "is not an object"
 		}
 		known := map[string]bool{}
-		for _, name := range slices.Sorted(maps.Keys(members)) {
-			r := members[name]
-			name, optional := strings.CutSuffix(name, "?")
+		for _, key := range slices.Sorted(maps.Keys(members)) {
+			name, optional := strings.CutSuffix(key, "?")
 			known[name] = true
 			value, there := given[name]
-			if !there {
-				if optional {
-					continue
-				}
+			if !there && !optional {
 				return fmt.Sprintf("lacks `%s`", name)
 			}
-			if problem := r(value); problem != "" {
+			if problem := members[key](value); there && problem != "" {
 				return fmt.Sprintf("`%s` %s", name, problem)
 			}
 		}
@@ -136,7 +109,7 @@ var (
 	sha256Hex = matches(regexp.MustCompile(`^sha256:[0-9a-f]{64}$`), "`sha256:` and 64 lower-case hex digits")
 	signature = matches(signatureForm, "`es256:` or `ed25519:`, followed by 128 lower-case hex digits")
 
-	// certificateShape is the rule for a certificate (SPEC 2.5).
+	// SPEC 2.5.
 	certificateShape = record(map[string]rule{
 		"cert_version": oneOf(certificate.Version),
 		"cert_id":      text,
@@ -166,7 +139,7 @@ var (
 		"party_keys": array(nullable(text)), "party_labels": array(text), "retention": text, "reveal_deadline": integer,
 	})
 
-	// treeHeadShape is the rule for a tree head (SPEC 2.7).
+	// SPEC 2.7.
 	treeHeadShape = record(map[string]rule{"tree_size": integer, "root_hash": hash, "signature": signature})
 
 	inputsShape = array(nullable(record(map[string]rule{"input": object, "salt?": nullable(anyText)})))
