@@ -30,7 +30,7 @@ func (s *Service) attempt(ctx context.Context, a Access, rule rule, try func() (
 	return fmt.Errorf("the store refused an action that the rules allow: deal %s, %d times in a row", a.deal.DealID, attempts)
 }
 
-// checkRule takes the deal's due steps. It returns why the rule refuses the action now, or nil.
+// checkRule returns why the rule refuses the action now, or nil.
 func (s *Service) checkRule(ctx context.Context, a Access, rule rule) error {
 	now, err := s.advance(ctx, a, store.OneParty(a.party))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
-// Bundle is a certificate with the data for its offline verification. Data that does not exist is nil.
+// Bundle is a certificate with what verifies it offline. Data that does not exist is nil.
 type Bundle struct {
 	Issued
 	TLogProof   []byte // the inclusion proof as a .tlog-proof file (c2sp.org/tlog-proof)

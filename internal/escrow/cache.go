@@ -37,9 +37,8 @@ func (c *cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add replaces the value of `key`. The parameter `bytes` is the size of the new value. If the
-// new value takes more than an eighth of the limit, Add only removes the old value, because
-// the new value would evict too many other values.
+// Add replaces the value of `key`. If the new value takes more than an eighth of the limit, Add only
+// removes the old one, because the new value would evict too many others.
 func (c *cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()

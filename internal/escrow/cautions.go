@@ -89,7 +89,6 @@ func alike(labels []string) (all []string) {
 	return all
 }
 
-// checkVisible refuses characters that are invisible or reverse text, in the member `what`.
 func checkVisible(what string, value any) error {
 	switch v := value.(type) {
 	case string:

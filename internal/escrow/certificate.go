@@ -58,9 +58,6 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 // errDrawable is the cause of CERT_NOT_READY from the beacon round's time until the worker draws.
 var errDrawable = errors.New("the deal can be drawn")
 
-// drawRetryAfter is in seconds, for a draw that is overdue or a service that is read-only.
-const drawRetryAfter = 15
-
 func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.Certificate, error) {
 	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
@@ -77,7 +74,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
 			return nil, problem.New(problem.CertNotReady, published+"; the service draws in %d s: to have the result now, draw with %s", left, a.call(problem.Draw)).WithRetryAfter(left).WithCause(errDrawable)
 		}
-		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).WithRetryAfter(drawRetryAfter)
+		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).WithRetryAfter(15) // overdue, or read-only
 	case rules.Random() && rules.AllRevealed():
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", *rules.RoundTime, now.Now, a.call(problem.Draw)).
 			WithRetryAfter(min(*rules.RoundTime-now.Now, 86_400))

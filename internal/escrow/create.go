@@ -23,9 +23,8 @@ type Declared struct {
 	Unknown []string // names of request members that the service does not know and ignores
 }
 
-// Units returns the deal's cost: one unit, plus one for each full 100 parties and one for each full
-// 10 KiB of labels, seat keys and params. An API key has limits on the units of its open deals and
-// of its new deals per minute.
+// Units returns the deal's cost, at least 1. An API key has limits on the units of its open deals
+// and of its new deals per minute.
 func (d Declared) Units() int {
 	bytes := len(d.Params)
 	for _, label := range d.Labels {

@@ -91,8 +91,7 @@ func (s *Service) keep(d *Deal) {
 	for _, label := range d.Labels {
 		bytes += len(label) + 16
 	}
-	bytes += 96 * len(d.SeatKeys)
-	s.deals.Add(d.DealID, d, bytes)
+	s.deals.Add(d.DealID, d, bytes+96*len(d.SeatKeys))
 }
 
 // rules returns the deal for the decisions of package deal.
@@ -104,8 +103,7 @@ func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	return v
 }
 
-// mayBeCertified reports whether the deal shows CERTIFIED once a quorum of witnesses has cosigned its
-// leaf.
+// mayBeCertified reports whether the deal shows CERTIFIED once a quorum has cosigned its leaf.
 func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
@@ -125,8 +123,7 @@ func partyStatus(now *store.Snapshot, party int) deal.Party {
 // partyStatusBytes is the approximate size of one store.PartyStatus in memory.
 const partyStatusBytes = 128
 
-// large is the size in bytes of a deal or certificate from which work on it needs a slot (package
-// limits).
+// large is the size in bytes of a deal or certificate from which work on it needs a slot.
 const large = 64 << 10
 
 func (d *Deal) acquireSlot(ctx context.Context) error {

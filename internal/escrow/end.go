@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
@@ -152,9 +153,8 @@ func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
 	return all, nil
 }
 
-// errInputLost: the server secret that encrypted an input is missing, or the row was changed. An
-// operator can add the secret again until reveal_deadline, or for random.v1 until the entropy window
-// ends. Then the deal becomes EXPIRED.
+// errInputLost: the server secret that encrypted an input is missing, or the row was changed. Unless
+// an operator adds the secret before the last deadline, the deal becomes EXPIRED.
 var errInputLost = errors.New("input lost")
 
 // compute runs the deal's algorithm. SPEC 1: the algorithm is deterministic and pure.
@@ -217,11 +217,11 @@ func (d *Deal) attested(party int, stored *string) string {
 	return certificate.AttestedByInitiator
 }
 
-// leavesOf returns the Merkle leaves under input_root, in party order. Each leaf is input ‖ salt.
+// leavesOf returns the leaves under input_root: input ‖ salt of each party.
 func leavesOf(inputs []sealing.Input) [][]byte {
 	leaves := make([][]byte, len(inputs))
 	for i, in := range inputs {
-		leaves[i] = append(append([]byte{}, in.Canonical...), in.SaltBytes...)
+		leaves[i] = slices.Concat(in.Canonical, in.SaltBytes)
 	}
 	return leaves
 }

@@ -88,15 +88,13 @@ type Beacon interface {
 
 // Options are the settings of a Service.
 type Options struct {
-	EntropyWindow time.Duration // how long a random.v1 deal waits for a due beacon round before the deal is EXPIRED
-	StrictBeacon  bool          // refuse a new deal whose beacon round is published at or before the reveal deadline
-	OpenUnits     int           // limit on the cost of one API key's open deals, in Declared.Units; 0: no limit
-	PublicURL     string        // origin under which callers reach deal-api; "": not known
-	ReadOnly      bool          // maintenance: the database and the log accept no writes
-	// Waits is, if nil, a hub without a connection to other processes.
-	Waits *waiting.Hub
-	// Development reports whether a signing key is a development key. Nil: none is.
-	Development func(label string) bool
+	EntropyWindow time.Duration           // how long a random.v1 deal waits for a due beacon round before the deal is EXPIRED
+	StrictBeacon  bool                    // refuse a new deal whose beacon round is published at or before the reveal deadline
+	OpenUnits     int                     // limit on the cost of one API key's open deals, in Declared.Units; 0: no limit
+	PublicURL     string                  // origin under which callers reach deal-api; "": not known
+	ReadOnly      bool                    // maintenance: the database and the log accept no writes
+	Waits         *waiting.Hub            // nil: a hub without a connection to other processes
+	Development   func(label string) bool // reports whether a signing key is a development key; nil: none is
 }
 
 // Service runs the use cases. It is safe for concurrent use.
@@ -136,8 +134,6 @@ type seat struct {
 const (
 	smallCache = 8 << 20  // bytes
 	largeCache = 32 << 20 // bytes
-
-	mostContradicted = 1 << 14 // capacity of Service.contradicted, in deals
 )
 
 // New returns a Service with empty caches.
@@ -157,7 +153,7 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 		ended:       newCache[string, *store.Snapshot](largeCache),
 		verified:    newCache[hash, checked](smallCache),
 
-		contradicted: expirable.NewLRU[string, contradiction](mostContradicted, nil, contradictedFor),
+		contradicted: expirable.NewLRU[string, contradiction](1<<14, nil, contradictedFor),
 	}
 }
 
@@ -169,21 +165,19 @@ func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
 func (s *Service) sameServer(ctx context.Context) {
 	s.store.Confirm(ctx)
 	now := s.store.Server()
-	if before := s.server.Swap(now); before == nil || before == now {
-		return
+	if before := s.server.Swap(now); before != nil && before != now {
+		s.purgeCachesTwice()
 	}
-	s.purgeCachesTwice()
 }
 
-// purgeCachesTwice empties the caches again after forgetAgain, because calls in flight may have added
-// stale data after the first time.
+// purgeCachesTwice empties the caches again later, because calls in flight may have added stale data
+// after the first time.
 func (s *Service) purgeCachesTwice() {
 	s.forget()
 	time.AfterFunc(forgetAgain, s.forget)
 }
 
-// forgetAgain MUST be longer than timelimits.Call, because a call adds data to a cache at most that
-// long after reading the data.
+// forgetAgain MUST be longer than timelimits.Call.
 const forgetAgain = time.Minute
 
 func (s *Service) forget() {

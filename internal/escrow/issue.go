@@ -48,12 +48,10 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 // Several processes can issue the same certificate concurrently. The leaf does not depend on the
 // signature. The first process that stores the leaf also stores its own signature, and no
 // process replaces them later. No caller receives a certificate before its leaf is stored.
-// Concurrent calls in one process share one run.
 //
-// The log accepts one certificate per deal. If it has another certificate of the deal, the
-// deal's rows were changed or restored after that certificate was issued. Then
-// issueCertificate returns translog.ErrTagTaken, and an operator must store the certificate
-// that the log has (Adopt).
+// If the log has another certificate of the deal, the deal's rows were changed or restored
+// after that certificate was issued. Then issueCertificate returns translog.ErrTagTaken, and an
+// operator must store the certificate that the log has (Adopt).
 func (s *Service) issueCertificate(ctx context.Context, c *store.Certificate) error {
 	_, err, _ := s.issues.Do(c.CertID, func() (any, error) {
 		if known, ok := s.contradicted.Get(c.DealID); ok && known.certID == c.CertID {
@@ -118,12 +116,9 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 	return nil
 }
 
-func (s *Service) hasOwnMAC(certID string, payload, mac []byte) bool {
-	return slices.ContainsFunc(s.secrets.All(), func(one *sealing.Secret) bool { return hmac.Equal(mac, payloadMAC(one, certID, payload)) })
-}
-
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
-	if !s.hasOwnMAC(c.CertID, c.Payload, c.MAC) {
+	own := func(one *sealing.Secret) bool { return hmac.Equal(c.MAC, payloadMAC(one, c.CertID, c.Payload)) }
+	if !slices.ContainsFunc(s.secrets.All(), own) {
 		return "", checked{}, fmt.Errorf("foreign certificate: %s is not signed, because its MAC matches no server secret of this process: run `fairpactctl secret check` and add the missing secret; if no secret is missing, find out who wrote the row", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
@@ -133,12 +128,11 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 	crash.Point("escrow.signed")
 	signed := *c
 	signed.Signature = &signature
-	facts, err := s.check(&signed) // check caches the facts, so that the next read need not verify the signature
+	facts, err := s.check(&signed) // also caches, for the next read
 	return signature, facts, err
 }
 
-// contradictedFor is how long a process waits before it retries a certificate whose deal has another
-// certificate in the log, which refuses every retry.
+// contradictedFor is how long a process remembers a contradiction before it tries again.
 const contradictedFor = time.Hour
 
 // contradiction is the log's refusal of a certificate, because it has another one of the deal.

@@ -8,13 +8,12 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// See Declared.Units.
 const (
+	// Declared.Units: one, plus one for each full 100 parties and each full 10 KiB of labels, seat keys
+	// and params.
 	partiesPerUnit = 100
 	bytesPerUnit   = 10 << 10
-)
 
-const (
 	// While an API key is at its limit, this process counts the key's open deals in the database
 	// at most once per recountEvery. Below the limit, it counts again after it has created deals
 	// of about limit/recountAfter units, because other replicas create deals too.

@@ -19,15 +19,13 @@ const (
 // ReplayTime is the longest lifetime of an idempotency record, in seconds.
 const ReplayTime = int64(idempotency.Lifetime / time.Second)
 
-// Reseal does the next part of a rotation of the server secret. It reports whether the
-// caller should call Reseal again immediately.
+// Reseal does the next part of a rotation of the server secret, and reports whether the caller
+// should call it again immediately. It can be interrupted at any point, and several processes can
+// run it concurrently.
 //
-// First it encrypts the stored inputs under the active secret, one batch in each call. The
-// next calls do nothing until the idempotency records under former secrets have expired, and
-// the certificates that were pending at the rotation are in the log. Then Reseal records that
-// the former secrets can be removed.
-//
-// Reseal can be interrupted at any point, and several processes can run it concurrently.
+// First it encrypts the stored inputs under the secret in force, one batch in each call. The next
+// calls do nothing until the replays under former secrets have expired, and the certificates that
+// were pending at the rotation are in the log. Then Reseal records that the former secrets can go.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	r, err := s.store.Rotation(ctx, ReplayTime, 1)
 	if errors.Is(err, store.ErrNotFound) {
@@ -57,7 +55,6 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	return false, err
 }
 
-// resealInputs encrypts a batch of inputs again, under the secret in force.
 func (s *Service) resealInputs(ctx context.Context) error {
 	inputs, err := s.store.InputsToReseal(ctx, resealRows, resealBytes)
 	if err != nil {

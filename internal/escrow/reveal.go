@@ -18,7 +18,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Opening is the input and the salt that the party hashed.
+// Opening is what a party hashed.
 type Opening struct {
 	Input map[string]any
 	Salt  string
@@ -71,8 +71,8 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempote
 	return Revealed{a.deal.DealID, deal.Revealing, a.party, true, nil}, nil
 }
 
-// StoredReveal answers a reveal that is stored: here if the end of the deal failed after it, and
-// for a repeated call without a stored answer. It shows the deal's present state and result.
+// StoredReveal answers a reveal that is stored, with the deal's present state and result: if the end
+// of the deal failed after it, and for a repeated call without a stored answer.
 func (s *Service) StoredReveal(ctx context.Context, a Access) (Revealed, error) {
 	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {

@@ -103,9 +103,11 @@ func (s *Service) verifyDocument(ctx context.Context, report *verification.Repor
 	for i := range trusted {
 		trusted[i].Development = s.options.Development(trusted[i].Label)
 	}
-	evidence := verification.Evidence{Certificate: document, Keys: trusted, SeatsUntil: closed}
 	// A document can name thousands of seat keys. Their signatures are checked only if this service
 	// signed the document, and until ctx ends.
+	never := make(chan struct{})
+	close(never)
+	evidence := verification.Evidence{Certificate: document, Keys: trusted, SeatsUntil: never}
 	if signer, err := s.keys.SignerOf(verification.Signed(document), c.Signature); err == nil {
 		evidence.SeatsUntil, answer.PubKey = ctx.Done(), &signer.Label
 	}
@@ -148,12 +150,6 @@ func (a *SubmittedReport) note(report verification.Report, claim string) string 
 	}
 	return "do not rely on this document: " + strings.Join(append(why, claim), "; ")
 }
-
-var closed = func() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 // headOf returns the published tree head of a size, or nil if there is none.
 func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, error) {

@@ -21,14 +21,12 @@ type Verification struct {
 	Note    string `json:"note"`
 }
 
-// Checks says which checks of a certificate passed.
+// Checks says which checks passed.
 type Checks struct {
 	Signature bool `json:"signature"`
 	InputRoot bool `json:"input_root_wellformed"`
 	Inclusion bool `json:"merkle_inclusion"`
 }
-
-var errNoCertificate = problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
 
 func checksOf(r verification.Report) Checks {
 	return Checks{r.Holds(verification.Signature), r.Holds(verification.InputRootForm), r.Holds(verification.MerkleInclusion) && r.Holds(verification.TreeHeadSignature)}
@@ -39,7 +37,7 @@ func checksOf(r verification.Report) Checks {
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
 	c, err := s.published(ctx, certID)
 	if errors.Is(err, store.ErrNotFound) {
-		return Verification{}, errNoCertificate
+		return Verification{}, problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
 	}
 	if err != nil {
 		return Verification{}, err

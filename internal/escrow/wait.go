@@ -153,13 +153,11 @@ func (s *Service) tryCertificate(ctx context.Context, a Access, prepare func() e
 	return s.Certificate(ctx, a)
 }
 
-const pendingLook = 5 // seconds until the next look at a pending certificate
-
 // LookAt returns the unix time by which a caller should read the deal again. It returns false if time
 // alone no longer changes the deal.
 func (s *Service) LookAt(v View) (int64, bool) {
 	if v.CertID != nil && !v.Published {
-		return v.Now + pendingLook, true
+		return v.Now + 5, true
 	}
 	return s.rules(v.Deal, v.Snapshot).LookAt(v.Now)
 }
