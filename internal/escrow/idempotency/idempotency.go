@@ -97,8 +97,7 @@ type Record struct {
 	stored bool     // the effect stores the response itself (ReplayWith)
 }
 
-// Replay returns the record without a response, for an effect whose response is stored
-// later. It returns nil for a nil Record (no Idempotency-Key).
+// Replay returns the record without a response, which is stored later; nil for a nil Record.
 func (r *Record) Replay() *store.Replay {
 	if r == nil {
 		return nil
@@ -106,8 +105,7 @@ func (r *Record) Replay() *store.Replay {
 	return &store.Replay{Scope: r.scope, Body: r.body, Lifetime: int64(r.req.Lifetime / time.Second), Secret: r.secret.Fingerprint()}
 }
 
-// ReplayWith returns the record with the encrypted response, for a transaction that stores both.
-// For a nil Record it returns nil.
+// ReplayWith returns the record with the encrypted response; nil for a nil Record.
 func (r *Record) ReplayWith(response any) (*store.Replay, error) {
 	if r == nil {
 		return nil, nil
@@ -137,7 +135,11 @@ func ValidKey(key string) bool {
 // encoding and decoding. An error of effect or render is returned and not stored.
 func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (response T, err error) {
 	for range attempts {
-		response, err = do(ctx, g, req, effect, render)
+		if req.Key == "" {
+			response, err = effect(nil)
+		} else {
+			response, err = call[T]{g, g.record(req), effect, render}.once(ctx)
+		}
 		if !errors.Is(err, store.ErrSecretReplaced) {
 			return response, err
 		}
@@ -146,13 +148,6 @@ func Do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) 
 		}
 	}
 	return response, problem.New(problem.Unavailable, "the server secret is being rotated and nothing was changed; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
-}
-
-func do[T any](ctx context.Context, g *Guard, req Request, effect func(*Record) (T, error), render func() (T, error)) (T, error) {
-	if req.Key == "" {
-		return effect(nil)
-	}
-	return call[T]{g, g.record(req), effect, render}.once(ctx)
 }
 
 // Lost is the parameter render of Do for an effect that stores its response itself (ReplayWith).
@@ -260,8 +255,7 @@ func (c call[T]) run(ctx context.Context) (none T, failure error) {
 	}
 }
 
-// find returns the stored record, or store.ErrNotFound. If the stored record was written under
-// another secret, find switches rec to that secret.
+// find returns the stored record, or store.ErrNotFound, and switches rec to the secret of the record.
 func (g *Guard) find(ctx context.Context, rec *Record) (store.Replay, error) {
 	found, err := g.store.FindReplay(ctx, rec.scope, rec.former)
 	if err == nil && !bytes.Equal(found.Scope, rec.scope) {
@@ -274,7 +268,7 @@ func (g *Guard) find(ctx context.Context, rec *Record) (store.Replay, error) {
 	return found, err
 }
 
-// open returns the response of a stored record. The result `stored` is false if the record has none.
+// open returns the response of a stored record, if it has one.
 func (c call[T]) open(found store.Replay) (response T, stored bool, err error) {
 	if !hmac.Equal(found.Body, c.rec.body) {
 		return response, false, problem.New(problem.IdempotencyKeyReused, "this %s was used with another body; send the same body to replay its response, or a new key for a new request", problem.KeyHeader)

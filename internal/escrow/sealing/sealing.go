@@ -90,8 +90,7 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 	return s.inputs.Seal(nil, nil, plain, additionalData(dealID, party))
 }
 
-// OpenInput decrypts an input that SealInput sealed under this secret for this deal and
-// party. Other bytes are an error.
+// OpenInput decrypts an input that was sealed under this secret for this deal and party.
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
 	plain, err := s.inputs.Open(nil, nil, sealed, additionalData(dealID, party))
 	if err != nil {
@@ -133,9 +132,8 @@ func sum(h hash.Hash, parts [][]byte) []byte {
 	return h.Sum(nil)
 }
 
-// Encrypt encrypts text under a key derived from the server secret and the values in `keyed`.
-// At least one of these values MUST NOT be in the database. Without that value, the server
-// secret and the database together do not suffice to decrypt the result.
+// Encrypt encrypts text under a key derived from the server secret and the values in `keyed`. At least
+// one of these MUST NOT be in the database, so that secret and database do not suffice to decrypt.
 func (s *Secret) Encrypt(text []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {
@@ -144,8 +142,7 @@ func (s *Secret) Encrypt(text []byte, keyed ...[]byte) ([]byte, error) {
 	return aead.Seal(nil, nil, text, nil), nil
 }
 
-// Decrypt decrypts a text that Sealed encrypted with the same secret and the same values
-// in `keyed`. It returns an error for any other bytes.
+// Decrypt decrypts what Encrypt returned for the same secret and the same values in `keyed`.
 func (s *Secret) Decrypt(sealed []byte, keyed ...[]byte) ([]byte, error) {
 	aead, err := s.keyedAEAD(keyed)
 	if err != nil {

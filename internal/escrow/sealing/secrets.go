@@ -12,10 +12,8 @@ import (
 	"sync/atomic"
 )
 
-// Secrets holds the server secrets of a process, newest first. It decrypts inputs that were
-// sealed under any of these secrets. The database names the secret that encrypts new data, and
-// callers pass this secret to the method Use. So no process encrypts new data under a secret
-// that another process lacks.
+// Secrets holds the server secrets of a process, newest first. Callers pass the secret in force, which
+// the database names, to Use, so that no process encrypts under a secret that another one lacks.
 type Secrets struct {
 	all    []*Secret
 	writer atomic.Pointer[Secret]
@@ -95,8 +93,7 @@ func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, 
 	return Input{}, err
 }
 
-// Digest returns 8 hex digits that identify the set. The order of the secrets does not
-// matter.
+// Digest returns 8 hex digits that identify the set, whatever the order of the secrets.
 func (s *Secrets) Digest() string {
 	var prints []string
 	for _, one := range s.all {

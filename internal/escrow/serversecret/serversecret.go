@@ -1,9 +1,7 @@
-// Package serversecret checks that a process has the server secrets that its database
-// names. The secret in force encrypts all new data. Stored data may still need former
-// secrets. A process that lacks one of these secrets does not start. A running process that
-// lacks one is no longer ready. Without the secret in force, a process would write data that
-// other processes may not be able to decrypt. Without a former secret, a process could not
-// decrypt stored data.
+// Package serversecret checks that a process has the server secrets that its database names.
+// Without the secret in force, a process would write data that other processes may not be able to
+// decrypt. Without a former secret, it could not decrypt stored data. So a process that lacks one
+// does not start, and a running one is no longer ready.
 package serversecret
 
 import (
@@ -16,10 +14,9 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Check makes `own`, the secrets of the process, encrypt with the secret in force, which the
-// database names. Check returns an error if `own` lacks the secret in force, or a former secret
-// that stored data still needs. If the database names no secret yet, Check first records the
-// newest secret of the process as the secret in force.
+// Check makes `own` encrypt with the secret in force. It returns an error if `own` lacks this secret,
+// or a former one that stored data still needs. If the database names no secret yet, Check first
+// records the newest of `own` as the secret in force.
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {

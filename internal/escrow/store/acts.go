@@ -26,37 +26,32 @@ type Act struct {
 	AttestedBy *string  // commitment only: the party's attested_by in the certificate; nil if no seat key signed the commitment
 	Sealed     []byte   // reveal only: the encrypted input and salt
 	Secret     []byte   // reveal only: fingerprint of the server secret that encrypted Sealed
-	// First is a hint: as far as the caller knows, all parties before First have acted. The
-	// search for a missing party starts at First. So the acts of n parties cost about n
-	// lookups, not n².
+	// First is a hint: as far as the caller knows, all parties before First have acted. The search
+	// for a missing party starts there, so that n parties cost about n lookups, not n².
 	First  int
 	Replay *Replay
 }
 
-// ActResult is the outcome of storing an Act: one party's commitment or reveal.
+// ActResult is the outcome of storing an Act.
 type ActResult struct {
 	Done bool // the act was stored; false if the party has acted already or the deal does not accept this act
 	All  bool // every party has acted; always false if the deal does not accept this act
 	// Missing is the index of the first party, from Act.First on, that has not acted. It is also 0
 	// if no such party exists, or if the deal does not accept this act.
 	Missing int
-	// Inputs is the snapshot of the deal, as Store.Snapshot with WithInputs returns it. The caller
-	// computes the deal's result from Inputs. Inputs is set only if every party has revealed and
-	// the deal has no beacon round. It may be nil if one statement would return more than
-	// maxGroupSize bytes of inputs. If one statement stores reveals of a deal for several callers,
-	// only one of these callers gets Inputs.
+	// Inputs is the snapshot WithInputs, if every party has revealed and the deal has no beacon
+	// round. It may be nil if one statement would return more than maxGroupSize bytes of inputs. If
+	// one statement stores several reveals of a deal, only one of the callers gets Inputs.
 	Inputs *Snapshot
 
 	locked, secretReplaced bool
 }
 
-// Commit stores a commitment. The last commitment of a deal moves the deal to REVEALING in
-// the same transaction.
+// Commit stores a commitment. The last one moves the deal to REVEALING in the same transaction.
 func (s *Store) Commit(ctx context.Context, a Act) (ActResult, error) { return s.commits.do(ctx, a) }
 
-// Reveal stores a reveal only if a.Commitment is the party's stored commitment. Otherwise
-// ActResult.Done is false. Reveal returns ErrSecretReplaced if a.Secret or a.Replay.Secret names a
-// server secret that is not the current one.
+// Reveal stores a reveal if a.Commitment is the party's stored commitment. It returns
+// ErrSecretReplaced if a.Secret or a.Replay.Secret is not in force.
 func (s *Store) Reveal(ctx context.Context, a Act) (ActResult, error) {
 	done, err := s.reveals.do(ctx, a)
 	if err == nil && done.secretReplaced {
@@ -96,8 +91,7 @@ func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*
 	return c.start(s.budget)
 }
 
-// scan reads a row of commit.sql or reveal.sql. Both statements return the same first three
-// columns. `more` receives the other columns.
+// scan reads the columns that commit.sql and reveal.sql share; `more` receives the others.
 func (a *ActResult) scan(row pgx.CollectableRow, more ...any) error {
 	var missing *int
 	var locked *bool
@@ -125,8 +119,7 @@ func (a *ActResult) scanReveal(row pgx.CollectableRow) error {
 		CommitsClosedAt: closed, Now: *now, NowMilli: 1000 * *now, Parts: make([]PartyStatus, n), Sealed: sealed, AttestedBy: attested,
 	}
 	for i, raw := range commitments {
-		text := CommitmentText(raw)
-		a.Inputs.Parts[i] = PartyStatus{Commitment: &text, Revealed: true}
+		a.Inputs.Parts[i] = PartyStatus{Commitment: new(CommitmentText(raw)), Revealed: true}
 	}
 	return nil
 }
@@ -168,9 +161,8 @@ func replayColumns(acts []Act) []any {
 	return []any{scopes, bodies, lifetimes}
 }
 
-// locked locks the deals and then runs a statement, in one implicit transaction and one
-// round trip. If another transaction has locked a deal, `wait` decides whether to wait for the
-// lock (true) or to skip the deal (false).
+// locked locks the deals and then runs a statement, in one implicit transaction and one round trip.
+// If another transaction has locked a deal, `wait` says whether to wait or to skip the deal.
 func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement string, args []any, scan func(pgx.CollectableRow) error) error {
 	lock := lockSQL
 	if wait {

@@ -25,8 +25,7 @@ type Certificate struct {
 	LeafIndex *int64
 }
 
-// Certificate returns the certificate with this id, pending or published, or
-// ErrNotFound.
+// Certificate returns the certificate with this id, pending or published, or ErrNotFound.
 func (s *Store) Certificate(ctx context.Context, certID string) (*Certificate, error) {
 	return s.certificate(ctx, certificateBy{cert: certID})
 }
@@ -39,9 +38,8 @@ func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate,
 // certificateBy has the id of a certificate or of its deal. Only one field is set.
 type certificateBy struct{ cert, deal string }
 
-// certificateSize is the assumed size of a certificate in bytes. It bounds how many certificates
-// one statement reads. With a few parties a certificate is smaller, and with 10,000 parties it is
-// about 50 times as large.
+// certificateSize is the assumed size of a certificate in bytes, which bounds how many one statement
+// reads. With 10,000 parties a certificate is about 50 times as large.
 const certificateSize = 32 << 10
 
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
@@ -67,8 +65,8 @@ func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
 	return c.start(s.budget)
 }
 
-// SignedFrom calls the function `each` for every signed certificate that has no leaf
-// yet or whose leaf index is at least leafIndex. DealID and MAC are not set.
+// SignedFrom calls `each` for every signed certificate that has no leaf yet or whose leaf index is at
+// least leafIndex. DealID and MAC are not set.
 func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certificate)) error {
 	found, _ := s.pool.Query(ctx, signedFromSQL, leafIndex) // ForEachRow returns the error
 	var c Certificate
@@ -79,10 +77,8 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 	return translate(err)
 }
 
-// SetSignature stores the signature of a certificate that has no leaf yet. After an outage of
-// the log, the service uses the stored signature instead of a new one. The parameter `old` is the
-// signature to replace, or nil if none is stored yet. SetSignature changes nothing if the stored
-// signature differs from `old`, or if the certificate has a leaf.
+// SetSignature stores the signature of a certificate in place of `old`, or of none. It changes nothing
+// if the stored signature differs from `old`, or if the certificate has a leaf.
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
 	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
 	return translate(err)
@@ -95,9 +91,8 @@ type Publication struct {
 	LeafIndex int64
 }
 
-// Publish stores a certificate's signature and leaf index. From then on the API shows the
-// deal's certificate_id. Publish returns false and changes nothing if the certificate does not
-// exist or is published already.
+// Publish stores a certificate's signature and leaf index. It returns false and changes nothing if
+// the certificate does not exist or is published already.
 func (s *Store) Publish(ctx context.Context, p Publication) (bool, error) {
 	return s.publications.do(ctx, p)
 }

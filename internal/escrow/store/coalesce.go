@@ -35,7 +35,6 @@ const (
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/escrow/store")
 
 // budget bounds how many statements a store's coalescers have under way at once.
-// Under load, calls that wait for a statement slot form larger groups.
 type budget struct {
 	statements, slowDeals batch.Slots
 	answered              *atomic.Int64 // time of the database's last answer, unix milliseconds
@@ -114,8 +113,7 @@ func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (A, error) {
 	return c.unlocked(ctx, query, answer, err)
 }
 
-// unlocked returns the answer unless the deal was locked. Then it runs the call again, behind the
-// lock.
+// unlocked returns the answer. If the deal was locked, it runs the call again behind the lock.
 func (c *coalescer[Q, A]) unlocked(ctx context.Context, query Q, answer A, err error) (A, error) {
 	if err == nil && c.skipped != nil && c.skipped(answer) {
 		answer, err = c.waiting(c.deal(query)).Do(ctx, query)
@@ -174,9 +172,9 @@ func (c *coalescer[Q, A]) overlap(calls []Q) time.Duration {
 	return fillTime
 }
 
-// reads returns the field `run` of a coalescer whose statement only reads. The statement gets
-// each distinct query once. The parameter `scan` reads a row and sets *n to the position of
-// the row's query in the slice `unique`, counted from 1. The answer to a query without a row is nil.
+// reads returns the field `run` of a coalescer whose statement only reads. The statement gets each
+// distinct query once. `scan` sets *n to the position of the row's query in `unique`, counted from
+// 1. The answer to a query without a row is nil.
 func reads[Q comparable, A any](s *Store, statement string, columns func(unique []Q) []any,
 	scan func(row pgx.CollectableRow, n *int, unique []Q) (*A, error)) func(context.Context, []Q, bool) ([]*A, error) {
 	return func(ctx context.Context, calls []Q, _ bool) ([]*A, error) {
@@ -214,8 +212,7 @@ func distinct[Q comparable](calls []Q) (unique []Q, at []int) {
 	return unique, at
 }
 
-// errPanicked is returned when the store's own code panicked. It does not count as
-// an outage.
+// errPanicked is returned when the store's own code panicked, which does not count as an outage.
 var errPanicked = errors.New(`store: panic during a statement: see the log message "panic" for the stack`)
 
 // recovered logs a panic and sets *err to errPanicked. Defer recovered directly, because recover

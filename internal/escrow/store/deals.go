@@ -13,7 +13,7 @@ var (
 	declarationSQL = query("declaration")
 )
 
-// Declaration is a deal as it was declared: the part that never changes after its creation.
+// Declaration is the part of a deal that never changes after its creation.
 type Declaration struct {
 	DealID    string
 	OwnerHash []byte // SHA-256 of the API key that created the deal

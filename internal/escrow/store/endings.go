@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,9 +18,8 @@ var (
 	adoptSQL  = query("adopt")
 )
 
-// Ending is the end of a deal: its final state, and its certificate if the deal gets
-// one. Commits and Reveals are the counts in the snapshot from which the caller computed
-// the ending.
+// Ending is the end of a deal. Commits and Reveals are the counts in the snapshot from which the
+// caller computed the ending.
 type Ending struct {
 	DealID          string
 	Parties         int
@@ -36,8 +36,8 @@ type Ending struct {
 	At              int64   // time of the end in unix seconds
 }
 
-// End stores the end of a deal. If the deal has changed since e was computed, End returns
-// false and stores nothing. The caller must then read the deal again.
+// End stores the end of a deal. It returns false and stores nothing if the deal has changed since e was
+// computed.
 func (s *Store) End(ctx context.Context, e *Ending) (bool, error) {
 	done, err := s.endings.do(ctx, e)
 	return done.ended, err
@@ -77,12 +77,7 @@ func (s *Store) newEndings() *coalescer[*Ending, ended] {
 // allRevealed reports whether every party of every deal has revealed. If so, the deals accept no
 // more inserts, and end.sql can run without lock.sql.
 func allRevealed(endings []*Ending) bool {
-	for _, e := range endings {
-		if e.Reveals < e.Parties {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(endings, func(e *Ending) bool { return e.Reveals < e.Parties })
 }
 
 func endingColumns(endings []*Ending) (deals []string, args []any) {
@@ -112,15 +107,13 @@ func intArray(numbers []int) *string {
 	for i, n := range numbers {
 		texts[i] = strconv.Itoa(n)
 	}
-	text := "{" + strings.Join(texts, ",") + "}"
-	return &text
+	return new("{" + strings.Join(texts, ",") + "}")
 }
 
-// Reject stores a shapley.v1 reveal with `accept` false, and ends the deal as VOID. Reject does
-// both in one transaction, so that no other call computes a result from the stored reveal.
-// e.Reveals does not count this reveal. Reject returns false if the deal has changed since e was
-// computed, or if the deal's reveal_deadline has passed. Reject returns ErrSecretReplaced if the
-// call used a server secret that is not in force.
+// Reject stores a shapley.v1 reveal with `accept` false, and ends the deal as VOID in the same
+// transaction, so that no other call computes a result from the reveal. e.Reveals does not count
+// this reveal. Reject returns false if the deal has changed since e was computed, or if its
+// reveal_deadline has passed. It returns ErrSecretReplaced as Reveal does.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
 	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,

@@ -30,15 +30,13 @@ func (s *Store) UseKey(ctx context.Context, keyHash []byte, maxDeals int) (known
 	return known, open, translate(err)
 }
 
-// KnownKey reports whether the API key is known. Unlike UseKey it works on a
-// read-only database.
+// KnownKey reports whether the API key is known. Unlike UseKey it works on a read-only database.
 func (s *Store) KnownKey(ctx context.Context, keyHash []byte) (known bool, err error) {
 	err = s.pool.QueryRow(ctx, knownKeySQL, keyHash).Scan(&known)
 	return known, translate(err)
 }
 
-// PartyByToken returns the deal and the party whose invite token has this SHA-256, or
-// ErrNotFound.
+// PartyByToken returns the deal and party whose invite token has this SHA-256, or ErrNotFound.
 func (s *Store) PartyByToken(ctx context.Context, tokenHash []byte) (dealID string, party int, err error) {
 	err = s.pool.QueryRow(ctx, partyByTokenSQL, tokenHash).Scan(&dealID, &party)
 	return dealID, party, translate(err)

@@ -33,7 +33,7 @@ func (p Progress) Same(other Progress, stateOnly bool) bool {
 	return p == other
 }
 
-// Progress returns the Progress of the deal at the time of the snapshot.
+// Progress returns the summary of the snapshot.
 func (s *Snapshot) Progress() Progress {
 	p := Progress{Phase: s.Phase, Published: s.Published}
 	switch s.Phase {
@@ -45,7 +45,7 @@ func (s *Snapshot) Progress() Progress {
 	return p
 }
 
-// DealProgress is the Progress of one deal, with the id of the deal.
+// DealProgress is the Progress of one deal.
 type DealProgress struct {
 	DealID string
 	Progress

@@ -28,9 +28,8 @@ type Rotation struct {
 	Pending int   // certificates that are not in the log yet and may need a former secret
 }
 
-// Rotation returns the progress of a rotation, or ErrNotFound if no secret is
-// recorded. replayTime is the longest lifetime of an idempotency record, in seconds. The
-// counts stop at `limit`, even if there are more.
+// Rotation returns the progress of a rotation, or ErrNotFound if no secret is recorded. replayTime is
+// the longest lifetime of an idempotency record, in seconds. The counts stop at `limit`.
 func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Rotation, err error) {
 	err = s.pool.QueryRow(ctx, rotationSQL, replayTime, int64(SettleTime/time.Second), limit).
 		Scan(&r.Fingerprint, &r.Former, &r.Since, &r.Now, &r.Replays, &r.Inputs, &r.Pending)
@@ -63,9 +62,8 @@ func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInp
 	return translate(err)
 }
 
-// ForgetSecrets ends the rotation to the secret with this fingerprint. It records that stored
-// data no longer needs former secrets. It returns false and changes nothing if another secret
-// is in force, if inputs are left to re-encrypt, or if there is no rotation to end.
+// ForgetSecrets records that stored data no longer needs former secrets. It returns false and changes
+// nothing if another secret is in force, if inputs are left to reseal, or if no rotation is under way.
 func (s *Store) ForgetSecrets(ctx context.Context, fingerprint []byte) (bool, error) {
 	tag, err := s.pool.Exec(ctx, forgetSecretsSQL, fingerprint)
 	return tag.RowsAffected() > 0, translate(err)

@@ -28,8 +28,7 @@ type SecretState struct {
 	Since       int64    // when ClaimSecret or RotateSecret set Fingerprint, in unix seconds
 }
 
-// ServerSecret returns which server secrets this database uses, or ErrNotFound if none is
-// recorded yet.
+// ServerSecret returns the recorded state, or ErrNotFound if no secret is recorded yet.
 func (s *Store) ServerSecret(ctx context.Context) (state SecretState, err error) {
 	err = s.pool.QueryRow(ctx, serverSecretSQL).Scan(&state.Fingerprint, &state.Former, &state.Since)
 	return state, translate(err)
@@ -59,14 +58,10 @@ func (s *Store) LoseDeals(ctx context.Context) error {
 
 const rotateTries = 30
 
-// RotateSecret puts the secret `to` in force in place of `from`. Both are fingerprints.
-// RotateSecret returns false if `from` is not in force. After it returns true, CreateDeal,
-// InsertKey, Reveal and Reject return ErrSecretReplaced to a caller that uses the old secret,
-// and store nothing.
-//
-// Commit and Cancel do not check the secret. They use it only for their idempotency
-// record, and a deal refuses a repeated commitment or cancellation even without that
-// record.
+// RotateSecret puts the secret `to` in force in place of `from`. Both are fingerprints. It returns
+// false if `from` is not in force. After it returns true, CreateDeal, InsertKey, Reveal and Reject
+// return ErrSecretReplaced to a caller that uses the old secret, and store nothing. Commit and
+// Cancel do not check the secret: a deal refuses a repeat of them even without a replay.
 //
 // RotateSecret makes at most rotateTries tries, each with several round trips. A try waits at
 // most 2 seconds for the writes under way. New writes wait until the try ends.

@@ -22,21 +22,18 @@ type Snapshot struct {
 	ComputedAt      *int64
 	Result          []byte
 	CertID          *string
-	Published       bool // the certificate has a leaf in the log
-	// LeafIndex is the index of the certificate's leaf; nil: no leaf when the row was read. A
-	// caller that publishes the certificate later sets Published, but leaves LeafIndex nil.
-	LeafIndex *int64
-	Now       int64 // time of the read
-	NowMilli  int64 // Now, in unix milliseconds
+	Published       bool   // the certificate has a leaf in the log
+	LeafIndex       *int64 // nil: no leaf when the row was read; Published may become true later
+	Now             int64  // time of the read
+	NowMilli        int64  // Now, in unix milliseconds
 
 	Parts []PartyStatus // one for each party from Selection.first to Selection.last
 	First int           // party index of Parts[0]
-	// Sealed is nil unless Selection.inputs is true. Sealed holds one encrypted input for each stored
-	// reveal, in party order. An element is nil if the input is purged.
+	// Sealed (only with Selection.inputs) holds one encrypted input for each stored reveal, in party
+	// order; nil: purged.
 	Sealed [][]byte
-	// AttestedBy is nil unless Selection.attested is true. For each element of Parts, AttestedBy
-	// holds the attested_by of the party in the certificate. An element is nil if the party has
-	// not committed, or if no seat key signed the commitment.
+	// AttestedBy (only with Selection.attested) holds the certificate's attested_by for each of Parts;
+	// nil: not committed, or no seat key signed the commitment.
 	AttestedBy []*string
 }
 
@@ -57,21 +54,20 @@ type Selection struct {
 var (
 	// NoParties selects no party: Snapshot.Parts is empty.
 	NoParties = Selection{last: -1}
-	// WithInputs selects all parties, Sealed and AttestedBy. The size of the inputs is unknown
-	// before the read, so `bytes` is the maximum for one SQL statement. Therefore one statement
-	// serves at most one call with WithInputs.
+	// WithInputs selects all parties, Sealed and AttestedBy. The size of the inputs is unknown before
+	// the read, so one statement serves at most one call with WithInputs.
 	WithInputs = Selection{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
-// AllParties returns a Selection of the PartyStatus of every party; `parties` is their number.
+// AllParties selects the PartyStatus of every party; `parties` is their number.
 func AllParties(parties int) Selection { return Selection{last: parties - 1, bytes: 128 * parties} }
 
-// Attested returns a Selection of all parties and of AttestedBy; `parties` is their number.
+// Attested selects all parties and AttestedBy; `parties` is their number.
 func Attested(parties int) Selection {
 	return Selection{last: parties - 1, attested: true, bytes: 512 * parties}
 }
 
-// OneParty returns a Selection of the PartyStatus of one party.
+// OneParty selects the PartyStatus of one party.
 func OneParty(party int) Selection { return Selection{first: party, last: party} }
 
 // More reports whether s selects Sealed or AttestedBy.
@@ -124,8 +120,7 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 		return nil, fmt.Errorf("store: deal %s has %d parties, but the party index of a stored commitment or reveal is too high", calls[*n-1].dealID, parties)
 	}
 	for i, party := range committed {
-		text := CommitmentText(commitments[i])
-		s.Parts[party-selection.first].Commitment = &text
+		s.Parts[party-selection.first].Commitment = new(CommitmentText(commitments[i]))
 	}
 	if selection.attested {
 		s.AttestedBy = make([]*string, len(s.Parts))

@@ -68,12 +68,9 @@ type Store struct {
 
 // Migrate brings the escrow's tables to this binary's version. It is idempotent, and several
 // processes may run it at the same time.
-func Migrate(ctx context.Context, databaseURL string) error {
-	return schema.Migrate(ctx, databaseURL)
-}
+func Migrate(ctx context.Context, databaseURL string) error { return schema.Migrate(ctx, databaseURL) }
 
-// Open connects a pool of at most maxConns connections. It returns an error if
-// the database does not answer or its schema is older than this binary needs.
+// Open connects a pool of at most maxConns connections. Its errors include those of Ready.
 func Open(ctx context.Context, databaseURL string, maxConns int32, options ...database.Option) (*Store, error) {
 	pool, err := database.Open(ctx, databaseURL, maxConns, options...)
 	if err != nil {
@@ -91,9 +88,8 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 	return s, nil
 }
 
-// Close ends all connections. Close MUST NOT run while a call of the Store waits for its
-// answer. If a caller gave up, its insert may still run. Close interrupts this insert, as a
-// crash would.
+// Close ends all connections. It MUST NOT run while a call of the Store waits for its answer. It
+// interrupts the insert of a caller that gave up, as a crash would.
 func (s *Store) Close() {
 	for _, c := range []interface{ close() }{s.creations, s.commits, s.reveals, s.snapshots, s.endings, s.certificates, s.publications} {
 		c.close()
@@ -119,8 +115,7 @@ func (s *Store) Confirm(ctx context.Context) {
 	_, _ = s.Now(ctx) // after a failover the pool opens a new connection, and Server then identifies the new server
 }
 
-// Ready returns an error if the database does not answer or its schema is older
-// than this binary needs.
+// Ready returns an error if the database does not answer or its schema is older than this binary needs.
 func (s *Store) Ready(ctx context.Context) error { return schema.Current(ctx, s.pool) }
 
 // Now returns the time of the database's clock, in unix seconds.
@@ -140,8 +135,7 @@ func rows[T any](ctx context.Context, pool *pgxpool.Pool, scan pgx.RowToFunc[T],
 	return all, translate(err)
 }
 
-// Replay is the idempotency record that a transaction writes together with its
-// effect. For a nil *Replay the transaction writes no record.
+// Replay is the idempotency record that a transaction writes with its effect; nil: none.
 type Replay struct {
 	Scope    []byte // 32-byte HMAC of caller, method, path and Idempotency-Key
 	Body     []byte // 32-byte HMAC of the request's body
@@ -177,14 +171,11 @@ func distinctSecrets(all ...[]byte) (distinct [][]byte) {
 // ErrNotFound is returned when no row has the given identifier.
 var ErrNotFound = errors.New("store: not found")
 
-// ErrReplayed is returned when the Idempotency-Key already has a record. The call
-// changed nothing.
+// ErrReplayed is returned when the Idempotency-Key already has a record. The call changed nothing.
 var ErrReplayed = errors.New("store: idempotency record exists")
 
-// translate turns the errors of pgx into ErrNotFound, ErrReplayed, READ_ONLY and
-// UNAVAILABLE. READ_ONLY means that the database refuses writes, and UNAVAILABLE means an
-// outage. translate returns any other error of Postgres unchanged, because such an error is a
-// fault of this program.
+// translate turns the errors of pgx into ErrNotFound, ErrReplayed, READ_ONLY (the database refuses
+// writes) and UNAVAILABLE (an outage). Any other error of Postgres is a fault of this program.
 func translate(err error) error {
 	for _, own := range []error{ErrNotFound, ErrReplayed, ErrSecretReplaced, errPanicked} {
 		if errors.Is(err, own) {

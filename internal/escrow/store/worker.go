@@ -37,9 +37,8 @@ func (s *Store) ListComplete(ctx context.Context, limit int) ([]string, error) {
 	return rows(ctx, s.pool, pgx.RowTo[string], completeSQL, limit)
 }
 
-// Load counts active deals and pending certificates. CommittingAge, RevealingAge and PendingAge
-// are the seconds since the oldest of these deals or certificates was created, by the
-// database's clock; 0: there is none.
+// Load counts active deals and pending certificates. An age is in seconds since the oldest of them was
+// created, by the database's clock; 0: there is none.
 type Load struct {
 	Committing, Revealing       int64 // deals by phase; COMMITTING includes deals shown as OPEN
 	CommittingAge, RevealingAge float64

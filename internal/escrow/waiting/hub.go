@@ -91,7 +91,7 @@ func (h *Hub) Notify(dealID string) {
 	}
 }
 
-// NotifyLocal tells the hub that deals may have changed.
+// NotifyLocal tells only this hub.
 func (h *Hub) NotifyLocal(dealIDs ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

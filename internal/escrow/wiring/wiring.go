@@ -63,7 +63,7 @@ type Parts struct {
 	Guard  *idempotency.Guard
 	Store  *store.Store
 	Redis  *redis.Redis
-	Waits  *waiting.Hub // wakes waiting calls when their deal changes; ServeWaits runs it
+	Waits  *waiting.Hub // ServeWaits runs it
 	Signer *signing.Ring
 	Keys   *signing.KeySet
 
@@ -73,9 +73,8 @@ type Parts struct {
 	endWatch context.CancelFunc
 }
 
-// Open checks the settings, connects to Postgres and returns the parts. Redis may be down.
-// binary is the name of the calling binary, such as deal-api. It becomes part of the
-// application_name in Postgres.
+// Open checks the settings, connects to Postgres and returns the parts. Redis may be down. `binary`,
+// such as deal-api, becomes part of the application_name in Postgres.
 func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (*Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
@@ -152,8 +151,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	return p, nil
 }
 
-// ServeWaits runs Waits, which wakes a waiting call when its deal changes, until stop is called.
-// `connections` bounds how many calls can wait (see waiting.Hub.Bound).
+// ServeWaits runs Waits until stop is called. For `connections`, see waiting.Hub.Bound.
 func (p *Parts) ServeWaits(connections int) (stop func()) {
 	p.Waits.Bound(connections)
 	ctx, cancel := context.WithCancel(context.Background())

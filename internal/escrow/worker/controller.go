@@ -66,13 +66,12 @@ type Controller struct {
 	listed   atomic.Bool
 }
 
-// New returns a Controller. SetupWithManager adds it to a manager, which starts it.
+// New returns a Controller, which SetupWithManager adds to a manager.
 func New(deals Deals, rows Rows, logger *slog.Logger) *Controller {
 	return &Controller{deals: deals, rows: rows, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
-// Ready returns an error until a relist has succeeded. A standby lists nothing, so it is never
-// ready.
+// Ready returns an error until a relist has succeeded. A standby is never ready.
 func (c *Controller) Ready() error {
 	if !c.listed.Load() {
 		return errors.New("no listing of due deals has succeeded yet")
@@ -137,8 +136,8 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// every calls `do` until ctx ends, with a pause of `usual`, or of what `do` returns. `bound` is
-// the time limit of a call.
+// every calls `do` until ctx ends, each time for at most `bound`, with a pause of `usual` or of what
+// `do` returns.
 func (c *Controller) every(ctx context.Context, usual, bound time.Duration, failed string, do func(context.Context) (pause time.Duration, err error)) {
 	for {
 		once, cancel := context.WithTimeout(ctx, bound)
@@ -163,10 +162,9 @@ func (c *Controller) relist(ctx context.Context, queue workqueue.TypedRateLimiti
 		return err
 	}
 	for _, d := range due {
-		if queue.NumRequeues(d.DealID) > 0 {
-			continue // ProcessDeal has failed for this deal, and the retry is scheduled
+		if queue.NumRequeues(d.DealID) == 0 { // otherwise ProcessDeal has failed, and the retry is scheduled
+			queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 		}
-		queue.AddAfter(d.DealID, time.Duration(d.In)*time.Millisecond)
 	}
 	if all {
 		complete, err := c.rows.ListComplete(ctx, listLimit)
