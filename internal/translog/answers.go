@@ -16,7 +16,7 @@ type plain struct {
 	body        []byte
 }
 
-// handle returns the handler of one path. `serve` returns a plain, or a value to send as JSON.
+// handle sends what `serve` returns: a plain, or a value as JSON.
 func (l *Log) handle(serve func(*http.Request) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, err := serve(r)

@@ -16,14 +16,13 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/crash"
 )
 
-// Values of sequenced.index for an entry that the log refuses: the entry gets no leaf index.
+// Values of sequenced.index for an entry that gets no leaf.
 const (
 	refused = -1 // the entry is the digest of a head or checkpoint of this log, or has a leaf with another tag
-	late    = -2 // the entry is new, but its retired key may sign only leaves below Key.TreeSize, which the log has reached
+	late    = -2 // the entry is new, and the log has reached the TreeSize of its closed key
 )
 
-// appendTo appends a batch to the log in one statement. appended is false
-// if the statement changed nothing; sqlAppendBatch says when.
+// appendTo appends a batch. appended is false if the statement changed nothing; sqlAppendBatch says when.
 func appendTo(ctx context.Context, db interface {
 	QueryRow(context.Context, string, ...any) pgx.Row
 }, g *batchDelta) (appended bool, err error) {
@@ -34,12 +33,8 @@ func appendTo(ctx context.Context, db interface {
 	return appended, fromDatabase(err)
 }
 
-// commit appends the new entries under the lock of the committed head. It returns one result for
-// each entry, and what it appended. After an error, the transaction may or may not have committed.
-// It is safe to call commit again, because commit looks up the entries that are already in the log.
-//
-// commit needs three round trips. The first begins the transaction, locks the head and
-// looks up the entries and tags. The second appends. The third commits.
+// commit appends the new entries on the locked path, in three round trips. It returns one result
+// for each entry, and what it appended. It may be called again after any error.
 func (s *store) commit(ctx context.Context, entries []candidate) (results []sequenced, g *batchDelta, err error) {
 	var head state
 	all, named := make([][]byte, len(entries)), make([][]byte, len(entries))
@@ -49,8 +44,7 @@ func (s *store) commit(ctx context.Context, entries []candidate) (results []sequ
 	leaves, tags := make(map[[32]byte]int64, len(entries)), make(map[Tag]int64, len(entries))
 
 	lookUp := &pgx.Batch{}
-	// The look-up runs after the lock is taken. Under READ COMMITTED the look-up sees everything
-	// that the previous holder of the lock committed.
+	// Under READ COMMITTED the look-up sees everything that the previous holder of the lock committed.
 	lookUp.BeginTx(pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	lookUp.Queue(sqlLockHead).QueryRow(func(row pgx.Row) error { return row.Scan(&head.size, &head.hash, &head.hashes) })
 	lookUp.Queue(sqlLookUp, all).Query(leafIndexes(leaves))
@@ -82,8 +76,7 @@ func (s *store) commit(ctx context.Context, entries []candidate) (results []sequ
 	return results, g, fromDatabase(tx.Commit(ctx))
 }
 
-// leafIndexes returns a function that reads rows of (entry or tag, leaf index) into the map.
-// If sqlLookUp returns two rows for an entry, `refused` takes precedence over a leaf index.
+// leafIndexes reads rows of (entry or tag, leaf index) into the map. `refused` takes precedence.
 func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		var key []byte
@@ -98,13 +91,11 @@ func leafIndexes[K ~[32]byte](into map[K]int64) func(pgx.Rows) error {
 	}
 }
 
-// admit returns the result of each candidate, and what the batch adds to the log. The parameters
-// leaves and tags map the entries and tags in the log to their leaf indexes. admit adds the new
-// entries and tags to the maps. An entry that occurs twice in the batch gets one leaf. If two
-// entries have the same tag, the first entry gets the tag.
+// admit returns the result of each candidate, and what the batch adds to the log. leaves and tags
+// map the entries and tags in the log to their leaf indexes; admit adds the new ones. An entry
+// that occurs twice in the batch gets one leaf. The first of two entries gets their common tag.
 func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]int64) ([]sequenced, *batchDelta, error) {
-	// Refuse the digest of the committed head, because the head may be signed but not
-	// stored yet.
+	// The committed head may be signed but not stored yet.
 	leaves[s.head("").Digest()] = refused
 	var entries, added [][]byte
 	results := make([]sequenced, len(batch))
@@ -136,9 +127,8 @@ func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]
 	return results, g, err
 }
 
-// fromDatabase converts an error of the database to ErrInconsistent or ErrUnavailable. A
-// violated constraint means that a leaf or node is beyond the committed head, so the tables
-// contradict each other.
+// fromDatabase converts an error of the database to ErrInconsistent or ErrUnavailable. A violated
+// constraint means that a leaf or node is beyond the committed head.
 func fromDatabase(err error) error {
 	if err == nil || errors.Is(err, ErrInconsistent) {
 		return err
@@ -151,12 +141,10 @@ func fromDatabase(err error) error {
 
 var ranges = &compact.RangeFactory{Hash: hasher.HashChildren}
 
-// state is a tree: its root and its compact range (hashes). The compact range lists the roots of
-// the fewest perfect subtrees that together cover all leaves, from left to right. A state is
-// immutable.
+// state is an immutable tree: its root and its compact range.
 type state struct {
 	root
-	hashes [][]byte
+	hashes [][]byte // the roots of the fewest perfect subtrees that cover all leaves, from left to right
 }
 
 var emptyState = state{root: emptyRoot}
@@ -216,8 +204,7 @@ func rootOf(tree *compact.Range) ([]byte, error) {
 	return hash, nil
 }
 
-// rows returns the new rows of translog.nodes, one slice for each column. Only the nodes at
-// levels 8, 16, … are stored.
+// rows returns the columns of the new rows of translog.nodes.
 func (g *batchDelta) rows() (levels []int16, indexes []int64, hashes [][]byte) {
 	for _, n := range g.nodes {
 		if n.id.Level > 0 && n.id.Level%tileHeight == 0 {

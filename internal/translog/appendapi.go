@@ -21,16 +21,14 @@ import (
 )
 
 const (
-	appendPath = "/v1/append"
-	// maxAppendBody is in bytes. An entry, a signature and a tag take much less.
-	maxAppendBody = 4096
-	appendTimeout = timelimits.Append
+	appendPath    = "/v1/append"
+	maxAppendBody = 4096 // bytes
 )
 
 type appendRequest struct {
 	Entry     string `json:"entry"`     // 64 lower-case hex digits
 	Signature string `json:"signature"` // es256:…, over the entry
-	Tag       string `json:"tag"`       // a Tag, as 64 lower-case hex digits
+	Tag       string `json:"tag"`       // 64 lower-case hex digits
 }
 
 // AppendHandler serves the private append port. A caller must send one of the append secrets.
@@ -51,9 +49,8 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	return web.Observed(l.checks.logger, telemetry.NewRepeats(l.checks.logger), false, func(w *web.Recorder, r *http.Request) { routes.ServeHTTP(w, r) })
 }
 
-// authorize checks the request's secret against `want`, the SHA-256 hashes of the valid
-// secrets. All hashes have the same length, so the time of the comparison does not depend
-// on the length of a secret.
+// authorize checks the request's secret against `want`, the SHA-256 hashes of the valid secrets,
+// in a time that depends on no secret.
 func authorize(r *http.Request, want [][32]byte) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -96,14 +93,13 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, problem.New(problem.InvalidRequest, "tag has %v: send a SHA-256 digest in hex", err)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), appendTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), timelimits.Append)
 	defer cancel()
 	return l.Append(ctx, entry, request.Signature, tag)
 }
 
-// The append port also serves proofs to the processes of the deployment. Concurrent calls
-// of Client.Inclusion share one request for many proofs. The public read port serves one
-// proof in each request.
+// Concurrent calls of Client.Inclusion share one request for many proofs on the append port. The
+// public read port serves one proof in each request.
 
 const (
 	proofsPath    = "/v1/proofs"
@@ -117,7 +113,6 @@ type provedLeaf struct {
 	Entry     string `json:"entry"` // 64 lower-case hex digits
 }
 
-// proved is the answer for one leaf: its inclusion proof, or the error text.
 type proved struct {
 	*Inclusion
 	Error string `json:"error,omitempty"`

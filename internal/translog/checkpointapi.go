@@ -23,7 +23,7 @@ const textPlain = "text/plain; charset=utf-8"
 type Status struct {
 	Origin         *string       `json:"origin"` // null if the log publishes no checkpoints
 	Keys           []VerifierKey `json:"keys"`
-	CheckpointSize *int64        `json:"checkpoint_size"` // the size of the newest checkpoint; null if there is none
+	CheckpointSize *int64        `json:"checkpoint_size"` // of the newest checkpoint; null if there is none
 	CertifiedSize  *int64        `json:"certified_size"`  // the largest size that met the witnesses' quorum; null if none did
 	Quorum         bool          `json:"quorum"`          // whether the witness policy demands cosignatures
 }
@@ -82,8 +82,8 @@ func (l *Log) serveCheckpoint(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", newest.text()}, nil
 }
 
-// serveCheckpointOf serves the checkpoint of the size in the parameter tree_size. Without
-// the parameter, it serves the largest checkpoint that met the witnesses' quorum.
+// serveCheckpointOf serves the checkpoint of the size tree_size. Without the parameter, it serves
+// the largest checkpoint that met the witnesses' quorum.
 func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -126,9 +126,8 @@ func (l *Log) checkpointing() (*checkpoints, error) {
 	return l.checkpoints, nil
 }
 
-// TLogProof returns the proof of a leaf as a .tlog-proof file (c2sp.org/tlog-proof). The
-// proof leads to the largest checkpoint that met the witnesses' quorum. If there is no such
-// checkpoint, or it does not cover the leaf, the proof leads to the newest checkpoint.
+// TLogProof returns the proof of a leaf as a .tlog-proof file (c2sp.org/tlog-proof). It leads to
+// the largest checkpoint that met the witnesses' quorum, or else to the newest checkpoint.
 func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -139,8 +138,7 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 		return nil, err
 	}
 	if certified := c.certified.Load(); certified > 0 {
-		// Read the checkpoint again even if `of` has the same size: `of` may lack cosignatures that were
-		// stored since it was read.
+		// Even if `of` has the same size, it may lack cosignatures that were stored since it was read.
 		better, err := c.at(ctx, certified)
 		if err != nil {
 			return nil, l.checks.recordFailure(ctx, err)
@@ -175,14 +173,12 @@ func (l *Log) serveTLogProof(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", proof}, err
 }
 
-// maxBundles is the maximum number of entry bundles that are read from the database at once.
-const maxBundles = 4
+const maxBundles = 4 // entry bundles that are read from the database at once
 
 var errNoTile = errors.New("no such tile")
 
-// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles). The path of a partial
-// tile includes its width. So the answer for a path never changes, and a cache may keep it
-// for ever.
+// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles). The path of a partial tile
+// includes its width, so the answer for a path never changes.
 func (l *Log) serveTile(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -240,8 +236,7 @@ func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {
 	return checkpoint.EntryBundle(entries), nil
 }
 
-// covered reports whether a tree of `size` leaves has all leaves of the entry bundle, or all leaves
-// under the nodes of the tile.
+// covered reports whether a tree of `size` leaves has all leaves of the bundle or under the tile.
 func covered(t tlog.Tile, size int64) bool {
 	level := uint(max(t.L, 0)) * checkpoint.TileHeight
 	have := uint64(size) >> level

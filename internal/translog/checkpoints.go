@@ -18,19 +18,18 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// A checkpoint is a published head in the form of a signed note (c2sp.org/tlog-checkpoint).
-// The log's Ed25519 key and the deployment key, which signs certificates, sign the note.
-// Once a second, each replica looks for a published head that is newer than the newest
-// checkpoint, and signs a checkpoint of that head. Appends do not wait for checkpoints. Only
-// the first stored checkpoint of a size counts, so the replicas need not agree on who signs.
+// Checkpoints (c2sp.org/tlog-checkpoint) are signed by the log's Ed25519 key and the deployment
+// key. Once a second, each replica signs a checkpoint of the newest published head. Appends do not
+// wait for checkpoints. Only the first stored checkpoint of a size counts, so the replicas need
+// not agree on who signs.
 
 // Checkpoints configures the checkpoints of a log and the witnesses that cosign them.
 type Checkpoints struct {
 	Origin  string
 	Key     *signing.LogKey
-	Retired []checkpoint.Key // former Ed25519 keys of the log
-	// Policy is nil if there are no witnesses. PolicyText is the content of the policy file.
-	Policy     *checkpoint.Policy
+	Retired []checkpoint.Key   // former Ed25519 keys of the log
+	Policy  *checkpoint.Policy // nil if there are no witnesses
+	// PolicyText is the content of the policy file.
 	PolicyText []byte
 }
 
@@ -46,7 +45,7 @@ type checkpoints struct {
 	deployment map[string]checkpoint.Key // the verifier key of each deployment key, by PublicKey
 	known      []checkpoint.Key          // all keys that may have signed a stored note
 	reads      *batch.Group[struct{}, *signedCheckpoint]
-	bundles    chan struct{} // a semaphore: at most maxBundles entry bundles are read at once
+	bundles    chan struct{} // a semaphore
 
 	latest    atomic.Pointer[signedCheckpoint] // the newest checkpoint at the last read; nil until one is read
 	certified atomic.Int64                     // the largest size whose quorum was verified, or 0; never falls
@@ -87,10 +86,8 @@ func newCheckpoints(l *Log, config Checkpoints) (*checkpoints, error) {
 	if c.Policy == nil {
 		return c, nil
 	}
-	for _, listed := range c.Policy.Logs {
-		if listed.String() == c.own.String() {
-			return c, nil
-		}
+	if slices.ContainsFunc(c.Policy.Logs, func(listed checkpoint.Key) bool { return listed.String() == c.own.String() }) {
+		return c, nil
 	}
 	return nil, fmt.Errorf("the witness policy does not list this log: add the line \"log %s\"", c.own)
 }
@@ -99,8 +96,7 @@ type signedCheckpoint struct {
 	checkpoint.Checkpoint
 	note  string   // the note with the log's signatures
 	lines []string // the witnesses' signature lines
-	// witnessed is the largest checkpoint size that met the witnesses' quorum, according to the
-	// database; -1: none did. witnessed may differ from Size.
+	// witnessed is the largest size that met the quorum, according to the database; -1: none did.
 	witnessed int64
 }
 
@@ -185,7 +181,6 @@ func (c *checkpoints) sign(ctx context.Context, of checkpoint.Checkpoint) (strin
 	return text + "\n" + c.own.Line(first) + by.Line(der), nil
 }
 
-// newest reads the newest checkpoint. Concurrent calls share one database query.
 func (c *checkpoints) newest(ctx context.Context) (*signedCheckpoint, error) {
 	newest, err := c.reads.Do(ctx, struct{}{})
 	return newest, c.log.checks.recordFailure(ctx, err)
@@ -266,8 +261,7 @@ func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) err
 	return nil
 }
 
-// met reports whether the valid cosignatures of a checkpoint meet the quorum of the policy. It
-// returns false for the policy "quorum none".
+// met returns false for the policy "quorum none".
 func (c *checkpoints) met(of *signedCheckpoint) bool {
 	cosigned, text := map[string]bool{}, of.Text()
 	for _, w := range c.Policy.Witnesses {
@@ -280,16 +274,15 @@ func (c *checkpoints) met(of *signedCheckpoint) bool {
 	return c.Policy.Demands() && c.Policy.Met(cosigned)
 }
 
-// quorumWait measures how long a checkpoint has waited for its quorum. Every replica
-// measures this time, because the replica that asks the witnesses may be dead or cut off.
+// quorumWait measures how long a checkpoint has waited for its quorum, on every replica, because
+// the one that asks the witnesses may be dead or cut off.
 type quorumWait struct {
 	since     time.Time
-	certified int64 // largest checkpoint size with a quorum at the previous call of follow
+	certified int64 // at the previous call of follow
 }
 
-// follow returns how long checkpoints have waited for a quorum, or 0 if none waits. newest is the
-// tree size of the newest checkpoint. certified is the largest tree size with a quorum; whenever
-// certified grows, the wait starts again.
+// follow returns how long checkpoints have waited, or 0 if none waits. newest is the size of the
+// newest checkpoint, certified the largest size with a quorum. If it grows, the wait starts again.
 func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duration {
 	if newest <= certified || q.since.IsZero() || certified > q.certified {
 		q.since = now

@@ -22,6 +22,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/batch"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -31,7 +32,7 @@ import (
 type Client struct {
 	appendURL, readURL, secret string
 	http                       *http.Client
-	proofs                     *batch.Group[provedLeaf, proved] // asks the append port for many proofs in one request
+	proofs                     *batch.Group[provedLeaf, proved]
 	certified                  certified
 	heads                      *checks // nil until Trust sets it
 
@@ -41,12 +42,9 @@ type Client struct {
 }
 
 const (
-	// clientTimeout is for a caller whose context has no deadline. The server gives up
-	// earlier and answers with an error.
-	clientTimeout = appendTimeout + 10*time.Second
-	// readTimeout is for heads and proofs, which normally take milliseconds.
-	readTimeout = 5 * time.Second
-	maxAnswer   = 1 << 20
+	clientTimeout = timelimits.Append + 10*time.Second // the server gives up earlier and answers with an error
+	readTimeout   = 5 * time.Second                    // for heads and proofs, which normally take milliseconds
+	maxAnswer     = 1 << 20                            // bytes
 )
 
 // NewClient returns a client for the base addresses of the append port and the read port,
@@ -72,8 +70,7 @@ func NewClient(appendURL, readURL, secret string) *Client {
 	return c
 }
 
-// CheckURL returns an error if the base address is not a usable URL. The error does not
-// show an address that may contain a password.
+// CheckURL returns an error if the base address is not a usable URL. The error shows no password.
 func CheckURL(address string) error {
 	if strings.Contains(address, "@") {
 		return errors.New("the address of the log-server has a user name, which log-server does not use: write http://HOST:PORT")
@@ -91,9 +88,8 @@ func CheckURL(address string) error {
 	return nil
 }
 
-// Append appends a signed digest to the log under a tag. It returns the leaf index once a
-// published head covers the leaf. After ErrUnavailable the caller MUST repeat the call,
-// because the digest may be in the log already.
+// Append returns the leaf index once a published head covers the leaf. After ErrUnavailable the
+// caller MUST repeat the call, because the entry may be in the log already.
 func (c *Client) Append(ctx context.Context, entry [32]byte, signature string, tag Tag) (int64, error) {
 	var appended struct {
 		LeafIndex *int64 `json:"leaf_index"`
@@ -128,11 +124,9 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 	return head, err
 }
 
-// Inclusion returns the newest published head, and the path from the leaf to the root of
-// that head. leafIndex is the index that Append returned. The error is ErrNotFound if no
-// published head covers the leaf, or the leaf has another entry. The error is
-// ErrInconsistent if the log's stored tree does not match its signed head. Concurrent calls share
-// a request.
+// Inclusion returns the proof of a leaf under the newest published head. The error is ErrNotFound
+// if no published head covers the leaf, or the leaf has another entry. It is ErrInconsistent if
+// the log's stored tree does not match its signed head. Concurrent calls share a request.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -199,9 +193,8 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+c.secret)
-	// The header key Idempotency-Key lets the transport repeat the request if a kept-alive
-	// connection was closed. Its list of values is empty, so the transport does not send the
-	// header.
+	// The transport repeats the request if a kept-alive connection was closed. It does not send
+	// the header, because it has no value.
 	request.Header["Idempotency-Key"] = []string{}
 	return c.do(request, into)
 }
@@ -264,7 +257,7 @@ func (c *Client) exchange(request *http.Request, into any) error {
 const (
 	certifiedEvery   = time.Second            // interval between the requests of LearnCertified
 	certifiedRarely  = 10 * time.Second       // the same interval if the log demands no cosignatures
-	certifiedTimeout = 250 * time.Millisecond // timeout of LearnCertified, which may delay the view of a deal
+	certifiedTimeout = 250 * time.Millisecond // LearnCertified may delay the view of a deal
 )
 
 type certified struct {
@@ -281,9 +274,8 @@ func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 // quorum of witnesses, or 0. The size never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
 
-// LearnCertified asks the log for the tree size that a quorum of witnesses has cosigned, and
-// raises Certified to this size. After a failure Certified stays the same. All callers together
-// ask at most once a second. A call waits at most certifiedTimeout.
+// LearnCertified asks the log for Certified. All callers together ask at most once a second. A
+// call waits at most certifiedTimeout.
 //
 // The client has no witness policy, so it trusts the log about the quorum. The client checks
 // only that the newest head covers the size and is signed by a trusted key.
@@ -312,8 +304,6 @@ func (c *Client) LearnCertified(ctx context.Context) {
 	})
 }
 
-// covered reports whether size is larger than Certified(), and the newest head is signed by a
-// trusted key and has at least `size` leaves.
 func (c *Client) covered(ctx context.Context, size int64) bool {
 	if size <= c.Certified() || c.heads == nil {
 		return false

@@ -53,7 +53,7 @@
 //     tables, which decide.
 //
 // Only leaf rows and the roots of complete subtrees at levels 8, 16, … are stored, and they
-// never change. A tile (tile.go) is verified once, when it is read: it must lead to the root
+// never change. A tile (tree.go) is verified once, when it is read: it must lead to the root
 // of a head or to the node above the tile. Each proof also compares the leaf's row with the
 // leaf's tile. So a tampered leaf row is found whenever a client asks for a proof of that
 // leaf. Any other tampered row is found when a process reads that row's tile, at the latest

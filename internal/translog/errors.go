@@ -9,21 +9,17 @@ import (
 )
 
 var (
-	// ErrUnavailable is returned when the log, its database or its signer could not
-	// be reached in time, or the client is misconfigured. The call may be repeated: an
-	// entry that is in the log keeps its index.
+	// ErrUnavailable is returned when the log, its database or its signer could not be reached in
+	// time, or the client is misconfigured. The call may be repeated.
 	ErrUnavailable = errors.New("the transparency log is out of reach")
 
-	// ErrRefused is returned when the log does not admit this entry with this
-	// signature. Do not repeat the call.
+	// ErrRefused is returned when the log does not admit the entry. Do not repeat the call.
 	ErrRefused = errors.New("the transparency log refused the entry")
 
-	// ErrTagTaken is returned when the log has another entry under the tag. This is
-	// final: the entry never gets a leaf with that tag.
+	// ErrTagTaken is returned when the log has another entry under the tag. This is final.
 	ErrTagTaken = errors.New("the transparency log has another entry under this tag")
 
-	// ErrInconsistent is returned when the stored tables contradict each other or the
-	// signed head.
+	// ErrInconsistent is returned when the tables contradict each other or the signed head.
 	ErrInconsistent = errors.New("the transparency log is inconsistent")
 
 	// ErrNotFound is returned when the head of a proof covers no leaf that has the requested
@@ -40,7 +36,6 @@ func notLogServer(err error) error {
 	return fmt.Errorf("%w: the answer is not from a log-server: %w; check the address", ErrUnavailable, err)
 }
 
-// fromAnswer converts an HTTP error answer to a Go error.
 func fromAnswer(status int, body []byte) error {
 	var answer struct {
 		Error string `json:"error"`
@@ -51,8 +46,8 @@ func fromAnswer(status int, body []byte) error {
 	return fromText(answer.Error)
 }
 
-// fromText converts the error text of a log-server to a Go error. A code that says nothing about
-// the entry or head, such as NOT_FOUND for a path that the server lacks, becomes ErrUnavailable.
+// fromText converts the error text of a log-server. A code that says nothing about the entry or
+// head, such as NOT_FOUND for a path that the server lacks, becomes ErrUnavailable.
 func fromText(text string) error {
 	kind := ErrUnavailable
 	switch problem.CodeOf(text) {

@@ -18,15 +18,13 @@ type Finding struct {
 	Problem string `json:"problem"`
 }
 
-// FsckOptions says how Fsck verifies the signatures of heads and checkpoints. Fsck skips the
-// signatures of heads if Heads is nil, and those of checkpoints if Checkpoints is nil.
+// FsckOptions says how Fsck verifies signatures. It skips those of a nil field.
 type FsckOptions struct {
 	Heads       func(TreeHead) error
 	Checkpoints []checkpoint.Key
 }
 
-// FsckReport is the result of Fsck. Heads and Checkpoints are the numbers of rows that Fsck
-// checked.
+// FsckReport is the result of Fsck. Heads and Checkpoints are numbers of checked rows.
 type FsckReport struct {
 	Size        int64     `json:"tree_size"`
 	Heads       int64     `json:"heads"`
@@ -35,14 +33,13 @@ type FsckReport struct {
 }
 
 const (
-	fsckPage    = 1 << 16 // maximum number of leaves that one statement reads
+	fsckPage    = 1 << 16 // leaves that one statement reads
 	maxFindings = 100
 )
 
-// Fsck checks the tables of the log in one snapshot. It computes the tree from the leaves.
-// Then it compares the stored nodes, the committed head, and all published heads and
-// checkpoints with that tree. It also checks digests and signatures. If a leaf is missing, Fsck
-// stops and returns ErrInconsistent.
+// Fsck checks the tables of the log in one snapshot. It computes the tree from the leaves, and
+// compares the nodes, heads and checkpoints with that tree. It also checks digests and signatures.
+// If a leaf is missing, Fsck stops and returns ErrInconsistent.
 func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, error) {
 	f := fsck{ctx: ctx, FsckOptions: o, at: emptyState, report: FsckReport{Findings: []Finding{}}}
 	if err := schema.Current(ctx, pool); err != nil {
@@ -109,8 +106,8 @@ func (f *fsck) run() error {
 	return err
 }
 
-// page reads the next leaves, up to index end-1, and checks the nodes that these leaves
-// complete. It also checks the heads and checkpoints of the sizes from above+1 to end.
+// page checks the leaves up to index end-1, the nodes that these complete, and the heads and
+// checkpoints of the sizes from above+1 to end.
 func (f *fsck) page(above, end int64) error {
 	rows, _ := f.tx.Query(f.ctx, sqlLeavesBetween, f.at.size, end)
 	entries, err := collect(rows, 0, uint64(f.at.size), uint64(end))
@@ -148,8 +145,8 @@ func (f *fsck) page(above, end int64) error {
 	return nil
 }
 
-// grow appends entries to the computed tree, and compares the nodes that the entries complete
-// with the stored nodes. It returns the root of the tree at each of the sizes.
+// grow appends entries to the computed tree, checks the nodes that they complete, and returns the
+// root of the tree at each of the sizes.
 func (f *fsck) grow(entries [][]byte, sizes []int64) (roots map[int64][]byte, err error) {
 	slices.Sort(sizes)
 	roots = map[int64][]byte{}

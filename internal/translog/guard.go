@@ -10,20 +10,15 @@ import (
 	"github.com/fairpact/fairpact/internal/translog/forkguard"
 )
 
-// guardAttempts is how often advanceGuard tries to replace the fork guard's record. An attempt
-// fails if another process replaces the record between Load and Store.
+// guardAttempts is how often another process may replace the record between Load and Store.
 const guardAttempts = 5
 
-// errGuardConflict is returned if another replica has put a larger head into the fork guard's
-// record, or if all attempts to replace the record failed (see guardAttempts). The publisher must
-// then read the database again.
+// errGuardConflict is returned if another replica has put a larger head into the record, or all
+// attempts to replace the record failed. The publisher must then read the database again.
 var errGuardConflict = fmt.Errorf("%w: another process changed the fork guard's record first", ErrUnavailable)
 
-// advanceGuard stores the tree head r in the fork guard's record, so that the log may sign r. It
-// returns an error if the log must not sign r.
-//
-// The record is the largest head that is signed or about to be signed. If there is no record,
-// mayAdopt decides. Otherwise there are three cases:
+// advanceGuard stores r in the fork guard's record, or returns an error if the log must not sign r.
+// If there is no record, mayAdopt decides. Otherwise there are three cases:
 //   - r is larger than the record: tree must prove that r extends the record.
 //   - r has the size of the record: the roots must be equal. After a crash, the same head may
 //     be signed again.
@@ -54,8 +49,8 @@ func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error 
 	return fmt.Errorf("%w: another program wrote the guard's record before each of %d attempts to replace it: let only log-servers of this log write the record (runbooks/fork-guard.md)", errGuardConflict, guardAttempts)
 }
 
-// compare reports whether the loaded record of the fork guard is r already. If compare returns
-// an error, r must not replace the record. next is the record of r.
+// compare reports whether the loaded record is r already. If compare returns an error, r must not
+// replace the record. next is the record of r.
 func (p *publisher) compare(ctx context.Context, loaded, next forkguard.Record, r root, tree *tree) (there bool, err error) {
 	if loaded.Empty() {
 		return false, p.mayAdopt(ctx, r)
@@ -71,8 +66,7 @@ func (p *publisher) compare(ctx context.Context, loaded, next forkguard.Record, 
 	case r.size == recorded.size:
 		return false, refuse("two roots of size %d: %s was signed, %s is in the database", r.size, loaded.Root, next.Root)
 	case r.size < recorded.size:
-		// A head is stored in the guard's record only after the head's leaves are committed. So a
-		// database with fewer leaves than recorded.size has lost leaves.
+		// The leaves under a head are committed before the record moves.
 		committed, _, err := p.store.heads(ctx)
 		if err != nil {
 			return false, err
@@ -96,10 +90,8 @@ func (p *publisher) compare(ctx context.Context, loaded, next forkguard.Record, 
 	return false, nil
 }
 
-// mayAdopt decides whether a fork guard without a record accepts this database. It returns nil if
-// the log has published no leaf, or if Options.Adopt is the size of the newest published head.
-// Otherwise the record may have been lost, and only the operator knows whether the database is
-// complete.
+// mayAdopt decides whether a fork guard without a record accepts this database (Options.Adopt).
+// The record may have been lost, and only the operator knows whether the database is complete.
 func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 	_, newest, err := p.store.heads(ctx)
 	if err != nil {
@@ -123,6 +115,6 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w: %s (runbooks/fork-guard.md)", ErrInconsistent, errGuarded, fmt.Sprintf(format, args...))
 }
 
-// errGuarded marks an error as a refusal by the fork guard. Such an error also wraps
-// ErrInconsistent, so waiting appends fail at once, but it is not counted as a contradiction.
+// errGuarded marks a refusal by the fork guard. The error also wraps ErrInconsistent, so that
+// waiting appends fail at once, but it is not counted as a contradiction.
 var errGuarded = errors.New("the fork guard refuses the new head")

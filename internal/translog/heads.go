@@ -38,8 +38,7 @@ func (r root) head(signature string) TreeHead {
 
 func (r root) same(other root) bool { return r.size == other.size && bytes.Equal(r.hash, other.hash) }
 
-// treeOf returns the size and root hash of a head. A malformed root hash becomes the zero hash,
-// which is the root of no tree.
+// treeOf turns a malformed root hash into the zero hash, which is the root of no tree.
 func treeOf(h TreeHead) root {
 	hash, _ := canon.ParseHash(h.RootHash)
 	return root{size: h.TreeSize, hash: hash[:]}
@@ -56,9 +55,8 @@ type checks struct {
 	failures atomic.Int64
 }
 
-// errRetired is returned for a tree head larger than the TreeSize of the retired key that signed
-// it. Verifiers refuse such a head, although its root may be right: TreeSize may have been set
-// after the key signed the head.
+// errRetired is returned for a head larger than the TreeSize of the closed key that signed it.
+// Its root may be right: TreeSize may have been set after the key signed the head.
 var errRetired = errors.New("no verifier accepts the head")
 
 func (c *checks) head(h TreeHead) error {
@@ -72,9 +70,8 @@ func (c *checks) head(h TreeHead) error {
 	return nil
 }
 
-// recordFailure logs and counts a contradiction in the log, and returns err unchanged. A refusal by
-// the fork guard is only logged, because publishFailures counts the failed attempt to publish a
-// head.
+// recordFailure logs and counts a contradiction, and returns err unchanged. A refusal by the fork
+// guard is only logged, because publishFailures counts the failed round.
 func (c *checks) recordFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):
@@ -87,10 +84,9 @@ func (c *checks) recordFailure(ctx context.Context, err error) error {
 	return err
 }
 
-// CheckClosed returns an error if a retired key signed a tree head larger than the key's TreeSize.
-// Verifiers reject such a head, so certificates under the head would no longer verify. CheckClosed
-// skips keys without TreeSize and disowned (stolen) keys. For each key it checks only the `limit`
-// smallest heads above TreeSize.
+// CheckClosed returns an error if a closed key signed a head larger than the key's TreeSize:
+// certificates under that head would no longer verify. It skips disowned keys. For each key it
+// checks only the `limit` smallest heads above TreeSize.
 func CheckClosed(ctx context.Context, pool *pgxpool.Pool, list keys.List, limit int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err

@@ -9,8 +9,7 @@ import (
 )
 
 var (
-	// Each replica reports the tree sizes that it read last, so the current size is the largest
-	// value of all replicas.
+	// The current size is the largest value of all replicas.
 	sizes = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "fairpact_log_tree_size", Help: "Number of leaves when this replica last read it. committed: all leaves; published: leaves under the newest head; checkpoint: leaves under the newest checkpoint; certified: leaves under the newest checkpoint that met the witnesses' quorum.",
 	}, []string{"of"})
@@ -37,9 +36,7 @@ var (
 	guardRefusals = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "fairpact_log_guard_refusals_total", Help: "Heads that the fork guard refused: the database is older than what was signed or has another history, or the guard has no record.",
 	})
-)
 
-var (
 	checkpointSize, certifiedSize = sizes.WithLabelValues("checkpoint"), sizes.WithLabelValues("certified")
 
 	checkpointFailures = prometheus.NewCounter(prometheus.CounterOpts{
@@ -56,8 +53,7 @@ var (
 	})
 )
 
-// registerMetrics registers the metrics of the log. Only Open calls it, so a process that uses
-// the log through a Client does not serve these metrics.
+// registerMetrics is called only by Open, so that a process with a Client serves no metrics of a log.
 var registerMetrics = sync.OnceFunc(func() {
 	prometheus.MustRegister(sizes, batchEntries, appendDuration, publishDuration, publishFailures, proofFailures, tagsTaken, guardRefusals,
 		checkpointFailures, witnessRequests, witnessBehind, quorumBehind)

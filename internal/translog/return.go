@@ -23,11 +23,10 @@ func Has(ctx context.Context, pool *pgxpool.Pool, leaf TaggedLeaf) (found bool, 
 	return found, fromDatabase(err)
 }
 
-// Return appends the newest leaves again if a restored backup lacks them. It returns the number
-// of leaves that it appended. The caller MUST have verified the signature of head. The given
-// leaves may include leaves that the log already has; Return ignores those. The other leaves
-// must follow the committed tree without a gap, and must grow it to exactly the tree of head.
-// Otherwise Return appends nothing and returns ErrRefused.
+// Return appends the newest leaves again if a restored backup lacks them, and returns their
+// number. The caller MUST have verified the signature of head. Return ignores leaves that the log
+// already has. The others must follow the committed tree without a gap, and grow it to exactly
+// the tree of head. Otherwise Return appends nothing and returns ErrRefused.
 func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head TreeHead) (returned int, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		var committed state
@@ -54,9 +53,6 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 	return returned, nil
 }
 
-// growTo returns the batch that extends the tree s to the tree of head. It ignores the given
-// leaves that s already has. It returns ErrRefused if the remaining leaves have a gap or do not
-// lead to head.
 func (s state) growTo(head TreeHead, leaves []TaggedLeaf) (*batchDelta, error) {
 	leaves = slices.DeleteFunc(slices.Clone(leaves), func(l TaggedLeaf) bool { return l.Index < s.size })
 	slices.SortFunc(leaves, func(a, b TaggedLeaf) int { return cmp.Compare(a.Index, b.Index) })

@@ -12,8 +12,7 @@ var migrations embed.FS
 
 var schema = database.NewSchema("translog", migrations)
 
-// Migrate brings the schema translog up to this binary's version. It may be repeated,
-// and several processes may run it at once.
+// Migrate brings the schema up to this binary's version. Several processes may run it at once.
 func Migrate(ctx context.Context, databaseURL string) error {
 	return schema.Migrate(ctx, databaseURL)
 }
@@ -31,14 +30,13 @@ const (
 	sqlNodesBetween  = `SELECT node_index, hash FROM translog.nodes WHERE level = $3 AND node_index >= $1 AND node_index < $2 ORDER BY node_index`
 )
 
-// sqlReplicated makes a transaction write a commit record, even if the transaction otherwise
-// only reads. Its commit then waits until the synchronous standby has the data that was
-// read. This is necessary if the transaction that wrote the data did not wait for the standby.
+// sqlReplicated makes a transaction that otherwise only reads write a commit record. Its commit
+// then waits until the synchronous standby has the data that was read.
 const sqlReplicated = `SELECT pg_logical_emit_message(true, 'fairpact', '')`
 
-// sqlAppendBatch appends a batch to the log. $1 to $3 are the size, root and compact range
-// that the caller expects of the committed head. $4 to $6 are those of the new head. $7 are
-// the entries, $8 their tags, and $9 to $11 the nodes.
+// sqlAppendBatch appends a batch. $1 to $3 are the size, root and compact range that the caller
+// expects of the committed head, $4 to $6 those of the new head. $7 are the entries, $8 their
+// tags, and $9 to $11 the nodes.
 //
 // The statement changes nothing in these cases:
 //   - The committed head is not the expected one.
@@ -66,8 +64,7 @@ WITH moved AS (
 )
 SELECT EXISTS (SELECT FROM moved)`
 
-// sqlLookUp returns the leaf index of each entry that is in the log, and -1 (refused)
-// for an entry that is the digest of a head or a checkpoint.
+// sqlLookUp returns -1 (refused) for the digest of a head or a checkpoint.
 const sqlLookUp = `
 SELECT entry, leaf_index FROM translog.leaves WHERE entry = ANY ($1::bytea[])
 UNION ALL
@@ -77,8 +74,8 @@ SELECT digest, -1 FROM translog.checkpoints WHERE digest = ANY ($1::bytea[])`
 
 const sqlLookUpTags = `SELECT tag, leaf_index FROM translog.leaves WHERE tag = ANY ($1::bytea[])`
 
-// sqlHeadsAndLeaves selects the newest head, the heads of the sizes $1, the leaves with an index
-// in $2, and the leaves with an entry in $3. Only heads have a signature.
+// sqlHeadsAndLeaves selects the newest head, the heads of the sizes $1, and the leaves with an
+// index in $2 or an entry in $3. Only heads have a signature.
 const sqlHeadsAndLeaves = `
 (SELECT tree_size AS at, root AS value, signature FROM translog.tree_heads ORDER BY tree_size DESC LIMIT 1)
 UNION ALL
@@ -88,10 +85,9 @@ SELECT leaf_index, entry, NULL FROM translog.leaves WHERE leaf_index = ANY ($2::
 UNION ALL
 SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($3::bytea[])`
 
-// sqlInsertHead stores a head unless a head of the same size is stored. $5 is the entry of the
-// last leaf under the head, or NULL if unknown. If the database lacks that leaf, or has another
-// entry there, the database is an older copy, and the statement stores nothing. ON CONFLICT
-// names no index, because tree_size and digest each have a unique index.
+// sqlInsertHead stores nothing if a head of the same size is stored, or if the database is an
+// older copy: $5, unless NULL, is not the entry of the last leaf under the head. ON CONFLICT names
+// no index, because tree_size and digest each have a unique index.
 const sqlInsertHead = `
 INSERT INTO translog.tree_heads (tree_size, root, digest, signature)
 SELECT $1, $2, $3, $4
@@ -118,8 +114,7 @@ WHERE NOT EXISTS (
 ON CONFLICT DO NOTHING`
 
 const (
-	// sqlCheckpoints reads checkpoints with their cosignatures. The last column is the size
-	// of the largest checkpoint that met the witnesses' quorum, or -1 if none did.
+	// The last column is the size of the largest checkpoint that met the quorum; -1: none did.
 	sqlCheckpoints = `
 SELECT c.tree_size, c.note,
        ARRAY(SELECT s.line FROM translog.cosignatures s WHERE s.tree_size = c.tree_size ORDER BY s.witness),
@@ -136,8 +131,7 @@ ON CONFLICT DO NOTHING`
 
 const sqlInsertWitnessed = `INSERT INTO translog.witnessed (tree_size) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// sqlCosigned returns the largest size that any of the given witnesses is known to have
-// cosigned, or 0 if there is none.
+// sqlCosigned returns the largest size that any of the given witnesses has cosigned, or 0.
 const sqlCosigned = `
 SELECT coalesce(max((SELECT s.tree_size FROM translog.cosignatures s WHERE s.witness = w.witness ORDER BY s.tree_size DESC LIMIT 1)), 0)
 FROM unnest($1::text[]) AS w (witness)`
@@ -150,17 +144,15 @@ const (
 	sqlFsckHeads       = `SELECT tree_size, root, digest, signature FROM translog.tree_heads WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
 	sqlFsckCheckpoints = `SELECT tree_size, digest, note FROM translog.checkpoints WHERE tree_size > $1 AND tree_size <= $2 ORDER BY tree_size`
 
-	// sqlFsckNodes returns the nodes whose stored hash differs from the given one. The
-	// stored hash of a missing row is NULL.
+	// sqlFsckNodes returns the nodes whose stored hash is missing or differs from the given one.
 	sqlFsckNodes = `
 SELECT w.level, w.node_index, w.hash, n.hash
 FROM unnest($1::smallint[], $2::bigint[], $3::bytea[]) AS w (level, node_index, hash)
 LEFT JOIN translog.nodes n USING (level, node_index)
 WHERE n.hash IS DISTINCT FROM w.hash ORDER BY w.level, w.node_index`
 
-	// sqlFsckBeyond returns, for each table, the smallest stored index or size that is too
-	// large for a tree of $1 leaves, or NULL if there is none. For translog.nodes it returns the
-	// number of rows if that number is not $2.
+	// sqlFsckBeyond returns, for each table, the smallest index or size that is too large for a
+	// tree of $1 leaves, or NULL. For nodes it returns the number of rows if that is not $2.
 	sqlFsckBeyond = `
 SELECT 'leaves', min(leaf_index) FROM translog.leaves WHERE leaf_index >= $1
 UNION ALL SELECT 'tree_heads', min(tree_size) FROM translog.tree_heads WHERE tree_size > $1

@@ -13,15 +13,13 @@ import (
 )
 
 const (
-	maxBatch      = 4096    // maximum number of entries in one transaction
-	maxQueue      = 1 << 16 // maximum number of calls that wait in one group
+	maxBatch      = 4096    // entries in one transaction
+	maxQueue      = 1 << 16 // calls that wait in one group
 	batchTimeout  = 10 * time.Second
 	batchAttempts = 3
 	batchBackoff  = 50 * time.Millisecond
 )
 
-// sequencer assigns leaf indexes to entries, a batch at a time. Entries that arrive while
-// one batch runs form the next batch.
 type sequencer struct {
 	batches      *batch.Group[candidate, sequenced]
 	store        *store
@@ -29,18 +27,15 @@ type sequencer struct {
 	tree         *tree
 	setLastBatch func(*batchDelta)
 
-	// known is the tree that this process's last transaction (batch) of appends committed; nil
-	// before the first batch and after a batch with an unknown outcome. alone is false if another
-	// replica appended between the last two batches. Only the running batch uses known and alone.
-	known *state
-	alone bool
+	// Only the running batch uses these two fields.
+	known *state // what the last batch committed; nil before the first one and if the outcome is unknown
+	alone bool   // no other replica appended between the last two batches
 }
 
 // Tag is a hash of a deal's id. The log accepts only one entry for each tag.
 type Tag [32]byte
 
-// candidate is an entry that a caller wants to append. If the log does not have the entry yet,
-// the entry gets a leaf only at an index below `ceiling` (see the function ceiling).
+// candidate is an entry to append. A new entry gets a leaf only at an index below `ceiling`.
 type candidate struct {
 	entry   [32]byte
 	ceiling int64
@@ -53,8 +48,6 @@ type sequenced struct {
 	taken bool  // the log has another entry with the same Tag; index is the leaf index of that entry
 }
 
-// ceiling returns a limit for the leaf indexes of entries that the key signed: every index must
-// be smaller. It is Key.TreeSize for a closed key, and MaxInt64 for any other key.
 func ceiling(key keys.Key) int64 {
 	if key.TreeSize == nil {
 		return math.MaxInt64
@@ -77,11 +70,8 @@ func newGroup[Q, A any](runs, most int, run func(context.Context, []Q) ([]A, err
 	return batch.New(o)
 }
 
-// sequence commits the batch and returns the result of each candidate. A failed attempt may
-// have committed the batch. The next attempt then finds the entries in the log.
 func (s *sequencer) sequence(ctx context.Context, batch []candidate) ([]sequenced, error) {
-	// The batch may have an entry several times, signed by keys with different ceilings. The
-	// highest ceiling counts.
+	// The highest ceiling counts if the batch has an entry several times, signed by several keys.
 	ceilings := make(map[[32]byte]int64, len(batch))
 	for _, c := range batch {
 		ceilings[c.entry] = max(ceilings[c.entry], c.ceiling)
@@ -118,16 +108,13 @@ func (s *sequencer) attempt(ctx context.Context, entries []candidate) ([]sequenc
 	return s.lockAndAppend(ctx, entries)
 }
 
-// appendOptimistic appends the batch in one statement if the committed head is the one in
-// memory. It returns nil if it appended nothing or the outcome is unknown. The caller then
-// calls lockAndAppend.
+// appendOptimistic returns nil if it appended nothing or the outcome is unknown.
 func (s *sequencer) appendOptimistic(ctx context.Context, entries []candidate) []sequenced {
 	if s.known == nil || !s.alone {
 		return nil
 	}
 	results, g, err := s.known.admit(entries, make(map[[32]byte]int64, len(entries)+1), make(map[Tag]int64, len(entries)))
-	// admit got empty maps, so an entry that admit refuses (index below 0) may already be in the
-	// log. lockAndAppend looks up the entry in the database.
+	// An entry that admit refuses, without a look-up in the tables, may be in the log already.
 	if err != nil || slices.ContainsFunc(results, func(r sequenced) bool { return r.index < 0 }) {
 		return nil
 	}
@@ -157,9 +144,9 @@ func (s *sequencer) lockAndAppend(ctx context.Context, entries []candidate) ([]s
 	return results, nil
 }
 
-// committed updates s.known and s.tree after the commit of g, and informs the publisher. `continues` is true if g is known to extend the head that the previous batch
-// of this process committed. If s.tree lacks tiles and no other replica appends (s.alone),
-// committed reads the tiles now. Otherwise the tiles are read when a proof needs them.
+// committed takes note of the commit of g. `continues` is true if g is known to extend what the
+// previous batch of this process committed. Unless s.alone, tiles that s.tree lacks are read when
+// a proof needs them.
 func (s *sequencer) committed(ctx context.Context, g *batchDelta, continues bool) {
 	s.known = &g.to
 	sizeCommitted.Set(float64(g.to.size))

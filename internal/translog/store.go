@@ -11,13 +11,11 @@ import (
 
 type store struct{ pool *pgxpool.Pool }
 
-// heads reads the committed head and the newest published head in one round trip. newest is nil if
-// no head is published.
+// heads makes one round trip. newest is nil if no head is published.
 func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
 	batch := &pgx.Batch{}
-	// sqlReplicated makes the batch wait until the synchronous standby has the leaves under the
-	// committed head. Otherwise the log could sign a head whose leaves are lost in a failover to the
-	// standby. The fork guard's record of that head would then block new heads for ever.
+	// Otherwise the log could sign a head whose leaves are lost in a failover to the standby. The
+	// fork guard's record of that head would then block new heads for ever.
 	batch.Queue(sqlReplicated)
 	// The published head is read before the committed head, so the committed head is at least as new.
 	batch.Queue(sqlNewestHead).Query(func(rows pgx.Rows) error {
@@ -41,10 +39,8 @@ func scanHead(row pgx.CollectableRow) (TreeHead, error) {
 	return r.head(signature), err
 }
 
-// insertHead stores the head and returns it. If a head of the same size is already stored,
-// insertHead returns the stored head instead. `last` is the entry of the last leaf under the head,
-// or nil if unknown. If the database lacks that leaf or has another entry there, insertHead does
-// not store the head. The error wraps pgx.ErrNoRows if then no head of that size is stored.
+// insertHead returns the stored head of the size. The error wraps pgx.ErrNoRows if there is none,
+// because the database lacks the entry `last` (sqlInsertHead).
 func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {
 	r := treeOf(head)
 	digest := head.Digest()
@@ -57,9 +53,8 @@ func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (Tre
 	return stored, fromDatabase(err)
 }
 
-// readTiles reads tiles of the Merkle tree in one round trip. It skips nodes whose subtrees are not
-// full in a tree of `size` leaves. It returns ErrInconsistent if a row is missing. It does not
-// verify hashes.
+// readTiles reads tiles in one round trip, without the nodes that are not complete in a tree of
+// `size` leaves. It returns ErrInconsistent if a row is missing. It does not verify hashes.
 func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*tile, error) {
 	tiles := make([]*tile, len(ids))
 	batch := &pgx.Batch{}
@@ -94,8 +89,7 @@ func (s *store) readEntries(ctx context.Context, first, end uint64) ([][]byte, e
 	return entries, fromDatabase(err)
 }
 
-// collect returns the values of rows whose indexes must be first, …, end-1. It returns
-// ErrInconsistent if a row is missing.
+// collect returns the values of rows whose indexes must be first, …, end-1.
 func collect(rows pgx.Rows, level uint, first, end uint64) ([][]byte, error) {
 	var index int64
 	var value []byte

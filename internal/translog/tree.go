@@ -12,30 +12,22 @@ import (
 )
 
 const (
-	// cacheBytes is the memory for complete tiles. 64 MiB hold the tiles of a million leaves.
-	cacheBytes = 64 << 20
-	// maxLoads is how many callers may read tiles from the database at the same time.
-	maxLoads = 4
-	// maxCatchUp is the largest number of new leaves that the tree in memory reads as leaves. If more
-	// are missing, it reads the last tile of each level again.
-	maxCatchUp = 1024
+	cacheBytes = 64 << 20 // for complete tiles: those of a million leaves
+	maxLoads   = 4        // callers that read tiles from the database at the same time
+	maxCatchUp = 1024     // missing leaves up to which follow reads leaves
 )
 
-// tree is the part of the Merkle tree in this process's memory. It has the right edge, which is the
-// last tile of each level and grows as leaves are committed. It also caches complete tiles, which
-// never change.
-//
-// A tile is verified once, when it is read. The right edge must hash to the root of the Merkle tree.
-// A complete tile must hash to the node above the tile.
+// tree is the part of the Merkle tree in this process's memory: the right edge, which grows as
+// leaves are committed, and a cache of complete tiles, which never change.
 type tree struct {
 	store *store
-	fresh bool // set by freshTree: no tile is cached from before, so prove does not retry a failed proof
+	fresh bool // prove does not retry a failed proof
 	loads chan struct{}
 
 	mu sync.Mutex
-	// mu guards the fields below. Once a tile was looked up under mu, the hashes of its full subtrees
-	// may be read without mu, because they never change.
-	at        state          // size, root and compact range of the tree whose last tiles are in rightEdge
+	// mu guards the fields below. Once a tile was looked up under mu, its complete nodes may be read
+	// without mu, because they never change.
+	at        state          // the tree whose last tiles are in rightEdge
 	rightEdge map[uint]*tile // the last tile of each level, by level
 	complete  *simplelru.LRU[tileID, *tile]
 }
@@ -55,8 +47,7 @@ func freshTree(s *store) *tree {
 	return t
 }
 
-// grow adds the nodes of a committed batch. It adds nothing and returns false if the batch does
-// not extend t.at, the tree in memory.
+// grow adds the nodes of a committed batch, or returns false if the batch does not extend t.at.
 func (t *tree) grow(delta *batchDelta) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,8 +76,7 @@ func (t *tree) replace(other *tree) {
 	t.at, t.rightEdge, t.complete = other.at, other.rightEdge, other.complete
 }
 
-// nodes returns the hashes of the nodes `ids`. The tree with the root `under` must have all leaves
-// under these nodes. Tiles that are not in memory are read from the database.
+// nodes returns the hashes of nodes that must be complete in the tree with the root `under`.
 func (t *tree) nodes(ctx context.Context, under root, ids []compact.NodeID) ([][]byte, error) {
 	if hashes := t.inMemory(under, ids); hashes != nil {
 		return hashes, nil
@@ -140,8 +130,6 @@ func (t *tree) tile(id tileID) *tile {
 	return in
 }
 
-// load returns a tile of a tree in memory that is at least as large as `under`. It reads the tile
-// from the database if memory lacks it.
 func (t *tree) load(ctx context.Context, under root, id tileID) (*tile, error) {
 	t.mu.Lock()
 	in, size := t.tile(id), uint64(t.at.size)
@@ -173,10 +161,8 @@ func (t *tree) load(ctx context.Context, under root, id tileID) (*tile, error) {
 	return in, nil
 }
 
-// follow extends the right edge at least to the size of `to`. It reads
-// up to maxCatchUp missing leaves. It reads the whole right edge if more leaves are missing, if the
-// right edge is empty, if the leaves do not hash to the root `to`, or if another caller extended the
-// right edge at the same time.
+// follow extends the right edge at least to the size of `to`. It reads the missing leaves, or the
+// whole right edge if these are too many or do not lead to the root `to`.
 func (t *tree) follow(ctx context.Context, to root) error {
 	t.mu.Lock()
 	from := t.at
@@ -239,9 +225,9 @@ const (
 	tileBytes  = tileNodes*32 + 256
 )
 
-// tileID names a tile of the Merkle tree. A tile has 256 neighbouring nodes of a level that Postgres
-// stores (0, 8, 16, …). It also has the nodes of the seven levels above, which are computed. Level 0
-// has the leaves. A node is complete when the tree has all leaves under the node.
+// tileID names a tile: 256 neighbouring nodes of a level that Postgres stores (0, 8, 16, …), and
+// the nodes of the seven levels above, which are computed. Level 0 has the leaves. A node is
+// complete when the tree has all leaves under the node.
 type tileID struct {
 	level uint
 	index uint64 // the first stored node has the index 256*index
@@ -252,8 +238,7 @@ func tileOf(id compact.NodeID) tileID {
 	return tileID{level: id.Level - above, index: id.Index >> (tileHeight - above)}
 }
 
-// span returns the indexes [first, end) of the tile's stored nodes whose subtrees are full in a
-// tree of `size` leaves.
+// span returns the indexes [first, end) of the stored nodes that are complete in a tree of `size`.
 func (t tileID) span(size uint64) (first, end uint64) {
 	first = t.index * tileWidth
 	return first, min(first+tileWidth, size>>t.level)
@@ -264,8 +249,8 @@ func (t tileID) complete(size uint64) bool { return t.index+1 <= size>>(t.level+
 // root returns the id of the tile's root node, which belongs to the tile above.
 func (t tileID) root() compact.NodeID { return compact.NewNodeID(t.level+tileHeight, t.index) }
 
-// tile holds the nodes of a tile in memory. A node is zero until the tree has all leaves under the
-// node. The node is then written once, and reading it needs no lock.
+// tile holds the nodes of a tile. A node is zero until it is complete. It is then written once,
+// and reading it needs no lock.
 type tile struct {
 	tileID
 	nodes [tileNodes][32]byte

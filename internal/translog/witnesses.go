@@ -18,9 +18,8 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
-// Witnesses cosign checkpoints (c2sp.org/tlog-witness). The replica that holds an advisory
-// lock asks them. The lock only saves requests: it does no harm if two replicas ask at
-// the same time. No append, head or checkpoint waits for a witness.
+// The replica that holds an advisory lock asks the witnesses (c2sp.org/tlog-witness). The lock
+// only saves requests. No append, head or checkpoint waits for a witness.
 //
 // A quorum must cosign the same size, but witnesses answer at different speeds. So the
 // replica asks all witnesses for one checkpoint, the target. When the target has its
@@ -29,13 +28,12 @@ import (
 const (
 	witnessTimeout = 10 * time.Second
 	patience       = 10 * time.Second
-	lockTimeout    = 5 * time.Second // limits each call of the functions lock, recall and ping
+	lockTimeout    = 5 * time.Second // for each of lock, recall and ping
 	firstRetry     = 500 * time.Millisecond
 	lastRetry      = time.Minute
 )
 
-// CheckWitnessURL returns an error if prefix cannot be the submission prefix of a witness
-// (c2sp.org/tlog-witness).
+// CheckWitnessURL returns an error if prefix cannot be a submission prefix (c2sp.org/tlog-witness).
 func CheckWitnessURL(prefix string) error {
 	u, err := url.Parse(prefix)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -44,8 +42,7 @@ func CheckWitnessURL(prefix string) error {
 	return nil
 }
 
-// cosigning is the state of the goroutines that ask the witnesses to cosign checkpoints. It exists
-// while this replica holds the Postgres lock of askWitnesses.
+// cosigning is the state of asking, while this replica holds the lock.
 type cosigning struct {
 	*checkpoints
 	client *http.Client
@@ -57,8 +54,7 @@ type cosigning struct {
 	moved  chan struct{} // closed when target changes
 }
 
-// witnessEndpoint is one URL to ask for cosignatures, and the policy's witnesses that have this URL.
-// Each witness has its own key.
+// witnessEndpoint is one URL, and the policy's witnesses that have it.
 type witnessEndpoint struct {
 	url       string
 	witnesses []checkpoint.Witness
@@ -70,7 +66,6 @@ type witnessEndpoint struct {
 
 func (s *witnessEndpoint) name() string { return s.witnesses[0].Name }
 
-// askWitnesses asks the witnesses until ctx ends. A Postgres lock lets only one replica ask at a time.
 func (c *checkpoints) askWitnesses(ctx context.Context) {
 	endpoints := c.submissions()
 	if len(endpoints) == 0 {
@@ -102,8 +97,7 @@ func (c *checkpoints) submissions() (all []*witnessEndpoint) {
 	return all
 }
 
-// lock takes the lock of askWitnesses on a connection outside the pool. It returns nil if
-// another replica holds the lock.
+// lock takes the lock on a connection outside the pool. It returns nil if another replica has it.
 func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -124,8 +118,7 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// askLocked takes the lock and asks the witnesses for cosignatures, until ctx ends or the lock's
-// connection fails. It does nothing if another replica holds the lock.
+// askLocked asks the witnesses until ctx ends or the lock's connection fails.
 func (c *checkpoints) askLocked(ctx context.Context, endpoints []*witnessEndpoint) error {
 	conn, err := c.lock(ctx)
 	if err != nil || conn == nil {
@@ -164,15 +157,14 @@ func (c *checkpoints) askLocked(ctx context.Context, endpoints []*witnessEndpoin
 	}
 }
 
-// ping resets the idle timeout of the session that holds the lock. It fails if the session is lost.
+// ping resets the idle timeout of the session that holds the lock.
 func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	return conn.Ping(ctx)
 }
 
-// recall reads from the database, for each URL, the largest tree size that a witness with that
-// URL has cosigned.
+// recall reads, for each URL, the largest size that a witness with that URL has cosigned.
 func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, endpoints []*witnessEndpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
@@ -189,8 +181,6 @@ func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, endpoints []*w
 	return nil
 }
 
-// aim makes the newest checkpoint the target, which all witnesses are asked to cosign. A target
-// without its quorum stays the target for the duration `patience`.
 func (a *cosigning) aim(newest *signedCheckpoint, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -205,8 +195,6 @@ func (a *cosigning) aim(newest *signedCheckpoint, now time.Time) {
 	a.moved = make(chan struct{})
 }
 
-// serve asks the witnesses at one URL to cosign each target checkpoint until ctx ends. After a
-// failure it backs off and retries.
 func (a *cosigning) serve(ctx context.Context, endpoint *witnessEndpoint) {
 	behind := witnessBehind.WithLabelValues(endpoint.name())
 	defer behind.Set(0)
@@ -255,9 +243,8 @@ const (
 	outcomeUnreachable = "unreachable"
 )
 
-// ask submits the checkpoint `target` once. An answer with status 409 names the size that the
-// witness has cosigned, and the next request proves consistency from that size. So the first 409
-// for a target is not an error, and a second 409 is.
+// ask submits the target once. An answer with status 409 names the size that the witness has
+// cosigned, and the next request starts from that size. So the first 409 for a target is no error.
 func (a *cosigning) ask(ctx context.Context, endpoint *witnessEndpoint, target *signedCheckpoint) (outcome string, err error) {
 	if endpoint.size > target.Size { // the witness has cosigned a newer checkpoint and refuses older ones
 		endpoint.done = target.Size
@@ -313,9 +300,8 @@ func (a *cosigning) ask(ctx context.Context, endpoint *witnessEndpoint, target *
 	return outcomeCosigned, nil
 }
 
-// proof returns the consistency proof (RFC 6962 2.1.2) from the tree of size `old` to the target.
-// The proof is empty if `old` is 0 or the target's size. Any other `old` is the size of a published
-// tree head, because a witness cosigns only checkpoints, and every checkpoint is of such a head.
+// proof returns the consistency proof from the tree of size `old` to the target. Every `old` but 0
+// is the size of a published head, because every checkpoint is of such a head.
 func (a *cosigning) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil
@@ -350,8 +336,7 @@ func (a *cosigning) post(ctx context.Context, address string, body []byte) (stat
 	return response.StatusCode, string(text), err
 }
 
-// keep stores verified cosignatures of the checkpoint `target`. If a quorum of witnesses has now
-// cosigned it, keep records the checkpoint's size as certified.
+// keep stores verified cosignatures, and the size of the target once a quorum has cosigned it.
 func (a *cosigning) keep(ctx context.Context, target *signedCheckpoint, lines map[string]string) error {
 	var ids, texts []string
 	for id, line := range lines {
