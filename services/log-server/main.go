@@ -1,7 +1,5 @@
-// Command log-server is a replica of the transparency log. It appends the entries that it
-// gets on the private append port, and asks witnesses to cosign checkpoints. On the public
-// read port it serves heads, proofs, checkpoints and tiles. Any number of replicas may share
-// a database.
+// Command log-server is a replica of the transparency log. It has a private append port and a
+// public read port. Any number of replicas may share a database.
 package main
 
 import (
@@ -180,13 +178,11 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 	return nil
 }
 
-// closedHeads is how many tree heads translog.CheckClosed checks for each closed key: the first
-// ones above the tree size at which the key set closes the key. The check of a head takes 0.1 ms.
-// Later heads need no check, because a key that signed a later head signed the first ones too.
+// closedHeads is how many heads translog.CheckClosed checks for each closed key, in 0.1 ms each.
+// Later heads need no check: a key that signed one signed these too.
 const closedHeads = 1000
 
-// server sets timeouts against slow clients. WriteTimeout is longer than an append request can
-// wait for a signed tree head, so that the client gets an answer.
+// server sets timeouts against slow clients. WriteTimeout is longer than timelimits.Append.
 func server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

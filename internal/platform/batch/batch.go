@@ -26,8 +26,8 @@ type Options[Q, A any] struct {
 	// Run returns one answer for each query. Its ctx has the values of the first caller's ctx,
 	// but ends only with the group.
 	Run func(ctx context.Context, queries []Q) ([]A, error)
-	// Fits returns a function that reports, for one waiting query after another, whether the
-	// query joins the next run. The first query that does not join ends the selection.
+	// Fits returns a function that reports for one query after another whether it joins the next
+	// run. The first query that does not join ends the selection.
 	Fits func() func(Q) bool
 	// Overlap returns how long the next run waits for the end of a run with these queries.
 	// If Overlap is nil, the runs of a group never overlap.
@@ -187,7 +187,7 @@ func (g *Group[Q, A]) serve() {
 	}
 }
 
-// more reports whether a call waits. If not, serve must return, and the next call starts it again.
+// more reports whether a call waits. If not, serve must return.
 func (g *Group[Q, A]) more() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -22,9 +22,8 @@ func Audit(ctx context.Context, from *Source, head Head) error {
 	return t.verdict(err)
 }
 
-// repairEdge is called when the root computed from the partial tiles is not the root in the
-// checkpoint. It recomputes the hashes of the partial tiles from the files below them, and
-// records each wrong tile. If no tile is wrong, it records the checkpoint as wrong.
+// repairEdge finds out why the partial tiles do not lead to the root in the checkpoint. It
+// recomputes them from the files below them, and records each wrong tile, or else the checkpoint.
 func (t *tree) repairEdge(ctx context.Context) error {
 	served := slices.Clone(t.edge)
 	for l, c := range served {
@@ -63,9 +62,8 @@ func (t *tree) repairEdge(ctx context.Context) error {
 	return nil
 }
 
-// rebuild returns the tile c with hashes computed from the tiles one level below, or from the entry
-// bundle if c is of level 0. A hash whose tile is malformed stays as in c. If the bundle is
-// malformed, rebuild adds a finding and returns errEnough, because no hash can be computed.
+// rebuild returns the tile c with hashes computed from the files one level below. A hash whose tile
+// is malformed stays as in c. After a malformed bundle, rebuild returns errEnough.
 func (t *tree) rebuild(ctx context.Context, c content) (content, error) {
 	built := content{Tile: c.Tile, hashes: make([]tlog.Hash, c.W)}
 	if c.L == 0 {

@@ -11,10 +11,9 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
-// Mirror updates a folder to the newest checkpoint of the log. Any static file server can
-// serve the folder as a copy of the log. Mirror verifies each file before writing it, and writes
-// the checkpoint last. So the files always match the checkpoint in the folder. If a call is
-// interrupted, the next call uses the files that are already in the folder.
+// Mirror updates a folder, which a static file server can serve, to the newest checkpoint of the
+// log. It verifies each file before writing it, and writes the checkpoint last. So the files
+// always match the checkpoint in the folder. The next call continues an interrupted one.
 func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
 	// #nosec G301 -- public, for a file server
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -42,8 +41,7 @@ func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Po
 	return head, files.Replace(filepath.Join(dir, checkpointPath), head.Note, 0o644)
 }
 
-// write stores a tile or entry bundle in the folder of a mirror. After it stores a full tile or
-// bundle, it deletes the partial versions of that tile or bundle.
+// write stores a file in the folder of a mirror. A full file replaces its partial versions.
 func (s *Source) write(c content) error {
 	path := filepath.Join(s.Place, filepath.FromSlash(c.path()))
 	// #nosec G301 -- public, for a file server

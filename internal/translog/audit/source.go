@@ -4,13 +4,11 @@
 //
 // There are three outcomes:
 //   - No error: the files match the signed checkpoint, and all signed checkpoints agree.
-//   - A *Contradiction: the files do not match the signed checkpoint, or two signed
-//     checkpoints contradict each other.
+//   - A *Contradiction.
 //   - Any other error: no verdict, for example because a file could not be read or the log
 //     did not sign the checkpoint.
 //
-// Memory use is small for a log of any size. The package keeps two tiles of each level, and a
-// fixed number of level-0 tiles with their entry bundles.
+// Memory holds two tiles of each level, and a fixed number of level-0 tiles with their bundles.
 package audit
 
 import (
@@ -30,20 +28,18 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
-// parallel is the maximum number of requests in flight.
-const parallel = 8
-
-const checkpointPath = "checkpoint"
+const (
+	parallel       = 8 // requests in flight
+	checkpointPath = "checkpoint"
+)
 
 // Contradiction is returned when files do not match the signed checkpoint, or two signed
 // checkpoints contradict each other.
 type Contradiction struct {
 	Findings []Finding
 
-	// Notes holds the signed checkpoints that are evidence against the log: two that contradict
-	// each other, or one whose root differs from the root of the tiles, although the tiles agree
-	// with each other. Notes is nil if a tile or an entry bundle is wrong, because the log does not
-	// sign those files.
+	// Notes holds the signed checkpoints that are evidence against the log. It is nil if a tile or
+	// an entry bundle is wrong, because the log does not sign those files.
 	Notes [][]byte
 }
 
@@ -131,7 +127,7 @@ func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	return Head{c, signed, witnesses, err}, nil
 }
 
-// tileAt returns the n-th tile of a level. The last tile may be partial. Level -1 means an entry bundle.
+// tileAt returns the n-th tile of a level, which may be partial. Level -1 means an entry bundle.
 func tileAt(level int, n, size int64) tlog.Tile {
 	t := tlog.Tile{H: checkpoint.TileHeight, L: level, N: n, W: checkpoint.TileWidth}
 	if left := size>>(checkpoint.TileHeight*max(level, 0)) - n*checkpoint.TileWidth; left < checkpoint.TileWidth {
@@ -144,14 +140,13 @@ func tileAt(level int, n, size int64) tlog.Tile {
 type content struct {
 	tlog.Tile
 	data    []byte
-	hashes  []tlog.Hash // the hashes in a tile, or the leaf hashes of an entry bundle; nil if the file is malformed
+	hashes  []tlog.Hash // leaf hashes for an entry bundle; nil if the file is malformed
 	problem string
 }
 
 func (c content) path() string { return checkpoint.TilePath(c.Tile) }
 
-// read reads a tile or entry bundle. If a partial file is missing, the method reads the full file
-// instead, because a log may delete a partial file once the full file exists.
+// read reads the full file if a partial one is missing: a log may delete it once the full one exists.
 func (s *Source) read(ctx context.Context, t tlog.Tile) (content, error) {
 	c, full := content{Tile: t}, t
 	full.W = checkpoint.TileWidth

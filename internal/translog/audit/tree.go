@@ -12,9 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
-// ahead is the maximum number of level-0 tiles, with their entry bundles, that are in memory at
-// a time.
-const ahead = 32
+const ahead = 32 // level-0 tiles that are in memory at a time
 
 // tree reads the files of a log and verifies them from the top down. The root in the
 // checkpoint proves all partial tiles together. Each hash in a tile proves one full tile of the
@@ -22,18 +20,17 @@ const ahead = 32
 type tree struct {
 	from   *Source
 	head   Head
-	mirror *Source // the folder of a mirror; nil if there is none (see the method read)
+	mirror *Source // nil if there is none
 
 	edge  []content       // by tile level: the verified partial tile; nil hashes if the level has none
 	known map[int]content // the last verified full tile of each level
 
 	findings []Finding
-	most     int      // the number of findings at which the work stops
-	notes    [][]byte // see Contradiction.Notes
+	most     int // the number of findings at which the work stops
+	notes    [][]byte
 }
 
-// openTree returns a tree whose edge, the partial tiles, is verified against head. The caller
-// must pass the error to the method verdict, because the tree may have findings.
+// openTree returns a tree whose edge is verified. The caller must pass the error to verdict.
 func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most int) (*tree, error) {
 	t := &tree{from: from, head: head, mirror: mirror, known: map[int]content{}, most: most}
 	return t, t.readEdge(ctx)
@@ -56,10 +53,8 @@ func (t *tree) verdict(err error) error {
 	return err
 }
 
-// read returns a tile or entry bundle. The function `check` gets the hashes in a file and returns
-// what is wrong with them, or "". If the mirror has a correct copy, read returns that copy.
-// Otherwise it reads the file from the log, and stores the file in the mirror if the file is
-// correct. If the log's file is wrong, the field problem of the result says why.
+// read returns a correct copy from the mirror, or else the file from the log, which it stores in
+// the mirror if the file is correct. `check` returns what is wrong with hashes, or "".
 func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash) string) (content, error) {
 	if t.mirror != nil {
 		if c, err := t.mirror.read(ctx, want); err == nil && c.problem == "" && check(c.hashes) == "" {
@@ -111,8 +106,7 @@ func (t *tree) edgeRoot() tlog.Hash {
 	return rootOf(levels)
 }
 
-// tile reads and verifies the n-th tile of level l. If the served tile is wrong, the method
-// records a finding and returns a tile that is rebuilt from the files below.
+// tile returns the n-th tile of level l, rebuilt from the files below if the served one is wrong.
 func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	want := tileAt(l, n, t.head.Size)
 	if want.W < checkpoint.TileWidth {
@@ -135,8 +129,8 @@ func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
 	return c, err
 }
 
-// leads returns a function that compares the hashes of the n-th tile of level l, which must be
-// full, with the tile above it. The function returns the text of an error, or "" if they match.
+// leads returns the check (see read) of the n-th tile of level l, which must be full, against the
+// tile above it.
 func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) string, error) {
 	above, err := t.tile(ctx, l+1, n/checkpoint.TileWidth)
 	if err != nil {
@@ -199,8 +193,8 @@ func (t *tree) window(ctx context.Context, first, end int64) error {
 	return nil
 }
 
-// leaves reads the n-th tile of level 0 and its entry bundle. The function `leads` checks a full
-// tile against the tile above. For the partial tile, which openTree has verified, `leads` is nil.
+// leaves reads the n-th tile of level 0 and its entry bundle. `leads` is nil for the partial tile,
+// which openTree has verified.
 func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) string) (tile, bundle content, err error) {
 	if tile = t.edge[0]; leads != nil {
 		if tile, err = t.read(ctx, tileAt(0, n, t.head.Size), leads); err != nil {
@@ -232,8 +226,7 @@ func subtree(nodes []tlog.Hash) tlog.Hash {
 }
 
 // rootOf returns the root of a tree (RFC 6962 2.1). levels[i] holds the nodes of tile level i
-// after the last full tile of that level. rootOf combines subtrees from right to left, the
-// smallest first.
+// after the last full tile of that level.
 func rootOf(levels [][]tlog.Hash) tlog.Hash {
 	root, started := tlog.Hash(sha256.Sum256(nil)), false
 	for _, nodes := range levels {

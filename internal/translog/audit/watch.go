@@ -10,10 +10,8 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
-// Watch reads the newest checkpoint of the log and proves that the log extends the head
-// `seen`. If the log forked or became shorter, the error is a Contradiction with the checkpoints
-// of `seen` and of the newest head. A log may show different trees to different watchers. The
-// watchers detect such a fork by comparing their heads.
+// Watch reads the newest checkpoint and proves that the log extends the head `seen` (see Extends).
+// A log may show different trees to different watchers, who detect this by comparing their heads.
 func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen Head) (Head, error) {
 	head, err := from.headAfter(ctx, policy, seen.Size)
 	if err != nil {
@@ -74,9 +72,8 @@ const (
 	retryAfter = time.Second
 )
 
-// headAfter reads the checkpoint. If the checkpoint of a log at a URL has fewer than `size`
-// leaves, headAfter retries, because the answer may come from a cache or a replica that lags.
-// After the last attempt, headAfter returns the checkpoint even if it is too small.
+// headAfter retries if the checkpoint of a log at a URL has fewer than `size` leaves, because the
+// answer may come from a cache or a replica that lags. In the end it returns even that checkpoint.
 func (s *Source) headAfter(ctx context.Context, policy *checkpoint.Policy, size int64) (Head, error) {
 	for attempt := 1; ; attempt++ {
 		head, err := s.Head(ctx, policy)

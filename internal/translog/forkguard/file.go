@@ -13,8 +13,8 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/files"
 )
 
-// file is a Guard that stores its Record in a JSON file. It locks a second file, PATH.lock, until
-// Close or the end of the process, so that only one log-server publishes tree heads.
+// file keeps the record in a JSON file. It locks a second file, PATH.lock, until Close or the end
+// of the process, so that only one log-server publishes heads.
 type file struct {
 	path string
 	lock *os.File
@@ -62,7 +62,6 @@ func (f *file) Load(context.Context) (Record, error) {
 	return record, record.check()
 }
 
-// Store implements Guard.
 func (f *file) Store(ctx context.Context, loaded, next Record) error {
 	now, err := f.Load(ctx)
 	if err != nil {

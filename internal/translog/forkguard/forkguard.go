@@ -1,6 +1,5 @@
-// Package forkguard keeps one record: the largest tree head that is signed or about to be
-// signed. The record is outside the log's database. So neither a restored backup of the
-// database nor a standby that lags can start a second history of the log.
+// Package forkguard keeps the record of the fork guard: the largest tree head that is signed or
+// about to be signed.
 package forkguard
 
 import (
@@ -12,8 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
-// ErrMoved is returned when another publisher has replaced the record since it was
-// loaded. Load the record again.
+// ErrMoved is returned when the record was replaced since it was loaded. Load it again.
 var ErrMoved = errors.New("the fork guard was advanced by another publisher")
 
 // Record is the tree head that a guard keeps. Root is empty if no head was ever recorded.
@@ -39,9 +37,8 @@ func (r Record) check() error {
 // Guard keeps one record that changes only by compare-and-swap.
 type Guard interface {
 	Load(ctx context.Context) (Record, error)
-	// Store replaces the stored record with the parameter next. The parameter loaded is the
-	// record that Load returned. If the stored record has changed since then, Store returns
-	// ErrMoved. After any other error the record may or may not have been replaced.
+	// Store replaces the record. It returns ErrMoved if the record is no longer what Load returned.
+	// After any other error the record may or may not have been replaced.
 	Store(ctx context.Context, loaded, next Record) error
 	Close() error
 }

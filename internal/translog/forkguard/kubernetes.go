@@ -22,7 +22,7 @@ import (
 const (
 	account     = "/var/run/secrets/kubernetes.io/serviceaccount"
 	callTimeout = 5 * time.Second
-	maxObject   = 2 << 20 // maximum size of an API server's answer in bytes; a ConfigMap has at most 1 MiB of data
+	maxObject   = 2 << 20 // bytes of an answer; a ConfigMap has at most 1 MiB of data
 )
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
@@ -33,13 +33,10 @@ var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 type kubernetes struct {
 	url, name         string
 	tokenFile, caFile string
-	// ping is how long a connection may be silent before the client sends an HTTP/2 ping, and
-	// how long the client waits for the answer. Without an answer the client closes the
-	// connection.
-	ping time.Duration
+	ping              time.Duration // HTTP/2: the longest silence, and the longest wait for a pong
 
 	mu     sync.Mutex   // guards client and ca
-	client *http.Client // trusts the certificates in the field ca
+	client *http.Client // trusts ca
 	ca     []byte       // the content of caFile when client was made
 }
 
@@ -94,8 +91,7 @@ func (k *kubernetes) Load(ctx context.Context) (Record, error) {
 	return record, record.check()
 }
 
-// Store sends back the whole loaded ConfigMap, with the new record in its data. The API server
-// refuses the request if the ConfigMap's resourceVersion has changed since Load.
+// Store sends back the whole loaded ConfigMap, with its resourceVersion and the new record.
 func (k *kubernetes) Store(ctx context.Context, loaded, next Record) error {
 	var object map[string]any
 	if err := json.Unmarshal([]byte(loaded.state), &object); err != nil {
@@ -184,7 +180,7 @@ func (k *kubernetes) currentClient() (*http.Client, error) {
 			// TCP gives up after about 15 minutes.
 			HTTP2: &http.HTTP2Config{SendPingTimeout: k.ping, PingTimeout: k.ping},
 		},
-		// The client follows no redirect, because only the API server may get the token.
+		// Only the API server may get the token.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return k.client, nil
