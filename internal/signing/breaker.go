@@ -10,10 +10,9 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// breaker is a circuit breaker: while a provider is down, calls fail without reaching the
-// provider. Transient failures and invalid signatures count as failures. A refusal (no
-// permission, a disabled key) does not count, because the provider is up. An error of type
-// uncounted does not count either.
+// breaker is a circuit breaker: while a provider is down, calls fail without reaching it. Transient
+// failures and invalid signatures count as failures. A refusal (no permission, a disabled key) does
+// not, because the provider is up.
 type breaker struct {
 	circuit *gobreaker.CircuitBreaker[string]
 	cause   atomic.Value // string: the text of the newest failure that counted

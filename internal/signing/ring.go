@@ -18,9 +18,8 @@ type Settings struct {
 	KeySetFile string `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"JSON file with the key set. It states the URI of each key that may sign (file://PATH, dev://PATH for a development key, or a key in a KMS or HSM), the time from which that key signs, and the retired keys. If only one key signs, its pubkey may be left out. All processes use the same key set. To write the file, use fairpactctl signing-keys."`
 }
 
-// Open returns the deployment's KeySet and a Ring that signs with the keys of the set. An
-// error of Open names the setting to correct. ctx bounds the calls that Open makes to a
-// remote provider.
+// Open returns the deployment's KeySet and a Ring that signs with its keys. An error names the
+// setting to correct. ctx bounds the calls to a remote provider.
 func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySet, error) {
 	if c.KeySetFile == "" {
 		return nil, nil, errors.New(`FAIRPACT_KEY_SET_FILE is not set: set it to the path of a key set, such as {"keys":[{"uri":"URI","signs_from":0}]}, where URI is one of ` + knownURIs())
@@ -40,9 +39,8 @@ func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySe
 	return ring, ring.keys, nil
 }
 
-// Ring signs digests with the key of a KeySet that signs now: the key with the latest signs_from
-// that is not in the future (if there is none: the first key). A Ring opens this key and the keys
-// with a later signs_from, but no retired key. A Ring is safe for concurrent use.
+// Ring signs digests with the key of a KeySet that signs now. It opens this key and the keys with a
+// later signs_from, but no retired key. A Ring is safe for concurrent use.
 type Ring struct {
 	keys   *KeySet
 	logger *slog.Logger
@@ -59,9 +57,8 @@ const (
 	openPause   = 30 * time.Second
 )
 
-// OpenRing opens the key that signs now, and returns an error if that key does not open. A
-// background loop opens the keys with a later signs_from. If such a key does not open, the loop
-// logs the error, counts the key in fairpact_signing_keys_unusable, and retries.
+// OpenRing opens the key that signs now, and returns an error if that key does not open. A loop
+// opens the keys with a later signs_from. It logs failures and retries.
 func OpenRing(ctx context.Context, set *KeySet, logger *slog.Logger) (*Ring, error) {
 	r := newRing(set, logger)
 	now := set.set.Signs(set.unix())
@@ -148,8 +145,8 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	return "", fmt.Errorf("%w: the key that signs now, %s, is not open yet", ErrUnavailable, label)
 }
 
-// Custody describes where the key that is published as current is kept (SPEC 2.8, key_custody).
-// During a rotation, a new key is published as current one Margin before it begins to sign.
+// Custody describes where the key that is published as current is kept (SPEC 2.8, key_custody). A
+// key is published as current one Margin before it begins to sign.
 func (r *Ring) Custody() string {
 	if signer := r.signer(r.keys.Keys().Current()); signer != nil {
 		return signer.Custody()

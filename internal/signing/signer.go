@@ -42,15 +42,11 @@ type limits struct {
 	open        time.Duration // how long the breaker refuses all calls before one call probes the provider
 }
 
-// With defaultLimits, Sign returns within 2.5 s. A reveal waits at most 3 s for its
-// certificate (timelimits.Issue), and these 3 s include the append to the log. A
-// cloud HSM answers in tens of milliseconds. A call without an answer after 1.5 s counts as
-// failed, which leaves time for a second call over another connection.
+// With defaultLimits, Sign returns within 2.5 s: a reveal waits at most 3 s for its certificate
+// (timelimits.Issue), with the append to the log. A cloud HSM answers in tens of milliseconds. A
+// call without an answer after 1.5 s counts as failed, which leaves time for a second one.
 //
-// Five consecutive failures open the breaker. For the next 2 s every new call fails
-// immediately. Then one call probes the provider, while all other calls still fail
-// immediately. After the provider is back, signing resumes within 2 s plus the duration of
-// one call.
+// After the provider is back, signing resumes within 2 s plus the duration of one call.
 // TestKeyServiceOutage in e2e/outage measures these times.
 var defaultLimits = limits{
 	deadline:    timelimits.Sign,
@@ -105,8 +101,8 @@ func (s *Signer) Ephemeral() bool { return s.ephemeral }
 
 var errClosed = errors.New("the signer is closed")
 
-// Close waits until the running Sign calls end, for at most the deadline of one Sign. Then
-// Close closes the provider. Afterwards Sign returns an error.
+// Close waits for the running Sign calls, at most for the deadline of one, and closes the provider.
+// Afterwards Sign returns an error.
 func (s *Signer) Close() error {
 	if s.closed.Swap(true) {
 		return nil

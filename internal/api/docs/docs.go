@@ -72,9 +72,8 @@ func Full(d Deployment) string {
 // Vectors returns all published test vectors as one JSON array.
 func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
 
-// Pages returns the handlers of the texts by path. Web pages of any origin may read the
-// texts (CORS). The handlers do not check the method, because package rest passes only
-// GET and HEAD to them.
+// Pages returns the handlers of the texts by path, for GET and HEAD. Web pages of any origin may
+// read the texts (CORS).
 func Pages(d Deployment) map[string]http.Handler {
 	vectors, err := Vectors()
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
-// Seat holds the values that the function Text fills into the invitation of one party.
+// Seat holds the values of the invitation of one party.
 type Seat struct {
 	DealID         string
 	Algorithm      *algorithm.Algorithm
@@ -20,7 +20,7 @@ type Seat struct {
 	Token          string
 	CommitDeadline int64   // unix seconds
 	RevealDeadline int64   // unix seconds
-	Key            *string // public key (seat key) that must sign the party's commitment; nil: none
+	Key            *string // the declared seat key; nil: none
 }
 
 const (
@@ -57,12 +57,11 @@ Check the terms (your first call shows them), commit before {commit_deadline}, a
 const seatKeyNotice = `
 - The deal accepts your commitment only with a signature by your seat key {key}. If that is not your key, do not commit, and ask for a new deal.`
 
-// Template is the invitation with placeholders such as {deal_id}. The function Text and the
-// script of the page /new replace the placeholders.
+// Template is the invitation with placeholders, which Text and the script of the page /new replace.
 const Template = head + linked + middle + linkedAgent
 
-// Text returns the invitation for a seat. base is the address of the service. If base is
-// empty, the text has paths instead of links.
+// Text returns the invitation for a seat. If base, the address of the service, is empty, the text
+// has paths instead of links.
 func Text(base string, s Seat) string {
 	text := Template
 	if base == "" {

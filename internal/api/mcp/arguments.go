@@ -27,7 +27,6 @@ type arguments map[string]any
 // String returns only the number of arguments, because arguments hold secrets.
 func (a arguments) String() string { return fmt.Sprintf("%d arguments", len(a)) }
 
-// parseArguments parses arguments by the same strict rules as REST bodies.
 func parseArguments(raw []byte) (arguments, error) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return arguments{}, nil
@@ -54,7 +53,7 @@ func (a arguments) known(t tool) error {
 }
 
 // quoted adds a hint to an INVALID_REQUEST error if the agent passed an object or array as a
-// string that holds JSON. Agents often make this mistake. Other errors pass unchanged.
+// string that holds JSON, which agents often do.
 func (a arguments) quoted(err error) error {
 	if !problem.Is(err, problem.InvalidRequest) {
 		return err
@@ -170,9 +169,8 @@ func (c *call) IdempotencyKey() (string, error) {
 	return key, nil
 }
 
-// declaration converts the arguments of create_deal to the REST body. If the algorithm needs a
-// beacon and beacon_round is missing, declaration sets beacon_round to the first round after
-// reveal_deadline.
+// declaration converts the arguments of create_deal to the REST body. A missing beacon_round
+// becomes the first round after reveal_deadline.
 func (s *server) declaration(args map[string]any) (map[string]any, error) {
 	body := maps.Clone(args)
 	delete(body, "commit_seconds")

@@ -11,11 +11,9 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// computeCommitment returns the commitment to an input and a salt (SPEC 2.6), and stores
-// nothing. With a deal_id it also returns the bytes that a seat key signs, and checks the input
-// against the deal, because a commitment is final. The tool returns an error if the input does
-// not fit the deal, and a warning if the input is legal but unusual. A caller who needs only the
-// bytes to sign may pass deal_id and a commitment instead of an input.
+// computeCommitment returns the commitment to an input and a salt (SPEC 2.6), and stores nothing.
+// With a deal_id it also returns the bytes that a seat key signs, and checks the input against the
+// deal, because a commitment is final. For the bytes alone, deal_id and a commitment are enough.
 func (c *call) computeCommitment(ctx context.Context) (result, error) {
 	args := c.args
 	var opening escrow.Opening

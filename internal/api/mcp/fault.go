@@ -75,9 +75,8 @@ func limitOf(name string) (limit int, known bool) {
 	return tools[i].limit, true
 }
 
-// wrong returns the error for a refused message. `code` is the JSON-RPC error code, `status` the
-// HTTP status (0: 200) and `text` the SDK's error text. The returned error has a text of its own,
-// because the SDK's texts name Go types and quote arguments.
+// wrong returns the error for a refused message, from the SDK's JSON-RPC code, HTTP status (0: 200)
+// and text. That text names Go types and quotes arguments, so the error has its own.
 func (m message) wrong(code int64, status int, text string) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
@@ -137,9 +136,8 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 	_, _ = w.Write(body)
 }
 
-// errorRewriter is the http.ResponseWriter that front passes to the MCP SDK. It replaces the text of
-// each refusal, which the SDK writes as plain text or as a JSON-RPC error. The SDK must write the
-// whole refusal in a single call of the method Write.
+// errorRewriter replaces the text of each refusal of the MCP SDK, which is plain text or a JSON-RPC
+// error. The SDK must write the whole refusal in a single Write.
 type errorRewriter struct {
 	http.ResponseWriter
 	message message

@@ -36,13 +36,12 @@ const (
 	newProtocol    = "2026-07-28" // the first version in which an unknown method is an HTTP 404
 )
 
-// methods lists the methods that front accepts in requests. The SDK's other methods would
-// return empty lists or keep a stream open. The list does not limit notifications: front
-// passes all of them to the SDK.
+// methods lists the methods of requests that front accepts. The SDK's others would return empty
+// lists or keep a stream open. All notifications pass.
 var methods = []string{"initialize", "ping", "server/discover", "tools/list", "tools/call"}
 
-// front checks the host, origin, HTTP method and size of each request before the SDK sees the
-// request. It also replaces the SDK's error texts with texts that say what to do.
+// front checks the host, origin, HTTP method and size of each request before the SDK sees it, and
+// replaces the SDK's error texts with texts that say what to do.
 type front struct {
 	hosts   hosts
 	address func(*http.Request) string
@@ -151,8 +150,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	r = r.Clone(context.WithValue(r.Context(), requestInfoKey{}, info))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	// As in REST, the body is read as JSON whatever its Content-Type, and the answer is JSON
-	// whatever the request accepts. The SDK would refuse other values of these two headers.
+	// As in REST, these two headers do not matter. The SDK would refuse other values.
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	f.sdk.ServeHTTP(&errorRewriter{ResponseWriter: w, message: m}, r)

@@ -1,7 +1,5 @@
-// Package mcp serves the agent tool server (SPEC 4.1): MCP over Streamable HTTP,
-// stateless, with JSON responses. Its nine tools call the use cases that REST calls,
-// with the same parsing, permissions and idempotency. The rules of deals are in the use
-// cases, not in this package.
+// Package mcp serves the agent tool server (SPEC 4.1): MCP over Streamable HTTP, stateless, with
+// JSON responses. Its nine tools run the operations of package ops, as REST does.
 //
 // A tool's structuredContent equals the REST answer to the same call, so that a certificate
 // verifies as received. There are three exceptions. compute_commitment_tool has no REST call.
@@ -99,8 +97,8 @@ func New(c Config) (http.Handler, error) {
 	}, nil
 }
 
-// handler returns the function that the SDK calls for one tool. The function returns failures
-// as tool errors, because clients show tool errors to the agent but may hide JSON-RPC errors.
+// handler returns failures as tool errors, because clients show these to the agent but may hide
+// JSON-RPC errors.
 func (s *server) handler(t tool) mcp.ToolHandler {
 	zeroMetrics(t.name())
 	return func(ctx context.Context, _ *mcp.CallToolRequest) (result *mcp.CallToolResult, _ error) {

@@ -19,8 +19,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// The functions below derive the next step for the agent from a result. The step is
-// advice: no code of the service depends on it.
+// The next steps are advice: no code of the service depends on them.
 
 type fields = map[string]any
 
@@ -78,8 +77,8 @@ func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 		deadlines+signed+"You are party 0: ")
 }
 
-// commit returns the next tool call of a party that has not committed. `key` is the public key
-// that the deal declares for the party, or nil.
+// commit returns the step of a party that has not committed. `key` is the seat key that the deal
+// declares for the party, or nil.
 func commit(algorithmID, dealID string, key *string, why string) next {
 	arguments := fields{"deal_id": dealID, "invite_token": yourToken, "commitment": yourCommitment}
 	why += fmt.Sprintf("decide on your input, in the form of %s. Choose a salt of 16 random bytes, written as %d hex digits. Keep input and salt secret until you reveal. "+
@@ -104,9 +103,8 @@ func inputOf(algorithmID string) string {
 	return text
 }
 
-// afterHash returns the next step for a caller that passed an input to compute_commitment_tool.
-// dealID is nil if the caller named no deal. `key` is the seat key that the deal declares for
-// the caller, or nil.
+// afterHash returns the step after compute_commitment_tool with an input. dealID is nil if the
+// caller named no deal. `key` is as in commit.
 func afterHash(req escrow.Opening, dealID any, key *string, commitment string) next {
 	if len(req.Salt) < strongSalt {
 		var input any = req.Input
@@ -131,8 +129,7 @@ func afterHash(req escrow.Opening, dealID any, key *string, commitment string) n
 	return next{"commit_input", fields{"deal_id": cmp.Or(dealID, any(yourDeal)), "invite_token": yourToken, "commitment": commitment}, keep + "commit."}
 }
 
-// afterToSign returns the next call for a caller that got the bytes to sign (the member to_sign)
-// from compute_commitment_tool. `key` is the seat key that the deal declares for the caller, or nil.
+// afterToSign returns the step after compute_commitment_tool returned to_sign.
 func afterToSign(dealID any, key *string, commitment string) next {
 	partyKey, unkeyed := "<ed25519:... or es256:...>", " Leave party_key and party_signature out if you have no seat key."
 	if key != nil {
@@ -153,9 +150,8 @@ func reveal(dealID, why string) next {
 	return next{"reveal_input", fields{"deal_id": dealID, "invite_token": yourToken, "input": yourInput, "salt": yourSalt}, why}
 }
 
-// poll returns the step to call get_deal and wait. `since` is the deal's present state: the
-// call waits until the deal leaves that state. `party` is true if the caller has an invite
-// token, and false if the caller has an API key.
+// poll returns the step to call get_deal and wait until the deal leaves the state `since`. `party`
+// is true if the caller has an invite token, and false if the caller has an API key.
 func poll(dealID string, party bool, since deal.State, why string) next {
 	arguments := fields{"deal_id": dealID, "wait_seconds": maxWait, "since": since, "api_key": yourKey}
 	if party {

@@ -19,14 +19,13 @@ const (
 )
 
 // maxTextCopy is in bytes. A body up to this size is always sent as text too, because many
-// clients show their model only text. The function success describes larger bodies.
+// clients show their model only text.
 const maxTextCopy = 8 << 10
 
-// success returns the result of a tool. The result has the body as structuredContent and as a
-// text copy. It has the next step in a second text block and in _meta. `structured` reports whether
-// the client reads structuredContent. Such a client gets no text copy of a body above
-// maxTextCopy: MCP 2025-06-18 (server/tools) only recommends the copy. A body with credentials
-// is always copied, because the credentials are shown only once.
+// success returns the result of a tool: the body as structuredContent and as text, and the next
+// step as a second text block and in _meta. A client that reads structuredContent gets no text copy
+// of a body above maxTextCopy: MCP 2025-06-18 (server/tools) only recommends the copy. A body with
+// credentials is always copied, because they are shown only once.
 func success(r result, structured bool) *mcp.CallToolResult {
 	meta, nextStep := mcp.Meta{metaNext: r.next}, r.next.text()
 	if r.lookAt > 0 {

@@ -48,8 +48,8 @@ var tools = []tool{
 //go:embed tools/*.json
 var descriptions embed.FS
 
-// describe returns the tool that tools/<name>.json describes. It fills the file's placeholders
-// from tools/shared.json and with the ids and examples of the algorithms.
+// describe returns the tool that tools/<name>.json describes, with its placeholders filled from
+// tools/shared.json and the algorithms.
 func describe(name string) (*mcp.Tool, error) {
 	text, err := descriptions.ReadFile("tools/" + name + ".json")
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *call) listAlgorithms(ctx context.Context) (result, error) {
 	return result{body: body, next: afterCatalogue}, err
 }
 
-// createDeal also takes lengths of phases instead of deadlines. Its answer has the deadlines.
+// createDeal also takes lengths of phases, so its answer has the deadlines.
 func (c *call) createDeal(ctx context.Context) (result, error) {
 	var declared escrow.Declared
 	creation := *ops.CreateDeal
@@ -152,8 +152,8 @@ func (c *call) createDeal(ctx context.Context) (result, error) {
 	return r, err
 }
 
-// maxInvited is the largest number of parties for which create_deal returns invitations. Each
-// invitation has about 1 KiB, so this number bounds the size of the answer.
+// maxInvited is the largest number of parties for which create_deal returns invitations, of about
+// 1 KiB each.
 const maxInvited = 64
 
 func (c *call) invitations(d escrow.Declared, made escrow.Created) (all []string) {
@@ -182,8 +182,7 @@ func (c *call) commitInput(ctx context.Context) (result, error) {
 	return r, err
 }
 
-// deadline returns 0 if the deal has ended. It also returns 0 for a random.v1 deal in REVEALING,
-// which may wait for its beacon round.
+// deadline returns 0 if the deal has ended or may wait for its beacon round.
 func deadline(d *escrow.Deal, state deal.State) int64 {
 	switch {
 	case state == deal.Committing:
@@ -265,9 +264,8 @@ func (c *call) getCertificate(ctx context.Context) (result, error) {
 	return r, err
 }
 
-// draw makes the draw of a random.v1 deal. It returns nil if reveals are missing or the deal
-// has ended, because the caller then reads the certificate and gets it or the reason why there
-// is none. draw converts BEACON_NOT_READY to CERT_NOT_READY.
+// draw makes the draw of a random.v1 deal. It returns nil if reveals are missing or the deal has
+// ended: the caller then reads the certificate, or the reason why there is none.
 func (c *call) draw(ctx context.Context, access escrow.Access) error {
 	_, err := c.Escrow.Entropy(ctx, access)
 	switch {

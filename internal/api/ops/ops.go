@@ -16,8 +16,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Services is what the operations use: Escrow runs the use cases, Guard makes the calls
-// idempotent, and Callers limits the callers.
+// Services is what the operations use.
 type Services struct {
 	Escrow  *escrow.Service
 	Guard   *idempotency.Guard
@@ -78,7 +77,7 @@ type Caller struct {
 // Seated reports whether an invite token of the deal admitted the caller.
 func (c Caller) Seated() bool { return c.Access.Deal() != nil && c.Access.Party() >= 0 }
 
-// Answer is the answer to a call that succeeded.
+// Answer answers a call that succeeded.
 type Answer[T any] struct {
 	Value T
 	Body  []byte // Value as JSON

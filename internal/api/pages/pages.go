@@ -1,10 +1,9 @@
-// Package pages holds and serves the pages for people: the home page, the API reference, the
-// form for a new deal, and the page of a deal. On the home page, people can play a trial deal
-// and verify a certificate. The pages are HTML, CSS and ES modules without a build step.
+// Package pages serves the pages for people: the home page with a trial deal and a verifier, the API
+// reference, the form for a new deal, and the page of a deal. The pages are HTML, CSS and ES modules
+// without a build step.
 //
-// The page of a deal is the same file for every deal id. The fragment of a party's link to this
-// page is the invite token. The script of the page reads this token and calls the API with it.
-// Browsers do not send the fragment to the server.
+// The page of a deal is the same file for every deal id. Its script reads the invite token from the
+// fragment of a party's link, which browsers do not send to the server.
 package pages
 
 import (

@@ -13,15 +13,14 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
-// markdown converts Markdown to HTML. It omits raw HTML of the source. It writes no inline
-// styles, because the Content-Security-Policy blocks them.
+// markdown omits raw HTML of the source. It writes no inline styles, because the
+// Content-Security-Policy blocks them.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
-// readable returns a handler that serves a Markdown text to browsers as an HTML page, made from
-// the HTML template `frame`. `text` must begin with "# " and the title. The handler `plain`
-// answers all other clients.
+// readable serves a Markdown text to browsers as an HTML page, made from the template `frame`, and
+// to all other clients by `plain`. `text` must begin with "# " and the title.
 func readable(frame, path, text string, plain http.Handler) http.Handler {
 	var body bytes.Buffer
 	if err := markdown.Convert([]byte(text), &body); err != nil {

@@ -29,7 +29,7 @@ type Config struct {
 	Logger     *slog.Logger
 }
 
-// API holds what the REST handlers share.
+// API is shared by the handlers.
 type API struct {
 	Config
 	catalogue []byte
@@ -89,8 +89,7 @@ func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
 	return routes
 }
 
-// Server returns a server for h with timeouts and a header limit against slow or
-// greedy clients.
+// Server returns a server for h with limits against slow or greedy clients.
 func Server(h http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,

@@ -117,8 +117,8 @@ func (q request) IdempotencyKey() (string, error) {
 	}
 }
 
-// fail sends err as the answer. It logs a 5xx with its cause: INTERNAL each time, any other
-// code at most once a minute. It does not log OVERLOADED, or a call whose client disconnected.
+// fail answers with err. It logs a 5xx with its cause, but not OVERLOADED, or a call whose client
+// disconnected.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := problem.From(err)
 	if p.Status() >= 500 && p.Code != problem.Overloaded && !errors.Is(r.Context().Err(), context.Canceled) {
@@ -127,9 +127,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	web.Error(w, p)
 }
 
-// waitOf returns how long a call may wait for a change, in addition to timelimits.Call. For
-// /mcp it returns waiting.Longest, because the requested wait is in the body, which only
-// package mcp reads.
+// waitOf returns how long a call may wait for a change, in addition to timelimits.Call. The wait
+// of a call of /mcp is in its body, which only package mcp reads.
 func waitOf(r *http.Request) time.Duration {
 	if r.URL.Path == "/mcp" {
 		return waiting.Longest
@@ -141,8 +140,7 @@ func waitOf(r *http.Request) time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, 0), waiting.Longest)
 }
 
-// wait parses ?wait= (seconds) and ?since= (a state, or the ETag of a view). It returns
-// the zero Wait if there is no ?wait=.
+// wait parses ?wait= (seconds) and ?since= (a state, or the ETag of a view).
 func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 	query := r.URL.Query()
 	if !query.Has("wait") {

@@ -10,8 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
-// openAPIText is the hand-written OpenAPI 3.0 document of the REST surface. It has
-// placeholders for what the algorithms define. SPEC 9.2: the interface version is 0.1.0.
+// SPEC 9.2: the interface version is 0.1.0.
 //
 //go:embed openapi.json
 var openAPIText []byte
@@ -21,8 +20,7 @@ type object = map[string]any
 func openAPI() ([]byte, error) {
 	schemas, deals, reveals := object{}, object{}, object{}
 	var params, inputs, results []any
-	// The property declaration-sha256:HASH is not in this list, because the hash varies.
-	// openapi.json has a pattern for that property.
+	// openapi.json has a pattern for declaration-sha256:HASH, because the hash varies.
 	properties := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "inputs-purged", "logged", certificate.MissedCommit, certificate.MissedReveal, certificate.Rejected}
 	for _, a := range algorithm.All() {
 		name := schemaName(a.ID)

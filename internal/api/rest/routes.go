@@ -15,9 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// maxQuery bounds the query that deal-api passes to log-server, because log-server allows fewer
-// bytes of request line and headers than deal-api does.
-const maxQuery = 4 << 10 // bytes
+const maxQuery = 4 << 10 // bytes: log-server allows a shorter request line than deal-api
 
 // logProxy forwards reads of the log to log-server, so that one base URL serves all paths.
 func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
@@ -54,8 +52,7 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// observed adds limits and a deadline to every call. The deadline is timelimits.Call plus the
-// result of waitOf, so a call ends even if the database hangs.
+// observed adds limits and a deadline to every call, so that it ends even if the database hangs.
 func (a *API) observed(next http.Handler) http.Handler {
 	return web.Observed(a.Logger, a.failures, true, func(w *web.Recorder, r *http.Request) {
 		wait := waitOf(r)

@@ -12,9 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Object parses a request body for the other parsers in this file. If empty is true and raw has
-// no bytes, Object returns an object without members. An error never contains a name or a value
-// from raw.
+// Object parses a request body for the other parsers in this file. If empty is true, the body may
+// be left out. An error never contains a name or a value from raw.
 func Object(raw []byte, empty bool) (map[string]any, error) {
 	if empty && len(raw) == 0 {
 		return map[string]any{}, nil

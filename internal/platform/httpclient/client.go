@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -73,8 +74,7 @@ func New(baseURL string) (*Client, error) {
 // BaseURL returns the base URL without a trailing slash.
 func (c *Client) BaseURL() string { return c.base }
 
-// Reconnect makes the next call use a new connection, which a load balancer may route to
-// another replica.
+// Reconnect makes the next call use a new connection, perhaps to another replica.
 func (c *Client) Reconnect() { c.http.CloseIdleConnections() }
 
 // Get returns the answer to a GET of a path like /v1/status. token is the credential, or
@@ -123,13 +123,11 @@ func (c *Client) Post(ctx context.Context, path, token string, body any) ([]byte
 	if body == nil {
 		body = struct{}{}
 	}
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(body); err != nil {
+	text, err := web.Encode(body)
+	if err != nil {
 		return nil, err
 	}
-	answer, err := c.call(ctx, http.MethodPost, path, token, text.Bytes())
+	answer, err := c.call(ctx, http.MethodPost, path, token, text)
 	return answer.body, err
 }
 
@@ -154,10 +152,10 @@ func (c *Client) call(ctx context.Context, method, path, token string, body []by
 	}
 }
 
-// isTransient reports whether err is transient, so that a retry may succeed.
+// isTransient reports whether a retry may succeed.
 func isTransient(err error) bool {
-	var refused *StatusError
-	if !errors.As(err, &refused) {
+	refused, answered := errors.AsType[*StatusError](err)
+	if !answered {
 		return errors.Is(err, ErrUnreachable)
 	}
 	switch refused.Status {
@@ -204,8 +202,8 @@ func (c *Client) once(ctx context.Context, method, path, token, key string, body
 	return answer{retryAfter: time.Duration(seconds) * time.Second}, &StatusError{resp.StatusCode, said.Error}
 }
 
-// unreachable wraps an error of net/http in ErrUnreachable. It drops the URL from the text,
-// because the caller knows the URL. If ctx has ended, it returns the error of ctx.
+// unreachable wraps an error of net/http in ErrUnreachable, without the URL, which the caller
+// knows. If ctx has ended, it returns the error of ctx.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()

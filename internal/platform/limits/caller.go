@@ -12,9 +12,8 @@ import (
 
 // Limiter counts the uses of each name, for example of `keys:192.0.2.1`.
 type Limiter interface {
-	// Allow counts n uses of `name`. The limit is perMinute uses a minute. If the limit does
-	// not allow n uses now, Allow counts nothing and returns false, and the caller may try
-	// again after retryAfterSeconds.
+	// Allow counts n uses of `name`, of at most perMinute a minute. If ok is false, it counted
+	// nothing, and the caller may try again after retryAfterSeconds.
 	Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool)
 }
 
@@ -27,9 +26,8 @@ type Policy struct {
 	Limiter        Limiter        // may be nil if both limits are 0
 }
 
-// Address returns the client's IP address. If a trusted proxy sent the request, the client
-// is the right-most hop in X-Forwarded-For that is not a trusted proxy. Address ignores all
-// hops further left, because a client can forge them.
+// Address returns the client's IP address. Behind a trusted proxy it is the right-most hop in
+// X-Forwarded-For that is not one: a client can forge all hops further left.
 func (p *Policy) Address(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -57,10 +55,9 @@ func (p *Policy) MayTakeKey(ctx context.Context, address string) error {
 	return problem.New(problem.RateLimited, "your network has reached the limit of %d new API keys a minute: wait %d s, or use a key that you have (one key serves any number of deals)", p.KeysPerMinute, wait).WithRetryAfter(int64(wait))
 }
 
-// MayCreateDeal charges the units of a new deal to an API key. It
-// returns RATE_LIMITED if the API key has too few units left this minute. The parameter `key`
-// is the hash of the API key. The limit is per API key and not per address, because many
-// honest agents may share an address.
+// MayCreateDeal charges the units of a new deal to an API key, whose hash is `key`. It returns
+// RATE_LIMITED if too few are left this minute. The limit is not per address, because many honest
+// agents may share an address.
 func (p *Policy) MayCreateDeal(ctx context.Context, key string, units int) error {
 	wait, ok := p.allow(ctx, "deals:"+key, p.UnitsPerMinute, units)
 	if ok {

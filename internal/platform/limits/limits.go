@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	bodyBytes = 64 << 20 // capacity of pool.small and of pool.large each, in bytes
-	// networkBodies is the number of places. A further large body waits after its first step. So one
-	// client cannot use all the memory for bodies, or keep all cores busy with reading.
-	networkBodies = 8
+	bodyBytes     = 64 << 20        // capacity of pool.small and of pool.large each, in bytes
+	networkBodies = 8               // places of a network; a further large body waits after its first step
 	step          = 64 << 10        // a longer body or answer is large; a large body is admitted in steps of this many bytes
 	stepTime      = 5 * time.Second // longest time for each 64 KiB (step) of a body to arrive
 	bodyTime      = timelimits.Body
 	slotTimeout   = 5 * time.Second       // longest wait for a slot, or for a place of a network (networkBodies)
 	maxPause      = 50 * time.Millisecond // longest pause between the parsing of a large body and the release of its slot
+	answerBytes   = 128 << 20             // bound of all large answers together
+	networkShare  = 4                     // a network may use answerBytes/networkShare
 )
 
 // Process has the bounds of one process.
@@ -164,7 +164,7 @@ func (c *Call) acquireSlot(ctx context.Context, slots *semaphore.Weighted) error
 	return nil
 }
 
-// ReleaseSlotAndBody releases the slot and the body. Call it when the answer begins.
+// ReleaseSlotAndBody is for when the answer begins.
 func (c *Call) ReleaseSlotAndBody() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -182,4 +182,30 @@ func (c *Call) End() {
 	c.ended = true
 	c.process.answers.Release(c.network, c.answer)
 	c.answer = 0
+}
+
+func newAnswers(most int64) *Shares { return NewShares(most, most/networkShare) }
+
+// Answer counts the bytes of a large answer until the call in ctx ends, or returns a
+// problem.Error. A call whose effect cannot be repeated first passes an estimate, because a
+// refusal after the effect would lose the answer. Then Answer counts only the bytes above it.
+func Answer(ctx context.Context, bytes int) error {
+	c := callIn(ctx)
+	if c == nil || bytes <= step {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	more := int64(bytes) - c.answer
+	if more <= 0 || c.ended {
+		return nil
+	}
+	switch c.process.answers.Take(c.network, c.answer, more) {
+	case ErrShare:
+		return problem.New(problem.Overloaded, "your network is still reading other large answers; read them to their end and send the same request again in a few seconds").WithRetryAfter(2)
+	case ErrTotal:
+		return problem.New(problem.Overloaded, "too many large answers are being sent at the moment; send the same request again in a few seconds").WithRetryAfter(2)
+	}
+	c.answer += more
+	return nil
 }

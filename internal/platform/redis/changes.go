@@ -12,12 +12,10 @@ import (
 )
 
 const (
-	maxChanges   = 4096
-	maxAnnounced = 256
-	betweenTwo   = 10 * time.Millisecond // pause between Redis messages, so that one announces more deals under load
-	// listenTimeout is how long a listener waits for a message before it sends a
-	// ping. The listener then waits up to listenTimeout again for the answer.
-	listenTimeout = 3 * time.Second
+	maxChanges    = 4096
+	maxAnnounced  = 256
+	betweenTwo    = 10 * time.Millisecond // pause between Redis messages, so that one announces more deals under load
+	listenTimeout = 3 * time.Second       // how long a listener waits for a message before it pings, and then for the answer
 )
 
 // changes returns the name of the Redis channel that announces changed deals. The name includes
@@ -30,8 +28,8 @@ func (r *Redis) changes() string {
 	return fmt.Sprintf("fairpact:changes:%d", database)
 }
 
-// Announce queues an announcement that a deal has changed, and does not block. The
-// announcement is dropped if the queue is full, or if Redis does not answer.
+// Announce queues an announcement that a deal has changed. It does not block, and drops the
+// announcement if the queue is full or Redis does not answer.
 func (r *Redis) Announce(dealID string) {
 	select {
 	case r.announcements <- dealID:

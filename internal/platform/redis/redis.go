@@ -33,12 +33,11 @@ const (
 // Redis is a client whose commands time out if the server is down. It is safe for
 // concurrent use.
 type Redis struct {
-	client  redis.UniversalClient
-	limiter *redis_rate.Limiter
-	local   *lru.Cache[string, *rate.Limiter] // by the name of the limit; used while Redis is down
-	timeout time.Duration                     // of one command
-	// downUntil is a unix time in nanoseconds. Lock, Allow and publish skip Redis until then.
-	downUntil atomic.Int64
+	client    redis.UniversalClient
+	limiter   *redis_rate.Limiter
+	local     *lru.Cache[string, *rate.Limiter] // by the name of the limit; used while Redis is down
+	timeout   time.Duration                     // of one command
+	downUntil atomic.Int64                      // unix time in nanoseconds until which Lock, Allow and publish skip Redis
 
 	name          string
 	announcements chan string
@@ -53,10 +52,7 @@ func Open(url string) (*Redis, error) {
 	if err != nil {
 		return nil, errors.New("REDIS_URL is malformed (not shown, because it may contain a password): set the redis:// or rediss:// URL of one server, of Sentinels (?master_name=NAME) or of a cluster (?cluster=true)")
 	}
-	local, err := lru.New[string, *rate.Limiter](maxLocal)
-	if err != nil {
-		return nil, err
-	}
+	local, _ := lru.New[string, *rate.Limiter](maxLocal) // fails only for a size below 1
 	r := &Redis{
 		client: client, limiter: redis_rate.NewLimiter(client), local: local, timeout: timeout,
 		name: rand.Text(), announcements: make(chan string, maxChanges),
@@ -93,8 +89,8 @@ func (r *Redis) Ping(ctx context.Context) error {
 
 func (r *Redis) up() bool { return time.Now().UnixNano() >= r.downUntil.Load() }
 
-// noteFailure reports whether err is a failure, and sets downUntil if it is. If ctx has
-// ended, noteFailure leaves downUntil unchanged: the caller gave up, and Redis may be up.
+// noteFailure reports whether err is a failure, and then sets downUntil, unless ctx has ended: the
+// caller gave up, and Redis may be up.
 func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return false
@@ -108,8 +104,8 @@ func (r *Redis) noteFailure(ctx context.Context, err error) bool {
 
 var release = redis.NewScript(`if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`)
 
-// Lock takes a lock for at most ttl. If free is true, the caller MUST call unlock. While
-// Redis is down, free is always true. This is safe, because locks only prevent repeated work.
+// Lock takes a lock for at most ttl. If free is true, the caller MUST call unlock. While Redis is
+// down, every lock is free: locks only prevent repeated work.
 func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unlock func(), free bool) {
 	if !r.up() {
 		return func() {}, true

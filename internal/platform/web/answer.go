@@ -18,15 +18,14 @@ var errorsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
 }, []string{"code"})
 
 func init() {
-	// Each code gets a series at 0. Without it, increase() in Prometheus misses the first
-	// error of the code.
+	// Without a series at 0, increase() in Prometheus misses the first error of a code.
 	for _, row := range problem.Table {
 		errorsTotal.WithLabelValues(string(row.Code))
 	}
 }
 
-// Count counts an answered error in fairpact_errors_total. The functions Error and Refuse call
-// Count. A caller that writes an error in another way must call Count itself.
+// Count counts an answered error. Error and Refuse call Count; a caller that writes an error in
+// another way must call it.
 func Count(e *problem.Error) { errorsTotal.WithLabelValues(string(e.Code)).Inc() }
 
 // Encode returns v as JSON without HTML escapes.
@@ -40,8 +39,7 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// JSON writes a status and an encoded body. It sets Cache-Control to no-store unless the
-// handler has set that header.
+// JSON writes a status and an encoded body, with Cache-Control no-store unless that is set.
 func JSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -40,9 +40,9 @@ func (r *Recorder) Write(b []byte) (int, error) {
 func (r *Recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // Observed adds a request id, a span, metrics and log lines to every call of `next`, and answers
-// a panic with INTERNAL. `next` must leave the pattern of the route in its request. The log lines
-// name the route. They show no query or body, and no header except a valid X-Request-Id. If
-// `outside` is true, the clients are not trusted (see telemetry.Begin).
+// a panic with INTERNAL. `next` must leave the pattern of the route in its request. Log lines show
+// the route, but no query, body or header except a valid X-Request-Id. For `outside` see
+// telemetry.Begin.
 func Observed(logger *slog.Logger, failures *telemetry.Repeats, outside bool, next func(*Recorder, *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()

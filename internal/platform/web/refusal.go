@@ -10,16 +10,15 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// refusalHeaders follow the status line of the errors that net/http writes for malformed
-// requests. The headers of a handler's answer begin differently.
+// refusalHeaders begin the errors that net/http writes for malformed requests, and no answer of a
+// handler.
 var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
 
 // Listener accepts connections that replace the errors of net/http itself, such as the 400
 // for a request that net/http cannot parse. The replacement has the JSON body of SPEC 7.1.
 type Listener struct{ net.Listener }
 
-// Accept returns the next connection. A TCP connection replaces the errors of net/http itself; any
-// other connection is unchanged.
+// Accept implements net.Listener. It changes only TCP connections.
 func (l Listener) Accept() (net.Conn, error) {
 	accepted, err := l.Listener.Accept()
 	if tcp, ok := accepted.(*net.TCPConn); ok {
@@ -51,8 +50,7 @@ func Refuse(conn net.Conn, p *problem.Error) error {
 	return err
 }
 
-// refusal returns the error to send instead of an answer that net/http itself made, such as
-// 431. If a handler wrote the answer, refusal returns nil.
+// refusal returns the error to send instead of an answer, or nil if a handler wrote the answer.
 func refusal(answer []byte) *problem.Error {
 	if !bytes.HasPrefix(answer, []byte("HTTP/1.")) {
 		return nil

@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -85,9 +87,8 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 // maxCalls is the maximum number of concurrent calls of a signing.Signer.
 const maxCalls = 32
 
-// newTransport returns a copy of the SDK's transport, which supports proxies and
-// AWS_CA_BUNDLE. The copy's timeouts leave time for a second try within a Signer's deadline.
-// The copy keeps up to maxCalls idle connections, one for each concurrent call.
+// newTransport returns a copy of the SDK's transport, which supports proxies and AWS_CA_BUNDLE.
+// Its timeouts leave time for a second try within a Signer's deadline.
 func newTransport(settings aws.Config) *http.Transport {
 	client, ok := settings.HTTPClient.(*awshttp.BuildableClient)
 	if !ok {
@@ -104,8 +105,7 @@ func newTransport(settings aws.Config) *http.Transport {
 	return transport
 }
 
-// marked wraps the errors of a credentials provider in noCredentials, so that explain can
-// recognise them.
+// marked marks the errors of a credentials provider for explain.
 type marked struct{ aws.CredentialsProvider }
 
 func (m marked) Retrieve(ctx context.Context) (aws.Credentials, error) {
@@ -173,8 +173,31 @@ func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	return answer.Signature, nil
 }
 
-// Close implements provider.Provider.
 func (k *key) Close() error {
 	k.transport.CloseIdleConnections()
 	return nil
+}
+
+// nodeNets are the networks on which a node serves credentials over plain HTTP. The instance
+// metadata service (IMDS) serves the credentials of the node. The Pod Identity agent serves the
+// credentials of the node's pods.
+var nodeNets = []netip.Prefix{
+	netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("fd00:ec2::/32"),
+}
+
+// newHTTP returns the SDK's HTTP client. Requests to nodeNets bypass the proxy, because a proxy
+// could read their unencrypted tokens and credentials.
+func newHTTP() *awshttp.BuildableClient {
+	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.Proxy = nodeDirectly(t.Proxy) })
+}
+
+func nodeDirectly(proxy func(*http.Request) (*url.URL, error)) func(*http.Request) (*url.URL, error) {
+	return func(r *http.Request) (*url.URL, error) {
+		ip, err := netip.ParseAddr(r.URL.Hostname())
+		if err == nil && slices.ContainsFunc(nodeNets, func(n netip.Prefix) bool { return n.Contains(ip.Unmap()) }) {
+			return nil, nil
+		}
+		return proxy(r)
+	}
 }

@@ -41,9 +41,8 @@ func Open(_ context.Context, rest string, kind provider.Kind) (provider.Provider
 	return key{private, "software key in a file of the service"}, nil
 }
 
-// OpenDev reads the development key of a dev URI. If the file does not exist,
-// OpenDev makes the key. Processes that start at the same time get the same key, because
-// only one of them can create the file and all of them read it.
+// OpenDev reads the development key of a dev URI, or makes it. Processes that start at the same
+// time get the same key: only one can create the file, and all read it.
 func OpenDev(_ context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	path, err := pathOf("dev", rest)
 	if err != nil {
@@ -95,12 +94,10 @@ func pathOf(scheme, rest string) (string, error) {
 	return path, nil
 }
 
-// Key implements provider.Provider.
 func (k key) Key(context.Context) (crypto.PublicKey, string, error) {
 	return k.private.Public(), k.custody, nil
 }
 
-// Sign implements provider.Provider.
 func (k key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -112,7 +109,6 @@ func (k key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	return k.private.Sign(rand.Reader, data, hash)
 }
 
-// Close implements provider.Provider.
 func (k key) Close() error { return nil }
 
 const maxKeyFile = 64 << 10 // bytes; the file of a P-256 key has about 250
@@ -224,6 +220,5 @@ func create(path string, kind provider.Kind) (private crypto.Signer, err error) 
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
-	// Create never replaces a key that another process may already use.
 	return private, files.Create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 }

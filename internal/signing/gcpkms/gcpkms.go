@@ -135,7 +135,6 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func crc32c(data []byte) int64 { return int64(crc32.Checksum(data, castagnoli)) }
 
-// Close implements provider.Provider.
 func (k *key) Close() error { return k.client.Close() }
 
 // custody describes where the key is kept. The public status shows this text (SPEC 2.8,

@@ -21,8 +21,7 @@ import (
 
 const header = "Fairpact-Signing-Keys"
 
-// Tell adds a header to each answer of the handler `next`. The header lists the keys that may
-// already sign.
+// Tell adds a header to each answer of `next` that lists the keys that may already sign.
 func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(header, strings.Join(keys.Due(), ","))
@@ -33,9 +32,8 @@ func Tell(keys *signing.KeySet, next http.Handler) http.Handler {
 const (
 	poll = 5 * time.Second
 
-	// memory is how long Ready reports a missing key after the last Check that found the key
-	// missing. A later answer that lists only accepted keys does not clear the report, because a
-	// log-server that has not yet got the new key set may have sent the answer.
+	// memory is how long Ready reports a missing key. An answer that lists only accepted keys does
+	// not clear the report: a log-server without the new key set may have sent it.
 	memory = 3 * poll
 )
 
@@ -52,10 +50,9 @@ type Watch struct {
 // New returns a Watch for a process with these keys.
 func New(keys *signing.KeySet) *Watch { return &Watch{keys: keys} }
 
-// Check inspects an answer of log-server. Assign this method to the field Check of a
-// translog.Client. Check returns an error if log-server lists a key that this process does not
-// accept. If the status is not 200, Check also returns an error if the list lacks the key with
-// which this process signs. The missing key may be why log-server refused the request.
+// Check inspects an answer of log-server, as the field Check of a translog.Client. It returns an
+// error if log-server lists a key that this process does not accept. If the status is not 200, it
+// also does if the list lacks the key with which this process signs: that may be why.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(header)
 	if named == "" { // the answer is not from log-server
@@ -88,8 +85,8 @@ func (w *Watch) Ready() error {
 	return nil
 }
 
-// Run calls the function `ask` every 5 s until ctx ends. The function `ask` must send a request
-// to the log, so that an idle process also learns of new keys.
+// Run calls `ask` every 5 s until ctx ends. `ask` must send a request to the log, so that an idle
+// process also learns of new keys.
 func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
 	lacking := false
 	for {

@@ -11,6 +11,7 @@ import (
 	"encoding/asn1"
 	"fmt"
 	"math/big"
+	"slices"
 
 	cryptoki "github.com/miekg/pkcs11"
 
@@ -80,11 +81,7 @@ func parseP256(params, point []byte) (publicKey, error) {
 // parseEd25519 returns an Ed25519 public key. params is CKA_EC_PARAMS. point is
 // CKA_EC_POINT: the raw key, bare or wrapped (see unwrapped).
 func parseEd25519(params, point []byte) (publicKey, error) {
-	known := false
-	for _, form := range paramsEd25519 {
-		known = known || bytes.Equal(params, form)
-	}
-	if !known {
+	if !slices.ContainsFunc(paramsEd25519, func(form []byte) bool { return bytes.Equal(params, form) }) {
 		return nil, fmt.Errorf("the key's CKA_EC_PARAMS (%x) do not name Ed25519: %s", params, needEd25519)
 	}
 	if point = unwrapped(point, ed25519.PublicKeySize); len(point) != ed25519.PublicKeySize {

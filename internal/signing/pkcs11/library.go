@@ -16,10 +16,9 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// library is a PKCS#11 library. C_Initialize and C_Finalize affect the whole process, so
-// all keys that use one library file share a library value. The first key that connects
-// loads and starts the library. The last key that closes finalizes the library, but the
-// file stays loaded.
+// library is a PKCS#11 library, shared by all keys that use its file, because C_Initialize and
+// C_Finalize affect the whole process. The first key that connects starts it, and the last key that
+// closes finalizes it. The file stays loaded.
 type library struct {
 	path string
 
@@ -54,9 +53,8 @@ func libraryAt(path string) *library {
 	return l.(*library)
 }
 
-// call runs the function f with the lock held. It returns when f returns or ctx ends. A
-// library cannot be interrupted: if f hangs, f keeps the lock after call has returned. Later
-// calls then fail when their own contexts end.
+// call runs f with the lock held. It returns when f returns or ctx ends. A library cannot be
+// interrupted: if f hangs, it keeps the lock, and later calls fail when their contexts end.
 func (l *library) call(ctx context.Context, token string, f func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -42,7 +42,6 @@ func Open(_ context.Context, rest string, kind provider.Kind) (provider.Provider
 	return &key{form: forms[kind], at: at, library: libraryAt(at.module)}, nil
 }
 
-// Key implements provider.Provider. It logs in to the token and finds the key.
 func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	if err := k.library.call(ctx, k.at.token, k.connect); err != nil {
 		return nil, "", err
@@ -81,7 +80,6 @@ func (k *key) drop() {
 	k.epoch = 0
 }
 
-// Sign implements provider.Provider.
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	var raw []byte
 	if err := k.library.call(ctx, k.at.token, func() (err error) {

@@ -8,7 +8,7 @@ import (
 	"errors"
 )
 
-// Kind is the purpose of a key. The purpose determines the signature scheme.
+// Kind is the purpose of a key, which determines the signature scheme.
 type Kind int
 
 const (
