@@ -1,7 +1,6 @@
 package translog
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -99,11 +98,10 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 	switch {
 	case committed.size < old.size:
 		return fmt.Errorf("%w: %d leaves are committed, fewer than the %d published", ErrInconsistent, committed.size, old.size)
-	case committed.size == old.size:
-		if !bytes.Equal(committed.hash, old.hash) {
-			return fmt.Errorf("%w: the committed root of size %d is not the published one", ErrInconsistent, old.size)
-		}
+	case committed.same(old):
 		return nil
+	case committed.size == old.size:
+		return fmt.Errorf("%w: the committed root of size %d is not the published one", ErrInconsistent, old.size)
 	case old.size == 0: // a consistency proof from the empty tree proves nothing
 		return tree.follow(ctx, committed)
 	}

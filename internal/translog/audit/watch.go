@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
@@ -80,10 +81,8 @@ func (s *Source) headAfter(ctx context.Context, policy *checkpoint.Policy, size 
 		if err != nil || head.Size >= size || attempt == attempts || !s.remote {
 			return head, err
 		}
-		select {
-		case <-ctx.Done():
-			return head, ctx.Err()
-		case <-time.After(retryAfter):
+		if err := httpclient.Pause(ctx, retryAfter); err != nil {
+			return head, err
 		}
 	}
 }
