@@ -94,7 +94,8 @@ type Endpoint[Req, T any] struct {
 	Encode  func(*Message, Caller, T) (any, error)              // returns the JSON, or a value to encode; nil: T is encoded
 }
 
-// Run serves a call. Every call of REST and MCP passes its checks in this order:
+// Run serves a call. Every call of an operation in Table, over REST or MCP, passes
+// its checks in this order:
 //
 //  1. HTTP syntax: 400, 431 (web.Listener); JSON-RPC syntax (mcp.front)
 //  2. route: 404, 405 (web.Router); tool and names of its arguments
