@@ -46,7 +46,11 @@ func TestMCPWaitsForTheOthers(t *testing.T) {
 	if got := <-certificate; got.Meta.Next.Tool != "verify_certificate" {
 		t.Errorf("after the certificate the next step is %+v, want verify_certificate", got.Meta.Next)
 	}
-	c.Fails("INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":46}`, d.ID, d.Tokens[0]))
+	for _, wait := range []string{"46", "-100", "10000000000"} { // as a time limit, the last two have passed
+		c.Fails("INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":%s}`, d.ID, d.Tokens[0], wait))
+	}
+	c.Fails("INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"deal_id":"","invite_token":%q}`, d.Tokens[0]))
+	c.Fails("INVALID_REQUEST", "verify_certificate", `{"cert_id":""}`)
 	c.Fails("INVALID_REQUEST", "get_deal", fmt.Sprintf(`{"deal_id":%q,"invite_token":%q,"wait_seconds":5,"since":"open"}`, d.ID, d.Tokens[0]))
 }
 

@@ -71,6 +71,16 @@ func (a arguments) text(name, want string) (string, error) {
 	return m.Text(name, want), wire.Refused(m)
 }
 
+// id is text that MUST NOT be empty.
+func (a arguments) id(name, want string) (string, error) {
+	m := canon.MembersOf(a, "")
+	text := m.Text(name, want)
+	if text == "" {
+		m.Fail("%s is empty: give %s", name, want)
+	}
+	return text, wire.Refused(m)
+}
+
 func (a arguments) flag(name string) (bool, error) {
 	m := canon.MembersOf(a, "")
 	return m.Has(name) && m.Flag(name, "true or false"), wire.Refused(m)
@@ -84,6 +94,9 @@ func (a arguments) waitSeconds() (time.Duration, error) {
 	}
 	if seconds < 0 || seconds > longest {
 		m.Fail("wait_seconds must be a whole number of seconds from 0 to %d; to get the answer at once, pass 0 or leave wait_seconds out", longest)
+	}
+	if m.Err() != nil {
+		seconds = 0 // a refused call must not change its time limit
 	}
 	return time.Duration(seconds) * time.Second, wire.Refused(m)
 }
@@ -128,11 +141,11 @@ var sources = map[string]string{
 }
 
 func (c *call) DealID() (string, error) {
-	return c.args.text("deal_id", "the deal_id that create_deal returned")
+	return c.args.id("deal_id", "the deal_id that create_deal returned")
 }
 
 func (c *call) CertID() (string, error) {
-	return c.args.text("cert_id", "the cert_id in a certificate or the certificate_id that get_deal returned. To check a whole certificate, pass the certificate itself as the argument certificate")
+	return c.args.id("cert_id", "the cert_id in a certificate or the certificate_id that get_deal returned. To check a whole certificate, pass the certificate itself as the argument certificate")
 }
 
 func (c *call) Wait() (escrow.Wait, error) {
