@@ -71,7 +71,8 @@ func New(deals Deals, rows Rows, logger *slog.Logger) *Controller {
 	return &Controller{deals: deals, rows: rows, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
-// Ready returns an error until a relist has succeeded. A standby is never ready.
+// Ready returns an error until a relist has succeeded. A standby does not list deals, so
+// deadline-worker asks only a leader.
 func (c *Controller) Ready() error {
 	if !c.listed.Load() {
 		return errors.New("no listing of due deals has succeeded yet")
@@ -136,10 +137,11 @@ func (c *Controller) feed(ctx context.Context, queue workqueue.TypedRateLimiting
 	return nil
 }
 
-// every calls `do` until ctx ends, each time for at most `bound`, with a pause of `usual` or of what
-// `do` returns.
+// every calls `do` until ctx ends, each time for at most `bound`. Calls start `usual` apart, or after
+// the pause that `do` returns.
 func (c *Controller) every(ctx context.Context, usual, bound time.Duration, failed string, do func(context.Context) (pause time.Duration, err error)) {
 	for {
+		began := time.Now()
 		once, cancel := context.WithTimeout(ctx, bound)
 		pause, err := do(once)
 		cancel()
@@ -149,7 +151,7 @@ func (c *Controller) every(ctx context.Context, usual, bound time.Duration, fail
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(cmp.Or(pause, usual)):
+		case <-time.After(cmp.Or(pause, usual-time.Since(began))):
 		}
 	}
 }

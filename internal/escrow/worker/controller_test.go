@@ -164,6 +164,18 @@ func TestListingsFailAtFirst(t *testing.T) {
 	})
 }
 
+// The time that a relist takes does not delay the next one.
+func TestSlowListingsKeepTheirPeriod(t *testing.T) {
+	bubble(t, map[string]time.Duration{}, func(d *deals) { d.listTime = 300 * time.Millisecond }, func(t *testing.T, d *deals, _ *Controller) {
+		time.Sleep(4*relistEvery + d.listTime + time.Millisecond) // no call is under way at the end
+		d.change(func() {
+			if want := []time.Duration{0, relistEvery, 2 * relistEvery, 3 * relistEvery, 4 * relistEvery}; !slices.Equal(d.lists, want) {
+				t.Errorf("listed at %v, want %v", d.lists, want)
+			}
+		})
+	})
+}
+
 func TestSweepsEveryMinute(t *testing.T) {
 	bubble(t, map[string]time.Duration{}, func(d *deals) {
 		d.sweeping = errors.New("no database")

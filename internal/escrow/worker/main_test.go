@@ -45,6 +45,8 @@ type deals struct {
 	calls    []attendance
 	sweeps   []time.Duration
 	listing  error
+	lists    []time.Duration
+	listTime time.Duration // how long a call of Due takes
 	sweeping error
 	reseals  []time.Duration
 	toReseal int
@@ -61,6 +63,10 @@ func newDeals(due map[string]time.Duration) *deals {
 func (d *deals) now() time.Duration { return time.Since(d.began) }
 
 func (d *deals) Due(_ context.Context, horizon time.Duration, _ int) (all []store.Due, err error) {
+	d.mu.Lock()
+	d.lists = append(d.lists, d.now())
+	d.mu.Unlock()
+	time.Sleep(d.listTime)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for deal, deadline := range d.due {
