@@ -21,12 +21,14 @@ type Connections struct {
 	idle *list.List // of *connection, longest idle first; guarded by mu
 }
 
-// Connections.mu guards the fields of an admitted connection, except Conn and network.
+// Connections.mu guards the fields of an admitted connection, except Conn, network and peers.
 type connection struct {
 	net.Conn
 	network string        // as in Shares; "" for a proxy
+	peers   *list.List    // idle connections of the network, longest idle first
 	gone    bool          // closed or hijacked, so no longer counted
-	idle    *list.Element // element of Connections.idle; nil: not idle
+	ofAll   *list.Element // element of Connections.idle; nil: not idle
+	ofPeers *list.Element // element of peers; nil: not idle
 }
 
 // CloseWrite is called by net/http before it closes a connection whose client still sends, so
@@ -85,25 +87,29 @@ func (c *Connections) admit(accepted net.Conn) *connection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		err := c.shares.Take(network, 0, 1)
-		switch {
-		case err == nil:
-			return &connection{Conn: accepted, network: network}
-		case !c.closeIdle(func(one *connection) bool { return err == ErrTotal || one.network == network }):
+		idle := c.idle
+		switch err := c.shares.Take(network, 0, 1); err {
+		case nil:
+			return &connection{Conn: accepted, network: network, peers: c.shares.idleOf(network)}
+		case ErrShare:
+			idle = c.shares.idleOf(network)
+		}
+		if !c.closeFirst(idle) {
 			return nil
 		}
 	}
 }
 
-func (c *Connections) closeIdle(may func(*connection) bool) bool {
-	for e := c.idle.Front(); e != nil; e = e.Next() {
-		if one := e.Value.(*connection); may(one) {
-			c.forget(one)
-			_ = one.Close()
-			return true
-		}
+// closeFirst closes the connection that has been idle longest. It reports whether there was one.
+func (c *Connections) closeFirst(idle *list.List) bool {
+	first := idle.Front()
+	if first == nil {
+		return false
 	}
-	return false
+	one := first.Value.(*connection)
+	c.forget(one)
+	_ = one.Close()
+	return true
 }
 
 func (c *Connections) note(conn net.Conn, state http.ConnState) {
@@ -116,7 +122,7 @@ func (c *Connections) note(conn net.Conn, state http.ConnState) {
 	switch {
 	case one.gone:
 	case state == http.StateIdle:
-		one.idle = c.idle.PushBack(one)
+		one.ofAll, one.ofPeers = c.idle.PushBack(one), one.peers.PushBack(one)
 	case state == http.StateActive:
 		c.busy(one)
 	case state == http.StateClosed, state == http.StateHijacked:
@@ -125,9 +131,10 @@ func (c *Connections) note(conn net.Conn, state http.ConnState) {
 }
 
 func (c *Connections) busy(one *connection) {
-	if one.idle != nil {
-		c.idle.Remove(one.idle)
-		one.idle = nil
+	if one.ofAll != nil {
+		c.idle.Remove(one.ofAll)
+		one.peers.Remove(one.ofPeers)
+		one.ofAll, one.ofPeers = nil, nil
 	}
 }
 

@@ -113,3 +113,62 @@ func TestOneAddressHoldsHalfAndAProxyAll(t *testing.T) {
 		}
 	}
 }
+
+// fake is a connection from an address. It needs no socket.
+type fake struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (f *fake) RemoteAddr() net.Addr {
+	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(f.from + ":1"))
+}
+func (f *fake) Close() error { f.closed = true; return nil }
+
+func idleFrom(t testing.TB, c *Connections, from string) *fake {
+	t.Helper()
+	conn := &fake{from: from}
+	one := c.admit(conn)
+	if one == nil {
+		t.Fatalf("a connection from %s is refused, want it to replace an idle one", from)
+	}
+	c.note(one, http.StateIdle)
+	return conn
+}
+
+func TestANetworkOverItsShareReplacesItsOwnIdleConnection(t *testing.T) {
+	c := NewConnections(8, nil, func(net.Conn) {})
+	other := idleFrom(t, c, "192.0.2.2")
+	var own []*fake
+	for range 6 {
+		own = append(own, idleFrom(t, c, "192.0.2.1"))
+	}
+	for i, conn := range own {
+		if want := i < 2; conn.closed != want {
+			t.Errorf("connection %d of the network is closed: %t, want %t", i, conn.closed, want)
+		}
+	}
+	if other.closed {
+		t.Error("the connection of another network is closed, want it open")
+	}
+}
+
+// The time of an admission over the share must not depend on how many connections of other
+// networks are idle.
+func BenchmarkAdmitOverTheShare(b *testing.B) {
+	for _, others := range []int{0, 4000} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			c := NewConnections(8192, nil, func(net.Conn) {})
+			for i := range others {
+				idleFrom(b, c, fmt.Sprintf("10.0.%d.%d", i/256, i%256))
+			}
+			for range 4096 {
+				idleFrom(b, c, "192.0.2.1")
+			}
+			for b.Loop() {
+				idleFrom(b, c, "192.0.2.1")
+			}
+		})
+	}
+}

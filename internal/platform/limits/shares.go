@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"container/list"
 	"context"
 	"errors"
 	"sync"
@@ -29,6 +30,7 @@ type Shares struct {
 type share struct {
 	held  int64               // with the calls that block in Wait
 	turns *semaphore.Weighted // only for Wait
+	idle  list.List           // only for Connections: of *connection, longest idle first; guarded by Connections.mu
 }
 
 // NewShares bounds all networks together to `most` (not by Wait), and each network to `each`.
@@ -89,6 +91,14 @@ func (s *Shares) Release(network string, n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.add(network, -n)
+}
+
+// idleOf returns the idle list of a network that holds something. It is the same list until the
+// network holds nothing.
+func (s *Shares) idleOf(network string) *list.List {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &s.of(network).idle
 }
 
 func (s *Shares) of(network string) *share {
