@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/api/wire"
@@ -38,11 +41,27 @@ func (t *terminal) keySet(ctx context.Context, path string) (*keys.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	set, err := signing.ParseKeySet(ctx, document)
+	var set *keys.Set
+	if err = devKeyExists(document); err == nil {
+		set, err = signing.ParseKeySet(ctx, document)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return set, nil
+}
+
+// devKeyExists returns an error if signing.ParseKeySet would make a development key to learn a
+// missing pubkey. Only the services make keys, not a command that reads a document.
+func devKeyExists(document []byte) error {
+	list, err := keys.ParseDocument(document)
+	for _, key := range list {
+		path, dev := strings.CutPrefix(key.URI, "dev://")
+		if _, missing := os.Stat(path); dev && key.Label == "" && errors.Is(missing, fs.ErrNotExist) {
+			return fmt.Errorf("the key %s has no pubkey, and its file does not exist here: run this where the key file is, or add pubkey", key.URI)
+		}
+	}
+	return err
 }
 
 type signingKeysShowCommand struct {

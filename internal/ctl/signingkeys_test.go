@@ -86,6 +86,36 @@ func TestKeysThroughARotation(t *testing.T) {
 	}
 }
 
+// On another machine than the service's, the file of a development key is missing. A command that
+// reads the key set must not make the file.
+func TestReadingAKeySetMakesNoKey(t *testing.T) {
+	t.Parallel()
+	key := filepath.Join(t.TempDir(), "key.pem")
+	file := write(t, "keys.json", set(`{"signs_from":0,"uri":"dev://`+key+`"}`))
+	next := newKeyed(t)
+	commands := map[string][]string{
+		"show":   nil,
+		"check":  {"--base-url", "http://127.0.0.1:1"},
+		"rotate": {"--to", next.uri},
+		"close":  {next.PublicKey(), "--base-url", "http://127.0.0.1:1", "--database-url", "postgres://127.0.0.1:1/none"},
+	}
+	for command, args := range commands {
+		r := run(t, "", append([]string{"signing-keys", command, "--file", file}, args...)...)
+		if r.code == ExitOK || !strings.Contains(r.out+r.err, "run this where the key file is, or add pubkey") {
+			t.Errorf("signing-keys %s: %+v, want a refusal that says where to run it", command, r)
+		}
+		if _, err := os.Stat(key); err == nil {
+			t.Fatalf("signing-keys %s made the key file", command)
+		}
+	}
+	if _, err := signing.Open(t.Context(), "dev://"+key); err != nil {
+		t.Fatal(err)
+	}
+	if r := run(t, "", "signing-keys", "show", "--file", file); r.code != ExitOK {
+		t.Errorf("signing-keys show where the key file is: %+v, want exit code 0", r)
+	}
+}
+
 // `signing-keys init` and `signing-keys rotate` only read the public key, so the operator needs no permission to
 // sign.
 func TestKeysInitOnlyReadsTheKey(t *testing.T) {
