@@ -81,7 +81,7 @@ func TestKeysThroughARotation(t *testing.T) {
 	step(2, "0 to 2^53-1", "rotate", "--file", file, "--to", third.uri, "--now", "--tree-size=-1", "--out", file)
 	step(0, `"tree_size":7}`, "rotate", "--file", file, "--to", second.uri, "--now", "--tree-size", "7", "--out", file)
 	step(2, "no such file", "rotate", "--file", file+"x", "--to", third.uri)
-	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".new-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(file), ".*")); len(left) > 0 {
 		t.Errorf("rotate left the temporary files %v", left)
 	}
 }
