@@ -110,6 +110,9 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 	if w := post(handler, `{"jsonrpc":"2.0","id":1,"result":{}}`); w.Code != 202 {
 		t.Errorf("a JSON-RPC response is answered %d %s, want 202", w.Code, w.Body)
 	}
+	if w := post(handler, `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"fp_planted"}}`); w.Code != 202 || w.Body.Len() > 0 {
+		t.Errorf("a notification that calls an unknown tool is answered %d %s, want 202 without a body", w.Code, w.Body)
+	}
 }
 
 // A client that reads structuredContent gets no second copy of a large answer as text.
