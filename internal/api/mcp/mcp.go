@@ -2,9 +2,13 @@
 // JSON responses. Its nine tools run the operations of package ops, as REST does.
 //
 // A tool's structuredContent equals the REST answer to the same call, so that a certificate
-// verifies as received. There are three exceptions. compute_commitment_tool has no REST call.
-// The answers of create_deal and reveal_input have more members than in REST. list_algorithms
-// returns test vectors only on request.
+// verifies as received. The exceptions:
+//   - compute_commitment_tool returns a commitment and the bytes that a seat key signs. A REST client
+//     computes both itself, from its input and GET /v1/deals/{id}/declaration. That is why
+//     problem.Ops has the tool in the row of ReadDeclaration.
+//   - The answers of create_deal and reveal_input have more members than in REST.
+//   - `next` of commit_input and `protocol` of list_algorithms name tools instead of REST calls.
+//   - list_algorithms returns test vectors only on request.
 //
 // The next step for the agent is in a second text block and in _meta. The step has
 // placeholders for the caller's credentials, so that no step repeats a credential.

@@ -44,7 +44,7 @@ var Ops = [...]Names{
 	ListAlgorithms:  {"list algorithms", "GET", "/v1/algorithms", "list_algorithms"},
 	CreateDeal:      {"create deal", "POST", "/v1/deals", "create_deal"},
 	ReadDeal:        {"read deal", "GET", "/v1/deals/{id}", "get_deal"},
-	ReadDeclaration: {"read declaration", "GET", "/v1/deals/{id}/declaration", "compute_commitment_tool"}, // this tool returns the bytes that a seat key signs
+	ReadDeclaration: {"read declaration", "GET", "/v1/deals/{id}/declaration", "compute_commitment_tool"}, // REST: the values from which the client builds the bytes that a seat key signs; MCP: these bytes
 	Commit:          {"commit", "POST", "/v1/deals/{id}/commit", "commit_input"},
 	Reveal:          {"reveal", "POST", "/v1/deals/{id}/reveal", "reveal_input"},
 	Draw:            {"draw", "POST", "/v1/deals/{id}/entropy", "get_certificate"}, // this tool draws first
