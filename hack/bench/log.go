@@ -24,6 +24,7 @@ const appendsPerSecond = 10_000
 type entry struct {
 	Entry     string `json:"entry"`
 	Signature string `json:"signature"`
+	Tag       string `json:"tag"` // the entry again, because each entry needs a tag of its own
 }
 
 // appendEntries appends signed digests to log-server from 64 clients, without
@@ -105,7 +106,7 @@ func (b *bench) signedEntries(n int) ([]entry, error) {
 					errs <- err
 					return
 				}
-				entries[i] = entry{hex.EncodeToString(digest[:]), signature}
+				entries[i] = entry{hex.EncodeToString(digest[:]), signature, hex.EncodeToString(digest[:])}
 			}
 		})
 	}
