@@ -10,6 +10,8 @@ import (
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/platform/crash"
@@ -161,4 +163,21 @@ func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 		return fmt.Errorf("%w: round %d is due at unix time %d", ErrNotYet, round, c.chain.RoundTime(round))
 	}
 	return fmt.Errorf("%w for round %d: %s", ErrUnavailable, round, strings.Join(reasons, "; "))
+}
+
+var fetches = promauto.NewCounterVec(prometheus.CounterOpts{
+	Name: "fairpact_beacon_fetches_total", Help: "Beacon rounds requested from the relays, by outcome: ok, too_early or failed.",
+}, []string{"outcome"})
+
+var fetchedOK, fetchedEarly, fetchFailed = fetches.WithLabelValues("ok"), fetches.WithLabelValues("too_early"), fetches.WithLabelValues("failed")
+
+func count(err error) {
+	switch {
+	case err == nil:
+		fetchedOK.Inc()
+	case errors.Is(err, ErrNotYet):
+		fetchedEarly.Inc()
+	default:
+		fetchFailed.Inc()
+	}
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/transparency-dev/merkle/compact"
 	"golang.org/x/mod/sumdb/tlog"
 
-	"github.com/fairpact/fairpact/internal/platform/httpcache"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/keys"
@@ -116,7 +116,7 @@ func (l *Log) servePolicy(*http.Request) (any, error) {
 	if l.checkpoints == nil || l.checkpoints.Policy == nil {
 		return nil, fmt.Errorf("%w is witnessed: this log has no witness policy", errNoCheckpoint)
 	}
-	return plain{textPlain, httpcache.Public, l.checkpoints.PolicyText}, nil
+	return plain{textPlain, web.CachePublic, l.checkpoints.PolicyText}, nil
 }
 
 func (l *Log) checkpointing() (*checkpoints, error) {
@@ -192,7 +192,7 @@ func (l *Log) serveTile(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, l.checks.recordFailure(r.Context(), err)
 	}
-	return plain{"application/octet-stream", httpcache.Fixed, body}, nil
+	return plain{"application/octet-stream", web.CacheFixed, body}, nil
 }
 
 func (c *checkpoints) tile(ctx context.Context, t tlog.Tile) ([]byte, error) {

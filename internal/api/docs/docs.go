@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/platform/httpcache"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -89,7 +89,7 @@ func Pages(d Deployment) map[string]http.Handler {
 }
 
 func page(contentType string, body []byte) http.Handler {
-	return httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return web.Cached(web.CachePublic, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Content-Type", contentType)
 		_, _ = w.Write(body)

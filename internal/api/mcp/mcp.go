@@ -18,13 +18,19 @@ package mcp
 
 import (
 	"context"
+	"embed"
 	_ "embed"
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 
@@ -33,6 +39,7 @@ import (
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -155,4 +162,130 @@ func (s *server) call(ctx context.Context, t tool) (result, error) {
 	defer context.AfterFunc(info.ctx, cancel)() // cancels the call when the client closes the connection
 	done, err := t.run(&call{s, t, args, info.address}, ctx)
 	return done, args.quoted(err)
+}
+
+//go:embed tools/*.json
+var descriptions embed.FS
+
+// describe returns the tool that tools/<name>.json describes, with its placeholders filled from
+// tools/shared.json and the algorithms.
+func describe(name string) (*mcp.Tool, error) {
+	text, err := descriptions.ReadFile("tools/" + name + ".json")
+	if err != nil {
+		return nil, err
+	}
+	shared, err := descriptions.ReadFile("tools/shared.json")
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]any
+	if err := json.Unmarshal(shared, &values); err != nil {
+		return nil, err
+	}
+	var params, inputs []json.RawMessage
+	for _, a := range algorithm.All() {
+		params, inputs = append(params, a.Params.Example), append(inputs, a.Input.Example)
+	}
+	values["enum"], values["example params"], values["example inputs"] = algorithm.IDs(), params, inputs
+	if text, err = algorithm.FillJSON(text, values); err != nil {
+		return nil, err
+	}
+	var d struct {
+		Title        string
+		Description  string
+		Annotations  *mcp.ToolAnnotations
+		InputSchema  json.RawMessage
+		OutputSchema json.RawMessage
+	}
+	if err := json.Unmarshal(text, &d); err != nil {
+		return nil, err
+	}
+	return &mcp.Tool{Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema}, nil
+}
+
+func argumentNames(described *mcp.Tool) ([]string, error) {
+	var schema struct{ Properties map[string]json.RawMessage }
+	raw, ok := described.InputSchema.(json.RawMessage)
+	if !ok {
+		return nil, fmt.Errorf("the input schema is a %T, not JSON", described.InputSchema)
+	}
+	err := json.Unmarshal(raw, &schema)
+	return slices.Sorted(maps.Keys(schema.Properties)), err
+}
+
+// Members of _meta in a tool's result.
+const (
+	metaNext   = "fairpact/next"    // the next call: {tool, arguments, why}
+	metaLookAt = "fairpact/look_at" // unix seconds by which the agent should read the deal again, such as the next deadline
+	metaError  = "fairpact/error"   // {code, status, retry_after}: the HTTP status of REST; retry_after in seconds
+)
+
+// maxTextCopy is in bytes. A body up to this size is always sent as text too, because many
+// clients show their model only text.
+const maxTextCopy = 8 << 10
+
+// success returns the result of a tool: the body as structuredContent and as text, and the next
+// step as a second text block and in _meta. A client that reads structuredContent gets no text copy
+// of a body above maxTextCopy: MCP 2025-06-18 (server/tools) only recommends the copy. A body with
+// credentials is always copied, because they are shown only once.
+func success(r result, structured bool) *mcp.CallToolResult {
+	meta, nextStep := mcp.Meta{metaNext: r.next}, r.next.text()
+	if r.lookAt > 0 {
+		meta[metaLookAt] = r.lookAt
+	}
+	if _, waits := r.next.Arguments["wait_seconds"]; waits && r.lookAt > 0 {
+		nextStep += "\nThe deal changes at its next deadline or beacon round" + left(r.lookAt) + " at the latest, even if nobody acts. Until then, let this call wait, or sleep outside the model."
+	}
+	body := string(r.body)
+	if structured && !r.shownOnce && len(body) > maxTextCopy {
+		body = fmt.Sprintf("The answer is in structuredContent, %d bytes of JSON.", len(body))
+	}
+	content := []mcp.Content{&mcp.TextContent{Text: body}, &mcp.TextContent{Text: nextStep}}
+	for _, text := range r.blocks {
+		content = append(content, &mcp.TextContent{Text: text})
+	}
+	return &mcp.CallToolResult{Meta: meta, Content: content, StructuredContent: json.RawMessage(r.body)}
+}
+
+// refusal converts p to an MCP tool error. SPEC 4.1: the text names the error code and the next action.
+func refusal(p *problem.Error) *mcp.CallToolResult {
+	web.Count(p)
+	meta := map[string]any{"code": p.Code, "status": p.Status()}
+	if p.RetryAfter > 0 {
+		meta["retry_after"] = p.RetryAfter
+	}
+	return &mcp.CallToolResult{
+		Meta:    mcp.Meta{metaError: meta},
+		Content: []mcp.Content{&mcp.TextContent{Text: p.In(problem.Call.MCP)}},
+		IsError: true,
+	}
+}
+
+var (
+	toolCalls = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairpact_mcp_tool_calls_total", Help: "Tool calls by outcome: ok, refused (the caller can correct the call) or failed (a fault of the service).",
+	}, []string{"tool", "outcome"})
+	toolDurations = promauto.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "fairpact_mcp_tool_duration_seconds", Help: "Time to answer a tool call, not counting the time that the call waited for its deal to change.", Buckets: telemetry.Seconds,
+	}, []string{"tool"})
+)
+
+// zeroMetrics creates the series of a tool, so that they are 0 before the first call.
+func zeroMetrics(tool string) {
+	for _, outcome := range []string{"ok", "refused", "failed"} {
+		toolCalls.WithLabelValues(tool, outcome)
+	}
+	toolDurations.WithLabelValues(tool)
+}
+
+func countCall(tool string, code problem.Code, took time.Duration) {
+	outcome := "refused"
+	switch row, _ := problem.Lookup(code); {
+	case code == "":
+		outcome = "ok"
+	case row.Status >= 500:
+		outcome = "failed"
+	}
+	toolCalls.WithLabelValues(tool, outcome).Inc()
+	toolDurations.WithLabelValues(tool).Observe(took.Seconds())
 }

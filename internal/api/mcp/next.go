@@ -12,12 +12,35 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	pact "github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
+
+// next is the step that an agent should take after a result. The agent replaces arguments
+// such as <API_KEY> with its own values. An empty Tool means that nothing is left to call.
+type next struct {
+	Tool      string         `json:"tool,omitempty"`
+	Arguments map[string]any `json:"arguments,omitempty"`
+	Why       string         `json:"why"`
+}
+
+func (n next) text() string { return "NEXT: " + n.call() }
+
+func (n next) call() string {
+	if n.Tool == "" {
+		return n.Why
+	}
+	arguments, err := web.Encode(n.Arguments)
+	if err != nil {
+		arguments = []byte("{}")
+	}
+	// The agent replaces the placeholder yourInput with a JSON object, so it must have no quotes.
+	return n.Why + "\nCall " + n.Tool + " with " + strings.Replace(string(arguments), `"`+yourInput+`"`, yourInput, 1)
+}
 
 // The next steps are advice: no code of the service depends on them.
 

@@ -2,13 +2,6 @@ package mcp
 
 import (
 	"context"
-	"embed"
-	"encoding/json"
-	"fmt"
-	"maps"
-	"slices"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/api/invitation"
 	"github.com/fairpact/fairpact/internal/api/ops"
@@ -18,6 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -43,55 +37,6 @@ var tools = []tool{
 	{op: problem.ReadDeal, run: (*call).getDeal},
 	{op: problem.ReadCertificate, run: (*call).getCertificate},
 	{op: problem.Verify, run: (*call).verifyCertificate, limit: int(ops.VerifySubmitted.Limit)},
-}
-
-//go:embed tools/*.json
-var descriptions embed.FS
-
-// describe returns the tool that tools/<name>.json describes, with its placeholders filled from
-// tools/shared.json and the algorithms.
-func describe(name string) (*mcp.Tool, error) {
-	text, err := descriptions.ReadFile("tools/" + name + ".json")
-	if err != nil {
-		return nil, err
-	}
-	shared, err := descriptions.ReadFile("tools/shared.json")
-	if err != nil {
-		return nil, err
-	}
-	var values map[string]any
-	if err := json.Unmarshal(shared, &values); err != nil {
-		return nil, err
-	}
-	var params, inputs []json.RawMessage
-	for _, a := range algorithm.All() {
-		params, inputs = append(params, a.Params.Example), append(inputs, a.Input.Example)
-	}
-	values["enum"], values["example params"], values["example inputs"] = algorithm.IDs(), params, inputs
-	if text, err = algorithm.FillJSON(text, values); err != nil {
-		return nil, err
-	}
-	var d struct {
-		Title        string
-		Description  string
-		Annotations  *mcp.ToolAnnotations
-		InputSchema  json.RawMessage
-		OutputSchema json.RawMessage
-	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		return nil, err
-	}
-	return &mcp.Tool{Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema}, nil
-}
-
-func argumentNames(described *mcp.Tool) ([]string, error) {
-	var schema struct{ Properties map[string]json.RawMessage }
-	raw, ok := described.InputSchema.(json.RawMessage)
-	if !ok {
-		return nil, fmt.Errorf("the input schema is a %T, not JSON", described.InputSchema)
-	}
-	err := json.Unmarshal(raw, &schema)
-	return slices.Sorted(maps.Keys(schema.Properties)), err
 }
 
 // copies is how many times an answer is in memory while it is sent: the body, its copies
@@ -286,4 +231,61 @@ func (c *call) verifyCertificate(ctx context.Context) (r result, err error) {
 		_, r, err = answered(ctx, c, ops.Verify, afterVerification)
 	}
 	return r, err
+}
+
+// computeCommitment returns the commitment to an input and a salt (SPEC 2.6), and stores nothing.
+// With a deal_id it also returns the bytes that a seat key signs, and checks the input against the
+// deal, because a commitment is final. For the bytes alone, deal_id and a commitment are enough.
+func (c *call) computeCommitment(ctx context.Context) (result, error) {
+	args := c.args
+	var opening escrow.Opening
+	var hashed struct {
+		Commitment string `json:"commitment"`
+		ToSign     string `json:"to_sign,omitempty"`
+		Warning    string `json:"warning,omitempty"`
+	}
+	var key *string // the seat key that the deal declares for the caller
+	given := args["commitment"] != nil
+	switch {
+	case given && (args["input"] != nil || args["deal_id"] == nil):
+		return result{}, problem.New(problem.InvalidRequest, "the argument `commitment` needs deal_id and cannot be combined with input: (1) to learn what a seat key signs, pass commitment and deal_id, and leave input out; (2) to hash an input, leave commitment out")
+	case given:
+		if _, err := wire.Commitment(args); err != nil {
+			return result{}, err
+		}
+		hashed.Commitment = args["commitment"].(string)
+	default:
+		var err error
+		if opening, err = wire.Opening(args); err != nil {
+			return result{}, err
+		}
+		hashed.Commitment = canon.Commitment(canon.Encode(opening.Input), []byte(opening.Salt))
+	}
+	if args["deal_id"] != nil {
+		by, err := c.Admit(ctx, &ops.Operation{Who: ops.Member, Action: escrow.AsParty}, c.message())
+		if err != nil {
+			return result{}, err
+		}
+		access := by.Access
+		if !given {
+			if hashed.Warning, err = access.CheckInput(opening.Input); err != nil {
+				return result{}, err
+			}
+		}
+		key = access.Deal().SeatKey(access.Party())
+		message, err := c.Escrow.ToSign(access, hashed.Commitment)
+		if err != nil {
+			return result{}, err
+		}
+		hashed.ToSign = string(message)
+	}
+	body, err := web.Encode(hashed)
+	if given {
+		return result{body: body, next: afterToSign(args["deal_id"], key, hashed.Commitment)}, err
+	}
+	step := afterHash(opening, args["deal_id"], key, hashed.Commitment)
+	if hashed.Warning != "" {
+		step.Why = "READ `warning` FIRST: a commitment is final. " + step.Why
+	}
+	return result{body: body, next: step}, err
 }

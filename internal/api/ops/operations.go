@@ -7,7 +7,7 @@ import (
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/idempotency"
-	"github.com/fairpact/fairpact/internal/platform/httpcache"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -56,7 +56,7 @@ var (
 	}
 
 	ReadDeal = &Endpoint[escrow.Wait, escrow.View]{
-		Operation: Operation{Op: problem.ReadDeal, Who: Member, Action: escrow.Read, Cache: httpcache.Private},
+		Operation: Operation{Op: problem.ReadDeal, Who: Member, Action: escrow.Read, Cache: web.CachePrivate},
 		Parse:     wait,
 		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *idempotency.Record) (escrow.View, error) {
 			return s.Escrow.ViewAfter(ctx, by.Access, wait)
@@ -109,7 +109,7 @@ var (
 	}
 
 	ReadCertificate = &Endpoint[escrow.Wait, escrow.Issued]{
-		Operation: Operation{Op: problem.ReadCertificate, Who: Member, Action: escrow.AsParty, Cache: httpcache.Private},
+		Operation: Operation{Op: problem.ReadCertificate, Who: Member, Action: escrow.AsParty, Cache: web.CachePrivate},
 		Parse:     wait,
 		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *idempotency.Record) (escrow.Issued, error) {
 			return s.Escrow.CertificateAfter(ctx, by.Access, wait, nil)
@@ -118,7 +118,7 @@ var (
 	}
 
 	ReadBundle = &Endpoint[none, escrow.Bundle]{
-		Operation: Operation{Op: problem.ReadBundle, Who: Member, Action: escrow.AsParty, Cache: httpcache.Private},
+		Operation: Operation{Op: problem.ReadBundle, Who: Member, Action: escrow.AsParty, Cache: web.CachePrivate},
 		Parse:     nothing,
 		Do:        of((*escrow.Service).Bundle),
 		Encode:    func(_ *Message, _ Caller, b escrow.Bundle) (any, error) { return wire.BundleOf(b) },
@@ -147,7 +147,7 @@ var (
 	}
 
 	ReadBeacon = &Endpoint[none, wire.Beacon]{
-		Operation: Operation{Op: problem.ReadBeacon, Public: true, Cache: httpcache.Public},
+		Operation: Operation{Op: problem.ReadBeacon, Public: true, Cache: web.CachePublic},
 		Parse:     nothing,
 		Do: func(_ context.Context, s *Services, _ Caller, _ none, _ *idempotency.Record) (wire.Beacon, error) {
 			return wire.BeaconOf(s.Escrow.Chain()), nil

@@ -7,6 +7,7 @@
 package pages
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -19,10 +20,13 @@ import (
 	"path"
 	"strings"
 
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+
 	"github.com/fairpact/fairpact/internal/api/docs"
 	"github.com/fairpact/fairpact/internal/api/invitation"
 	"github.com/fairpact/fairpact/internal/beacon"
-	"github.com/fairpact/fairpact/internal/platform/httpcache"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -73,14 +77,14 @@ func Pages(d docs.Deployment) map[string]http.Handler {
 		"/reference":               page("reference.html"),
 		"/new":                     page("new.html"),
 		"/d/{deal_id}":             page("deal.html"),
-		"/favicon.ico":             httpcache.Handler(httpcache.Public, file("icon.svg", files["icon.svg"])),
+		"/favicon.ico":             web.Cached(web.CachePublic, file("icon.svg", files["icon.svg"])),
 		"/assets/{version}/{file}": assets(files, version),
 	})
 	return pages
 }
 
 func page(body []byte) http.Handler {
-	return httpcache.Handler(httpcache.Public, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return web.Cached(web.CachePublic, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
@@ -142,8 +146,8 @@ func assets(files map[string][]byte, version string) http.Handler {
 	fixed, other := map[string]http.Handler{}, map[string]http.Handler{}
 	for name, body := range files {
 		if path.Ext(name) != ".html" {
-			fixed[name] = httpcache.Handler(httpcache.Fixed, file(name, body))
-			other[name] = httpcache.Handler(httpcache.Public, file(name, body))
+			fixed[name] = web.Cached(web.CacheFixed, file(name, body))
+			other[name] = web.Cached(web.CachePublic, file(name, body))
 		}
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -164,5 +168,32 @@ func file(name string, body []byte) http.Handler {
 		w.Header().Set("Content-Type", kinds[path.Ext(name)])
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		_, _ = w.Write(body)
+	})
+}
+
+// markdown omits raw HTML of the source. It writes no inline styles, because the
+// Content-Security-Policy blocks them.
+var markdown = goldmark.New(
+	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))),
+	goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+
+// readable serves a Markdown text to browsers as an HTML page, made from the template `frame`, and
+// to all other clients by `plain`. `text` must begin with "# " and the title.
+func readable(frame, path, text string, plain http.Handler) http.Handler {
+	var body bytes.Buffer
+	if err := markdown.Convert([]byte(text), &body); err != nil {
+		panic(err) // a bug: the text comes from the binary, not from a user
+	}
+	title, _, _ := strings.Cut(strings.TrimPrefix(text, "# "), "\n")
+	frame = strings.Replace(frame, `<a href="`+path+`"`, `<a href="`+path+`" aria-current="page"`, 1)
+	browsers := page([]byte(algorithm.Fill(frame, map[string]string{"title": html.EscapeString(title), "text": body.String()})))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		accept := strings.Join(r.Header.Values("Accept"), ",")
+		if r.URL.Query().Get("format") != "markdown" && strings.Contains(accept, "text/html") && !strings.Contains(accept, "text/markdown") {
+			browsers.ServeHTTP(w, r)
+			return
+		}
+		plain.ServeHTTP(w, r)
 	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
-	"github.com/fairpact/fairpact/internal/platform/httpcache"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
@@ -65,7 +64,7 @@ func New(c Config) (http.Handler, error) {
 
 // routes returns the route of each path of the OpenAPI document.
 func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
-	const shared = httpcache.Public
+	const shared = web.CachePublic
 	path := func(op problem.Op) string { return op.Names().Path }
 	routes := map[string]web.Route{
 		path(problem.ReadStatus):     {Serve: a.status, Public: true},

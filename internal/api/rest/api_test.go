@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/api/ops"
-	"github.com/fairpact/fairpact/internal/platform/httpcache"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
+	"github.com/fairpact/fairpact/internal/platform/web"
 )
 
 func observed(w io.Writer) *API {
@@ -162,7 +162,7 @@ func TestPublicKeysArePublishedUnchanged(t *testing.T) {
 	r.Header.Set("Authorization", "Bearer fp_unknown")
 	w := httptest.NewRecorder()
 	api.ServeHTTP(w, r)
-	if h := w.Header(); w.Code != 200 || w.Body.String() != publishedKeys || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Cache-Control") != httpcache.Public || h.Get("ETag") == "" {
+	if h := w.Header(); w.Code != 200 || w.Body.String() != publishedKeys || h.Get("Access-Control-Allow-Origin") != "*" || h.Get("Cache-Control") != web.CachePublic || h.Get("ETag") == "" {
 		t.Errorf("GET /v1/pubkeys: %d with %v and %s, want 200, CORS, ETag and %s", w.Code, h, w.Body, publishedKeys)
 	}
 }

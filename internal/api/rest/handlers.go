@@ -16,7 +16,6 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
-	"github.com/fairpact/fairpact/internal/platform/httpcache"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -158,13 +157,13 @@ func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 		wait.State = state
 		return wait, nil
 	}
-	tag := httpcache.Known(since)
+	tag := web.KnownTag(since)
 	if tag == "" {
 		return wait, problem.New(problem.InvalidRequest, "the parameter `since` is neither a state nor the ETag of a view; send a state, such as %s, or an ETag unchanged", deal.Committing)
 	}
 	wait.Same = func(v escrow.View) bool {
 		body, err := web.Encode(wire.ViewOf(v))
-		return err == nil && httpcache.Tag(body) == tag
+		return err == nil && web.Tag(body) == tag
 	}
 	return wait, nil
 }

@@ -3,32 +3,37 @@
 package service
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
-	"net/netip"
+	"net/url"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/grpclog"
 
-	"github.com/fairpact/fairpact/internal/platform/database"
-	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
-	"github.com/fairpact/fairpact/internal/platform/web"
-	"github.com/fairpact/fairpact/internal/rules/problem"
+	"github.com/fairpact/fairpact/internal/platform/version"
 )
 
 // Main calls `run` with a context that ends on SIGTERM or SIGINT. A second signal ends the
@@ -81,89 +86,6 @@ func ReadOnly(on bool, logger *slog.Logger) {
 	}
 }
 
-// Port is an address with its server.
-type Port struct {
-	Name    string
-	Address string
-	Server  *http.Server
-
-	MaxConnections int                   // see limits.Connections; 0: not bounded
-	Proxies        func(netip.Addr) bool // reports whether an address is a proxy; may be nil
-}
-
-func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
-	l = web.Listener{Listener: l}
-	if p.MaxConnections <= 0 {
-		return l
-	}
-	refused := problem.New(problem.Overloaded, "this port has reached its limit of connections, in total or from your address; close those that you do not use and try again in a few seconds").WithRetryAfter(2)
-	return limits.NewConnections(p.MaxConnections, p.Proxies, func(conn net.Conn) {
-		_ = web.Refuse(conn, refused)
-		repeats.Log(context.Background(), slog.LevelWarn, "connections refused", p.Name, "", "most", p.MaxConnections)
-	}).Bound(l, p.Server)
-}
-
-// Headers of /readyz with the digests of Health.
-const (
-	KeySetHeader  = "Fairpact-Key-Set"
-	SecretsHeader = "Fairpact-Server-Secrets" // #nosec G101 -- the name of a header
-)
-
-// Health answers /healthz with 200 while the process runs, and /readyz with 200 while the
-// process does not drain and a check (NewHealth) succeeds. In an outage of the database the last
-// check before it counts: the outage affects all replicas and a restart does not help, so the
-// replicas stay in the Kubernetes Service and answer 503 to calls that need the database.
-type Health struct {
-	Delay   time.Duration // how long to keep serving after a stop is requested; set before Serve
-	KeySet  string        // digest of this process's key set
-	Secrets string        // digest of this process's server secrets; empty: the process has none
-
-	ready    func(context.Context) error
-	passed   atomic.Bool // whether the last check in which the database answered was successful
-	draining atomic.Bool
-	work     <-chan struct{} // closed when ServeBeside's `work` has returned; nil: ServeBeside was not called
-}
-
-// NewHealth returns a Health that checks readiness with `ready`. If the database does not
-// answer, `ready` MUST return an error that wraps database.ErrNoAnswer.
-func NewHealth(ready func(context.Context) error) *Health {
-	return &Health{ready: ready}
-}
-
-// Handler returns the handler of the admin port.
-func (h *Health) Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-		defer cancel()
-		w.Header().Set(KeySetHeader, h.KeySet)
-		w.Header().Set(SecretsHeader, h.Secrets)
-		err := h.ready(ctx)
-		away := errors.Is(err, database.ErrNoAnswer)
-		if !away {
-			h.passed.Store(err == nil)
-		}
-		switch {
-		case h.draining.Load():
-			http.Error(w, "stopping", http.StatusServiceUnavailable)
-		case away && h.passed.Load():
-			fmt.Fprintln(w, "ok, but", err)
-		case err != nil:
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-		default:
-			fmt.Fprintln(w, "ok")
-		}
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.DefaultGatherer, promhttp.HandlerOpts{Timeout: 5 * time.Second, MaxRequestsInFlight: 4}))
-	return mux
-}
-
-// AdminServer returns the server of the admin port.
-func (h *Health) AdminServer() *http.Server {
-	return &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
-}
-
 // ReadSecrets reads a file of one or more lines, each with a secret of at least 16 bytes. Errors
 // show `name`, the setting that holds the path.
 func ReadSecrets(name, path string) ([]string, error) {
@@ -183,4 +105,114 @@ func ReadSecrets(name, path string) ([]string, error) {
 		return nil, fmt.Errorf("%s: %s is empty: put at least 16 random bytes into it", name, path)
 	}
 	return secrets, nil
+}
+
+// maxName is the longest application_name that Postgres stores, in bytes.
+const maxName = 63
+
+const namePrefix = "fairpact/"
+
+const noSecrets = "-"
+
+// ApplicationName returns the application_name of a process: fairpact/BINARY/KEYSET/SECRETS/HOST.PID.
+// KEYSET and SECRETS are digests; SECRETS is "-" if the process has no server secrets. If HOST.PID
+// is too long, its start is cut off, because the host names of pods differ at the end.
+func ApplicationName(binary, keySet, secrets string) string {
+	host, _ := os.Hostname()
+	name := namePrefix + binary + "/" + keySet + "/" + cmp.Or(secrets, noSecrets) + "/"
+	self := fmt.Sprintf("%s.%d", host, os.Getpid())
+	return name + self[max(0, len(self)-(maxName-len(name))):]
+}
+
+// Process is a parsed application_name. KeySet and Secrets are digests. Secrets is empty if
+// the process has no server secrets. Host ends with the PID.
+type Process struct{ Binary, KeySet, Secrets, Host string }
+
+// ParseApplicationName reports whether the name has the form that ApplicationName returns.
+func ParseApplicationName(name string) (p Process, ok bool) {
+	parts := strings.SplitN(strings.TrimPrefix(name, namePrefix), "/", 4)
+	if !strings.HasPrefix(name, namePrefix) || len(parts) != 4 {
+		return p, false
+	}
+	return Process{Binary: parts[0], KeySet: parts[1], Secrets: strings.TrimPrefix(parts[2], noSecrets), Host: parts[3]}, true
+}
+
+// smallHeap is the size, garbage included, to which a small heap may grow. GOGC=100 would collect
+// a heap of tens of MiB so often that it takes a tenth of the CPU time. A higher constant GOGC
+// would let large heaps grow too much.
+const smallHeap = 96 << 20
+
+// collection is garbage at once. So its finalizer runs after each garbage collection.
+type collection struct{ _ [64]byte }
+
+// paceCollections sets GOGC now and after each collection: from 400 for the smallest heaps down
+// to 100 for live heaps of smallHeap/2 or more.
+func paceCollections() {
+	// The next collection starts at live + (live + stacks + globals) * GOGC/100, which is to be
+	// close to smallHeap.
+	sizes := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	var pace func(*collection)
+	pace = func(c *collection) {
+		metrics.Read(sizes)
+		live, scanned := int64(sizes[0].Value.Uint64()), int64(1)
+		for _, size := range sizes {
+			scanned += int64(size.Value.Uint64())
+		}
+		debug.SetGCPercent(int(min(400, max(100, 100*(smallHeap-live)/scanned))))
+		runtime.SetFinalizer(c, pace)
+	}
+	pace(new(collection))
+}
+
+// flushTimeout bounds the export of the last spans. The sum of Health.Delay, DrainTimeout
+// and flushTimeout MUST be shorter than the grace period of a pod.
+const flushTimeout = 2 * time.Second
+
+// startTracing exports spans to an OTLP/HTTP collector, as the standard environment variables
+// OTEL_… say. A full queue drops spans, so a collector that hangs delays no call. flush exports
+// the remaining spans.
+func startTracing(name string, logger *slog.Logger) (flush func()) {
+	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" || os.Getenv("OTEL_SDK_DISABLED") == "true" {
+		return func() {}
+	}
+	otel.SetLogger(logr.Discard())                              // the default logger would log a malformed header, and headers hold keys
+	complain := rate.Sometimes{First: 1, Interval: time.Minute} // many batches can fail
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		complain.Do(func() { logger.Warn("traces are lost", "err", err) })
+	}))
+	exporter, err := otlptracehttp.New(context.Background(), otlptracehttp.WithProxy(collectorsProxy))
+	if err != nil {
+		logger.Warn("no traces are sent", "err", err)
+		return func() {}
+	}
+	if protocol := os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
+		logger.Warn("traces are sent only over http/protobuf: use the collector's HTTP port, usually 4318", "OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+	}
+	host, _ := os.Hostname()
+	about, err := resource.New(context.Background(), resource.WithTelemetrySDK(), resource.WithAttributes(
+		attribute.String("service.name", name), attribute.String("service.version", version.String()), attribute.String("service.instance.id", host),
+	), resource.WithFromEnv())
+	if err != nil {
+		logger.Warn("OTEL_RESOURCE_ATTRIBUTES is malformed", "err", err)
+	}
+	provider := sdk.NewTracerProvider(sdk.WithBatcher(exporter), sdk.WithResource(about))
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	telemetry.Trace()
+	logger.Info("tracing enabled")
+	return func() {
+		ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			logger.Warn("the last traces are lost", "err", err)
+		}
+	}
+}
+
+// collectorsProxy returns no proxy for an http URL: it could read the keys in the headers.
+func collectorsProxy(r *http.Request) (*url.URL, error) {
+	if r.URL.Scheme == "http" {
+		return nil, nil
+	}
+	return http.ProxyFromEnvironment(r)
 }

@@ -1,4 +1,4 @@
-package httpcache
+package web
 
 import (
 	"io"
@@ -39,19 +39,19 @@ func text(t *testing.T, r io.Reader) string {
 }
 
 func TestTheSameBytesAreNotSentAgain(t *testing.T) {
-	h := Handler(Private, says(200, `{"a":1}`))
+	h := Cached(CachePrivate, says(200, `{"a":1}`))
 	first := ask(h, "GET")
 	tag := first.Header.Get("ETag")
-	if first.StatusCode != 200 || text(t, first.Body) != `{"a":1}` || len(tag) != 26 || first.Header.Get("Cache-Control") != Private {
-		t.Fatalf("the first GET: %d with %v, want 200 with a tag and %s", first.StatusCode, first.Header, Private)
+	if first.StatusCode != 200 || text(t, first.Body) != `{"a":1}` || len(tag) != 26 || first.Header.Get("Cache-Control") != CachePrivate {
+		t.Fatalf("the first GET: %d with %v, want 200 with a tag and %s", first.StatusCode, first.Header, CachePrivate)
 	}
-	if other := ask(Handler(Private, says(200, `{"a":2}`)), "GET"); other.Header.Get("ETag") == tag {
+	if other := ask(Cached(CachePrivate, says(200, `{"a":2}`)), "GET"); other.Header.Get("ETag") == tag {
 		t.Errorf("two different bodies have the same tag %s", tag)
 	}
 	for _, known := range []string{tag, "W/" + tag, `"x", ` + tag, "*"} {
 		for _, method := range []string{"GET", "HEAD"} {
 			again := ask(h, method, "If-None-Match", known)
-			if again.StatusCode != 304 || text(t, again.Body) != "" || again.Header.Get("ETag") != tag || again.Header.Get("Cache-Control") != Private || again.Header.Get("Content-Type") != "" {
+			if again.StatusCode != 304 || text(t, again.Body) != "" || again.Header.Get("ETag") != tag || again.Header.Get("Cache-Control") != CachePrivate || again.Header.Get("Content-Type") != "" {
 				t.Errorf("%s with If-None-Match %s: %d with %v, want 304 with the tag and no body", method, known, again.StatusCode, again.Header)
 			}
 		}
@@ -64,7 +64,7 @@ func TestTheSameBytesAreNotSentAgain(t *testing.T) {
 }
 
 func TestLargeAnswersAreCompressed(t *testing.T) {
-	h := Handler(Public, says(200, large))
+	h := Cached(CachePublic, says(200, large))
 	packed := ask(h, "GET", "Accept-Encoding", "br, gzip")
 	tag := packed.Header.Get("ETag")
 	if packed.Header.Get("Content-Encoding") != "gzip" || packed.Header.Get("Vary") != "Accept-Encoding" {
@@ -75,7 +75,7 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 		t.Errorf("GET with the tag of the compressed answer: %d with %v, want 304 with the same tag", again.StatusCode, again.Header)
 	}
 	for header, body := range map[string]string{"gzip;q=0": large, "identity": large, "gzip": `{"a":1}`} {
-		if a := ask(Handler(Public, says(200, body)), "GET", "Accept-Encoding", header); a.Header.Get("Content-Encoding") != "" || text(t, a.Body) != body {
+		if a := ask(Cached(CachePublic, says(200, body)), "GET", "Accept-Encoding", header); a.Header.Get("Content-Encoding") != "" || text(t, a.Body) != body {
 			t.Errorf("%d bytes with Accept-Encoding %s: headers %v, want the plain body", len(body), header, a.Header)
 		}
 	}
@@ -83,12 +83,12 @@ func TestLargeAnswersAreCompressed(t *testing.T) {
 
 func TestOtherAnswersPassUnchanged(t *testing.T) {
 	for _, status := range []int{201, 401, 404, 409, 503} {
-		a := ask(Handler(Public, says(status, `{"error":"X: y"}`)), "GET", "If-None-Match", "*")
+		a := ask(Cached(CachePublic, says(status, `{"error":"X: y"}`)), "GET", "If-None-Match", "*")
 		if a.StatusCode != status || a.Header.Get("ETag") != "" || a.Header.Get("Cache-Control") != "no-store" || text(t, a.Body) != `{"error":"X: y"}` {
 			t.Errorf("status %d becomes %d with %v, want it unchanged, without a tag", status, a.StatusCode, a.Header)
 		}
 	}
-	if a := ask(Handler(Public, says(200, "{}")), "POST", "If-None-Match", "*"); a.StatusCode != 200 || a.Header.Get("ETag") != "" {
+	if a := ask(Cached(CachePublic, says(200, "{}")), "POST", "If-None-Match", "*"); a.StatusCode != 200 || a.Header.Get("ETag") != "" {
 		t.Errorf("POST: %d with %v, want 200 without a tag", a.StatusCode, a.Header)
 	}
 }

@@ -1,6 +1,4 @@
-// Package httpcache makes repeated reads cheap: strong entity tags, 304 if the caller
-// already has the same bytes (RFC 9110 13.1.2), and gzip.
-package httpcache
+package web
 
 import (
 	"bytes"
@@ -16,9 +14,9 @@ import (
 
 // Values of Cache-Control.
 const (
-	Public  = "public, no-cache"                    // a cache revalidates before every use
-	Private = "private, no-cache"                   // for answers that need a credential: not stored by shared caches
-	Fixed   = "public, max-age=31536000, immutable" // never revalidated; for paths whose content never changes
+	CachePublic  = "public, no-cache"                    // a cache revalidates before every use
+	CachePrivate = "private, no-cache"                   // for answers that need a credential: not stored by shared caches
+	CacheFixed   = "public, max-age=31536000, immutable" // never revalidated; for paths whose content never changes
 )
 
 // smallest is the size from which an answer is compressed. To compress 1.5 kB takes as long as to
@@ -40,12 +38,12 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// Handler adds an ETag and a Cache-Control to each 200 from next for a GET or HEAD that has no
+// Cached adds an ETag and a Cache-Control to each 200 from next for a GET or HEAD that has no
 // ETag yet, and answers 304 if the ETag matches If-None-Match.
 //
-// Handler compresses answers. So an answer MUST NOT hold both a secret and another party's
+// Cached compresses answers. So an answer MUST NOT hold both a secret and another party's
 // text: the compressed size would reveal something about the secret (BREACH).
-func Handler(control string, next http.Handler) http.HandlerFunc {
+func Cached(control string, next http.Handler) http.HandlerFunc {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			next.ServeHTTP(w, r)
@@ -82,8 +80,8 @@ func Tag(body []byte) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:tagBytes])
 }
 
-// Known returns the Tag in an ETag that a caller sent back, or "" if it is none of this package.
-func Known(sent string) string {
+// KnownTag returns the Tag in an ETag that a caller sent back, or "" if it is none of this package.
+func KnownTag(sent string) string {
 	tag := strings.TrimSuffix(strings.Trim(strings.TrimPrefix(sent, "W/"), `"`), suffix)
 	if sum, err := base64.RawURLEncoding.DecodeString(tag); err != nil || len(sum) != tagBytes {
 		return ""
