@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
 type watchCommand struct {
@@ -178,4 +181,134 @@ func isTerminal(w any) bool {
 	}
 	info, err := file.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+type certificateCommand struct {
+	partyFlags
+	Out    string `placeholder:"FILE" help:"File for the bundle. Default: standard output."`
+	Sealed string `placeholder:"FILE" help:"Your sealed file. The command puts its input and salt into the bundle, and does not send them."`
+}
+
+func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
+	// The service returns a bundle only for an invite token. The initiator's state file holds all
+	// tokens, so the initiator uses the token of party 0.
+	if c.Party == nil && c.Token == "" && c.TokenFile == "" {
+		if s, err := c.load(t); err == nil && len(s.Invites) > 1 {
+			c.Party = &s.Invites[0].Party
+		}
+	}
+	var mine sealed
+	if c.Sealed != "" {
+		var err error
+		if mine, err = t.sealed(c.Sealed); err != nil {
+			return err
+		}
+	}
+	call, err := c.call(t)
+	if err != nil {
+		return err
+	}
+	text, err := call.bundle(ctx, t)
+	if err == nil {
+		text, err = withInput(t, text, mine)
+	}
+	if err != nil {
+		return err
+	}
+	text = append(text, '\n')
+	if c.Out != "" {
+		return os.WriteFile(c.Out, text, 0o600)
+	}
+	_, err = t.out.Write(text)
+	return err
+}
+
+// bundle fetches the bundle. It waits up to 5 s for a checkpoint that covers the certificate,
+// because the log signs at most one checkpoint a second. It prints what the bundle lacks.
+func (c *call) bundle(ctx context.Context, t *terminal) (text json.RawMessage, err error) {
+	var status struct {
+		Origin *string
+		Quorum bool
+	}
+	if err := c.client.GetInto(ctx, "/v1/log/status", "", &status); err != nil {
+		return nil, err
+	}
+	var bundle wire.Bundle
+	for try := 0; ; try++ {
+		if err := c.get(ctx, "/bundle", &text); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &bundle); err != nil {
+			return nil, fmt.Errorf("the service's answer to %s is not a bundle: %w", c.path("/bundle"), err)
+		}
+		if bundle.LogProof != "" || status.Origin == nil || try == 10 {
+			break
+		}
+		if err := httpclient.Pause(ctx, 500*time.Millisecond); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case bundle.LogProof != "" && status.Quorum:
+		return text, c.noteQuorum(ctx, t, bundle.LogProof)
+	case bundle.LogProof == "" && status.Origin != nil:
+		t.note("missing in the bundle: log_proof, because no checkpoint covers the certificate yet; fetch the bundle again in a few seconds")
+	case bundle.LogProof == "":
+		t.note("missing in the bundle: log_proof, because the log publishes no checkpoints")
+	}
+	return text, nil
+}
+
+// noteQuorum prints a note if the checkpoint in logProof lacks the quorum of witnesses that
+// the deployment's published policy requires.
+func (c *call) noteQuorum(ctx context.Context, t *terminal, logProof string) error {
+	text, err := c.client.Get(ctx, "/v1/log/policy", "")
+	if err != nil {
+		return err
+	}
+	policy, err := checkpoint.ParsePolicy(text)
+	if err != nil {
+		return fmt.Errorf("cannot parse the witness policy that /v1/log/policy returned: %w", err)
+	}
+	proof, err := checkpoint.ParseProof([]byte(logProof))
+	if err != nil {
+		return fmt.Errorf("cannot parse log_proof of the bundle: %w", err)
+	}
+	if _, _, err := policy.Verify(proof.Note); err != nil {
+		t.note("missing in the bundle: a quorum of witnesses (%v); fetch the bundle again when the deal is CERTIFIED, or in a minute if the deal is VOID", err)
+	}
+	return nil
+}
+
+// withInput returns the bundle with the party's own input and salt in own_input. It refuses
+// an input that does not open the party's commitment. If the bundle has no own_input, or `mine`
+// is empty, it prints a note and returns the bundle unchanged.
+func withInput(t *terminal, text []byte, mine sealed) ([]byte, error) {
+	given, err := canon.ParseWithin(text, inputLevels)
+	bundle, ok := given.(map[string]any)
+	if err != nil || !ok {
+		return nil, fmt.Errorf("cannot parse the bundle: %w", cmp.Or(err, errors.New("it is not a JSON object")))
+	}
+	own, revealed := bundle["own_input"].(map[string]any)
+	switch {
+	case !revealed:
+		t.note("missing in the bundle: your input, because you did not reveal it or the deal has purged all inputs")
+		return text, nil
+	case mine.members == nil:
+		t.note("missing in the bundle: your input and salt; add them with --sealed FILE")
+		return text, nil
+	}
+	cert, _ := bundle["certificate"].(map[string]any)
+	parties, _ := cert["parties"].([]any)
+	party, ok := own["party"].(int64)
+	if !ok || party < 0 || party >= int64(len(parties)) {
+		return nil, fmt.Errorf("own_input.party of the bundle is %v, but the certificate has %d parties, numbered from 0", own["party"], len(parties))
+	}
+	seat, _ := parties[party].(map[string]any)
+	commitment, _ := seat["commitment"].(string)
+	if _, opens := canon.Open(commitment, mine.canonical, mine.salt); !opens {
+		return nil, refusal{fmt.Errorf("the sealed file does not open the commitment of party %d: give the sealed file of the input that this party committed in this deal", party)}
+	}
+	own["input"], own["salt"] = mine.members, mine.salt
+	return canon.Encode(bundle), nil
 }

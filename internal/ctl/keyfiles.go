@@ -1,12 +1,18 @@
 package ctl
 
 import (
+	"context"
+	"crypto/ed25519"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/platform/files"
+	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/signing/file"
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
 // keyFilesCommand copies private keys in an init container. A group can read the files in a
@@ -44,4 +50,39 @@ func (c keyFilesCommand) Run() error {
 		return errors.New(c.From + " holds no file: put the private key as PEM into the Secret")
 	}
 	return nil
+}
+
+type logKeyCommand struct {
+	Origin string `required:"" placeholder:"NAME" env:"FAIRPACT_LOG_ORIGIN" help:"Name of the log, as in the FAIRPACT_LOG_ORIGIN of log-server: the public URL without scheme, such as fairpact.example.com."`
+	Out    string `placeholder:"FILE" help:"Make a key, and write the key to this new file as PEM (PKCS#8)."`
+	Of     string `placeholder:"URI" help:"URI of an existing key, as in FAIRPACT_LOG_KEY. The command then makes no key, and shows the verifier key of this key."`
+}
+
+func (c logKeyCommand) Run(ctx context.Context, t *terminal) error {
+	if (c.Out == "") == (c.Of == "") {
+		return errors.New("--out and --of are both given or both missing: give --out FILE to make a key, or --of URI to show one")
+	}
+	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
+		return err
+	}
+	var public ed25519.PublicKey
+	if c.Out != "" {
+		made, err := file.Make(c.Out, provider.Ed25519)
+		if err != nil {
+			return err
+		}
+		public = made.(ed25519.PublicKey)
+	} else {
+		key, err := signing.OpenLogKey(ctx, c.Of)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = key.Close() }()
+		public = key.Public()
+	}
+	key, err := checkpoint.Ed25519Key(c.Origin, public)
+	if err != nil {
+		return err
+	}
+	return t.show(map[string]string{"vkey": key.String()}, "%s", key)
 }
