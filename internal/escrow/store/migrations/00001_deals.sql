@@ -78,7 +78,7 @@ CREATE TABLE reveals (
     secret      bytea,
     PRIMARY KEY (deal_id, party)
 );
-CREATE INDEX reveals_secret ON reveals (secret) WHERE sealed IS NOT NULL;
+CREATE INDEX reveals_secret ON reveals (secret, deal_id, party) WHERE sealed IS NOT NULL;
 
 -- The transaction that ends a deal inserts the deal's certificate. A certificate is
 -- pending while leaf_index is null.

@@ -2,5 +2,6 @@
 -- nothing if another secret is in force, if inputs are left to reseal, or if there is no rotation to end.
 UPDATE server_secret SET former = '{}'
 WHERE singleton AND fingerprint = $1 AND former <> '{}' AND (
-    SELECT deal_id FROM reveals WHERE secret = ANY (ARRAY(SELECT unnest(former) FROM server_secret WHERE singleton)) AND sealed IS NOT NULL LIMIT 1
+    SELECT r.deal_id FROM unnest((SELECT former FROM server_secret WHERE singleton)) AS f
+    CROSS JOIN LATERAL (SELECT deal_id FROM reveals WHERE secret = f AND sealed IS NOT NULL ORDER BY deal_id, party LIMIT 1) AS r LIMIT 1
 ) IS NULL

@@ -9,7 +9,8 @@ SELECT fingerprint, former, since, (SELECT now FROM clock),
            SELECT FROM idempotency WHERE expires_at > (SELECT now FROM clock) AND expires_at <= (SELECT since FROM secret) + $1::bigint LIMIT $3
        ) AS replays),
        (SELECT count(*) FROM (
-           SELECT FROM reveals WHERE secret = ANY (ARRAY(SELECT unnest(former) FROM secret)) AND sealed IS NOT NULL LIMIT $3
+           SELECT FROM unnest((SELECT former FROM secret)) AS f
+           CROSS JOIN LATERAL (SELECT FROM reveals WHERE secret = f AND sealed IS NOT NULL ORDER BY deal_id, party LIMIT $3) AS r LIMIT $3
        ) AS inputs),
        (SELECT count(*) FROM (
            SELECT FROM certificates WHERE leaf_index IS NULL AND created_at <= (SELECT since FROM secret) + $2::bigint AND mac <> '' LIMIT $3
