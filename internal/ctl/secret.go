@@ -88,7 +88,6 @@ type secretReport struct {
 	Held    []string `json:"held"`   // short fingerprints of the secrets in the file
 	Inputs  int      `json:"inputs_left"`
 	Replays int      `json:"replays_left"`
-	Pending int      `json:"pending_certificates"`
 	Next    string   `json:"next"`
 }
 
@@ -102,7 +101,7 @@ func (c secretCheckCommand) Run(ctx context.Context, t *terminal) error {
 			r.Former = append(r.Former, sealing.ShortID(former))
 		}
 		if len(r.Former) > 0 {
-			r.Inputs, r.Replays, r.Pending = now.Inputs, now.Replays, now.Pending
+			r.Inputs, r.Replays = now.Inputs, now.Replays
 		}
 		var missing error
 		if lacks := lacking(own, now); lacks != nil {
@@ -112,8 +111,8 @@ func (c secretCheckCommand) Run(ctx context.Context, t *terminal) error {
 		processes, err := c.processes(ctx)
 		r.Add(haveSecrets(processes, err, own.Digest()))
 		r.Next = nextOfSecrets(r)
-		left := fmt.Sprintf("still need a former secret: %s inputs, perhaps %s replays (the last expires by %s), and %s certificates that are pending since the rotation",
-			upTo(r.Inputs), upTo(r.Replays), instant(new(now.Since+escrow.ReplayTime)), upTo(r.Pending))
+		left := fmt.Sprintf("still need a former secret: %s inputs, and perhaps %s replays (the last expires by %s)",
+			upTo(r.Inputs), upTo(r.Replays), instant(new(now.Since+escrow.ReplayTime)))
 		return t.report(r.Report, r, left, "next: "+r.Next)
 	})
 }
@@ -130,8 +129,6 @@ func nextOfSecrets(r secretReport) string {
 	switch {
 	case !r.Valid:
 		return "correct what failed before you take any further step of a rotation"
-	case len(r.Former) > 0 && r.Inputs == 0 && r.Replays == 0 && r.Pending > 0:
-		return "wait: certificates from before the rotation are not in the log yet (runbook: alerts.md, FairpactCertificatesPending); keep all lines of the file"
 	case len(r.Former) > 0:
 		return "wait: deadline-worker encrypts the inputs again, and then the replays expire; keep all lines of the file"
 	case r.Held[0] != r.InForce:

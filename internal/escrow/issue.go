@@ -117,8 +117,7 @@ func (s *Service) issueOnce(ctx context.Context, c *store.Certificate) error {
 }
 
 func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, checked, error) {
-	own := func(one *sealing.Secret) bool { return hmac.Equal(c.MAC, payloadMAC(one, c.CertID, c.Payload)) }
-	if !slices.ContainsFunc(s.secrets.All(), own) {
+	if !s.hasOwnMAC(c.CertID, c.Payload, c.MAC) {
 		return "", checked{}, fmt.Errorf("foreign certificate: %s is not signed, because its MAC matches no server secret of this process: run `fairpactctl secret check` and add the missing secret; if no secret is missing, find out who wrote the row", c.CertID)
 	}
 	signature, err := s.signer.Sign(ctx, certificate.Entry(c.Payload))
@@ -130,6 +129,11 @@ func (s *Service) sign(ctx context.Context, c *store.Certificate) (string, check
 	signed.Signature = &signature
 	facts, err := s.check(&signed) // also caches, for the next read
 	return signature, facts, err
+}
+
+// hasOwnMAC reports whether mac is the payload's MAC under a server secret of this process.
+func (s *Service) hasOwnMAC(certID string, payload, mac []byte) bool {
+	return slices.ContainsFunc(s.secrets.All(), func(one *sealing.Secret) bool { return hmac.Equal(mac, payloadMAC(one, certID, payload)) })
 }
 
 // contradictedFor is how long a process remembers a contradiction before it tries again.

@@ -2,6 +2,7 @@ package escrow
 
 import (
 	"context"
+	"crypto/hmac"
 	"errors"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 const (
 	resealRows  = 200     // maximum number of stored inputs that one call of Reseal reads (a batch)
 	resealBytes = 4 << 20 // a batch with this many bytes takes no further input
+	pendingRows = 16      // pending certificates in one read; few, because a payload can be megabytes long
 )
 
 // ReplayTime is the longest lifetime of an idempotency record, in seconds.
@@ -24,8 +26,8 @@ const ReplayTime = int64(idempotency.Lifetime / time.Second)
 // run it concurrently.
 //
 // First it encrypts the stored inputs under the secret in force, one batch in each call. The next
-// calls do nothing until the replays under former secrets have expired, and the certificates that
-// were pending at the rotation are in the log. Then Reseal records that the former secrets can go.
+// calls do nothing until the replays under former secrets have expired. Then Reseal renews the MACs
+// of pending certificates, and records that the former secrets can go.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	r, err := s.store.Rotation(ctx, ReplayTime, 1)
 	if errors.Is(err, store.ErrNotFound) {
@@ -44,8 +46,11 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	if r.Inputs > 0 {
 		return true, s.resealInputs(ctx)
 	}
-	if r.Replays > 0 || r.Pending > 0 {
+	if r.Replays > 0 {
 		return false, nil
+	}
+	if err := s.renewMACs(ctx, r.Fingerprint); err != nil {
+		return false, err
 	}
 	done, err := s.store.ForgetSecrets(ctx, r.Fingerprint)
 	if done {
@@ -79,4 +84,31 @@ func (s *Service) resealInputs(ctx context.Context) error {
 		inputsResealed.Add(float64(len(inputs) - lost))
 	}
 	return err
+}
+
+// renewMACs renews the MACs of pending certificates under the secret in force, so that a certificate
+// that cannot be issued does not delay the end of a rotation. It skips certificates that this service
+// did not write, and those of a lost secret.
+func (s *Service) renewMACs(ctx context.Context, fingerprint []byte) error {
+	writer := s.secrets.Find(fingerprint)
+	if writer == nil {
+		return errors.New("the MACs of pending certificates are not renewed: the server secret was replaced during the call, and this process lacks the previous secret")
+	}
+	var last store.PendingMAC
+	for {
+		page, err := s.store.PendingMACs(ctx, last, pendingRows)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		for _, p := range page {
+			last = p
+			fresh := payloadMAC(writer, p.CertID, p.Payload)
+			if hmac.Equal(p.MAC, fresh) || !s.hasOwnMAC(p.CertID, p.Payload, p.MAC) {
+				continue
+			}
+			if err := s.store.SetMAC(ctx, p, fresh); err != nil {
+				return err
+			}
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -106,11 +107,14 @@ func (g *game) as(h *fixture) *game {
 }
 
 // Processes need the former server secret as long as an idempotency record may be encrypted under
-// that secret, and as long as a certificate from before the rotation is pending.
-func TestFormerSecretIsNeededForReplaysAndPendingCertificates(t *testing.T) {
+// that secret. Then a rotation ends although certificates from before it are pending: one can be
+// issued under the new secret, the log has another one of a deal, and somebody else wrote the third.
+func TestFormerSecretIsNeededForReplaysButNotForPendingCertificates(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
-	waits := pending(t, r.fixture)
+	waits, contradicted, foreign := pending(t, r.fixture), pending(t, r.fixture), pending(t, r.fixture)
+	of(r.log.Append(t.Context(), [32]byte{1}, "es256:00", certificate.Tag(contradicted.id))).ok(t)
+	r.exec(t, "UPDATE certificates SET mac = sha256(mac) WHERE deal_id = $1", foreign.id)
 	check(t, r.store.InsertKey(t.Context(), bytes.Repeat([]byte("k"), 32), &store.Replay{Scope: []byte("s"), Body: []byte("b"), Lifetime: escrow.ReplayTime}))
 	r.rotate(t)
 	one := r.holding(t, r.next, r.old)
@@ -120,10 +124,12 @@ func TestFormerSecretIsNeededForReplaysAndPendingCertificates(t *testing.T) {
 	check(t, r.store.InsertKey(t.Context(), bytes.Repeat([]byte("l"), 32), &store.Replay{Scope: []byte("t"), Body: []byte("b"), Lifetime: escrow.ReplayTime})) // an idempotency record from after the rotation does not need the former secret
 	r.exec(t, "UPDATE certificates SET created_at = created_at - 200")
 	r.resealed(t, one)
-	r.refused(t, r.next)
-	waits.as(one).attended(t).published(t)
-	r.resealed(t, one)
-	r.holding(t, r.next)
+	renewed := r.holding(t, r.next)
+	waits.as(renewed).attended(t).published(t)
+	contradicted.as(renewed).certificate(t, renewed.replica()).refused(t, problem.LogInconsistent)
+	if _, err := renewed.replica().ProcessDeal(t.Context(), foreign.id); err == nil || !strings.Contains(err.Error(), "foreign certificate") {
+		t.Errorf("ProcessDeal of a certificate with a changed MAC: got error %v, want one that calls it foreign", err)
+	}
 }
 
 // A deal with an input that cannot be decrypted stays REVEALING until reveal_deadline, so that

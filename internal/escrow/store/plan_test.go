@@ -192,7 +192,7 @@ func TestRotationReadsFewRows(t *testing.T) {
 			f.exec(t, "ANALYZE reveals")
 		}
 		p := f.planner(t)
-		for name, args := range map[string]string{"reseal_next": "10, 1000000", "rotation": "60, 60, 10", "forget_secrets": "'\\x02'"} {
+		for name, args := range map[string]string{"reseal_next": "10, 1000000", "rotation": "60, 10", "forget_secrets": "'\\x02'"} {
 			p.prepare(t, name)
 			if n := p.touched(t, name, args); n > 100 {
 				t.Errorf("analysed: %v: %s reads %.0f rows, want at most 100", analysed, name, n)

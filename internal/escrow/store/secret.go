@@ -18,6 +18,8 @@ var (
 	rotationSQL      = query("rotation")
 	resealNextSQL    = query("reseal_next")
 	resealSQL        = query("reseal")
+	pendingMACsSQL   = query("pending_macs")
+	setMACSQL        = query("set_mac")
 	forgetSecretsSQL = query("forget_secrets")
 )
 
@@ -54,7 +56,7 @@ func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 
 // LoseDeals ends the deals that Live counts. Call it only if their server secret is lost. The
 // deals become EXPIRED, because nobody can decrypt their inputs. The pending certificates are never
-// issued, and neither Live nor Rotation counts them again.
+// issued, and Live does not count them again.
 func (s *Store) LoseDeals(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, loseDealsSQL)
 	return translate(err)
@@ -106,14 +108,12 @@ type Rotation struct {
 	Now     int64 // unix seconds
 	Replays int   // idempotency records that may need a former secret
 	Inputs  int   // inputs that are encrypted under a former secret
-	Pending int   // certificates that are not in the log yet and may need a former secret
 }
 
 // Rotation returns the progress of a rotation, or ErrNotFound if no secret is recorded. replayTime is
 // the longest lifetime of an idempotency record, in seconds. The counts stop at `limit`.
 func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Rotation, err error) {
-	err = s.pool.QueryRow(ctx, rotationSQL, replayTime, int64(SettleTime/time.Second), limit).
-		Scan(&r.Fingerprint, &r.Former, &r.Since, &r.Now, &r.Replays, &r.Inputs, &r.Pending)
+	err = s.pool.QueryRow(ctx, rotationSQL, replayTime, limit).Scan(&r.Fingerprint, &r.Former, &r.Since, &r.Now, &r.Replays, &r.Inputs)
 	return r, translate(err)
 }
 
@@ -140,6 +140,27 @@ func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInp
 		deals[i], parties[i], sealed[i] = in.DealID, in.Party, in.Sealed
 	}
 	_, err := s.pool.Exec(ctx, resealSQL, deals, parties, sealed, fresh, fingerprint)
+	return translate(err)
+}
+
+// PendingMAC is a pending certificate (one that is not in the log yet) and its MAC.
+type PendingMAC struct {
+	CreatedAt int64 // unix seconds
+	CertID    string
+	Payload   []byte
+	MAC       []byte
+}
+
+// PendingMACs returns at most `limit` pending certificates in the order of creation, starting after
+// the certificate `last`.
+func (s *Store) PendingMACs(ctx context.Context, last PendingMAC, limit int) ([]PendingMAC, error) {
+	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingMAC], pendingMACsSQL, last.CreatedAt, last.CertID, limit)
+}
+
+// SetMAC replaces p's MAC by `mac`. It does nothing if the certificate is published or its stored MAC
+// is not p.MAC.
+func (s *Store) SetMAC(ctx context.Context, p PendingMAC, mac []byte) error {
+	_, err := s.pool.Exec(ctx, setMACSQL, p.CertID, p.MAC, mac)
 	return translate(err)
 }
 
