@@ -205,7 +205,11 @@ func (a secretAdoptCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	newest := own.All()[0]
-	if err := s.ClaimSecret(ctx, newest.Fingerprint(), true); err != nil {
+	var held [][]byte
+	for _, one := range own.All() {
+		held = append(held, one.Fingerprint())
+	}
+	if err := s.ReplaceSecret(ctx, newest.Fingerprint(), held); err != nil {
 		return err
 	}
 	fingerprint := fmt.Sprintf("%x", newest.Fingerprint())

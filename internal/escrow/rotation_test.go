@@ -194,7 +194,7 @@ func TestAnotherServerSecretIsRefused(t *testing.T) {
 	needed(1)
 	g.reveal(t, r.replica(), 1).ok(t)
 	needed(0)
-	check(t, r.store.ClaimSecret(t.Context(), r.next.Fingerprint(), true))
+	check(t, r.store.ReplaceSecret(t.Context(), r.next.Fingerprint(), [][]byte{r.next.Fingerprint()}))
 	r.holding(t, r.next)
 	r.refused(t, r.secret)
 }

@@ -46,7 +46,7 @@ func newBench(t *testing.T, newer ...*sealing.Secret) *bench {
 		b.store, err = store.Open(t.Context(), url, 16)
 		check(t, err)
 		t.Cleanup(b.store.Close)
-		check(t, b.store.ClaimSecret(t.Context(), b.secret.Fingerprint(), false))
+		check(t, b.store.ClaimSecret(t.Context(), b.secret.Fingerprint()))
 		r, err := redis.Open(b.server.URL() + servertest.PatientRedis)
 		check(t, err)
 		t.Cleanup(func() { _ = r.Close() })

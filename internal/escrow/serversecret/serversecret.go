@@ -20,7 +20,7 @@ import (
 func Check(ctx context.Context, s *store.Store, own *sealing.Secrets) error {
 	state, err := s.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
-		if err := s.ClaimSecret(ctx, own.All()[0].Fingerprint(), false); err != nil {
+		if err := s.ClaimSecret(ctx, own.All()[0].Fingerprint()); err != nil {
 			return err
 		}
 		state, err = s.ServerSecret(ctx)

@@ -31,7 +31,7 @@ var ErrSecretReplaced = errors.New("store: another server secret is in force")
 type SecretState struct {
 	Fingerprint []byte   // fingerprint of the secret in force, which encrypts new data
 	Former      [][]byte // fingerprints of former secrets that stored data still needs
-	Since       int64    // when ClaimSecret or RotateSecret set Fingerprint, in unix seconds
+	Since       int64    // when ClaimSecret, ReplaceSecret or RotateSecret set Fingerprint, in unix seconds
 }
 
 // ServerSecret returns the recorded state, or ErrNotFound if no secret is recorded yet.
@@ -41,9 +41,15 @@ func (s *Store) ServerSecret(ctx context.Context) (state SecretState, err error)
 }
 
 // ClaimSecret records the secret with this fingerprint as the secret in force. If a secret is
-// already recorded and replace is false, ClaimSecret does nothing.
-func (s *Store) ClaimSecret(ctx context.Context, fingerprint []byte, replace bool) error {
-	_, err := s.pool.Exec(ctx, claimSecretSQL, fingerprint, replace)
+// already recorded, ClaimSecret does nothing.
+func (s *Store) ClaimSecret(ctx context.Context, fingerprint []byte) error {
+	return s.ReplaceSecret(ctx, fingerprint, nil)
+}
+
+// ReplaceSecret records the secret with this fingerprint as the secret in force, in place of one
+// that is lost. Those of the former secrets that are in `held` stay: stored data still needs them.
+func (s *Store) ReplaceSecret(ctx context.Context, fingerprint []byte, held [][]byte) error {
+	_, err := s.pool.Exec(ctx, claimSecretSQL, fingerprint, held)
 	return translate(err)
 }
 
@@ -55,8 +61,8 @@ func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 }
 
 // LoseDeals ends the deals that Live counts. Call it only if their server secret is lost. The
-// deals become EXPIRED, because nobody can decrypt their inputs. The pending certificates are never
-// issued, and Live does not count them again.
+// deals become EXPIRED, because nobody can decrypt their inputs. LoseDeals does not change the pending
+// certificates: those whose MAC is under the lost secret are never issued.
 func (s *Store) LoseDeals(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, loseDealsSQL)
 	return translate(err)

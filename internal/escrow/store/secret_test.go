@@ -56,7 +56,7 @@ func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 	stored := func() string {
 		return fmt.Sprint(f.count(t, "SELECT count(*) FROM reveals"), f.count(t, "SELECT count(*) FROM idempotency"), f.count(t, "SELECT count(*) FROM certificates"))
 	}
-	check(t, f.ClaimSecret(ctx, old, false))
+	check(t, f.ClaimSecret(ctx, old))
 	f.rotate(t, old, now)
 	for what, write := range writes {
 		before := stored()
@@ -83,7 +83,7 @@ func TestARotationFencesTheFormerSecret(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	old, now := random32(), random32()
-	check(t, f.ClaimSecret(ctx, old, false))
+	check(t, f.ClaimSecret(ctx, old))
 	var group, began sync.WaitGroup
 	var stored atomic.Int64
 	for range 8 {
@@ -121,7 +121,7 @@ func TestResealInBatches(t *testing.T) {
 	f := newFixture(t)
 	ctx := t.Context()
 	old, now := random32(), random32()
-	check(t, f.ClaimSecret(ctx, old, false))
+	check(t, f.ClaimSecret(ctx, old))
 	const deals = 8
 	all := make([]*store.Declaration, deals)
 	for i := range all {
@@ -201,8 +201,35 @@ func TestLoseDeals(t *testing.T) {
 	if n := f.count(t, "SELECT count(*) FROM reveals WHERE deal_id = $1 AND sealed IS NOT NULL", purged.DealID); n != 0 {
 		t.Errorf("%d inputs of a deal with retention purge are left, want 0", n)
 	}
-	if deals, certificates, err := f.Live(t.Context()); deals != 0 || certificates != 0 || err != nil {
-		t.Errorf("after LoseDeals %d deals and %d certificates need the lost secret, %v; want 0 and 0", deals, certificates, err)
+	if deals, certificates, err := f.Live(t.Context()); deals != 0 || certificates != 1 || err != nil {
+		t.Errorf("after LoseDeals %d deals and %d certificates may need the lost secret, %v; want 0 and 1", deals, certificates, err)
+	}
+}
+
+// A is rotated to B, and B is lost while inputs under A are left. A stays a former secret, because the
+// file holds A, and the rotation continues.
+func TestReplacedSecretKeepsTheFormerSecretsThatAreHeld(t *testing.T) {
+	f := newFixture(t)
+	ctx := t.Context()
+	a, b, lost, next := []byte("a"), []byte("b"), []byte("lost"), []byte("next")
+	check(t, f.ClaimSecret(ctx, lost))
+	f.rotate(t, lost, a)
+	d := f.create(t, nil)
+	f.commit(t, d, 0, 1)
+	f.reveal(t, d, 0)
+	f.rotate(t, a, b)
+	check(t, f.ReplaceSecret(ctx, next, [][]byte{next, a}))
+	state, err := f.ServerSecret(ctx)
+	if err != nil || string(state.Fingerprint) != "next" || len(state.Former) != 1 || string(state.Former[0]) != "a" {
+		t.Errorf("ServerSecret = %+v, %v; want next in force and only a as a former secret", state, err)
+	}
+	if inputs, err := f.InputsToReseal(ctx, 10, 1000); err != nil || len(inputs) != 1 {
+		t.Errorf("InputsToReseal = %v, %v; want the input under a", inputs, err)
+	}
+	check(t, f.ClaimSecret(ctx, b)) // does nothing
+	check(t, f.ReplaceSecret(ctx, a, [][]byte{a}))
+	if state, err = f.ServerSecret(ctx); err != nil || string(state.Fingerprint) != "a" || len(state.Former) != 0 {
+		t.Errorf("ServerSecret = %+v, %v; want a in force and no former secret", state, err)
 	}
 }
 
@@ -242,7 +269,7 @@ func TestASecondDatabaseUser(t *testing.T) {
 	}
 	first := as(owner, "one", "fairpact/first")
 	defer first.Close()
-	check(t, first.ClaimSecret(t.Context(), []byte("old"), false))
+	check(t, first.ClaimSecret(t.Context(), []byte("old")))
 	other := as(second, "two", "fairpact/second")
 	defer other.Close()
 	check(t, other.InsertKey(t.Context(), random32(), newReplay()))

@@ -18,7 +18,7 @@ func TestOneKeyTwiceInOneGroup(t *testing.T) {
 	f := newFixture(t)
 	secret, err := sealing.New(make([]byte, 32))
 	check(t, err)
-	check(t, f.ClaimSecret(t.Context(), secret.Fingerprint(), false))
+	check(t, f.ClaimSecret(t.Context(), secret.Fingerprint()))
 	secrets, err := sealing.NewSecrets(secret)
 	check(t, err)
 	secrets.Use(secret)

@@ -1,6 +1,5 @@
 -- Ends all deals that have not ended and hold an input. Runs only if the server secret is lost, so that nobody can decrypt the
--- inputs. The deals become EXPIRED, without a certificate (SPEC 3). The pending certificates lose their MACs, so that nobody
--- waits for them.
+-- inputs. The deals become EXPIRED, without a certificate (SPEC 3).
 WITH lost AS MATERIALIZED (
     SELECT deal_id FROM deals d WHERE phase = 'REVEALING' AND reveals_closed_at IS NULL
         AND (SELECT r.party FROM reveals r WHERE r.deal_id = d.deal_id LIMIT 1) IS NOT NULL
@@ -10,8 +9,5 @@ WITH lost AS MATERIALIZED (
 ended AS (
     UPDATE deals d SET phase = 'EXPIRED' FROM lost WHERE d.deal_id = ANY (ARRAY(SELECT deal_id FROM lost)) AND d.deal_id = lost.deal_id
     RETURNING d.deal_id, d.retention
-),
-unsigned AS (
-    UPDATE certificates SET mac = '' WHERE leaf_index IS NULL
 )
 UPDATE reveals r SET sealed = NULL FROM ended e WHERE r.deal_id = ANY (ARRAY(SELECT deal_id FROM ended)) AND r.deal_id = e.deal_id AND e.retention = 'purge'
