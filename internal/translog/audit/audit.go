@@ -1,89 +1,154 @@
+// Package audit checks a transparency log from the outside. It reads the checkpoint,
+// tiles and entry bundles (c2sp.org/tlog-tiles) of a log at a URL, or of a mirror in a
+// folder. It trusts only the keys of the given policy.
+//
+// There are three outcomes:
+//   - No error: the files match the signed checkpoint, and all signed checkpoints agree.
+//   - A *Contradiction.
+//   - Any other error: no verdict, for example because a file could not be read or the log
+//     did not sign the checkpoint.
+//
+// Memory holds a fixed number of level-0 tiles with their bundles, and the tiles above them.
 package audit
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/fairpact/fairpact/internal/platform/files"
+	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
-const maxFindings = 20 // an audit stops at this number of findings
+const checkpointPath = "checkpoint"
 
-// Audit verifies every tile and entry of a log. If a tile is wrong, Audit continues with
-// hashes that it computes from the files below that tile.
-func Audit(ctx context.Context, from *Source, head Head) error {
-	t, err := openTree(ctx, from, head, nil, maxFindings)
-	if err == nil {
-		err = t.walk(ctx, 0)
-	}
-	return t.verdict(err)
+// Contradiction is returned when files do not match the signed checkpoint, or two signed
+// checkpoints contradict each other.
+type Contradiction struct {
+	Findings []Finding
+
+	// Notes holds the signed checkpoints that are evidence against the log. It is nil if the findings
+	// are full tiles or entry bundles, because the log does not sign those files.
+	Notes [][]byte
 }
 
-// repairEdge finds out why the partial tiles do not lead to the root in the checkpoint. It
-// recomputes them from the files below them, and records each wrong tile, or else the checkpoint.
-func (t *tree) repairEdge(ctx context.Context) error {
-	served := slices.Clone(t.edge)
-	for l, c := range served {
+// Finding is one wrong file: the checkpoint, a tile or an entry bundle.
+type Finding struct {
+	Path    string `json:"path"`
+	Problem string `json:"problem"`
+}
+
+func (c *Contradiction) Error() string {
+	lines := make([]string, len(c.Findings))
+	for i, f := range c.Findings {
+		lines[i] = f.Path + ": " + f.Problem
+	}
+	return strings.Join(lines, "\n")
+}
+
+func contradicts(path string, notes [][]byte, format string, args ...any) error {
+	return &Contradiction{[]Finding{{path, fmt.Sprintf(format, args...)}}, notes}
+}
+
+// verdict returns nil if there are no findings.
+func (c *Contradiction) verdict() error {
+	if len(c.Findings) == 0 {
+		return nil
+	}
+	return c
+}
+
+// Audit verifies every tile and entry of a log. After a wrong tile or entry bundle it continues
+// with the files that other tiles prove.
+func Audit(ctx context.Context, from *Source, head Head) error {
+	return newTree(ctx, from, head, nil).verify(0)
+}
+
+// Mirror updates a folder, which a static file server can serve, to the newest checkpoint of the
+// log. It verifies each file before writing it, and writes the checkpoint last. So the files
+// always match the checkpoint in the folder. The next call continues an interrupted one.
+func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
+	// #nosec G301 -- public, for a file server
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Head{}, err
+	}
+	to := folder(dir)
+	have, err := to.Head(ctx, policy)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return have, err
+	}
+	head, err := from.headAfter(ctx, policy, have.Size)
+	if err != nil {
+		return head, err
+	}
+	if err := Extends(ctx, from, head, have); err != nil { // a forked log must not change the mirror
+		return head, err
+	}
+	if err := newTree(ctx, from, head, to).verify(have.Size / checkpoint.TileWidth); err != nil {
+		return head, err
+	}
+	return head, files.Replace(filepath.Join(dir, checkpointPath), head.Note, 0o644)
+}
+
+// Watch reads the newest checkpoint and proves that the log extends the head `seen` (see Extends).
+// A log may show different trees to different watchers, who detect this by comparing their heads.
+func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen Head) (Head, error) {
+	head, err := from.headAfter(ctx, policy, seen.Size)
+	if err != nil {
+		return head, err
+	}
+	return head, Extends(ctx, from, head, seen)
+}
+
+// Extends proves that the tree of `head` extends the tree of `older`. If the log forked or became
+// shorter, the error is a Contradiction. If the checkpoints are of different logs, the error is
+// not a Contradiction.
+func Extends(ctx context.Context, from *Source, head, older Head) error {
+	notes := [][]byte{older.Note, head.Note}
+	switch {
+	case older.Note != nil && older.Origin != head.Origin:
+		return fmt.Errorf("the checkpoints are of different logs: %q now, %q before; use a checkpoint file or mirror folder of the log that you check", head.Origin, older.Origin)
+	case older.Size > head.Size:
+		return contradicts(checkpointPath, notes, "the log went back from %d to %d leaves", older.Size, head.Size)
+	case older.Size == 0:
+		return nil
+	}
+	root := tlog.Hash(head.Root)
+	if older.Size < head.Size {
 		var err error
-		switch {
-		case c.W == 0:
-			continue
-		case c.problem != "":
-			err = t.addFinding(c)
-		}
-		if err == nil {
-			t.edge[l], err = t.rebuild(ctx, c)
-		}
-		if err != nil {
+		if root, err = tlog.TreeHash(older.Size, newTree(ctx, from, head, nil)); err != nil {
 			return err
 		}
 	}
-	root := t.edgeRoot()
-	for l, c := range served {
-		if c.problem != "" || slices.Equal(c.hashes, t.edge[l].hashes) {
-			continue
-		}
-		c.problem = "its hashes do not match the files one level below it"
-		if root != tlog.Hash(t.head.Root) {
-			c.problem += "; the root in the checkpoint matches neither the tile's hashes nor those files"
-		}
-		if err := t.addFinding(c); err != nil {
-			return err
-		}
-	}
-	if len(t.findings) == 0 {
-		t.notes = [][]byte{t.head.Note}
-		t.findings = []Finding{{checkpointPath, fmt.Sprintf("the tiles lead to the root %v, but the root in the checkpoint is %v", root, tlog.Hash(t.head.Root))}}
-		return errEnough
+	if root != tlog.Hash(older.Root) {
+		return contradicts(checkpointPath, notes, "the log is forked: its first %d leaves now have the root %v, but had the root %v before", older.Size, root, tlog.Hash(older.Root))
 	}
 	return nil
 }
 
-// rebuild returns the tile c with hashes computed from the files one level below. A hash whose tile
-// is malformed stays as in c. After a malformed bundle, rebuild returns errEnough.
-func (t *tree) rebuild(ctx context.Context, c content) (content, error) {
-	built := content{Tile: c.Tile, hashes: make([]tlog.Hash, c.W)}
-	if c.L == 0 {
-		bundle, err := t.from.read(ctx, tileAt(-1, c.N, t.head.Size))
-		if bundle.problem != "" {
-			_ = t.addFinding(bundle)
-			err = errEnough
+const (
+	attempts   = 5
+	retryAfter = time.Second
+)
+
+// headAfter retries if the checkpoint of a log at a URL has fewer than `size` leaves, because the
+// answer may come from a cache or a replica that lags. In the end it returns even that checkpoint.
+func (s *Source) headAfter(ctx context.Context, policy *checkpoint.Policy, size int64) (Head, error) {
+	for attempt := 1; ; attempt++ {
+		head, err := s.Head(ctx, policy)
+		if err != nil || head.Size >= size || attempt == attempts || !s.remote {
+			return head, err
 		}
-		built.hashes = bundle.hashes
-		return built, err
-	}
-	copy(built.hashes, c.hashes)
-	for i := range built.hashes {
-		below, err := t.from.read(ctx, tileAt(c.L-1, c.N*checkpoint.TileWidth+int64(i), t.head.Size))
-		if err != nil {
-			return built, err
-		}
-		if below.problem == "" {
-			built.hashes[i] = subtree(below.hashes)
+		if err := httpclient.Pause(ctx, retryAfter); err != nil {
+			return head, err
 		}
 	}
-	return built, nil
 }

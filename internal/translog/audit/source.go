@@ -1,14 +1,3 @@
-// Package audit checks a transparency log from the outside. It reads the checkpoint,
-// tiles and entry bundles (c2sp.org/tlog-tiles) of a log at a URL, or of a mirror in a
-// folder. It trusts only the keys of the given policy.
-//
-// There are three outcomes:
-//   - No error: the files match the signed checkpoint, and all signed checkpoints agree.
-//   - A *Contradiction.
-//   - Any other error: no verdict, for example because a file could not be read or the log
-//     did not sign the checkpoint.
-//
-// Memory holds two tiles of each level, and a fixed number of level-0 tiles with their bundles.
 package audit
 
 import (
@@ -19,47 +8,14 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
-
-const (
-	parallel       = 8 // requests in flight
-	checkpointPath = "checkpoint"
-)
-
-// Contradiction is returned when files do not match the signed checkpoint, or two signed
-// checkpoints contradict each other.
-type Contradiction struct {
-	Findings []Finding
-
-	// Notes holds the signed checkpoints that are evidence against the log. It is nil if a tile or
-	// an entry bundle is wrong, because the log does not sign those files.
-	Notes [][]byte
-}
-
-// Finding is one wrong file: the checkpoint, a tile or an entry bundle.
-type Finding struct {
-	Path    string `json:"path"`
-	Problem string `json:"problem"`
-}
-
-func (c *Contradiction) Error() string {
-	lines := make([]string, len(c.Findings))
-	for i, f := range c.Findings {
-		lines[i] = f.Path + ": " + f.Problem
-	}
-	return strings.Join(lines, "\n")
-}
-
-func contradicts(path string, notes [][]byte, format string, args ...any) error {
-	return &Contradiction{[]Finding{{path, fmt.Sprintf(format, args...)}}, notes}
-}
 
 // Source reads the files of a log from a URL or a folder.
 type Source struct {
@@ -127,57 +83,49 @@ func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	return Head{c, signed, witnesses, err}, nil
 }
 
-// tileAt returns the n-th tile of a level, which may be partial. Level -1 means an entry bundle.
-func tileAt(level int, n, size int64) tlog.Tile {
-	t := tlog.Tile{H: checkpoint.TileHeight, L: level, N: n, W: checkpoint.TileWidth}
-	if left := size>>(checkpoint.TileHeight*max(level, 0)) - n*checkpoint.TileWidth; left < checkpoint.TileWidth {
-		t.W = int(left)
-	}
-	return t
-}
-
-// content is a tile or entry bundle that was read, or a tile that was rebuilt.
-type content struct {
-	tlog.Tile
-	data    []byte
-	hashes  []tlog.Hash // leaf hashes for an entry bundle; nil if the file is malformed
-	problem string
-}
-
-func (c content) path() string { return checkpoint.TilePath(c.Tile) }
-
-// read reads the full file if a partial one is missing: a log may delete it once the full one exists.
-func (s *Source) read(ctx context.Context, t tlog.Tile) (content, error) {
-	c, full := content{Tile: t}, t
-	full.W = checkpoint.TileWidth
-	data, err := s.get(ctx, checkpoint.TilePath(t))
-	width := t.W
-	if errors.Is(err, fs.ErrNotExist) && t.W < full.W {
+// read returns a tile or an entry bundle (level -1), and the leaf hashes of a bundle. It reads the
+// full file if a partial one is missing: a log may delete it once the full one exists. A malformed
+// file is a Contradiction.
+func (s *Source) read(ctx context.Context, t tlog.Tile) (data []byte, leaves []byte, err error) {
+	path, width := checkpoint.TilePath(t), t.W
+	data, err = s.get(ctx, path)
+	if errors.Is(err, fs.ErrNotExist) && width < checkpoint.TileWidth {
+		full := tlog.Tile{H: t.H, L: t.L, N: t.N, W: checkpoint.TileWidth}
 		if whole, errFull := s.get(ctx, checkpoint.TilePath(full)); errFull == nil {
 			data, width, err = whole, full.W, nil
 		}
 	}
 	switch {
 	case err != nil:
-		return c, err
+		return nil, nil, err
 	case t.L >= 0 && len(data) != width*tlog.HashSize:
-		c.problem = fmt.Sprintf("it has %d bytes instead of %d", len(data), width*tlog.HashSize)
-		return c, nil
+		return nil, nil, contradicts(path, nil, "it has %d bytes instead of %d", len(data), width*tlog.HashSize)
 	case t.L >= 0:
-		c.data = data[:t.W*tlog.HashSize]
-		for hash := range slices.Chunk(c.data, tlog.HashSize) {
-			c.hashes = append(c.hashes, tlog.Hash(hash))
-		}
-		return c, nil
+		return data[:t.W*tlog.HashSize], nil, nil
 	}
 	entries, err := checkpoint.ParseEntryBundle(data, width)
 	if err != nil {
-		c.problem = err.Error()
-		return c, nil
+		return nil, nil, contradicts(path, nil, "%v", err)
 	}
 	for _, entry := range entries[:t.W] {
-		c.hashes = append(c.hashes, tlog.RecordHash(entry))
+		hash := tlog.RecordHash(entry)
+		leaves = append(leaves, hash[:]...)
 	}
-	c.data = checkpoint.EntryBundle(entries[:t.W])
-	return c, nil
+	return checkpoint.EntryBundle(entries[:t.W]), leaves, nil
+}
+
+// write stores a file in the folder of a mirror. A full file replaces its partial versions.
+func (s *Source) write(t tlog.Tile, data []byte) error {
+	path := filepath.Join(s.Place, filepath.FromSlash(checkpoint.TilePath(t)))
+	// #nosec G301 -- public, for a file server
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	if err := files.Replace(path, data, 0o644); err != nil {
+		return err
+	}
+	if t.W == checkpoint.TileWidth {
+		return os.RemoveAll(path + ".p")
+	}
+	return nil
 }

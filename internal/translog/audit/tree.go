@@ -1,10 +1,12 @@
 package audit
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 	"golang.org/x/sync/errgroup"
@@ -12,232 +14,201 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 )
 
-const ahead = 32 // level-0 tiles that are in memory at a time
+const (
+	parallel = 8  // requests in flight
+	ahead    = 32 // level-0 tiles that are in memory at a time
 
-// tree reads the files of a log and verifies them from the top down. The root in the
-// checkpoint proves all partial tiles together. Each hash in a tile proves one full tile of the
-// level below. Each tile of level 0 proves its entry bundle.
+	maxFindings = 20 // an audit stops at about this number of findings
+)
+
+// tree reads the files of a log and verifies them from the top down. The root in the checkpoint
+// proves all partial tiles together. Each hash in a tile proves one full tile of the level below.
+// Each tile of level 0 proves its entry bundle. tree is a tlog.HashReader and its tlog.TileReader.
 type tree struct {
+	ctx    context.Context
 	from   *Source
+	mirror *Source // has correct copies of some files, and gets those of the others; nil if there is none
 	head   Head
-	mirror *Source // nil if there is none
 
-	edge  []content       // by tile level: the verified partial tile; nil hashes if the level has none
-	known map[int]content // the last verified full tile of each level
-
-	findings []Finding
-	most     int // the number of findings at which the work stops
-	notes    [][]byte
+	place  *Source              // where ReadTiles reads
+	asked  []tlog.Tile          // by the last ReadTiles, each tile after the one above it
+	got    [][]byte             // nil if the last ReadTiles failed
+	proven map[tlog.Tile][]byte // tiles of the last read that was proven
+	err    error                // of writing into the mirror
 }
 
-// openTree returns a tree whose edge is verified. The caller must pass the error to verdict.
-func openTree(ctx context.Context, from *Source, head Head, mirror *Source, most int) (*tree, error) {
-	t := &tree{from: from, head: head, mirror: mirror, known: map[int]content{}, most: most}
-	return t, t.readEdge(ctx)
+func newTree(ctx context.Context, from *Source, head Head, mirror *Source) *tree {
+	return &tree{ctx: ctx, from: from, mirror: mirror, head: head}
 }
 
-var errEnough = errors.New("too many files are wrong")
-
-func (t *tree) addFinding(c content) error {
-	t.findings = append(t.findings, Finding{c.path(), c.problem})
-	if len(t.findings) >= t.most {
-		return errEnough
-	}
-	return nil
-}
-
-func (t *tree) verdict(err error) error {
-	if len(t.findings) > 0 {
-		return &Contradiction{t.findings, t.notes}
-	}
-	return err
-}
-
-// read returns a correct copy from the mirror, or else the file from the log, which it stores in
-// the mirror if the file is correct. `check` returns what is wrong with hashes, or "".
-func (t *tree) read(ctx context.Context, want tlog.Tile, check func([]tlog.Hash) string) (content, error) {
-	if t.mirror != nil {
-		if c, err := t.mirror.read(ctx, want); err == nil && c.problem == "" && check(c.hashes) == "" {
-			return c, nil
+// ReadHashes returns proven nodes of the tree. If files contradict the checkpoint, it names them.
+func (t *tree) ReadHashes(indexes []int64) (hashes []tlog.Hash, err error) {
+	reader := tlog.TileHashReader(tlog.Tree{N: t.head.Size, Hash: t.head.Root}, t)
+	if t.place = t.mirror; t.place != nil {
+		if hashes, err := reader.ReadHashes(indexes); err == nil {
+			return hashes, nil
 		}
 	}
-	c, err := t.from.read(ctx, want)
-	if err != nil {
-		return c, err
+	t.place = t.from
+	if hashes, err = reader.ReadHashes(indexes); err == nil {
+		return hashes, t.err
 	}
-	if c.problem == "" {
-		c.problem = check(c.hashes)
+	if t.got == nil {
+		return nil, err // a file is unreadable or malformed
 	}
-	if c.problem == "" && t.mirror != nil {
-		err = t.mirror.write(c)
-	}
-	return c, err
+	return nil, t.diagnose()
 }
 
-func (t *tree) readEdge(ctx context.Context) error {
-	for l := 0; t.head.Size>>(checkpoint.TileHeight*l) > 0; l++ {
-		c := content{Tile: tileAt(l, t.head.Size>>(checkpoint.TileHeight*(l+1)), t.head.Size)}
-		if c.W > 0 {
-			var err error
-			if c, err = t.from.read(ctx, c.Tile); err != nil {
+// Height returns the height of the tiles.
+func (t *tree) Height() int { return checkpoint.TileHeight }
+
+// ReadTiles returns tiles that are not proven yet.
+func (t *tree) ReadTiles(tiles []tlog.Tile) ([][]byte, error) {
+	data := make([][]byte, len(tiles))
+	t.asked, t.got = tiles, nil
+	group, ctx := errgroup.WithContext(t.ctx)
+	group.SetLimit(parallel)
+	for i, tile := range tiles {
+		if data[i] = t.proven[tile]; data[i] == nil {
+			group.Go(func() (err error) {
+				data[i], _, err = t.place.read(ctx, tile)
 				return err
-			}
-		}
-		t.edge = append(t.edge, c)
-	}
-	if t.edgeRoot() != tlog.Hash(t.head.Root) {
-		return t.repairEdge(ctx)
-	}
-	for _, c := range t.edge {
-		if t.mirror != nil && c.W > 0 {
-			if err := t.mirror.write(c); err != nil {
-				return err
-			}
+			})
 		}
 	}
-	return nil
-}
-
-func (t *tree) edgeRoot() tlog.Hash {
-	var levels [][]tlog.Hash
-	for _, c := range t.edge {
-		levels = append(levels, c.hashes)
-	}
-	return rootOf(levels)
-}
-
-// tile returns the n-th tile of level l, rebuilt from the files below if the served one is wrong.
-func (t *tree) tile(ctx context.Context, l int, n int64) (content, error) {
-	want := tileAt(l, n, t.head.Size)
-	if want.W < checkpoint.TileWidth {
-		return t.edge[l], nil
-	}
-	if have := t.known[l]; have.Tile == want {
-		return have, nil
-	}
-	leads, err := t.leads(ctx, l, n)
-	if err != nil {
-		return content{}, err
-	}
-	c, err := t.read(ctx, want, leads)
-	if err == nil && c.problem != "" {
-		if err = t.addFinding(c); err == nil {
-			c, err = t.rebuild(ctx, c)
-		}
-	}
-	t.known[l] = c
-	return c, err
-}
-
-// leads returns the check (see read) of the n-th tile of level l, which must be full, against the
-// tile above it.
-func (t *tree) leads(ctx context.Context, l int, n int64) (func([]tlog.Hash) string, error) {
-	above, err := t.tile(ctx, l+1, n/checkpoint.TileWidth)
-	if err != nil {
+	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	i := n % checkpoint.TileWidth
-	root := above.hashes[i]
-	return func(hashes []tlog.Hash) string {
-		if subtree(hashes) == root {
-			return ""
-		}
-		return fmt.Sprintf("it does not match hash %d of %s", i, above.path())
-	}, nil
+	t.got = data
+	return data, nil
 }
 
-// walk verifies the level-0 tiles from index `first` to the last, with their entry bundles and the
-// tiles above them (c2sp.org/tlog-tiles).
-func (t *tree) walk(ctx context.Context, first int64) error {
+// SaveTiles takes tiles that are proven.
+func (t *tree) SaveTiles(tiles []tlog.Tile, data [][]byte) {
+	before := t.proven
+	t.proven = map[tlog.Tile][]byte{}
+	for i, tile := range tiles {
+		t.proven[tile] = data[i]
+		if t.mirror != nil && t.place != t.mirror && before[tile] == nil && t.err == nil {
+			t.err = t.mirror.write(tile, data[i])
+		}
+	}
+}
+
+// diagnose returns a Contradiction with the full tiles of the last read that differ from the tile
+// above, or else with the checkpoint, whose root proves only all partial tiles together.
+func (t *tree) diagnose() error {
+	found, good := &Contradiction{}, map[tlog.Tile][]byte{}
+	var partial []string
+	for i, tile := range t.asked {
+		above := tlog.Tile{L: tile.L + 1, N: tile.N / checkpoint.TileWidth}
+		at := int(tile.N%checkpoint.TileWidth) * tlog.HashSize
+		switch {
+		case tile.W < checkpoint.TileWidth:
+			partial = append(partial, checkpoint.TilePath(tile))
+		case good[above] == nil:
+			continue // the tile above is wrong
+		case !bytes.Equal(subtree(t.got[i]), good[above][at:at+tlog.HashSize]):
+			found.Findings = append(found.Findings, Finding{checkpoint.TilePath(tile), fmt.Sprintf("it does not match hash %d of tile %d of level %d", at/tlog.HashSize, above.N, above.L)})
+			continue
+		}
+		good[tlog.Tile{L: tile.L, N: tile.N}] = t.got[i]
+	}
+	if len(found.Findings) > 0 {
+		return found
+	}
+	return contradicts(checkpointPath, [][]byte{t.head.Note}, "its root does not match the partial tiles (%s)", strings.Join(partial, ", "))
+}
+
+// subtree returns the root over nodes, whose number must be a power of two.
+func subtree(nodes []byte) []byte {
+	if len(nodes) == tlog.HashSize {
+		return nodes
+	}
+	left, right := subtree(nodes[:len(nodes)/2]), subtree(nodes[len(nodes)/2:])
+	root := tlog.NodeHash(tlog.Hash(left), tlog.Hash(right))
+	return root[:]
+}
+
+// verify verifies the partial tiles and then, from index `first` to the last, the level-0 tiles
+// with their entry bundles and the tiles above them (c2sp.org/tlog-tiles). A file below a wrong tile
+// is not verified.
+func (t *tree) verify(first int64) error {
+	root, err := tlog.TreeHash(t.head.Size, t)
+	if err == nil && root != tlog.Hash(t.head.Root) { // possible only for the empty tree
+		err = contradicts(checkpointPath, [][]byte{t.head.Note}, "its root is not that of the empty tree")
+	}
+	if err != nil {
+		return err
+	}
+	all := &Contradiction{}
 	tiles := (t.head.Size + checkpoint.TileWidth - 1) / checkpoint.TileWidth
-	for n := first; n < tiles; n += ahead {
-		if err := t.window(ctx, n, min(n+ahead, tiles)); err != nil {
+	for n := first; n < tiles && len(all.Findings) < maxFindings; n += ahead {
+		err := t.window(n, min(n+ahead, tiles))
+		found, wrong := errors.AsType[*Contradiction](err)
+		if err != nil && !wrong && len(all.Findings) == 0 {
 			return err
 		}
-	}
-	return nil
-}
-
-func (t *tree) window(ctx context.Context, first, end int64) error {
-	tiles, bundles := make([]content, end-first), make([]content, end-first)
-	leads := make([]func([]tlog.Hash) string, end-first)
-	for i := range tiles {
-		if n := first + int64(i); (n+1)*checkpoint.TileWidth <= t.head.Size {
-			var err error
-			if leads[i], err = t.leads(ctx, 0, n); err != nil {
-				return err
-			}
+		if err != nil && !wrong {
+			break
+		}
+		if wrong && !slices.Contains(all.Findings, found.Findings[0]) { // a tile above may be wrong for several windows
+			all.Findings = append(all.Findings, found.Findings...)
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	return all.verdict()
+}
+
+// window verifies the level-0 tiles first, …, end-1 and their bundles.
+func (t *tree) window(first, end int64) error {
+	var indexes []int64
+	for n := first; n < end; n++ {
+		indexes = append(indexes, tlog.StoredHashIndex(0, n*checkpoint.TileWidth))
+	}
+	if _, err := t.ReadHashes(indexes); err != nil {
+		return err
+	}
+	wrong := make([]*Contradiction, len(indexes))
+	group, ctx := errgroup.WithContext(t.ctx)
 	group.SetLimit(parallel)
-	for i := range tiles {
-		group.Go(func() (err error) {
-			tiles[i], bundles[i], err = t.leaves(ctx, first+int64(i), leads[i])
+	for i := range wrong {
+		group.Go(func() error {
+			err := t.bundle(ctx, first+int64(i))
+			if errors.As(err, &wrong[i]) {
+				return nil
+			}
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for i := range tiles {
-		for _, c := range []content{tiles[i], bundles[i]} {
-			if c.problem == "" {
-				continue
-			}
-			if err := t.addFinding(c); err != nil {
-				return err
-			}
+	all := &Contradiction{}
+	for _, found := range wrong {
+		if found != nil {
+			all.Findings = append(all.Findings, found.Findings...)
 		}
 	}
-	return nil
+	return all.verdict()
 }
 
-// leaves reads the n-th tile of level 0 and its entry bundle. `leads` is nil for the partial tile,
-// which openTree has verified.
-func (t *tree) leaves(ctx context.Context, n int64, leads func([]tlog.Hash) string) (tile, bundle content, err error) {
-	if tile = t.edge[0]; leads != nil {
-		if tile, err = t.read(ctx, tileAt(0, n, t.head.Size), leads); err != nil {
-			return tile, bundle, err
+// bundle verifies the n-th entry bundle, and stores it in the mirror unless that has a correct copy.
+// The tile of level 0 must be in t.proven.
+func (t *tree) bundle(ctx context.Context, n int64) error {
+	tile := tlog.Tile{H: checkpoint.TileHeight, N: n, W: int(min(checkpoint.TileWidth, t.head.Size-n*checkpoint.TileWidth))}
+	bundle, want := tile, t.proven[tile]
+	bundle.L = -1
+	if t.mirror != nil {
+		if _, leaves, err := t.mirror.read(ctx, bundle); err == nil && bytes.Equal(leaves, want) {
+			return nil
 		}
 	}
-	check := leads // a wrong tile cannot verify its bundle, so the tile above verifies the bundle
-	if tile.problem == "" {
-		check = func(hashes []tlog.Hash) string {
-			for i := range hashes {
-				if hashes[i] != tile.hashes[i] {
-					return fmt.Sprintf("entry %d of the bundle does not match its leaf hash in %s", i, tile.path())
-				}
-			}
-			return ""
-		}
+	data, leaves, err := t.from.read(ctx, bundle)
+	if err == nil && !bytes.Equal(leaves, want) {
+		err = contradicts(checkpoint.TilePath(bundle), nil, "its entries do not match the leaf hashes in %s", checkpoint.TilePath(tile))
 	}
-	bundle, err = t.read(ctx, tileAt(-1, n, t.head.Size), check)
-	return tile, bundle, err
-}
-
-// subtree returns the root over nodes, whose number must be a power of two.
-func subtree(nodes []tlog.Hash) tlog.Hash {
-	if len(nodes) == 1 {
-		return nodes[0]
+	if err == nil && t.mirror != nil {
+		err = t.mirror.write(bundle, data)
 	}
-	half := len(nodes) / 2
-	return tlog.NodeHash(subtree(nodes[:half]), subtree(nodes[half:]))
-}
-
-// rootOf returns the root of a tree (RFC 6962 2.1). levels[i] holds the nodes of tile level i
-// after the last full tile of that level.
-func rootOf(levels [][]tlog.Hash) tlog.Hash {
-	root, started := tlog.Hash(sha256.Sum256(nil)), false
-	for _, nodes := range levels {
-		for len(nodes) > 0 {
-			size := len(nodes) & -len(nodes) // number of nodes of the rightmost perfect subtree
-			left := subtree(nodes[len(nodes)-size:])
-			if started {
-				left = tlog.NodeHash(left, root)
-			}
-			root, started, nodes = left, true, nodes[:len(nodes)-size]
-		}
-	}
-	return root
+	return err
 }
