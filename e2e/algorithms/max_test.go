@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
 const (
@@ -39,8 +39,8 @@ func checkCertificate(t *testing.T, text []byte) {
 		t.Fatal(err)
 	}
 	e2e.Same(t, "result of the certificate and of the algorithm", c.Result, []byte(want))
-	digest, err := attestation.DigestIn(c.Properties)
-	if want := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "largest-bid", attestation.Property(digest), "logged"}; err != nil || c.Algorithm != id || !slices.Equal(c.Properties, want) {
+	digest, err := certificate.DeclarationIn(c.Properties)
+	if want := []string{"inputs-committed-before-reveal", "deterministic-recomputable", "largest-bid", certificate.DeclarationProperty(digest), "logged"}; err != nil || c.Algorithm != id || !slices.Equal(c.Properties, want) {
 		t.Errorf("certificate of %s with properties %q (%v), want %s with %q", c.Algorithm, c.Properties, err, id, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
 // entropy is the answer to POST entropy (SPEC 4).
@@ -51,8 +51,8 @@ func TestEntropy(t *testing.T) {
 
 	var cert struct{ Properties []string }
 	e2e.Answer{Body: d.Certified(0)}.Into(t, &cert)
-	digest, err := attestation.DigestIn(cert.Properties)
-	if err != nil || fmt.Sprint(cert.Properties) != "[inputs-committed-before-reveal deterministic-recomputable beacon-verified "+attestation.Property(digest)+" logged]" {
+	digest, err := certificate.DeclarationIn(cert.Properties)
+	if err != nil || fmt.Sprint(cert.Properties) != "[inputs-committed-before-reveal deterministic-recomputable beacon-verified "+certificate.DeclarationProperty(digest)+" logged]" {
 		t.Errorf("the certificate has the properties %v (%v), want those of a random.v1 deal", cert.Properties, err)
 	}
 }

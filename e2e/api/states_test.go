@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
 // standing is a deal in one state, with the expected view, certificate and refusals.
@@ -187,7 +187,7 @@ func (s standing) attested(t *testing.T, text []byte) {
 	for _, p := range cert["properties"].([]any) {
 		properties = append(properties, p.(string))
 	}
-	digest, err := attestation.DigestIn(properties)
+	digest, err := certificate.DeclarationIn(properties)
 	if err != nil || digest == "" {
 		t.Errorf("the properties %v have no digest of the declaration: %v", properties, err)
 	}
@@ -205,7 +205,7 @@ func (s standing) attested(t *testing.T, text []byte) {
 	default:
 		want = append(want, "void:missed-reveal")
 	}
-	if want = append(want, attestation.Property(digest), "logged"); !slices.Equal(properties, want) {
+	if want = append(want, certificate.DeclarationProperty(digest), "logged"); !slices.Equal(properties, want) {
 		t.Errorf("properties %v, want %v", properties, want)
 	}
 	if r := s.deal.C.Verify(cert["cert_id"].(string)); !r.Valid || r.Outcome != s.state || !r.Checks.Signature || !r.Checks.InputRoot || !r.Checks.Inclusion {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 )
@@ -137,7 +137,7 @@ func (c *call) declaration(ctx context.Context) (d terms, err error) {
 	if err != nil {
 		return d, fmt.Errorf("cannot use the declaration of deal %s: %w", c.dealID, err)
 	}
-	d.digest = attestation.Digest(canon.Encode(of))
+	d.digest = certificate.DeclarationDigest(canon.Encode(of))
 	return d, nil
 }
 
@@ -152,7 +152,7 @@ func (d terms) sign(path, commits string) (c commitment, err error) {
 	if own := d.keys[*d.Party]; own != nil && own != key.Label {
 		return c, refusal{fmt.Errorf("for party %d the deal declares the key %v, but %s holds %s: give the file of the declared key", *d.Party, own, path, key.Label)}
 	}
-	seat := attestation.Seat{DealID: d.DealID, Party: *d.Party, Commitment: commits, Declaration: d.digest}
+	seat := certificate.Seat{DealID: d.DealID, Party: *d.Party, Commitment: commits, Declaration: d.digest}
 	signature, err := key.Sign(seat.Message(*d.Origin))
 	return commitment{commits, key.Label, signature}, err
 }

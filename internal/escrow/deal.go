@@ -12,8 +12,8 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
@@ -28,7 +28,7 @@ type Deal struct {
 	algorithm *algorithm.Algorithm
 	params    map[string]any // algorithm_params without members that the algorithm does not know
 	cautions  func() []string
-	digest    func() (string, error) // returns the declaration's SHA-256 in hex (attestation.Digest)
+	digest    func() (string, error) // returns the declaration's SHA-256 in hex (certificate.DeclarationDigest)
 
 	// Every party with an index below firstUncommitted has committed, and every party below
 	// firstUnrevealed has revealed. The store searches for a missing party from these indexes on.
@@ -81,7 +81,7 @@ func newDeal(declaration *store.Declaration, alg *algorithm.Algorithm, params ma
 	d.cautions = sync.OnceValue(func() []string { return append(cautionsOf(&d.Terms, d.CreatedAt), d.unusualParams()...) })
 	d.digest = sync.OnceValues(func() (string, error) {
 		text, err := d.Canonical()
-		return attestation.Digest(text), err
+		return certificate.DeclarationDigest(text), err
 	})
 	return d
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -212,7 +211,7 @@ func (d *Deal) attested(party int, stored *string) string {
 	case stored != nil:
 		return *stored
 	case declared != nil:
-		return attestation.Attestation{Declared: true, Key: *declared}.String()
+		return certificate.Attestation{Declared: true, Key: *declared}.String()
 	}
 	return certificate.AttestedByInitiator
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -61,7 +61,7 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	if err != nil {
 		return nil, err
 	}
-	by := attestation.Attestation{Declared: declared != nil, Key: c.Key, Signature: c.Signature, Origin: s.options.PublicURL}
+	by := certificate.Attestation{Declared: declared != nil, Key: c.Key, Signature: c.Signature, Origin: s.options.PublicURL}
 	if err := by.Verify(seat); err != nil {
 		return nil, problem.New(problem.InvalidPartySignature, "party_signature does not verify under party_key (%s): sign exactly these bytes, in which every line ends with a line feed: %q", err, seat.Message(by.Origin))
 	}
@@ -69,9 +69,9 @@ func (s *Service) attest(a Access, c Commitment) (*string, error) {
 	return &text, nil
 }
 
-func (a Access) signedSeat(commitment string) (attestation.Seat, error) {
+func (a Access) signedSeat(commitment string) (certificate.Seat, error) {
 	digest, err := a.deal.digest()
-	return attestation.Seat{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Declaration: digest}, err
+	return certificate.Seat{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Declaration: digest}, err
 }
 
 // ToSign returns the bytes that a seat key signs to commit. It returns nil if the caller is not a party,
@@ -114,7 +114,7 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	if d.Declared, err = a.deal.Canonical(); err != nil {
 		return Declaration{}, err
 	}
-	d.Digest = attestation.Digest(d.Declared)
+	d.Digest = certificate.DeclarationDigest(d.Declared)
 	if len(now.AttestedBy) != len(d.AttestedBy) {
 		return Declaration{}, fmt.Errorf("the store returned the wrong number of parties: deal %s declares %d, the store returned %d", a.deal.DealID, len(d.AttestedBy), len(now.AttestedBy))
 	}

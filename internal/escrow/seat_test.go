@@ -9,8 +9,8 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -94,12 +94,12 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 	g.reveal(t, fresh, 1).ok(t)
 	c := g.certificate(t, fresh).ok(t)
 	declaration := of(fresh.Declaration(t.Context(), g.access(t, fresh, g.key, escrow.Read))).ok(t)
-	if got := of(attestation.DigestIn(c.Properties)).ok(t); got != declaration.Digest || got != before.Digest || got != attestation.Digest(declaration.Declared) {
+	if got := of(certificate.DeclarationIn(c.Properties)).ok(t); got != declaration.Digest || got != before.Digest || got != certificate.DeclarationDigest(declaration.Declared) {
 		t.Errorf("the certificate names the declaration %s, want %s, and before the commits it was %s", got, declaration.Digest, before.Digest)
 	}
-	for i, want := range []attestation.Attestation{{Key: brought, Origin: origin}, {Declared: true, Key: declared, Origin: origin}} {
-		by := of(attestation.Parse(c.Parties[i].AttestedBy)).ok(t)
-		seat := attestation.Seat{DealID: g.id, Party: i, Commitment: *c.Parties[i].Commitment, Declaration: declaration.Digest}
+	for i, want := range []certificate.Attestation{{Key: brought, Origin: origin}, {Declared: true, Key: declared, Origin: origin}} {
+		by := of(certificate.ParseAttestation(c.Parties[i].AttestedBy)).ok(t)
+		seat := certificate.Seat{DealID: g.id, Party: i, Commitment: *c.Parties[i].Commitment, Declaration: declaration.Digest}
 		if err := by.Verify(seat); err != nil || by.Declared != want.Declared || by.Key != want.Key || by.Origin != want.Origin || declaration.AttestedBy[i] != c.Parties[i].AttestedBy {
 			t.Errorf("party %d: attested_by is %q (%v), want a valid signature by %+v", i, c.Parties[i].AttestedBy, err, want)
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/keys"
@@ -109,13 +108,13 @@ func TestProtocolInputRoot(t *testing.T) {
 
 func TestProtocolSeat(t *testing.T) {
 	b := blocks(t, Protocol)
-	digest := attestation.Digest(canon.Encode(parsed(t, b["declaration"])))
+	digest := certificate.DeclarationDigest(canon.Encode(parsed(t, b["declaration"])))
 	equal(t, "declaration-sha256", digest, rows(t, b["declaration-digest"])["declaration-sha256"])
-	by, err := attestation.Parse(strings.TrimSpace(b["attested-by"]))
+	by, err := certificate.ParseAttestation(strings.TrimSpace(b["attested-by"]))
 	if err != nil {
 		t.Fatal(err)
 	}
-	seat := attestation.Seat{DealID: "d_EXAMPLE", Party: 1, Commitment: openings(t)[0].commitment, Declaration: digest}
+	seat := certificate.Seat{DealID: "d_EXAMPLE", Party: 1, Commitment: openings(t)[0].commitment, Declaration: digest}
 	equal(t, "signed bytes", strings.TrimSpace(string(seat.Message(by.Origin))), strings.TrimSpace(b["to-sign"]))
 	if err := by.Verify(seat); err != nil {
 		t.Error(err)

@@ -5,7 +5,7 @@
 // verifies as received. The exceptions:
 //   - compute_commitment_tool returns a commitment and the bytes that a seat key signs. A REST client
 //     computes both itself, from its input and GET /v1/deals/{id}/declaration. That is why
-//     problem.Ops has the tool in the row of ReadDeclaration.
+//     problem.ReadDeclaration names the tool.
 //   - The answers of create_deal and reveal_input have more members than in REST.
 //   - `next` of commit_input and `protocol` of list_algorithms name tools instead of REST calls.
 //   - list_algorithms returns test vectors only on request.

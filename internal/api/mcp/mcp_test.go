@@ -73,7 +73,7 @@ func described(t *testing.T, at string, members map[string]*jsonschema.Schema, a
 
 func TestErrorsNameTools(t *testing.T) {
 	for _, names := range problem.Ops {
-		if names.Tool != "" && names.Tool != "idempotency_key" && !toolNamed(names.Tool) {
+		if names.Tool != "" && !toolNamed(names.Tool) {
 			t.Errorf("operation %s is rendered as %q, which is not a tool", names.Name, names.Tool)
 		}
 	}

@@ -24,7 +24,7 @@ type tool struct {
 	arguments []string // names of the input schema's members, sorted
 }
 
-func (t tool) name() string { return t.op.Names().Tool }
+func (t tool) name() string { return t.op.Tool }
 
 // SPEC 4.1 names these nine tools.
 var tools = []tool{

@@ -25,7 +25,7 @@ type Services struct {
 
 // Operation says how an operation is served, except for its types (see Endpoint).
 type Operation struct {
-	Op       problem.Op // its names, method, path and tool are in problem.Ops
+	problem.Op
 	Who      Who
 	Action   escrow.Action // if Who is Member
 	Limit    int64         // longest body in bytes; 0: the operation reads no body
@@ -155,7 +155,7 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 			return answer, err
 		}
 	}
-	if e.Op.Names().Method == http.MethodGet {
+	if e.Method == http.MethodGet {
 		err = limits.Answer(ctx, m.Copies*len(answer.Body))
 	}
 	return answer, err

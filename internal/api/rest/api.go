@@ -65,25 +65,24 @@ func New(c Config) (http.Handler, error) {
 // routes returns the route of each path of the OpenAPI document.
 func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
 	const shared = web.CachePublic
-	path := func(op problem.Op) string { return op.Names().Path }
 	routes := map[string]web.Route{
-		path(problem.ReadStatus):     {Serve: a.status, Public: true},
-		path(problem.ReadKeys):       {Serve: fixed(a.KeySet), Public: true, Cache: shared},
-		path(problem.ListAlgorithms): {Serve: fixed(func() []byte { return a.catalogue }), Public: true, Cache: shared},
-		path(problem.ReadOpenAPI):    {Serve: fixed(func() []byte { return a.openAPI }), Public: true, Cache: shared},
-		"/v1/log/tree-head":          {Serve: log, Public: true, Cache: shared},
-		"/v1/log/proof":              {Serve: log, Public: true},
-		"/v1/log/tlog-proof":         {Serve: log, Public: true},
-		"/v1/log/consistency":        {Serve: log, Public: true},
-		"/v1/log/checkpoint":         {Serve: log, Public: true},
-		"/v1/log/status":             {Serve: log, Public: true, Cache: shared},
-		"/v1/log/policy":             {Serve: log, Public: true, Cache: shared},
-		"/checkpoint":                {Serve: log, Public: true},
-		"/tile/{level}/{index...}":   {Serve: log, Public: true},
+		problem.ReadStatus.Path:     {Serve: a.status, Public: true},
+		problem.ReadKeys.Path:       {Serve: fixed(a.KeySet), Public: true, Cache: shared},
+		problem.ListAlgorithms.Path: {Serve: fixed(func() []byte { return a.catalogue }), Public: true, Cache: shared},
+		problem.ReadOpenAPI.Path:    {Serve: fixed(func() []byte { return a.openAPI }), Public: true, Cache: shared},
+		"/v1/log/tree-head":         {Serve: log, Public: true, Cache: shared},
+		"/v1/log/proof":             {Serve: log, Public: true},
+		"/v1/log/tlog-proof":        {Serve: log, Public: true},
+		"/v1/log/consistency":       {Serve: log, Public: true},
+		"/v1/log/checkpoint":        {Serve: log, Public: true},
+		"/v1/log/status":            {Serve: log, Public: true, Cache: shared},
+		"/v1/log/policy":            {Serve: log, Public: true, Cache: shared},
+		"/checkpoint":               {Serve: log, Public: true},
+		"/tile/{level}/{index...}":  {Serve: log, Public: true},
 	}
 	for _, operation := range ops.Table {
 		served := operation.Served()
-		routes[path(served.Op)] = web.Route{Method: served.Op.Names().Method, Serve: a.serve(operation), Public: served.Public, Cache: served.Cache}
+		routes[served.Path] = web.Route{Method: served.Method, Serve: a.serve(operation), Public: served.Public, Cache: served.Cache}
 	}
 	return routes
 }

@@ -25,7 +25,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/database"
 	"github.com/fairpact/fairpact/internal/platform/redis"
 	"github.com/fairpact/fairpact/internal/platform/service"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/signing/keycheck"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -208,7 +208,7 @@ func checkOrigin(address string) error {
 	if err != nil || (u.Scheme != "https" && u.Scheme != "http") || u.Hostname() == "" || address != u.Scheme+"://"+strings.ToLower(u.Host) {
 		return fmt.Errorf("%q is not an origin: write https://HOST or https://HOST:PORT, in lower case, without a slash or path at the end", address)
 	}
-	if _, notIP := netip.ParseAddr(u.Hostname()); notIP != nil && !hostForm.MatchString(u.Hostname()) || !attestation.ValidOrigin(address) {
+	if _, notIP := netip.ParseAddr(u.Hostname()); notIP != nil && !hostForm.MatchString(u.Hostname()) || !certificate.ValidOrigin(address) {
 		return fmt.Errorf("the host of %q is invalid: use only ASCII letters, digits, dots and hyphens, at most 255 characters. Write an international name in its xn-- form", address)
 	}
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0 || strconv.FormatUint(n, 10) != u.Port()) {

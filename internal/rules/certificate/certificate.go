@@ -1,5 +1,6 @@
 // Package certificate defines outcome certificates: their members, the signed bytes, the log entry,
-// the input root and the inclusion proofs. It also defines the tree head of the log.
+// the input root, the inclusion proofs and the tree head of the log (certificate.go), and how a
+// party signs its commitment with a seat key (seat.go).
 package certificate
 
 import (
@@ -15,7 +16,6 @@ import (
 	"github.com/transparency-dev/merkle/rfc6962"
 
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
@@ -54,9 +54,6 @@ type Party struct {
 	Commitment *string `json:"commitment"`
 	AttestedBy string  `json:"attested_by"`
 }
-
-// AttestedByInitiator is attested_by without a seat key (see package attestation).
-const AttestedByInitiator = "initiator"
 
 // MissedCommit, MissedReveal and Rejected are the flags that say why a certificate is VOID.
 const (
@@ -114,7 +111,7 @@ type Facts struct {
 	Retention   string
 	Void        string // MissedCommit, MissedReveal or Rejected; "" if the outcome is COMPUTED
 	Revealed    bool   // at least one party has revealed
-	Declaration string // digest of the declaration, from attestation.Digest
+	Declaration string // digest of the declaration, from DeclarationDigest
 }
 
 func Properties(f Facts) (flags []string) {
@@ -132,7 +129,7 @@ func Properties(f Facts) (flags []string) {
 	if f.Retention == "purge" && f.Revealed {
 		flags = append(flags, "inputs-purged")
 	}
-	return append(flags, attestation.Property(f.Declaration), "logged")
+	return append(flags, DeclarationProperty(f.Declaration), "logged")
 }
 
 // InputRoot returns `sha256:` and the RFC 6962 root over the leaves in party order. A
@@ -211,3 +208,31 @@ func verifyPath(data []byte, lp LogProof, rootHash string) error {
 	return proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(lp.LeafIndex), uint64(lp.TreeSize),
 		rfc6962.DefaultHasher.HashLeaf(data), path, root)
 }
+
+// TreeHead is a published head of the transparency log (SPEC 2.7).
+type TreeHead struct {
+	TreeSize  int64  `json:"tree_size"`
+	RootHash  string `json:"root_hash"` // 64 lower-case hex digits
+	Signature string `json:"signature"` // `<scheme>:<hex>` by the deployment key, over Message
+}
+
+// Message returns the signed bytes: the RFC 8785 form of {tree_size, root_hash} (SPEC
+// 2.7).
+func (h TreeHead) Message() []byte {
+	// encoding/json writes the canonical bytes here, because the struct lists its members
+	// in the order of their names. canon.Encode would panic on a size beyond 2^53−1, which a
+	// damaged file may have.
+	message, err := json.Marshal(struct {
+		RootHash string `json:"root_hash"`
+		TreeSize int64  `json:"tree_size"`
+	}{h.RootHash, h.TreeSize})
+	if err != nil {
+		panic(err) // encoding a string and an integer never fails
+	}
+	return message
+}
+
+// Digest returns the SHA-256 hash of Message. The deployment key signs this digest. The
+// log refuses this digest as an entry, because the head's signature would also be a valid
+// signature of that entry.
+func (h TreeHead) Digest() [32]byte { return sha256.Sum256(h.Message()) }

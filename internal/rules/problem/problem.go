@@ -1,6 +1,6 @@
-// Package problem holds the table of error codes and the error type that use cases
-// return. REST, MCP, log-server, the OpenAPI document and the docs page all follow the
-// table, so a code means the same everywhere.
+// Package problem holds the table of error codes, the error type that use cases return, and the
+// names of the operations. REST, MCP, log-server, the OpenAPI document and the docs page all follow
+// the table, so a code means the same everywhere.
 package problem
 
 import (
@@ -140,3 +140,65 @@ func List[T any](items []T, format, separator string) string {
 	}
 	return strings.Join(texts, separator)
 }
+
+// Op is an operation of the API: the route of REST, the tool of MCP, and what error texts call it.
+// Package ops says how each operation is served.
+type Op struct {
+	Name   string // in logs, which use neither REST nor MCP names
+	Method string
+	Path   string
+	Tool   string // the MCP tool for it; empty: none
+}
+
+// The operations.
+var (
+	CreateKey       = Op{"create key", "POST", "/v1/keys", "create_key"}
+	ListAlgorithms  = Op{"list algorithms", "GET", "/v1/algorithms", "list_algorithms"}
+	CreateDeal      = Op{"create deal", "POST", "/v1/deals", "create_deal"}
+	ReadDeal        = Op{"read deal", "GET", "/v1/deals/{id}", "get_deal"}
+	ReadDeclaration = Op{"read declaration", "GET", "/v1/deals/{id}/declaration", "compute_commitment_tool"} // REST: the values from which the client builds the bytes that a seat key signs; MCP: these bytes
+	Commit          = Op{"commit", "POST", "/v1/deals/{id}/commit", "commit_input"}
+	Reveal          = Op{"reveal", "POST", "/v1/deals/{id}/reveal", "reveal_input"}
+	Draw            = Op{"draw", "POST", "/v1/deals/{id}/entropy", "get_certificate"} // this tool draws first
+	Cancel          = Op{"cancel", "POST", "/v1/deals/{id}/cancel", ""}
+	ReadCertificate = Op{"read certificate", "GET", "/v1/deals/{id}/certificate", "get_certificate"}
+	ReadBundle      = Op{"read bundle", "GET", "/v1/deals/{id}/bundle", "get_certificate"}
+	ReadInputs      = Op{"read inputs", "GET", "/v1/deals/{id}/inputs", ""}
+	Verify          = Op{"verify", "GET", "/v1/verify/{cert_id}", "verify_certificate"}
+	VerifySubmitted = Op{"verify a document", "POST", "/v1/verify", "verify_certificate"}
+	ReadStatus      = Op{"read status", "GET", "/v1/status", ""}
+	ReadKeys        = Op{"read keys", "GET", "/v1/pubkeys", ""}
+	ReadBeacon      = Op{"read beacon", "GET", "/v1/beacon", ""}
+	ReadOpenAPI     = Op{"read OpenAPI", "GET", "/openapi.json", ""}
+)
+
+// Ops lists the operations.
+var Ops = []Op{
+	CreateKey, ListAlgorithms, CreateDeal, ReadDeal, ReadDeclaration, Commit, Reveal, Draw, Cancel, ReadCertificate,
+	ReadBundle, ReadInputs, Verify, VerifySubmitted, ReadStatus, ReadKeys, ReadBeacon, ReadOpenAPI,
+}
+
+// Call is an operation that an error text names. DealID is empty if the operation needs no
+// deal, or if the text is not about one particular deal.
+type Call struct {
+	Op     Op
+	DealID string
+}
+
+// KeyHeader is the idempotency key in an error text: Idempotency-Key in REST, idempotency_key in MCP.
+var KeyHeader = Call{Op: Op{"idempotency key", "", "Idempotency-Key", "idempotency_key"}}
+
+// String returns the operation's name for logs, followed by DealID if it is set.
+func (c Call) String() string { return strings.TrimSpace(c.Op.Name + " " + c.DealID) }
+
+// REST returns the method and path of the call. For KeyHeader it returns the header's name.
+func (c Call) REST() string {
+	text := strings.TrimSpace(c.Op.Method + " " + c.Op.Path)
+	if c.DealID != "" {
+		text = strings.Replace(text, "{id}", c.DealID, 1)
+	}
+	return text
+}
+
+// MCP returns the tool for the call. For KeyHeader it returns the argument's name.
+func (c Call) MCP() string { return c.Op.Tool }

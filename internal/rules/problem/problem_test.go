@@ -37,9 +37,9 @@ func TestCallsAreRenderedInTheWordsOfTheSurface(t *testing.T) {
 }
 
 func TestNeutralWordsNameNoSurface(t *testing.T) {
-	for op, names := range problem.Ops {
-		if text := (problem.Call{Op: problem.Op(op), DealID: "d_1"}).String(); names.Name == "" || path.MatchString(text) || tool.MatchString(text) {
-			t.Errorf("operation %d has the neutral name %q, which is empty or names a REST path or an MCP tool", op, text)
+	for _, op := range problem.Ops {
+		if text := (problem.Call{Op: op, DealID: "d_1"}).String(); op.Name == "" || path.MatchString(text) || tool.MatchString(text) {
+			t.Errorf("operation %v has the neutral name %q, which is empty or names a REST path or an MCP tool", op, text)
 		}
 	}
 }

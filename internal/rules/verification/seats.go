@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -25,13 +24,13 @@ const (
 
 // seats adds the checks PartySignatures and PartyKeys.
 func (r *Report) seats(p certificate.Payload, parties map[int]string, until <-chan struct{}) {
-	digest, err := attestation.DigestIn(p.Properties)
-	signers := make([]attestation.Attestation, len(p.Parties)) // by party index; the zero value for a party without a valid signature
+	digest, err := certificate.DeclarationIn(p.Properties)
+	signers := make([]certificate.Attestation, len(p.Parties)) // by party index; the zero value for a party without a valid signature
 	var wrong, mismatched []string
 	var alone, unknown []int
 	keyed := false
 	for i, party := range p.Parties {
-		by, formed := attestation.Parse(party.AttestedBy)
+		by, formed := certificate.ParseAttestation(party.AttestedBy)
 		keyed = keyed || by.Key != "" || formed != nil
 		problem := formed
 		switch {
@@ -41,7 +40,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, until <-ch
 		case digest == "":
 			problem = errors.Join(errors.New("the certificate names no declaration, but a seat signature must cover one"), err)
 		default:
-			seat := attestation.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
+			seat := certificate.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
 			select {
 			case <-until:
 				problem = errors.New("seat signatures cannot be checked here: use fairpactctl verify")
@@ -97,12 +96,12 @@ func (r *Report) declared(given any, p certificate.Payload) {
 		r.undeclared(p, "the bundle does not hold the declaration")
 		return
 	}
-	digest, err := attestation.DigestIn(p.Properties)
+	digest, err := certificate.DeclarationIn(p.Properties)
 	if digest == "" || err != nil {
 		r.add(Declaration, "the certificate names no declaration", "")
 		return
 	}
-	if text := canon.Encode(given); attestation.Digest(text) != digest {
+	if text := canon.Encode(given); certificate.DeclarationDigest(text) != digest {
 		r.add(Declaration, "the declaration is not the one that the certificate names", "")
 		return
 	}
@@ -115,7 +114,7 @@ func (r *Report) declared(given any, p certificate.Payload) {
 		problem = "the declaration is of another deal: algorithm, mode, retention or the number of parties differ"
 	default:
 		for i, party := range p.Parties {
-			by, _ := attestation.Parse(party.AttestedBy)
+			by, _ := certificate.ParseAttestation(party.AttestedBy)
 			named, _ := keys[i].(string)
 			if labels[i] != party.Label || by.Declared != (named != "") || by.Declared && by.Key != named {
 				problem = fmt.Sprintf("party %d has another label or another declared key in the declaration than in the certificate", i)
@@ -133,7 +132,7 @@ func (r *Report) declared(given any, p certificate.Payload) {
 }
 
 func (r *Report) undeclared(p certificate.Payload, why string) {
-	if digest, _ := attestation.DigestIn(p.Properties); digest != "" {
+	if digest, _ := certificate.DeclarationIn(p.Properties); digest != "" {
 		r.Notes = append(r.Notes, "the params and deadlines were not checked: "+why)
 	}
 }

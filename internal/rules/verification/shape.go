@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
-	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
@@ -185,7 +184,7 @@ func contradictions(p certificate.Payload) string {
 	claim(len(slices.Compact(slices.Clone(flags))) == len(flags), "a property occurs twice")
 	claim(!slices.Contains(flags, "inputs-purged") || p.Retention == "purge", "properties contains inputs-purged, but retention is not purge")
 	claim(!slices.Contains(flags, "beacon-verified") || computed && a.NeedsBeacon, "properties contains beacon-verified, but the result was not drawn with a beacon")
-	if _, err := attestation.DigestIn(flags); err != nil {
+	if _, err := certificate.DeclarationIn(flags); err != nil {
 		claim(false, "%v", err)
 	}
 	if reasons := slices.DeleteFunc(slices.Clone(flags), func(f string) bool { return !strings.HasPrefix(f, "void:") }); len(reasons) > 0 {

@@ -1,6 +1,4 @@
-// Package attestation defines how a party signs its commitment with a seat key: the digest of the
-// deal's declaration, the signed bytes, and the text of attested_by.
-package attestation
+package certificate
 
 import (
 	"crypto/sha256"
@@ -13,25 +11,25 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
-// Digest returns the SHA-256 of a declaration (deal.Terms.Canonical), in 64 hex digits.
-func Digest(declaration []byte) string {
+// DeclarationDigest returns the SHA-256 of a declaration (deal.Terms.Canonical), in 64 hex digits.
+func DeclarationDigest(declaration []byte) string {
 	sum := sha256.Sum256(declaration)
 	return hex.EncodeToString(sum[:])
 }
 
-const property = "declaration-sha256:"
+const declarationProperty = "declaration-sha256:"
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Property returns the entry of a certificate's properties that contains a declaration's digest.
-func Property(digest string) string { return property + digest }
+// DeclarationProperty returns the entry of a certificate's properties that contains a declaration's digest.
+func DeclarationProperty(digest string) string { return declarationProperty + digest }
 
-// DigestIn returns the digest of the deal's declaration from a certificate's properties. It
+// DeclarationIn returns the digest of the deal's declaration from a certificate's properties. It
 // returns "" if they contain none. Two digests are an
 // error, and so is a malformed digest.
-func DigestIn(properties []string) (digest string, err error) {
+func DeclarationIn(properties []string) (digest string, err error) {
 	for _, p := range properties {
-		named, ok := strings.CutPrefix(p, property)
+		named, ok := strings.CutPrefix(p, declarationProperty)
 		switch {
 		case !ok:
 		case digest != "":
@@ -53,7 +51,7 @@ type Seat struct {
 	DealID      string
 	Party       int
 	Commitment  string // `sha256:` and 64 hex digits
-	Declaration string // as Digest returns it
+	Declaration string // as DeclarationDigest returns it
 }
 
 // Message returns the six lines that a seat key signs for the deployment's web origin. No value contains
@@ -62,8 +60,8 @@ func (s Seat) Message(origin string) []byte {
 	return fmt.Appendf(nil, "%s\n%s\n%s\n%d\n%s\n%s\n", domain, origin, s.DealID, s.Party, s.Commitment, s.Declaration)
 }
 
-// Attestation is the parsed attested_by of a party. The zero value means `initiator`: only
-// the initiator vouches for the party.
+// Attestation is the parsed attested_by of a party. The zero value means `initiator`: only the
+// initiator vouches for the party.
 type Attestation struct {
 	Declared  bool   // true: the initiator declared Key with the deal; false: the commit brought it
 	Key       string // es256:HEX or ed25519:HEX; "": the seat has no key
@@ -72,18 +70,20 @@ type Attestation struct {
 }
 
 const (
-	initiator = "initiator"
-	declared  = "declared"
-	brought   = "brought"
+	// AttestedByInitiator is attested_by without a seat key.
+	AttestedByInitiator = "initiator"
+
+	declared = "declared"
+	brought  = "brought"
 )
 
-// String returns the text that Parse reads, as in a certificate's attested_by.
+// String returns the text that ParseAttestation reads, as in a certificate's attested_by.
 func (a Attestation) String() string {
 	switch {
 	case a.Key == "":
-		return initiator
+		return AttestedByInitiator
 	case a.Signature == "":
-		return initiator + " " + a.Key
+		return AttestedByInitiator + " " + a.Key
 	case a.Declared:
 		return strings.Join([]string{declared, a.Key, a.Signature, a.Origin}, " ")
 	}
@@ -100,8 +100,8 @@ func ValidOrigin(origin string) bool { return originForm.MatchString(origin) }
 
 var form = regexp.MustCompile(`^(?:initiator(?: ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})))?|(declared|brought) ((?:es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})) ((?:es256|ed25519):[0-9a-f]{128}) (` + originPattern + `))$`)
 
-// Parse reads attested_by. Any text that String cannot return is an error.
-func Parse(text string) (Attestation, error) {
+// ParseAttestation reads attested_by. Any text that String cannot return is an error.
+func ParseAttestation(text string) (Attestation, error) {
 	parts := form.FindStringSubmatch(text)
 	switch {
 	case parts == nil:

@@ -1,4 +1,4 @@
-package attestation_test
+package certificate_test
 
 import (
 	"crypto/ed25519"
@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/rules/attestation"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
@@ -62,11 +62,11 @@ func made(t *testing.T) (v vectors) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v.Declarations = append(v.Declarations, declarationVector{text, string(text), attestation.Digest(text)})
+		v.Declarations = append(v.Declarations, declarationVector{text, string(text), certificate.DeclarationDigest(text)})
 	}
 	for i, declared := range []bool{true, false} {
-		seat := attestation.Seat{DealID: "d_EXAMPLE", Party: 1 - i, Commitment: commitment, Declaration: v.Declarations[0].SHA256}
-		by := attestation.Attestation{Declared: declared, Key: key, Origin: origin}
+		seat := certificate.Seat{DealID: "d_EXAMPLE", Party: 1 - i, Commitment: commitment, Declaration: v.Declarations[0].SHA256}
+		by := certificate.Attestation{Declared: declared, Key: key, Origin: origin}
 		by.Signature = "ed25519:" + hex.EncodeToString(ed25519.Sign(private, seat.Message(origin)))
 		v.Seats = append(v.Seats, seatVector{origin, seat.DealID, seat.Party, commitment, seat.Declaration, string(seat.Message(origin)), by.String()})
 	}
@@ -101,20 +101,20 @@ func TestVectors(t *testing.T) {
 		}
 	}
 	for _, one := range v.Seats {
-		by, err := attestation.Parse(one.AttestedBy)
-		seat := attestation.Seat{DealID: one.DealID, Party: one.Party, Commitment: one.Commitment, Declaration: one.Declaration}
+		by, err := certificate.ParseAttestation(one.AttestedBy)
+		seat := certificate.Seat{DealID: one.DealID, Party: one.Party, Commitment: one.Commitment, Declaration: one.Declaration}
 		if err != nil || by.String() != one.AttestedBy || string(seat.Message(by.Origin)) != one.ToSign {
 			t.Errorf("Parse(%q) = %+v, %v; want it to sign %q", one.AttestedBy, by, err, one.ToSign)
 		}
 		if err := by.Verify(seat); err != nil {
 			t.Errorf("Verify of %s: %v, want no error", one.AttestedBy, err)
 		}
-		for what, change := range map[string]func(*attestation.Seat, *attestation.Attestation){
-			"deal":        func(s *attestation.Seat, _ *attestation.Attestation) { s.DealID += "\n" },
-			"party":       func(s *attestation.Seat, _ *attestation.Attestation) { s.Party++ },
-			"commitment":  func(s *attestation.Seat, _ *attestation.Attestation) { s.Commitment = s.Commitment[:70] + "0" },
-			"declaration": func(s *attestation.Seat, _ *attestation.Attestation) { s.Declaration = v.Declarations[1].SHA256 },
-			"origin":      func(_ *attestation.Seat, a *attestation.Attestation) { a.Origin += "0" },
+		for what, change := range map[string]func(*certificate.Seat, *certificate.Attestation){
+			"deal":        func(s *certificate.Seat, _ *certificate.Attestation) { s.DealID += "\n" },
+			"party":       func(s *certificate.Seat, _ *certificate.Attestation) { s.Party++ },
+			"commitment":  func(s *certificate.Seat, _ *certificate.Attestation) { s.Commitment = s.Commitment[:70] + "0" },
+			"declaration": func(s *certificate.Seat, _ *certificate.Attestation) { s.Declaration = v.Declarations[1].SHA256 },
+			"origin":      func(_ *certificate.Seat, a *certificate.Attestation) { a.Origin += "0" },
 		} {
 			seat, by := seat, by
 			change(&seat, &by)
@@ -127,19 +127,19 @@ func TestVectors(t *testing.T) {
 
 func TestParseAcceptsOnlyWhatStringWrites(t *testing.T) {
 	key, signature := "ed25519:"+strings.Repeat("0a", 32), "ed25519:"+strings.Repeat("0b", 64)
-	for text, want := range map[string]attestation.Attestation{
+	for text, want := range map[string]certificate.Attestation{
 		"initiator":        {},
 		"initiator " + key: {Declared: true, Key: key},
 		"declared " + key + " " + signature + " https://a.example:8443":             {Declared: true, Key: key, Signature: signature, Origin: "https://a.example:8443"},
 		"brought es256:" + strings.Repeat("02", 33) + " " + signature + " http://a": {Key: "es256:" + strings.Repeat("02", 33), Signature: signature, Origin: "http://a"},
 	} {
-		if got, err := attestation.Parse(text); err != nil || got != want || got.String() != text {
+		if got, err := certificate.ParseAttestation(text); err != nil || got != want || got.String() != text {
 			t.Errorf("Parse(%q) = %+v, %v; want %+v, written back as the same text", text, got, err, want)
 		}
 	}
 	good := "declared " + key + " " + signature + " https://a"
 	for _, text := range []string{"", "initiator ", "initiator\n", "Initiator", "initiator  " + key, "initiator " + strings.ToUpper(key), "initiator es256:02", "witness", good + "/", good + " ", good + "\n", good + "é", "declared " + key, "brought " + key + " " + signature, strings.Replace(good, "https", "ftp", 1)} {
-		if got, err := attestation.Parse(text); err == nil {
+		if got, err := certificate.ParseAttestation(text); err == nil {
 			t.Errorf("Parse(%q) = %+v, want an error", text, got)
 		}
 	}
@@ -154,12 +154,12 @@ func TestDigestOfProperties(t *testing.T) {
 	}{
 		{nil, "", false},
 		{[]string{"logged"}, "", false},
-		{[]string{"logged", attestation.Property(digest)}, digest, false},
-		{[]string{attestation.Property(digest), attestation.Property(digest)}, "", true},
-		{[]string{attestation.Property(digest[1:])}, "", true},
-		{[]string{attestation.Property(strings.ToUpper(digest))}, "", true},
+		{[]string{"logged", certificate.DeclarationProperty(digest)}, digest, false},
+		{[]string{certificate.DeclarationProperty(digest), certificate.DeclarationProperty(digest)}, "", true},
+		{[]string{certificate.DeclarationProperty(digest[1:])}, "", true},
+		{[]string{certificate.DeclarationProperty(strings.ToUpper(digest))}, "", true},
 	} {
-		got, err := attestation.DigestIn(row.properties)
+		got, err := certificate.DeclarationIn(row.properties)
 		if (err != nil) != row.fails || err == nil && got != row.want {
 			t.Errorf("DigestIn(%v) = %q, %v; want %q, an error: %v", row.properties, got, err, row.want, row.fails)
 		}
