@@ -54,7 +54,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 			return fmt.Errorf("controller: %w", err)
 		}
 	}
-	health := service.NewHealth(func(ctx context.Context) error {
+	ready := func(ctx context.Context) error {
 		if err := parts.Ready(ctx); err != nil {
 			return err
 		}
@@ -67,9 +67,9 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		default:
 			return nil // a standby is ready while it waits for the Lease
 		}
-	})
-	health.KeySet, health.Secrets = parts.Keys.Digest(), parts.Secrets.Digest()
-	return health.ServeBeside(ctx, logger, mgr.Start, service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()})
+	}
+	health := service.Health{Ready: ready, Admin: c.AdminListen, Work: mgr.Start, KeySet: parts.Keys.Digest(), Secrets: parts.Secrets.Digest()}
+	return health.Serve(ctx, logger)
 }
 
 // The three periods of the election. A standby reads the Lease at intervals of 1 to 2.2 retry

@@ -87,10 +87,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	public := rest.Server(api, logger)
 	// End runs after the port has closed, so that waiting callers retry at another replica.
 	public.RegisterOnShutdown(parts.Waits.End)
-	health := service.NewHealth(parts.Ready)
-	health.KeySet, health.Secrets = parts.Keys.Digest(), parts.Secrets.Digest()
-	health.Delay = c.DrainDelay
+	health := service.Health{Ready: parts.Ready, Admin: c.AdminListen, Delay: c.DrainDelay, KeySet: parts.Keys.Digest(), Secrets: parts.Secrets.Digest()}
 	return health.Serve(ctx, logger,
-		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
 		service.Port{Name: "public", Address: c.Listen, Server: public, MaxConnections: c.MaxConnections, Proxies: shared.Callers.Trusts})
 }

@@ -109,7 +109,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		return err
 	}
 	defer l.Close()
-	health := service.NewHealth(func(ctx context.Context) error {
+	ready := func(ctx context.Context) error {
 		now, err := database.Now(ctx, pool)
 		if err == nil {
 			err = keys.CheckClock(now)
@@ -118,11 +118,9 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 			return err
 		}
 		return l.Ready(ctx)
-	})
-	health.KeySet = keys.Digest()
-	health.Delay = c.DrainDelay
+	}
+	health := service.Health{Ready: ready, Admin: c.AdminListen, Delay: c.DrainDelay, KeySet: keys.Digest()}
 	return health.Serve(ctx, logger,
-		service.Port{Name: "admin", Address: c.AdminListen, Server: health.AdminServer()},
 		service.Port{Name: "read", Address: c.ReadListen, Server: server(keycheck.Tell(keys, l.ReadHandler()), logger), MaxConnections: c.MaxConnections},
 		service.Port{Name: "append", Address: c.AppendListen, Server: server(keycheck.Tell(keys, l.AppendHandler(secrets...)), logger)})
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,7 +21,7 @@ func TestReadinessWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	gone, secret := fmt.Errorf("%w: refused", database.ErrNoAnswer), errors.New("another server secret")
 	var found atomic.Pointer[error]
-	h := service.NewHealth(func(context.Context) error { return *found.Load() }).Handler()
+	s := start(t, &service.Health{Ready: func(context.Context) error { return *found.Load() }}, nil, nil)
 	for i, step := range []struct {
 		found  error
 		status int
@@ -36,10 +35,8 @@ func TestReadinessWithoutTheDatabase(t *testing.T) {
 		{nil, 200, "ok"},
 	} {
 		found.Store(&step.found)
-		answered := httptest.NewRecorder()
-		h.ServeHTTP(answered, httptest.NewRequest("GET", "/readyz", nil))
-		if answered.Code != step.status || !strings.Contains(answered.Body.String(), step.says) {
-			t.Errorf("step %d: /readyz is %d %q, want %d with %q", i, answered.Code, answered.Body, step.status, step.says)
+		if status, body, _ := s.get("admin", "/readyz"); status != step.status || !strings.Contains(body, step.says) {
+			t.Errorf("step %d: /readyz is %d %q, want %d with %q", i, status, body, step.status, step.says)
 		}
 	}
 }
@@ -49,7 +46,7 @@ func TestReadinessWithoutTheDatabase(t *testing.T) {
 func TestRequestsThatCannotBeParsed(t *testing.T) {
 	t.Parallel()
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
-	s := start(t, service.NewHealth(ready), nil, map[string]http.Handler{"public": echo})
+	s := start(t, &service.Health{Ready: ready}, nil, map[string]http.Handler{"public": echo})
 	for request, says := range map[string]string{
 		"GET /v1/deals/%zz HTTP/1.1\r\nHost: x\r\n\r\n": `percent`,
 		"GET / HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n": `a header cannot be read`,

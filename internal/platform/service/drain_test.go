@@ -26,21 +26,16 @@ func start(t *testing.T, health *service.Health, work func(context.Context) erro
 	t.Helper()
 	lines, logs := io.Pipe()
 	logger := slog.New(slog.NewJSONHandler(logs, nil))
-	ports := []service.Port{{Name: "admin", Address: "127.0.0.1:0", Server: health.AdminServer()}}
+	health.Admin, health.Work = "127.0.0.1:0", work
+	var ports []service.Port
 	for name, handler := range handlers {
 		ports = append(ports, service.Port{Name: name, Address: "127.0.0.1:0", Server: &http.Server{Handler: handler, MaxHeaderBytes: 4096}})
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		if work != nil {
-			ended <- health.ServeBeside(ctx, logger, work, ports...)
-		} else {
-			ended <- health.Serve(ctx, logger, ports...)
-		}
-	}()
+	go func() { ended <- health.Serve(ctx, logger, ports...) }()
 	s := &running{t, map[string]string{}, stop, ended}
-	for decoder := json.NewDecoder(lines); len(s.at) < len(ports); {
+	for decoder := json.NewDecoder(lines); len(s.at) <= len(ports); {
 		var line struct{ Port, Address string }
 		if err := decoder.Decode(&line); err != nil {
 			t.Fatal(err)
@@ -103,8 +98,7 @@ func TestServesDuringTheDelayAndThenDrains(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/quick", quick)
 	mux.Handle("/slow", handler)
-	health := service.NewHealth(ready)
-	health.Delay = 2 * time.Second
+	health := &service.Health{Ready: ready, Delay: 2 * time.Second}
 	s := start(t, health, nil, map[string]http.Handler{"public": mux})
 	s.becomes(200, "admin", "/readyz")
 	if status, body, closes := s.get("public", "/quick"); status != 200 || closes {
@@ -144,7 +138,7 @@ func TestServicePortsCloseAtOnce(t *testing.T) {
 	t.Parallel()
 	for busy, idle := range map[string]string{"read": "append", "append": "read"} {
 		handler, began, release := slow()
-		s := start(t, service.NewHealth(ready), nil, map[string]http.Handler{busy: handler, idle: quick})
+		s := start(t, &service.Health{Ready: ready}, nil, map[string]http.Handler{busy: handler, idle: quick})
 		finished := make(chan string, 1)
 		go func() { _, body, _ := s.get(busy, "/"); finished <- body }()
 		<-began
@@ -164,7 +158,7 @@ func TestServicePortsCloseAtOnce(t *testing.T) {
 func TestThePortsOutliveTheWork(t *testing.T) {
 	t.Parallel()
 	told, release := make(chan bool), make(chan bool)
-	s := start(t, service.NewHealth(ready), func(ctx context.Context) error {
+	s := start(t, &service.Health{Ready: ready}, func(ctx context.Context) error {
 		<-ctx.Done()
 		told <- true
 		<-release
@@ -189,14 +183,10 @@ func TestThePortsOutliveTheWork(t *testing.T) {
 
 func TestWorkAndPortsEndTogether(t *testing.T) {
 	t.Parallel()
-	broken, logger := errors.New("broken"), slog.New(slog.DiscardHandler)
-	if err := service.NewHealth(nil).ServeBeside(t.Context(), logger, func(context.Context) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("ServeBeside with failing work: got error %v, want %v", err, broken)
-	}
-	err := service.NewHealth(nil).ServeBeside(t.Context(), logger, func(ctx context.Context) error { <-ctx.Done(); return nil },
-		service.Port{Name: "admin", Address: "256.0.0.1:1", Server: &http.Server{}})
-	if err == nil {
-		t.Error("ServeBeside with a port that cannot listen: got no error, want one")
+	broken := errors.New("broken")
+	health := service.Health{Admin: "127.0.0.1:0", Work: func(context.Context) error { return broken }}
+	if err := health.Serve(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, broken) {
+		t.Errorf("Serve with failing work: got error %v, want %v", err, broken)
 	}
 }
 
@@ -212,8 +202,8 @@ func TestATakenPortClosesTheOthers(t *testing.T) {
 	taken := listen("127.0.0.1:0").Addr().String()
 	first := listen("127.83.19.7:0") // no other process uses this address, so the port stays free after Close
 	_ = first.Close()
-	err := service.NewHealth(ready).Serve(t.Context(), slog.New(slog.DiscardHandler),
-		service.Port{Name: "admin", Address: first.Addr().String(), Server: &http.Server{}},
+	err := (&service.Health{Admin: "127.0.0.1:0"}).Serve(t.Context(), slog.New(slog.DiscardHandler),
+		service.Port{Name: "append", Address: first.Addr().String(), Server: &http.Server{}},
 		service.Port{Name: "read", Address: taken, Server: &http.Server{}})
 	if err == nil || !strings.Contains(err.Error(), "read port") {
 		t.Errorf("Serve with a taken port: got error %v, want one that names the read port", err)

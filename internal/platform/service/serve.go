@@ -23,6 +23,10 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
+// DrainTimeout limits how long a stopping process waits for the requests in flight. The sum of
+// Health.Delay, DrainTimeout and flushTimeout MUST be shorter than the grace period of a pod.
+const DrainTimeout = 28 * time.Second
+
 // Port is an address with its server.
 type Port struct {
 	Name    string
@@ -52,28 +56,22 @@ const (
 )
 
 // Health answers /healthz with 200 while the process runs, and /readyz with 200 while the
-// process does not drain and a check (NewHealth) succeeds. In an outage of the database the last
-// check before it counts: the outage affects all replicas and a restart does not help, so the
-// replicas stay in the Kubernetes Service and answer 503 to calls that need the database.
+// process does not drain and Ready succeeds. In an outage of the database the last check before it
+// counts: the outage affects all replicas and a restart does not help, so the replicas stay in the
+// Kubernetes Service and answer 503 to calls that need the database.
 type Health struct {
-	Delay   time.Duration // how long to keep serving after a stop is requested; set before Serve
-	KeySet  string        // digest of this process's key set
-	Secrets string        // digest of this process's server secrets; empty: the process has none
+	Ready   func(context.Context) error // MUST wrap database.ErrNoAnswer if the database does not answer
+	Admin   string                      // address of the admin port
+	Work    func(context.Context) error // runs beside the ports; MUST return when its context ends; may be nil
+	Delay   time.Duration               // how long to keep serving after a stop is requested
+	KeySet  string                      // digest of this process's key set
+	Secrets string                      // digest of this process's server secrets; empty: the process has none
 
-	ready    func(context.Context) error
 	passed   atomic.Bool // whether the last check in which the database answered was successful
 	draining atomic.Bool
-	work     <-chan struct{} // closed when ServeBeside's `work` has returned; nil: ServeBeside was not called
 }
 
-// NewHealth returns a Health that checks readiness with `ready`. If the database does not
-// answer, `ready` MUST return an error that wraps database.ErrNoAnswer.
-func NewHealth(ready func(context.Context) error) *Health {
-	return &Health{ready: ready}
-}
-
-// Handler returns the handler of the admin port.
-func (h *Health) Handler() http.Handler {
+func (h *Health) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
@@ -81,7 +79,7 @@ func (h *Health) Handler() http.Handler {
 		defer cancel()
 		w.Header().Set(KeySetHeader, h.KeySet)
 		w.Header().Set(SecretsHeader, h.Secrets)
-		err := h.ready(ctx)
+		err := h.Ready(ctx)
 		away := errors.Is(err, database.ErrNoAnswer)
 		if !away {
 			h.passed.Store(err == nil)
@@ -101,21 +99,16 @@ func (h *Health) Handler() http.Handler {
 	return mux
 }
 
-// AdminServer returns the server of the admin port.
-func (h *Health) AdminServer() *http.Server {
-	return &http.Server{Handler: h.Handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second}
-}
-
-// DrainTimeout limits how long a stopping process waits for the requests in flight. It is
-// shorter than the grace period of a pod.
-const DrainTimeout = 28 * time.Second
-
-// Serve serves all ports until ctx ends or a port fails. The first port is the admin port.
+// Serve serves the admin port and `ports`, and runs h.Work, until ctx ends, or until one of them
+// fails. It then stops all.
 //
 // When ctx ends, /readyz fails, and all ports answer for h.Delay more, while load balancers
-// notice. Each answer closes its connection, so that clients move to other replicas. Then the
-// ports finish the requests in flight and close, the admin port last.
+// notice, and until h.Work has returned. Each answer closes its connection, so that clients move to
+// other replicas. Then the ports finish the requests in flight and close, the admin port last.
 func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) error {
+	ports = append(ports, Port{Name: "admin", Address: h.Admin, Server: &http.Server{
+		Handler: h.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+	}})
 	var listeners []net.Listener
 	for _, p := range ports {
 		listener, err := net.Listen("tcp", p.Address)
@@ -127,43 +120,36 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 		}
 		listeners = append(listeners, listener)
 	}
-	repeats, failed := telemetry.NewRepeats(logger), make(chan error, len(ports))
+	repeats, worked := telemetry.NewRepeats(logger), make(chan struct{})
+	all, failed := errgroup.WithContext(ctx)
+	all.Go(func() error {
+		defer close(worked)
+		if h.Work == nil {
+			return nil
+		}
+		return h.Work(failed)
+	})
 	for i, p := range ports {
 		logger.Info("listening", "port", p.Name, "address", listeners[i].Addr().String())
 		p.Server.Handler = h.closing(p.Server.Handler)
-		go func() {
+		all.Go(func() error {
 			if err := p.Server.Serve(p.listener(listeners[i], repeats)); !errors.Is(err, http.ErrServerClosed) {
-				failed <- fmt.Errorf("cannot serve the %s port: %w", p.Name, err)
+				return fmt.Errorf("cannot serve the %s port: %w", p.Name, err)
 			}
-		}()
+			return nil
+		})
 	}
-	var cause error
-	select {
-	case <-ctx.Done():
-		logger.Info("draining", "delay", h.Delay.String())
-		h.draining.Store(true)
-		cause = h.linger(failed)
-	case cause = <-failed:
-	}
+	<-failed.Done()
 	h.draining.Store(true)
+	if ctx.Err() != nil { // a stop, not a failure
+		logger.Info("draining", "delay", h.Delay.String())
+		time.Sleep(h.Delay)
+		<-worked
+	}
 	finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), DrainTimeout)
 	defer cancel()
-	admin := min(1, len(ports))
-	return errors.Join(cause, shut(finish, ports[admin:]), shut(finish, ports[:admin]))
-}
-
-// ServeBeside serves the ports until `work` has returned, which it MUST do when ctx ends. If
-// `work` or a port fails, ServeBeside stops both and returns the error.
-func (h *Health) ServeBeside(ctx context.Context, logger *slog.Logger, work func(context.Context) error, ports ...Port) error {
-	ended := make(chan struct{})
-	h.work = ended
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		defer close(ended)
-		return work(ctx)
-	})
-	group.Go(func() error { return h.Serve(ctx, logger, ports...) })
-	return group.Wait()
+	others := len(ports) - 1
+	return errors.Join(shut(finish, ports[:others]), shut(finish, ports[others:]), all.Wait())
 }
 
 func (h *Health) closing(next http.Handler) http.Handler {
@@ -173,23 +159,6 @@ func (h *Health) closing(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-func (h *Health) linger(failed <-chan error) error {
-	select {
-	case <-time.After(h.Delay):
-	case err := <-failed:
-		return err
-	}
-	if h.work == nil {
-		return nil
-	}
-	select {
-	case <-h.work:
-		return nil
-	case err := <-failed:
-		return err
-	}
 }
 
 func shut(ctx context.Context, ports []Port) error {

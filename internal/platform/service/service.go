@@ -94,15 +94,12 @@ func ReadSecrets(name, path string) ([]string, error) {
 		return nil, fmt.Errorf("cannot read the file that %s names: %w", name, err)
 	}
 	var secrets []string
-	for line := range strings.Lines(strings.TrimSpace(string(text))) {
+	for line := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n") {
 		line = strings.TrimSpace(line)
 		if len(line) < 16 {
 			return nil, fmt.Errorf("%s: %s has a line of %d bytes: put at least 16 random bytes into each line", name, path, len(line))
 		}
 		secrets = append(secrets, line)
-	}
-	if secrets == nil {
-		return nil, fmt.Errorf("%s: %s is empty: put at least 16 random bytes into it", name, path)
 	}
 	return secrets, nil
 }
@@ -164,8 +161,7 @@ func paceCollections() {
 	pace(new(collection))
 }
 
-// flushTimeout bounds the export of the last spans. The sum of Health.Delay, DrainTimeout
-// and flushTimeout MUST be shorter than the grace period of a pod.
+// flushTimeout bounds the export of the last spans.
 const flushTimeout = 2 * time.Second
 
 // startTracing exports spans to an OTLP/HTTP collector, as the standard environment variables
