@@ -7,8 +7,10 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sync/errgroup"
@@ -150,4 +152,120 @@ func (l *Log) serveProofs(r *http.Request) (any, error) {
 	}
 	_ = group.Wait()
 	return all, nil
+}
+
+type plain struct {
+	contentType string
+	cache       string // Cache-Control
+	body        []byte
+}
+
+// handle sends what `serve` returns: a plain, or a value as JSON.
+func (l *Log) handle(serve func(*http.Request) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := serve(r)
+		if text, ok := body.(plain); ok && err == nil {
+			w.Header().Set("Content-Type", text.contentType)
+			w.Header().Set("Cache-Control", text.cache)
+			w.Header().Set("Content-Length", strconv.Itoa(len(text.body)))
+			_, _ = w.Write(text.body)
+			return
+		}
+		if err == nil {
+			var text []byte
+			if text, err = web.Encode(body); err == nil {
+				web.JSON(w, http.StatusOK, append(text, '\n'))
+				return
+			}
+		}
+		p := toProblem(err)
+		if p.Status() >= 500 && r.Context().Err() == nil {
+			l.checks.logger.WarnContext(r.Context(), "request failed", "route", r.Pattern, "code", string(p.Code), "err", err)
+		}
+		web.Error(w, p)
+	}
+}
+
+func toProblem(err error) *problem.Error {
+	if p, ok := errors.AsType[*problem.Error](err); ok {
+		return p
+	}
+	switch {
+	case errors.Is(err, ErrInconsistent):
+		return problem.New(problem.LogInconsistent, "the stored tree does not match its signed head: tell the operator of this deployment, who must find the cause before the log answers again").WithCause(err)
+	case errors.Is(err, ErrNotFound):
+		return problem.New(problem.LeafNotFound, "%s; ask with the leaf_index or entry of a published certificate, and with a tree_size greater than its leaf_index", detail(err, ErrNotFound)).WithCause(err)
+	case errors.Is(err, errNoHead):
+		return problem.New(problem.HeadNotFound, "%s; omit the size to get the newest head, or use the size of a head that this log has returned before", err).WithCause(err)
+	case errors.Is(err, errNoCheckpoint):
+		return problem.New(problem.CheckpointNotFound, "%s; send GET /v1/log/status to see whether this log publishes checkpoints, and the size of the newest one", err).WithCause(err)
+	case errors.Is(err, errNoTile):
+		return problem.New(problem.TileNotFound, "%s; fetch only tiles that the newest checkpoint covers (GET /checkpoint)", err).WithCause(err)
+	case errors.Is(err, ErrRefused):
+		return problem.New(problem.Forbidden, "%s; send the SHA-256 digest of a certificate's signing bytes, and the certificate's es256 signature by a key of the deployment", detail(err, ErrRefused)).WithCause(err)
+	case errors.Is(err, ErrTagTaken):
+		return problem.New(problem.TagTaken, "the log has another certificate of this deal, %s: do not send this certificate again; use `fairpactctl certificate adopt` to adopt the logged one", detail(err, ErrTagTaken)).WithCause(err)
+	case errors.Is(err, ErrUnavailable):
+		return problem.New(problem.Unavailable, "the log cannot answer now; send the same request again: repeating it never logs an entry twice").WithRetryAfter(1).WithCause(err)
+	}
+	return problem.From(err)
+}
+
+func detail(err, sentinel error) string {
+	return strings.TrimPrefix(err.Error(), sentinel.Error()+": ")
+}
+
+var (
+	// ErrUnavailable is returned when the log, its database or its signer could not be reached in
+	// time, or the client is misconfigured. The call may be repeated.
+	ErrUnavailable = errors.New("the transparency log is out of reach")
+
+	// ErrRefused is returned when the log does not admit the entry. Do not repeat the call.
+	ErrRefused = errors.New("the transparency log refused the entry")
+
+	// ErrTagTaken is returned when the log has another entry under the tag. This is final.
+	ErrTagTaken = errors.New("the transparency log has another entry under this tag")
+
+	// ErrInconsistent is returned when the tables contradict each other or the signed head.
+	ErrInconsistent = errors.New("the transparency log is inconsistent")
+
+	// ErrNotFound is returned when the head of a proof covers no leaf that has the requested
+	// index and entry. A Client also returns ErrNotFound when the log has not published the
+	// requested head or checkpoint.
+	ErrNotFound = errors.New("the transparency log has no such leaf or head")
+
+	errNoHead = errors.New("no head of that size was published")
+)
+
+func unavailable(err error) error { return fmt.Errorf("%w: %w", ErrUnavailable, err) }
+
+func notLogServer(err error) error {
+	return fmt.Errorf("%w: the answer is not from a log-server: %w; check the address", ErrUnavailable, err)
+}
+
+func fromAnswer(status int, body []byte) error {
+	var answer struct {
+		Error string `json:"error"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil || answer.Error == "" {
+		return fmt.Errorf("%w: the answer has status %d and no error text", ErrUnavailable, status)
+	}
+	return fromText(answer.Error)
+}
+
+// fromText converts the error text of a log-server. A code that says nothing about the entry or
+// head, such as NOT_FOUND for a path that the server lacks, becomes ErrUnavailable.
+func fromText(text string) error {
+	kind := ErrUnavailable
+	switch problem.CodeOf(text) {
+	case problem.LeafNotFound, problem.HeadNotFound, problem.CheckpointNotFound:
+		kind = ErrNotFound
+	case problem.TagTaken:
+		kind = ErrTagTaken
+	case problem.LogInconsistent:
+		kind = ErrInconsistent
+	case problem.Forbidden, problem.InvalidRequest, problem.InvalidJSON, problem.BodyTooLarge:
+		kind = ErrRefused
+	}
+	return fmt.Errorf("%w: %s", kind, text)
 }

@@ -10,19 +10,17 @@
 // # Order of reading
 //
 //	client.go       what the other binaries call
-//	appendapi.go    the private HTTP port: appends, and proofs for the deployment
+//	appendapi.go    the private HTTP port: appends, and proofs for the deployment; errors
 //	log.go          Log: its parts; Append
 //	sequencer.go    batches the entries and appends each batch
 //	append.go       decides the leaf index of each entry; the locked path (below)
 //	publisher.go    lets appends wait for a head; runs rounds (attempts to publish a head)
-//	round.go        one round: verifies, signs and stores the committed head
-//	guard.go        moves the fork guard's record before a head is signed
-//	heads.go        heads and their verification
-//	store.go        reads and writes heads, reads tiles; all SQL is in schema.go
-//	reads.go, proofs.go, tree.go    reads and proofs, from tiles in memory
+//	round.go        one round: verifies the committed head, moves the fork guard's record, signs
+//	store.go        heads and their verification; reads tiles; all SQL is in schema.go
+//	proofs.go, tree.go              reads and proofs, from tiles in memory
 //	checkpoints.go, witnesses.go    checkpoints and their cosignatures
 //	readapi.go, checkpointapi.go    the public HTTP port
-//	fsck.go, return.go              repair: checks all tables, appends lost leaves again
+//	fsck.go                         repair: checks all tables, appends lost leaves again
 //
 // # Tags
 //
