@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -38,7 +37,7 @@ type NewKey struct {
 }
 
 // CreateKey makes an API key. SPEC 1: no signup and no e-mail.
-func (s *Service) CreateKey(ctx context.Context, rec *idempotency.Record) (NewKey, error) {
+func (s *Service) CreateKey(ctx context.Context, rec *Record) (NewKey, error) {
 	key := NewKey{sealing.Token(keyPrefix)}
 	replay, err := rec.ReplayWith(key)
 	if err != nil {

@@ -3,7 +3,6 @@ package escrow
 import (
 	"context"
 
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -19,7 +18,7 @@ type Committed struct {
 }
 
 // Commit stores a party's commitment (SPEC 4), which a declared seat key MUST have signed.
-func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *idempotency.Record) (Committed, error) {
+func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *Record) (Committed, error) {
 	attestedBy, err := s.attest(a, c)
 	if err != nil {
 		return Committed{}, s.lateFirst(ctx, a, deal.Deal.Commit, err)
@@ -61,7 +60,7 @@ type Cancelled struct {
 }
 
 // Cancel ends an active deal if no counterparty has committed (SPEC 3), or returns CANNOT_CANCEL.
-func (s *Service) Cancel(ctx context.Context, a Access, rec *idempotency.Record) (Cancelled, error) {
+func (s *Service) Cancel(ctx context.Context, a Access, rec *Record) (Cancelled, error) {
 	answer := a.StoredCancel()
 	replay, err := rec.ReplayWith(answer)
 	if err != nil {

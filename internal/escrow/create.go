@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
@@ -67,7 +66,7 @@ type Invite struct {
 // Create stores a deal and returns its invite tokens. The same transaction stores the answer in
 // the idempotency record rec. Only a repeat of the request can return the tokens again, because
 // the deal's rows hold only token hashes.
-func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *idempotency.Record) (Created, error) {
+func (s *Service) Create(ctx context.Context, p Principal, r Declared, rec *Record) (Created, error) {
 	d, warnings, err := s.declare(p, r)
 	if err != nil {
 		return Created{}, err

@@ -6,6 +6,7 @@
 // # Order of reading
 //
 //	escrow.go     Service, its dependencies and its caches
+//	idempotency.go    Guard, which makes a POST repeatable
 //	auth.go       authenticates callers and authorizes their actions
 //	deal.go       Deal, a deal as it was declared
 //	create.go     Create; openlimit.go limits the open deals of an API key

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
@@ -18,8 +17,8 @@ const (
 	pendingRows = 16      // pending certificates in one read; few, because a payload can be megabytes long
 )
 
-// ReplayTime is the longest lifetime of an idempotency record, in seconds.
-const ReplayTime = int64(idempotency.Lifetime / time.Second)
+// ReplayTime is ReplayLifetime in seconds.
+const ReplayTime = int64(ReplayLifetime / time.Second)
 
 // Reseal does the next part of a rotation of the server secret, and reports whether the caller
 // should call it again immediately. It can be interrupted at any point, and several processes can

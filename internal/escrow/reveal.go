@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
@@ -35,7 +34,7 @@ type Revealed struct {
 
 // Reveal stores a party's input. SPEC 4 rule 4: the call with the last reveal also computes the result
 // and tries to issue the certificate, except in a random.v1 deal.
-func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *idempotency.Record) (Revealed, error) {
+func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *Record) (Revealed, error) {
 	act, err := s.checkOpening(ctx, a, o)
 	if err != nil {
 		return Revealed{}, s.lateFirst(ctx, a, deal.Deal.Reveal, err)

@@ -11,7 +11,6 @@ import (
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
@@ -176,7 +175,7 @@ func (c *call) IdempotencyKey() (string, error) {
 		return "", nil
 	}
 	key, ok := c.args["idempotency_key"].(string)
-	if !ok || !idempotency.ValidKey(key) {
+	if !ok || !escrow.ValidKey(key) {
 		return "", problem.New(problem.InvalidIdempotencyKey, "idempotency_key must be a string of 1 to 255 visible ASCII characters; a random UUID is a good one")
 	}
 	return key, nil

@@ -7,7 +7,6 @@ import (
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
@@ -181,7 +180,7 @@ func (c *call) getCertificate(ctx context.Context) (result, error) {
 		}
 		return wait, err
 	}
-	reading.Do = func(ctx context.Context, _ *ops.Services, by ops.Caller, wait escrow.Wait, _ *idempotency.Record) (escrow.Issued, error) {
+	reading.Do = func(ctx context.Context, _ *ops.Services, by ops.Caller, wait escrow.Wait, _ *escrow.Record) (escrow.Issued, error) {
 		var draw func() error
 		if by.Access.Deal().RoundTime != nil {
 			draw = func() error { return c.draw(ctx, by.Access) }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -32,33 +31,31 @@ type none = struct{}
 var (
 	// CreateKey needs no credential, so its Idempotency-Key is scoped to the client's address.
 	CreateKey = &Endpoint[none, escrow.NewKey]{
-		Operation: Operation{Op: problem.CreateKey, Who: Newcomer, Limit: maxSmall, Empty: true, Status: http.StatusCreated, Lifetime: idempotency.KeyLifetime},
+		Operation: Operation{Op: problem.CreateKey, Who: Newcomer, Limit: maxSmall, Empty: true, Status: http.StatusCreated, Lifetime: escrow.KeyLifetime},
 		Parse:     nothing,
-		Do: func(ctx context.Context, s *Services, _ Caller, _ none, rec *idempotency.Record) (escrow.NewKey, error) {
+		Do: func(ctx context.Context, s *Services, _ Caller, _ none, rec *escrow.Record) (escrow.NewKey, error) {
 			return s.Escrow.CreateKey(ctx, rec)
 		},
-		Stored: lost[escrow.NewKey],
 	}
 
 	// Only the answer of CreateDeal shows the tokens, so the memory for it is reserved first.
 	CreateDeal = &Endpoint[escrow.Declared, escrow.Created]{
-		Operation: Operation{Op: problem.CreateDeal, Who: KeyHolder, Limit: maxCreation, Status: http.StatusCreated, Lifetime: idempotency.Lifetime},
+		Operation: Operation{Op: problem.CreateDeal, Who: KeyHolder, Limit: maxCreation, Status: http.StatusCreated, Lifetime: escrow.ReplayLifetime},
 		Parse:     body(wire.Declared),
 		Reserve:   escrow.Declared.AnswerBytes,
-		Do: func(ctx context.Context, s *Services, by Caller, d escrow.Declared, rec *idempotency.Record) (escrow.Created, error) {
+		Do: func(ctx context.Context, s *Services, by Caller, d escrow.Declared, rec *escrow.Record) (escrow.Created, error) {
 			if err := s.Callers.MayCreateDeal(ctx, by.Principal.Key(), d.Units()); err != nil {
 				return escrow.Created{}, err
 			}
 			return s.Escrow.Create(ctx, by.Principal, d, rec)
 		},
-		Stored: lost[escrow.Created],
 		Encode: func(_ *Message, _ Caller, c escrow.Created) (any, error) { return wire.CreatedOf(c), nil },
 	}
 
 	ReadDeal = &Endpoint[escrow.Wait, escrow.View]{
 		Operation: Operation{Op: problem.ReadDeal, Who: Member, Action: escrow.Read, Cache: web.CachePrivate},
 		Parse:     wait,
-		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *idempotency.Record) (escrow.View, error) {
+		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *escrow.Record) (escrow.View, error) {
 			return s.Escrow.ViewAfter(ctx, by.Access, wait)
 		},
 		Encode: func(_ *Message, _ Caller, v escrow.View) (any, error) { return wire.ViewOf(v), nil },
@@ -71,7 +68,7 @@ var (
 	}
 
 	Commit = &Endpoint[escrow.Commitment, escrow.Committed]{
-		Operation: Operation{Op: problem.Commit, Who: Member, Action: escrow.AsParty, Limit: maxSmall, Lifetime: idempotency.Lifetime},
+		Operation: Operation{Op: problem.Commit, Who: Member, Action: escrow.AsParty, Limit: maxSmall, Lifetime: escrow.ReplayLifetime},
 		Parse:     body(wire.Commitment),
 		Do:        once((*escrow.Service).Commit),
 		Stored:    again((*escrow.Service).StoredCommit),
@@ -81,7 +78,7 @@ var (
 	}
 
 	Reveal = &Endpoint[escrow.Opening, escrow.Revealed]{
-		Operation: Operation{Op: problem.Reveal, Who: Member, Action: escrow.AsParty, Limit: maxReveal, Lifetime: idempotency.Lifetime},
+		Operation: Operation{Op: problem.Reveal, Who: Member, Action: escrow.AsParty, Limit: maxReveal, Lifetime: escrow.ReplayLifetime},
 		Parse:     body(wire.Opening),
 		Do:        once((*escrow.Service).Reveal),
 		Stored:    again((*escrow.Service).StoredReveal),
@@ -98,9 +95,9 @@ var (
 	}
 
 	Cancel = &Endpoint[none, escrow.Cancelled]{
-		Operation: Operation{Op: problem.Cancel, Who: Member, Action: escrow.CancelDeal, Limit: maxSmall, Empty: true, Lifetime: idempotency.Lifetime},
+		Operation: Operation{Op: problem.Cancel, Who: Member, Action: escrow.CancelDeal, Limit: maxSmall, Empty: true, Lifetime: escrow.ReplayLifetime},
 		Parse:     nothing,
-		Do: func(ctx context.Context, s *Services, by Caller, _ none, rec *idempotency.Record) (escrow.Cancelled, error) {
+		Do: func(ctx context.Context, s *Services, by Caller, _ none, rec *escrow.Record) (escrow.Cancelled, error) {
 			return s.Escrow.Cancel(ctx, by.Access, rec)
 		},
 		Stored: func(_ context.Context, _ *Services, by Caller) (escrow.Cancelled, error) {
@@ -111,7 +108,7 @@ var (
 	ReadCertificate = &Endpoint[escrow.Wait, escrow.Issued]{
 		Operation: Operation{Op: problem.ReadCertificate, Who: Member, Action: escrow.AsParty, Cache: web.CachePrivate},
 		Parse:     wait,
-		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *idempotency.Record) (escrow.Issued, error) {
+		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *escrow.Record) (escrow.Issued, error) {
 			return s.Escrow.CertificateAfter(ctx, by.Access, wait, nil)
 		},
 		Encode: func(_ *Message, _ Caller, c escrow.Issued) (any, error) { return wire.Certificate(c) },
@@ -133,7 +130,7 @@ var (
 	Verify = &Endpoint[string, escrow.Verification]{
 		Operation: Operation{Op: problem.Verify, Public: true},
 		Parse:     func(m *Message, _ map[string]any) (string, error) { return m.CertID() },
-		Do: func(ctx context.Context, s *Services, _ Caller, certID string, _ *idempotency.Record) (escrow.Verification, error) {
+		Do: func(ctx context.Context, s *Services, _ Caller, certID string, _ *escrow.Record) (escrow.Verification, error) {
 			return s.Escrow.Verify(ctx, certID)
 		},
 	}
@@ -141,7 +138,7 @@ var (
 	VerifySubmitted = &Endpoint[wire.Submitted, escrow.SubmittedReport]{
 		Operation: Operation{Op: problem.VerifySubmitted, Limit: maxSubmitted},
 		Parse:     body(wire.SubmittedCertificate),
-		Do: func(ctx context.Context, s *Services, _ Caller, c wire.Submitted, _ *idempotency.Record) (escrow.SubmittedReport, error) {
+		Do: func(ctx context.Context, s *Services, _ Caller, c wire.Submitted, _ *escrow.Record) (escrow.SubmittedReport, error) {
 			return s.Escrow.VerifySubmitted(ctx, c.Document, c.CertID)
 		},
 	}
@@ -149,7 +146,7 @@ var (
 	ReadBeacon = &Endpoint[none, wire.Beacon]{
 		Operation: Operation{Op: problem.ReadBeacon, Public: true, Cache: web.CachePublic},
 		Parse:     nothing,
-		Do: func(_ context.Context, s *Services, _ Caller, _ none, _ *idempotency.Record) (wire.Beacon, error) {
+		Do: func(_ context.Context, s *Services, _ Caller, _ none, _ *escrow.Record) (wire.Beacon, error) {
 			return wire.BeaconOf(s.Escrow.Chain()), nil
 		},
 	}
@@ -165,16 +162,16 @@ func body[Req any](parse func(map[string]any) (Req, error)) func(*Message, map[s
 	return func(_ *Message, members map[string]any) (Req, error) { return parse(members) }
 }
 
-type do[Req, T any] = func(context.Context, *Services, Caller, Req, *idempotency.Record) (T, error)
+type do[Req, T any] = func(context.Context, *Services, Caller, Req, *escrow.Record) (T, error)
 
 func of[T any](use func(*escrow.Service, context.Context, escrow.Access) (T, error)) do[none, T] {
-	return func(ctx context.Context, s *Services, by Caller, _ none, _ *idempotency.Record) (T, error) {
+	return func(ctx context.Context, s *Services, by Caller, _ none, _ *escrow.Record) (T, error) {
 		return use(s.Escrow, ctx, by.Access)
 	}
 }
 
-func once[Req, T any](use func(*escrow.Service, context.Context, escrow.Access, Req, *idempotency.Record) (T, error)) do[Req, T] {
-	return func(ctx context.Context, s *Services, by Caller, r Req, rec *idempotency.Record) (T, error) {
+func once[Req, T any](use func(*escrow.Service, context.Context, escrow.Access, Req, *escrow.Record) (T, error)) do[Req, T] {
+	return func(ctx context.Context, s *Services, by Caller, r Req, rec *escrow.Record) (T, error) {
 		return use(s.Escrow, ctx, by.Access, r, rec)
 	}
 }
@@ -182,5 +179,3 @@ func once[Req, T any](use func(*escrow.Service, context.Context, escrow.Access, 
 func again[T any](use func(*escrow.Service, context.Context, escrow.Access) (T, error)) func(context.Context, *Services, Caller) (T, error) {
 	return func(ctx context.Context, s *Services, by Caller) (T, error) { return use(s.Escrow, ctx, by.Access) }
 }
-
-func lost[T any](context.Context, *Services, Caller) (T, error) { return idempotency.Lost[T]() }

@@ -9,17 +9,15 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
-	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // Services is what the operations use.
 type Services struct {
 	Escrow  *escrow.Service
-	Guard   *idempotency.Guard
+	Guard   *escrow.Guard
 	Callers *limits.Policy
 }
 
@@ -89,8 +87,8 @@ type Endpoint[Req, T any] struct {
 	Operation
 	Parse   func(m *Message, body map[string]any) (Req, error)
 	Reserve func(Req) int // size of the answer in bytes, to reserve before an effect whose answer must not be lost; may be nil
-	Do      func(context.Context, *Services, Caller, Req, *idempotency.Record) (T, error)
-	Stored  func(context.Context, *Services, Caller) (T, error) // renders the answer of an idempotency record that has none; set if Lifetime is
+	Do      func(context.Context, *Services, Caller, Req, *escrow.Record) (T, error)
+	Stored  func(context.Context, *Services, Caller) (T, error) // renders the answer of an idempotency record that has none; nil if Do stores the answer with the effect
 	Encode  func(*Message, Caller, T) (any, error)              // returns the JSON, or a value to encode; nil: T is encoded
 }
 
@@ -132,15 +130,23 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 			return answer, err
 		}
 	}
-	once := idempotency.Request{
-		Key: key, Caller: by.credential, Method: m.Method, Path: m.Path,
-		Body: func() []byte { return canon.Encode(body) }, Lifetime: e.Lifetime,
-	}
 	answer.By = by
-	answer.Value, err = idempotency.Do(ctx, s.Guard, once, // 7; without a key Do only calls the function below
-		func(rec *idempotency.Record) (T, error) { return e.Do(ctx, s, by, request, rec) }, // 8, 9
-		func() (T, error) { return e.Stored(ctx, s, by) })
+	rec, err := s.Guard.Begin(ctx, escrow.KeyedCall{Key: key, Caller: by.credential, Method: m.Method, Path: m.Path, Body: body, Lifetime: e.Lifetime}) // 7
 	if err != nil {
+		return answer, err
+	}
+	defer rec.End()
+	for !rec.Answered() {
+		if rec.Lost() {
+			answer.Value, err = e.Stored(ctx, s, by)
+		} else {
+			answer.Value, err = e.Do(ctx, s, by, request, rec) // 8, 9
+		}
+		if err = rec.Keep(ctx, answer.Value, err); err != nil {
+			return answer, err
+		}
+	}
+	if err = rec.Answer(&answer.Value); err != nil {
 		return answer, err
 	}
 	var value any = answer.Value

@@ -14,7 +14,6 @@ import (
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
@@ -109,7 +108,7 @@ func (q request) IdempotencyKey() (string, error) {
 	switch keys, sent := q.r.Header["Idempotency-Key"]; {
 	case !sent:
 		return "", nil
-	case len(keys) != 1 || !idempotency.ValidKey(keys[0]):
+	case len(keys) != 1 || !escrow.ValidKey(keys[0]):
 		return "", problem.New(problem.InvalidIdempotencyKey, "Idempotency-Key must be one header of 1 to 255 visible ASCII characters; a random UUID is a good one")
 	default:
 		return keys[0], nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/redis"
@@ -25,7 +25,7 @@ func TestOneKeyTwiceInOneGroup(t *testing.T) {
 	none, err := redis.Open("redis://127.0.0.1:1/0")
 	check(t, err)
 	t.Cleanup(func() { _ = none.Close() })
-	guard := idempotency.New(f.Store, none, secrets)
+	guard := escrow.NewGuard(f.Store, none, secrets)
 
 	type creation struct {
 		store.NewDeal
@@ -41,20 +41,24 @@ func TestOneKeyTwiceInOneGroup(t *testing.T) {
 	for _, key := range keys {
 		d := f.declare(t, nil)
 		go func() {
-			req := idempotency.Request{Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Lifetime: time.Hour,
-				Body: func() []byte { return []byte("{}") }}
-			id, err := idempotency.Do(t.Context(), guard, req, func(rec *idempotency.Record) (string, error) {
-				var err error
-				if d.Replay != nil {
-					return "", errors.New("the effect runs again")
+			var id string
+			rec, err := guard.Begin(t.Context(), escrow.KeyedCall{Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Lifetime: time.Hour})
+			for runs := 0; err == nil && !rec.Answered(); runs++ {
+				switch d.Replay, err = rec.ReplayWith(d.DealID); {
+				case runs > 0:
+					err = errors.New("the effect runs again")
+				case err == nil:
+					done := make(chan error)
+					creations <- creation{d, done}
+					err = <-done
 				}
-				if d.Replay, err = rec.ReplayWith(d.DealID); err != nil {
-					return "", err
-				}
-				done := make(chan error)
-				creations <- creation{d, done}
-				return d.DealID, <-done
-			}, idempotency.Lost[string])
+				id = d.DealID
+				err = rec.Keep(t.Context(), id, err)
+			}
+			if err == nil {
+				err = rec.Answer(&id)
+				rec.End()
+			}
 			answers <- answered{key, id, err}
 		}()
 	}

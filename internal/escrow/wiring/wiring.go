@@ -17,7 +17,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
@@ -60,7 +59,7 @@ type Config struct {
 // Parts are the escrow and its components.
 type Parts struct {
 	Escrow *escrow.Service
-	Guard  *idempotency.Guard
+	Guard  *escrow.Guard
 	Store  *store.Store
 	Redis  *redis.Redis
 	Waits  *waiting.Hub // ServeWaits runs it
@@ -144,7 +143,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		return err
 	}, logger)
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
-	p.Guard = idempotency.New(p.Store, p.Redis, secrets)
+	p.Guard = escrow.NewGuard(p.Store, p.Redis, secrets)
 	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,
 		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, Waits: p.Waits, PublicURL: c.PublicURL, ReadOnly: c.ReadOnly, Development: p.Signer.Development}, logger)
 	logger.Info("signing key", "pubkey", p.Keys.Keys().Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())

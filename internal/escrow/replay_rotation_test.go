@@ -1,4 +1,4 @@
-package idempotency_test
+package escrow_test
 
 import (
 	"bytes"

@@ -1,10 +1,10 @@
-package idempotency_test
+package escrow_test
 
 import (
 	"context"
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -19,7 +19,7 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 		}
 		answers <- answer
 	}
-	go call(0, func(rec *idempotency.Record) (reply, error) {
+	go call(0, func(rec *escrow.Record) (reply, error) {
 		close(running)
 		<-finish
 		return b.later(rec)
@@ -27,7 +27,7 @@ func TestASecondCallWaitsForTheFirst(t *testing.T) {
 	<-running
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := idempotency.Do(gone, b.guards[1], request("k", "{}"), noEffect(t), never(t, "render")); err == nil {
+	if _, err := b.keyed(gone, 1, request("k", "{}"), noEffect(t), never(t, "render")); err == nil {
 		t.Error("a waiting call whose context has ended: got no error, want one")
 	}
 	go call(1, noEffect(t), never(t, "render"))
@@ -60,7 +60,7 @@ func TestAnotherCallTakesEffectFirst(t *testing.T) {
 			}
 			var other reply
 			tries := 0
-			answer := b.do(t, 0, request("k", "{}"), func(rec *idempotency.Record) (reply, error) {
+			answer := b.do(t, 0, request("k", "{}"), func(rec *escrow.Record) (reply, error) {
 				if tries++; tries == tryOfOther {
 					other = b.do(t, 1, request("k", "{}"), b.later, b.render)
 				}

