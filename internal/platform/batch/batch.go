@@ -55,12 +55,9 @@ type Group[Q, A any] struct {
 }
 
 type call[Q, A any] struct {
-	query Q
-	ctx   context.Context
-	done  chan outcome[A] // buffered: a run does not block on a caller that gave up
-}
-
-type outcome[A any] struct {
+	query  Q
+	ctx    context.Context
+	ended  chan struct{} // closed once answer and err are set
 	answer A
 	err    error
 }
@@ -83,7 +80,7 @@ func AtMost[Q any](n int) func() func(Q) bool {
 // Do waits until a run has answered the query. If ctx ends while the query waits for its run, the
 // query does not run. If ctx ends later, Do returns while the run continues.
 func (g *Group[Q, A]) Do(ctx context.Context, query Q) (A, error) {
-	one := &call[Q, A]{query, ctx, make(chan outcome[A], 1)}
+	one := &call[Q, A]{query: query, ctx: ctx, ended: make(chan struct{})}
 	if err := g.add(one); err != nil {
 		return g.failed(err)
 	}
@@ -94,7 +91,7 @@ func (g *Group[Q, A]) Do(ctx context.Context, query Q) (A, error) {
 func (g *Group[Q, A]) Together(ctx context.Context, queries []Q) ([]A, []error) {
 	calls, answers, errs := make([]*call[Q, A], len(queries)), make([]A, len(queries)), make([]error, len(queries))
 	for i, query := range queries {
-		calls[i] = &call[Q, A]{query, ctx, make(chan outcome[A], 1)}
+		calls[i] = &call[Q, A]{query: query, ctx: ctx, ended: make(chan struct{})}
 	}
 	err := g.add(calls...)
 	for i, one := range calls {
@@ -134,8 +131,8 @@ func (g *Group[Q, A]) add(calls ...*call[Q, A]) error {
 
 func (g *Group[Q, A]) wait(one *call[Q, A]) (A, error) {
 	select {
-	case got := <-one.done:
-		return got.answer, got.err
+	case <-one.ended:
+		return one.answer, one.err
 	case <-one.ctx.Done():
 		return g.failed(one.ctx.Err())
 	case <-g.ctx.Done():
@@ -222,18 +219,15 @@ func (g *Group[Q, A]) answer(calls []*call[Q, A], queries []Q) {
 	defer cancel()
 	defer context.AfterFunc(g.ctx, cancel)()
 	answers, err := g.Run(ctx, queries)
-	switch {
-	case err == nil:
-		for i, one := range calls {
-			one.done <- outcome[A]{answer: answers[i]}
-		}
-	case len(calls) > 1 && g.Again != nil && g.Again(err):
-		for i := range calls {
+	again := err != nil && len(calls) > 1 && g.Again != nil && g.Again(err)
+	for i, one := range calls {
+		if again {
 			g.answer(calls[i:i+1], queries[i:i+1])
+			continue
 		}
-	default:
-		for _, one := range calls {
-			one.done <- outcome[A]{err: err}
+		if one.err = err; err == nil {
+			one.answer = answers[i]
 		}
+		close(one.ended)
 	}
 }

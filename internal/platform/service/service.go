@@ -104,12 +104,11 @@ func ReadSecrets(name, path string) ([]string, error) {
 	return secrets, nil
 }
 
-// maxName is the longest application_name that Postgres stores, in bytes.
-const maxName = 63
-
-const namePrefix = "fairpact/"
-
-const noSecrets = "-"
+const (
+	maxName    = 63 // bytes; the longest application_name that Postgres stores
+	namePrefix = "fairpact/"
+	noSecrets  = "-"
+)
 
 // ApplicationName returns the application_name of a process: fairpact/BINARY/KEYSET/SECRETS/HOST.PID.
 // KEYSET and SECRETS are digests; SECRETS is "-" if the process has no server secrets. If HOST.PID

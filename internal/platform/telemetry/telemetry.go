@@ -12,6 +12,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -75,7 +76,7 @@ func WatchServer(ctx context.Context, up prometheus.Gauge, ping func(context.Con
 
 var traced atomic.Bool
 
-// Trace declares that this process exports spans. Call Trace before the first span starts.
+// Trace declares that this process exports spans. Call it before the first span starts.
 func Trace() { traced.Store(true) }
 
 // Traced reports whether spans are exported.
@@ -86,7 +87,6 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/platform/telemet
 // Call is an HTTP call in flight, from Begin to End.
 type Call struct {
 	began time.Time
-	span  trace.Span
 	ctx   context.Context
 }
 
@@ -95,11 +95,14 @@ type Call struct {
 // span only links to the client's trace, so that a stranger cannot decide what is sampled.
 func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request, Call) {
 	inFlight.Inc()
-	id := requestID(r.Header)
+	id := r.Header.Get(RequestIDHeader)
+	if !validID.MatchString(id) {
+		id = NewRequestID()
+	}
 	w.Header().Set(RequestIDHeader, id)
 	ctx := WithRequestID(r.Context(), id)
 	if !Traced() {
-		return r.WithContext(ctx), Call{time.Now(), trace.SpanFromContext(ctx), ctx} // a span that does nothing
+		return r.WithContext(ctx), Call{time.Now(), ctx}
 	}
 	from := trace.SpanContextFromContext(otel.GetTextMapPropagator().Extract(ctx, propagation.HeaderCarrier(r.Header)))
 	from = from.WithTraceState(trace.TraceState{}) // the trace state is free text of the client
@@ -111,43 +114,44 @@ func Begin(w http.ResponseWriter, r *http.Request, outside bool) (*http.Request,
 	default:
 		ctx = trace.ContextWithRemoteSpanContext(ctx, from)
 	}
-	ctx, span := tracer.Start(ctx, known(r.Method), options...)
-	return r.WithContext(ctx), Call{time.Now(), span, ctx}
+	ctx, _ = tracer.Start(ctx, known(r.Method), options...)
+	return r.WithContext(ctx), Call{time.Now(), ctx}
 }
 
-// Other stands for an unknown route or method.
-const Other = "other"
+// other stands for an unknown route or method.
+const other = "other"
 
-// End counts the call and ends its span. `route` is a pattern, or empty for Other.
+// End counts the call and ends its span. `route` is a pattern, or empty for an unknown route.
 func (c Call) End(route, method string, status int) {
-	route, method = cmp.Or(route, Other), known(method)
+	route, method = cmp.Or(route, other), known(method)
 	inFlight.Dec()
 	requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
 	durations.WithLabelValues(route, method).Observe(Took(c.ctx, c.began).Seconds())
-	if c.span.IsRecording() {
-		c.span.SetName(method + " " + route)
-		c.span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", route), attribute.Int("http.response.status_code", status))
+	span := trace.SpanFromContext(c.ctx) // does nothing if no spans are exported
+	if span.IsRecording() {
+		span.SetName(method + " " + route)
+		span.SetAttributes(attribute.String("http.request.method", method), attribute.String("http.route", route), attribute.Int("http.response.status_code", status))
 		if status >= 500 {
-			c.span.SetStatus(codes.Error, http.StatusText(status))
+			span.SetStatus(codes.Error, http.StatusText(status))
 		}
 	}
-	c.span.End()
+	span.End()
 }
 
 func known(method string) string {
 	if slices.Contains([]string{"GET", "HEAD", "POST", "OPTIONS", "PUT", "PATCH", "DELETE"}, method) {
 		return method
 	}
-	return Other
+	return other
 }
 
 // RequestIDHeader is the HTTP header with the id of a request, of its answer and of its calls to
 // log-server. If the client sends no valid id, the server makes one.
 const RequestIDHeader = "X-Request-Id"
 
-// longestID is the length of a UUID. An API key or token is longer, so nobody logs it. Known limit:
-// a salt of up to 36 hex digits that a caller sends as its request id is logged.
-const longestID = 36
+// validID matches ids up to the length of a UUID. An API key or token is longer, so nobody logs it.
+// Known limit: a salt of up to 36 hex digits that a caller sends as its request id is logged.
+var validID = regexp.MustCompile(`^[0-9A-Za-z-]{1,36}$`)
 
 // work is one HTTP request, or one run of deadline-worker on a deal.
 type work struct {
@@ -165,20 +169,6 @@ func WithRequestID(ctx context.Context, id string) context.Context {
 
 // NewRequestID returns a random id of 16 letters and digits.
 func NewRequestID() string { return rand.Text()[:16] }
-
-// requestID returns the caller's id if it is 1 to 36 letters, digits and dashes, or a new one.
-func requestID(h http.Header) string {
-	id := h.Get(RequestIDHeader)
-	if id == "" || len(id) > longestID {
-		return NewRequestID()
-	}
-	for _, c := range []byte(id) {
-		if c != '-' && (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return NewRequestID()
-		}
-	}
-	return id
-}
 
 // NoteDeal adds the deal's id, which is no secret, to the span in ctx and to later log lines of
 // the same work. dealID MUST have the form of a deal id.
