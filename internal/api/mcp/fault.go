@@ -82,6 +82,8 @@ func (m message) wrong(code int64, status int, text string) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
 	}
 	_, versions, old := strings.Cut(text, "Unsupported protocol version (supported versions: ")
+	// MCP requires an id in each request. Streamable HTTP: a server that cannot accept a message without
+	// one MUST answer with an HTTP error, and may add a JSON-RPC error. An accepted call would lose its answer.
 	noID := string(m.id()) == "null" && (len(m.ID) > 0 || !strings.HasPrefix(m.Method, "notifications/"))
 	switch {
 	case string(m.Version) != `"2.0"` || m.Method == "" || noID:

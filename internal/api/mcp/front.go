@@ -127,10 +127,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, problem.New(problem.BodyTooLarge,
 			"the message has %d bytes; send at most %d bytes, not counting a tool's arguments. The arguments may have at most 4 MiB in create_deal and reveal_input, 1 MiB in compute_commitment_tool, and 8 MiB in verify_certificate", len(body), maxMessage))
 		return
-	case isCall && !known && len(m.ID) == 0 && string(m.Version) == `"2.0"`: // JSON-RPC 2.0, 4.1: a notification gets no answer, not even an error
-		w.WriteHeader(http.StatusAccepted)
-		return
-	case isCall && !known:
+	case isCall && !known && len(m.ID) > 0:
 		refuse(http.StatusOK, jsonrpc.CodeInvalidParams, problem.New(problem.InvalidRequest, "params.name is not a tool of this server; send one of %s", toolNames()))
 		return
 	case r.Header.Get("Last-Event-ID") != "":

@@ -21,6 +21,7 @@ import (
 	"embed"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -89,13 +90,11 @@ func New(c Config) (http.Handler, error) {
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 	})
 	for _, t := range tools {
-		described, err := describe(t.name())
+		described, arguments, err := describe(t.name())
 		if err != nil {
 			return nil, fmt.Errorf("mcp: tool %s: %w", t.name(), err)
 		}
-		if t.arguments, err = argumentNames(described); err != nil {
-			return nil, fmt.Errorf("mcp: tool %s: %w", t.name(), err)
-		}
+		t.arguments = arguments
 		m.AddTool(described, s.handler(t))
 	}
 	return &front{
@@ -168,27 +167,25 @@ func (s *server) call(ctx context.Context, t tool) (result, error) {
 var descriptions embed.FS
 
 // describe returns the tool that tools/<name>.json describes, with its placeholders filled from
-// tools/shared.json and the algorithms.
-func describe(name string) (*mcp.Tool, error) {
-	text, err := descriptions.ReadFile("tools/" + name + ".json")
-	if err != nil {
-		return nil, err
-	}
-	shared, err := descriptions.ReadFile("tools/shared.json")
-	if err != nil {
-		return nil, err
+// tools/shared.json and the algorithms, and the sorted names of its arguments.
+func describe(name string) (*mcp.Tool, []string, error) {
+	text, missing := descriptions.ReadFile("tools/" + name + ".json")
+	shared, absent := descriptions.ReadFile("tools/shared.json")
+	if err := errors.Join(missing, absent); err != nil {
+		return nil, nil, err
 	}
 	var values map[string]any
 	if err := json.Unmarshal(shared, &values); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var params, inputs []json.RawMessage
 	for _, a := range algorithm.All() {
 		params, inputs = append(params, a.Params.Example), append(inputs, a.Input.Example)
 	}
 	values["enum"], values["example params"], values["example inputs"] = algorithm.IDs(), params, inputs
-	if text, err = algorithm.FillJSON(text, values); err != nil {
-		return nil, err
+	text, err := algorithm.FillJSON(text, values)
+	if err != nil {
+		return nil, nil, err
 	}
 	var d struct {
 		Title        string
@@ -197,20 +194,14 @@ func describe(name string) (*mcp.Tool, error) {
 		InputSchema  json.RawMessage
 		OutputSchema json.RawMessage
 	}
+	var input struct{ Properties map[string]json.RawMessage }
 	if err := json.Unmarshal(text, &d); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return &mcp.Tool{Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema}, nil
-}
-
-func argumentNames(described *mcp.Tool) ([]string, error) {
-	var schema struct{ Properties map[string]json.RawMessage }
-	raw, ok := described.InputSchema.(json.RawMessage)
-	if !ok {
-		return nil, fmt.Errorf("the input schema is a %T, not JSON", described.InputSchema)
-	}
-	err := json.Unmarshal(raw, &schema)
-	return slices.Sorted(maps.Keys(schema.Properties)), err
+	err = json.Unmarshal(d.InputSchema, &input)
+	return &mcp.Tool{
+		Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema,
+	}, slices.Sorted(maps.Keys(input.Properties)), err
 }
 
 // Members of _meta in a tool's result.

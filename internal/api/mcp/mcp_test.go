@@ -29,7 +29,7 @@ func TestToolDescriptions(t *testing.T) {
 	}
 	for _, tool := range tools {
 		t.Run(tool.name(), func(t *testing.T) {
-			d, err := describe(tool.name())
+			d, _, err := describe(tool.name())
 			if err != nil {
 				t.Fatal(err)
 			}
