@@ -47,10 +47,12 @@ func TestRequestsThatCannotBeParsed(t *testing.T) {
 	t.Parallel()
 	echo := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) })
 	s := start(t, &service.Health{Ready: ready}, nil, map[string]http.Handler{"public": echo})
-	for request, says := range map[string]string{
+	for request, says := range map[string]string{ // the fourth text and the last two are those of net/http
 		"GET /v1/deals/%zz HTTP/1.1\r\nHost: x\r\n\r\n": `percent`,
 		"GET / HTTP/1.1\r\nHost: x\r\nnonsense\r\n\r\n": `a header cannot be read`,
 		"GET / HTTP/3.0\r\nHost: x\r\n\r\n":             `unsupported protocol version`,
+		"GET / HTTP/1.1\r\n\r\n":                        `"INVALID_REQUEST: missing required Host header; send`,
+		"GET / HTTP/1.1\r\nHost: a b\r\n\r\n":           `"INVALID_REQUEST: malformed Host header; send`,
 	} {
 		answered, body := send(t, strings.TrimPrefix(s.at["admin"], "http://"), request)
 		if answered.StatusCode != 400 || !strings.HasPrefix(body, `{"error":"INVALID_REQUEST: `) || !strings.Contains(body, says) ||

@@ -62,3 +62,15 @@ func TestEveryCodeHasASeries(t *testing.T) {
 		t.Errorf("fairpact_errors_total has %d series, want one for each of %d codes", series, len(problem.Table))
 	}
 }
+
+// http.ServeMux alone would redirect the second path with an HTML body.
+func TestPathsThatNoRouteServes(t *testing.T) {
+	h := web.Router(map[string]web.Route{"/tile/0/{rest...}": {}}, "see /")
+	for _, path := range []string{"/", "/tile/0", "/tile//0", "/tile"} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", path, nil))
+		if w.Code != 404 || strings.TrimSpace(w.Body.String()) != `{"error":"NOT_FOUND: no such path; see /"}` {
+			t.Errorf("GET %s: %d %s, want the JSON 404", path, w.Code, w.Body)
+		}
+	}
+}
