@@ -2,10 +2,14 @@ package escrow
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -25,13 +29,14 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *Recor
 	}
 	act := store.Act{DealID: a.deal.DealID, Party: a.party, Commitment: c.Hash, AttestedBy: attestedBy, Replay: rec.Replay()}
 	var stored store.ActResult
-	err = s.attempt(ctx, a, deal.Deal.Commit, func() (bool, error) {
+	for tries := 1; !stored.Done; tries++ {
 		act.First = int(a.deal.firstUncommitted.Load())
-		stored, err = s.store.Commit(ctx, act)
-		return stored.Done, err
-	})
-	if err != nil {
-		return Committed{}, err
+		if stored, err = s.store.Commit(ctx, act); err == nil && !stored.Done {
+			err = s.refusal(ctx, a, deal.Deal.Commit, tries)
+		}
+		if err != nil {
+			return Committed{}, err
+		}
 	}
 	crash.Point("escrow.committed")
 	s.options.Waits.Notify(a.deal.DealID)
@@ -68,9 +73,13 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *Record) (Cancelled,
 	}
 	rule := func(d deal.Deal, p deal.Party, _ int64) *problem.Error { return d.Cancel(p.Committed) }
 	a.party = 0 // the initiator's party index: the rule needs to know whether the initiator has committed
-	err = s.attempt(ctx, a, rule, func() (bool, error) { return s.store.Cancel(ctx, a.deal.DealID, replay) })
-	if err != nil {
-		return Cancelled{}, err
+	for tries, done := 1, false; !done; tries++ {
+		if done, err = s.store.Cancel(ctx, a.deal.DealID, replay); err == nil && !done {
+			err = s.refusal(ctx, a, rule, tries)
+		}
+		if err != nil {
+			return Cancelled{}, err
+		}
 	}
 	s.noteEnd(ctx, &store.Ending{DealID: a.deal.DealID, To: deal.Cancelled})
 	return answer, nil
@@ -78,3 +87,116 @@ func (s *Service) Cancel(ctx context.Context, a Access, rec *Record) (Cancelled,
 
 // StoredCancel answers a cancel of the deal that is stored.
 func (a Access) StoredCancel() Cancelled { return Cancelled{a.deal.DealID, deal.Cancelled} }
+
+// Commitment is the hash that a party commits to, and its seat key's signature, if the party signs.
+type Commitment struct {
+	Hash      [32]byte
+	Key       string // the party's public key (seat key): es256:HEX or ed25519:HEX
+	Signature string // verifies under Key for the bytes that Service.ToSign returns
+}
+
+var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment accepts no seat keys, because it has no public address for them to sign: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
+
+// checkSeatKeys checks party_keys: nil, or one entry for each party, nil for a party without a key.
+func (s *Service) checkSeatKeys(seats []*string, parties int) error {
+	if seats == nil {
+		return nil
+	}
+	if len(seats) != parties {
+		return problem.New(problem.InvalidParams, "party_keys has %d entries for %d parties; send one for each party, null for a party without a key", len(seats), parties)
+	}
+	for i, key := range seats {
+		switch {
+		case key == nil:
+			continue
+		case s.options.PublicURL == "":
+			return errNoOrigin
+		}
+		if err := keys.Check(*key); err != nil {
+			return problem.New(problem.InvalidParams, "party_keys[%d] is not a public key: %s", i, err)
+		}
+	}
+	return nil
+}
+
+// attest checks the seat key's signature of a commitment, and returns attested_by for the certificate.
+// It returns nil if the party commits with its invite token only.
+func (s *Service) attest(a Access, c Commitment) (*string, error) {
+	declared := a.deal.SeatKey(a.party)
+	switch {
+	case declared != nil && c.Key != *declared:
+		return nil, problem.New(problem.SeatKeyRequired, "party %d has the declared key %s, which must sign the commitment: call %s for the values to sign, sign them with this key, and send party_key and party_signature", a.party, *declared, a.call(problem.ReadDeclaration))
+	case c.Key == "":
+		return nil, nil
+	case s.options.PublicURL == "":
+		return nil, errNoOrigin
+	}
+	if err := keys.Check(c.Key); err != nil {
+		return nil, problem.New(problem.InvalidRequest, "party_key is not a public key: %s", err)
+	}
+	seat, err := a.signedSeat(store.CommitmentText(c.Hash[:]))
+	if err != nil {
+		return nil, err
+	}
+	by := certificate.Attestation{Declared: declared != nil, Key: c.Key, Signature: c.Signature, Origin: s.options.PublicURL}
+	if err := by.Verify(seat); err != nil {
+		return nil, problem.New(problem.InvalidPartySignature, "party_signature does not verify under party_key (%s): sign exactly these bytes, in which every line ends with a line feed: %q", err, seat.Message(by.Origin))
+	}
+	text := by.String()
+	return &text, nil
+}
+
+func (a Access) signedSeat(commitment string) (certificate.Seat, error) {
+	digest, err := a.deal.digest()
+	return certificate.Seat{DealID: a.deal.DealID, Party: a.party, Commitment: commitment, Declaration: digest}, err
+}
+
+// ToSign returns the bytes that a seat key signs to commit. It returns nil if the caller is not a party,
+// or this deployment accepts no seat keys.
+func (s *Service) ToSign(a Access, commitment string) ([]byte, error) {
+	seat, err := a.signedSeat(commitment)
+	if err != nil || s.options.PublicURL == "" || a.party < 0 {
+		return nil, err
+	}
+	return seat.Message(s.options.PublicURL), nil
+}
+
+// Declaration is what a caller sees of a deal's terms, and each party's attested_by.
+type Declaration struct {
+	DealID     string          `json:"deal_id"`
+	Party      *int            `json:"party"`  // the caller's party index; nil: the caller used the initiator's API key
+	Origin     *string         `json:"origin"` // the deployment's web origin, which seat keys sign; nil: no seat keys are accepted
+	Digest     string          `json:"declaration_sha256"`
+	Declared   json.RawMessage `json:"declaration"` // canonical JSON (RFC 8785)
+	AttestedBy []string        `json:"attested_by"` // in party order, as in a certificate issued now
+}
+
+// Declaration returns the terms of the deal, which a party should read before it commits, and each
+// party's present attested_by.
+func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error) {
+	now, err := s.advance(ctx, a, store.Attested(len(a.deal.Labels)))
+	if err != nil {
+		return Declaration{}, err
+	}
+	d := Declaration{DealID: a.deal.DealID, AttestedBy: make([]string, len(a.deal.Labels))}
+	if a.party >= 0 {
+		d.Party = &a.party
+	}
+	if s.options.PublicURL != "" {
+		d.Origin = &s.options.PublicURL
+	}
+	if err := a.deal.acquireSlot(ctx); err != nil {
+		return Declaration{}, err
+	}
+	if d.Declared, err = a.deal.Canonical(); err != nil {
+		return Declaration{}, err
+	}
+	d.Digest = certificate.DeclarationDigest(d.Declared)
+	if len(now.AttestedBy) != len(d.AttestedBy) {
+		return Declaration{}, fmt.Errorf("the store returned the wrong number of parties: deal %s declares %d, the store returned %d", a.deal.DealID, len(d.AttestedBy), len(now.AttestedBy))
+	}
+	for i, stored := range now.AttestedBy {
+		d.AttestedBy[i] = a.deal.attested(i, stored)
+	}
+	return d, nil
+}

@@ -7,18 +7,17 @@
 //
 //	escrow.go     Service, its dependencies and its caches
 //	idempotency.go    Guard, which makes a POST repeatable
-//	auth.go       authenticates callers and authorizes their actions
-//	deal.go       Deal, a deal as it was declared
-//	create.go     Create; openlimit.go limits the open deals of an API key
+//	auth.go       authenticates callers, authorizes their actions, limits the open deals of an API key
+//	deal.go       Deal, a deal as it was declared, and View
+//	create.go     Create
 //	cautions.go   warnings about a deal's beacon round, deadlines and labels
-//	commit.go     Commit and Cancel; seat.go checks the signature of a seat key
-//	reveal.go     Reveal, and the rejection of a shapley.v1 deal
-//	act.go        what commit, reveal and cancel share: retry, and the reason of a refusal
-//	advance.go    takes the steps that are due; entropy.go draws a random.v1 deal
+//	commit.go     Commit and Cancel, and the signatures of seat keys
+//	reveal.go     Reveal, the rejection of a shapley.v1 deal, and what commit, reveal and cancel share
+//	advance.go    takes the steps that are due, also for the worker; entropy.go draws a random.v1 deal
 //	end.go        computes the result and stores it with the unsigned certificate
 //	issue.go      signs the certificate, appends it to the log, publishes it
-//	view.go, wait.go, certificate.go, bundle.go, verify.go, submitted.go    reads; check.go serves them
-//	worker.go, reseal.go    what only the worker calls
+//	wait.go, certificate.go, verify.go    reads; check.go serves them
+//	reseal.go     what only the worker calls
 //
 // # The life of a deal
 //
@@ -48,10 +47,14 @@ package escrow
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/expirable"
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/beacon"
@@ -59,6 +62,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -194,3 +198,83 @@ func (s *Service) forget() {
 func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), timelimits.Step)
 }
+
+// overhead is the approximate size, in bytes, of the list and map nodes of an entry.
+const overhead = 200
+
+// cache holds immutable values, at most `limit` bytes of them. It evicts the least recently used.
+// It is safe for concurrent use.
+type cache[K comparable, V any] struct {
+	limit int
+
+	mu      sync.Mutex // guards the fields below
+	used    int        // bytes of all entries
+	entries *simplelru.LRU[K, sized[V]]
+}
+
+type sized[V any] struct {
+	value V
+	bytes int
+}
+
+func newCache[K comparable, V any](limit int) *cache[K, V] {
+	c := &cache[K, V]{limit: limit}
+	c.entries, _ = simplelru.NewLRU(1<<31-1, func(_ K, v sized[V]) { c.used -= v.bytes }) // NewLRU fails only for sizes below 1
+	return c
+}
+
+func (c *cache[K, V]) Get(key K) (V, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	found, ok := c.entries.Get(key)
+	return found.value, ok
+}
+
+// Add replaces the value of `key`. If the new value takes more than an eighth of the limit, Add only
+// removes the old one, because the new value would evict too many others.
+func (c *cache[K, V]) Add(key K, value V, bytes int) {
+	bytes += overhead
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries.Remove(key)
+	if bytes > c.limit/8 {
+		return
+	}
+	c.entries.Add(key, sized[V]{value, bytes})
+	c.used += bytes
+	for c.used > c.limit {
+		c.entries.RemoveOldest()
+	}
+}
+
+func (c *cache[K, V]) Purge() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.entries.Purge()
+}
+
+var (
+	dealsEnded = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairpact_deals_ended_total", Help: "Deals that this process ended, by final state.",
+	}, []string{"state"})
+	endedBy = map[deal.State]prometheus.Counter{
+		deal.Computed: dealsEnded.WithLabelValues(string(deal.Computed)), deal.Void: dealsEnded.WithLabelValues(string(deal.Void)),
+		deal.Expired: dealsEnded.WithLabelValues(string(deal.Expired)), deal.Cancelled: dealsEnded.WithLabelValues(string(deal.Cancelled)),
+	}
+	lateness = promauto.NewHistogram(prometheus.HistogramOpts{
+		Name: "fairpact_deadline_lateness_seconds", Help: "Seconds between a deadline and its processing, by the database's clock.",
+		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
+	})
+	inputsLost = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_inputs_unopened_total", Help: "Failed attempts to decrypt a stored input; attempts during resealing are not counted.",
+	})
+	inputsResealed = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process encrypted again under the active server secret.",
+	})
+	formerSecrets = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_former_server_secrets", Help: "Former server secrets that stored data still needs. Only the deadline-worker that holds the Lease counts them; any other process shows 0.",
+	})
+	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored.",
+	})
+)

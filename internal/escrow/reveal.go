@@ -44,13 +44,14 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *Record) 
 		return s.reject(ctx, a, act)
 	}
 	var stored store.ActResult
-	err = s.attempt(ctx, a, deal.Deal.Reveal, func() (bool, error) {
+	for tries := 1; !stored.Done; tries++ {
 		act.First = int(a.deal.firstUnrevealed.Load())
-		stored, err = s.store.Reveal(ctx, act)
-		return stored.Done, err
-	})
-	if err != nil {
-		return Revealed{}, err
+		if stored, err = s.store.Reveal(ctx, act); err == nil && !stored.Done {
+			err = s.refusal(ctx, a, deal.Deal.Reveal, tries)
+		}
+		if err != nil {
+			return Revealed{}, err
+		}
 	}
 	crash.Point("escrow.revealed")
 	if stored.All && a.deal.RoundTime == nil {
@@ -179,4 +180,44 @@ func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed
 		}
 	}
 	return Revealed{}, fmt.Errorf("the store did not record a rejection that the rules allow: deal %s, %d attempts", a.deal.DealID, tries)
+}
+
+// A rule returns the reason why a commit, a reveal or a cancel is refused, or nil. The store
+// decides first, in the statement that stores the action. Only a refused action costs a read.
+type rule func(d deal.Deal, p deal.Party, now int64) *problem.Error
+
+// attempts is how often an action is tried, because the deal can change after a refusal.
+const attempts = 4
+
+// refusal returns why the store has refused an action, or nil if the caller should try it again.
+func (s *Service) refusal(ctx context.Context, a Access, rule rule, tries int) error {
+	if err := s.checkRule(ctx, a, rule); err != nil || tries < attempts {
+		return err
+	}
+	return fmt.Errorf("the store refused an action that the rules allow: deal %s, %d times in a row", a.deal.DealID, attempts)
+}
+
+// checkRule returns why the rule refuses the action now, or nil.
+func (s *Service) checkRule(ctx context.Context, a Access, rule rule) error {
+	now, err := s.advance(ctx, a, store.OneParty(a.party))
+	if err != nil {
+		return err
+	}
+	if refusal := rule(s.rules(a.deal, now), partyStatus(now, a.party), now.Now); refusal != nil {
+		return refusal
+	}
+	return nil
+}
+
+// lateFirst chooses the error for a request that failed with err: a late caller must learn that the
+// call is late, even if the request is also invalid. It returns an internal error, UNAVAILABLE or
+// READ_ONLY as it is.
+func (s *Service) lateFirst(ctx context.Context, a Access, rule rule, err error) error {
+	if _, verdict := errors.AsType[*problem.Error](err); !verdict || problem.Is(err, problem.Unavailable) || problem.Is(err, problem.ReadOnly) {
+		return err
+	}
+	if late := s.checkRule(ctx, a, rule); late != nil {
+		return late
+	}
+	return err
 }

@@ -2,14 +2,19 @@ package escrow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/verification"
+	"github.com/fairpact/fairpact/internal/translog"
 )
 
 // Verification says whether a certificate is valid, and which checks it passed (SPEC 2.9).
@@ -77,4 +82,185 @@ func (s *Service) published(ctx context.Context, certID string) (*store.Certific
 		return nil, store.ErrNotFound
 	}
 	return c, err
+}
+
+// Limits on what a SubmittedReport quotes from the untrusted certificate.
+const (
+	longestText   = 200     // bytes of one label, id or check detail
+	longestResult = 4 << 10 // bytes of the result
+	mostParties   = 16
+)
+
+// SubmittedReport is the report on a certificate that the caller sent.
+type SubmittedReport struct {
+	Verification
+	Findings []verification.Check `json:"findings"`
+	Stored   string               `json:"stored"` // StoredSame, StoredDiffers or StoredUnknown
+	Says     *CertificateSummary  `json:"says"`   // null if the document does not have the form of a certificate
+	PubKey   *string              `json:"pubkey"` // the key that signed the document; null: no key of this deployment
+	TreeHead *translog.TreeHead   `json:"tree_head"`
+}
+
+// The values of SubmittedReport.Stored: how the document compares with the stored certificate.
+const (
+	StoredSame    = "same"    // the signed part and the signature equal the stored ones; the proofs are not compared
+	StoredDiffers = "differs" // the document is forged or damaged
+	StoredUnknown = "unknown" // no certificate with this id is published here
+)
+
+// CertificateSummary holds the contents of a certificate, with long parts cut.
+type CertificateSummary struct {
+	DealID      string          `json:"deal_id"`
+	Algorithm   string          `json:"algorithm"`
+	Outcome     string          `json:"outcome"`
+	Parties     int             `json:"parties"`
+	Labels      []string        `json:"labels"` // of the first 16 parties
+	VoidFlakers []int           `json:"void_flakers"`
+	Result      json.RawMessage `json:"result"` // null if it is longer than 4,096 bytes
+}
+
+// VerifySubmitted checks a certificate that the caller sent, and compares it with the stored certificate
+// of the same cert_id. If certID is not "", a document with another cert_id is invalid. If the log
+// or the database is out of reach, it returns an error instead of a report.
+func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, certID string) (SubmittedReport, error) {
+	if err := limits.AcquireSlot(ctx); err != nil {
+		return SubmittedReport{}, err
+	}
+	// c is incomplete if the document is not a certificate; verification.Verify says why.
+	var c certificate.Certificate
+	formed := json.Unmarshal(canon.Encode(document), &c) == nil
+	limits.ReleaseSlot(ctx)
+	head, err := s.headOf(ctx, c.LogProof.TreeSize)
+	if err != nil {
+		return SubmittedReport{}, err
+	}
+	stored, err := s.published(ctx, c.CertID)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return SubmittedReport{}, err
+	}
+	if err := limits.AcquireSlot(ctx); err != nil {
+		return SubmittedReport{}, err
+	}
+	answer := SubmittedReport{Stored: compare(document, stored), TreeHead: head}
+	// These two checks are in the report only if they fail.
+	report := verification.Report{Valid: true}
+	if certID != "" && certID != c.CertID {
+		report.Add(verification.Check{Name: "cert_id", Detail: "the document's cert_id is not the cert_id of the request"})
+	}
+	if answer.Stored == StoredDiffers {
+		report.Add(verification.Check{Name: "stored", Detail: "forged or damaged: it is not the certificate that this service issued under this cert_id"})
+	}
+	s.verifyDocument(ctx, &report, &answer, document, c)
+	if err := ctx.Err(); err != nil { // the report may be incomplete, so its valid:false may be wrong
+		return SubmittedReport{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
+	}
+	answer.Verification = Verification{CertID: cut(c.CertID), Valid: report.Valid, Outcome: certificate.Void, Checks: checksOf(report)}
+	claim := "outcome is VOID because the document does not have the form of a certificate"
+	if formed && report.Holds(verification.Shape) {
+		answer.Outcome, answer.Says = c.Outcome, summaryOf(c.Payload)
+		claim = "the members `outcome` and `says` repeat what the document claims, true or not"
+	}
+	answer.Note = answer.note(report, claim)
+	return answer, nil
+}
+
+// verifyDocument adds the checks of the document to the report, and the findings and the signing
+// key to the answer.
+func (s *Service) verifyDocument(ctx context.Context, report *verification.Report, answer *SubmittedReport, document map[string]any, c certificate.Certificate) {
+	trusted := s.keys.Keys()
+	for i := range trusted {
+		trusted[i].Development = s.options.Development(trusted[i].Label)
+	}
+	// A document can name thousands of seat keys. Their signatures are checked only if this service
+	// signed the document, and until ctx ends.
+	never := make(chan struct{})
+	close(never)
+	evidence := verification.Evidence{Certificate: document, Keys: trusted, SeatsUntil: never}
+	if signer, err := s.keys.SignerOf(verification.Signed(document), c.Signature); err == nil {
+		evidence.SeatsUntil, answer.PubKey = ctx.Done(), &signer.Label
+	}
+	head := answer.TreeHead
+	if head != nil {
+		evidence.TreeHead = map[string]any{"tree_size": head.TreeSize, "root_hash": head.RootHash, "signature": head.Signature}
+	}
+	of := verification.Verify(evidence)
+	report.Notes = of.Notes
+	for _, check := range of.Checks {
+		if head == nil && check.Name == verification.TreeHeadSignature {
+			check.Detail = fmt.Sprintf("the log has no tree of size %d (the tree_size in log_proof)", c.LogProof.TreeSize)
+		}
+		report.Add(check)
+	}
+	for _, check := range report.Checks {
+		check.Detail = cut(check.Detail)
+		answer.Findings = append(answer.Findings, check)
+	}
+}
+
+// note says what was checked, or which checks failed and then what the other members claim.
+func (a *SubmittedReport) note(report verification.Report, claim string) string {
+	if a.Valid {
+		note := "the document's signature, form and inclusion in the log were checked; check them yourself with the published keys"
+		if len(report.Notes) > 0 {
+			// The notes need no cut: they quote only the keys and indexes of a few parties.
+			note += ". Not proven: " + strings.Join(report.Notes, "; ")
+		}
+		return note
+	}
+	var why []string
+	if a.Stored == StoredSame && a.Checks.Signature && !report.Holds(verification.MerkleInclusion) {
+		why = append(why, "the signed part equals the stored one, but the document's log_proof is altered or damaged")
+	}
+	for _, f := range a.Findings {
+		if !f.OK {
+			why = append(why, f.Name+": "+f.Detail)
+		}
+	}
+	return "do not rely on this document: " + strings.Join(append(why, claim), "; ")
+}
+
+// headOf returns the published tree head of a size, or nil if there is none.
+func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, error) {
+	if size <= 0 {
+		return nil, nil
+	}
+	head, err := s.log.TreeHeadAt(ctx, size)
+	switch {
+	case errors.Is(err, translog.ErrNotFound), errors.Is(err, translog.ErrRefused): // ErrRefused: the size is above 2^53-1
+		return nil, nil
+	case err != nil:
+		return nil, logTrouble(err)
+	}
+	return &head, nil
+}
+
+// compare ignores the proof, which differs from read to read. It does not say which members differ:
+// otherwise the holder of a redacted certificate could guess the redacted members one by one.
+func compare(document map[string]any, stored *store.Certificate) string {
+	switch {
+	case stored == nil:
+		return StoredUnknown
+	case document["signature"] == *stored.Signature && string(verification.Signed(document)) == string(stored.Payload):
+		return StoredSame
+	}
+	return StoredDiffers
+}
+
+func summaryOf(p certificate.Payload) *CertificateSummary {
+	summary := &CertificateSummary{DealID: cut(p.DealID), Algorithm: cut(p.Algorithm), Outcome: p.Outcome, Parties: len(p.Parties), Labels: []string{}, Result: p.Result}
+	for _, party := range p.Parties[:min(mostParties, len(p.Parties))] {
+		summary.Labels = append(summary.Labels, cut(party.Label))
+	}
+	summary.VoidFlakers = p.VoidFlakers[:min(mostParties, len(p.VoidFlakers))]
+	if len(summary.Result) > longestResult {
+		summary.Result = nil
+	}
+	return summary
+}
+
+func cut(text string) string {
+	if len(text) <= longestText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:longestText], "") + "…"
 }

@@ -67,7 +67,7 @@ func (a arguments) quoted(err error) error {
 
 func (a arguments) text(name, want string) (string, error) {
 	m := canon.MembersOf(a, "")
-	return m.Text(name, want), wire.Refused(m)
+	return m.Text(name, want), ops.Refused(m)
 }
 
 // id is text that MUST NOT be empty.
@@ -77,12 +77,12 @@ func (a arguments) id(name, want string) (string, error) {
 	if text == "" {
 		m.Fail("%s is empty: give %s", name, want)
 	}
-	return text, wire.Refused(m)
+	return text, ops.Refused(m)
 }
 
 func (a arguments) flag(name string) (bool, error) {
 	m := canon.MembersOf(a, "")
-	return m.Has(name) && m.Flag(name, "true or false"), wire.Refused(m)
+	return m.Has(name) && m.Flag(name, "true or false"), ops.Refused(m)
 }
 
 func (a arguments) waitSeconds() (time.Duration, error) {
@@ -97,7 +97,7 @@ func (a arguments) waitSeconds() (time.Duration, error) {
 	if m.Err() != nil {
 		seconds = 0 // a refused call must not change its time limit
 	}
-	return time.Duration(seconds) * time.Second, wire.Refused(m)
+	return time.Duration(seconds) * time.Second, ops.Refused(m)
 }
 
 // call is a call of a tool, and the ops.Parts of its message.

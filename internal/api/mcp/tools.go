@@ -82,7 +82,7 @@ func (c *call) createDeal(ctx context.Context) (result, error) {
 	creation.Parse = func(_ *ops.Message, body map[string]any) (escrow.Declared, error) {
 		body, err := c.declaration(body)
 		if err == nil {
-			declared, err = wire.Declared(body)
+			declared, err = ops.Declared(body)
 		}
 		return declared, err
 	}
@@ -249,13 +249,13 @@ func (c *call) computeCommitment(ctx context.Context) (result, error) {
 	case given && (args["input"] != nil || args["deal_id"] == nil):
 		return result{}, problem.New(problem.InvalidRequest, "the argument `commitment` needs deal_id and cannot be combined with input: (1) to learn what a seat key signs, pass commitment and deal_id, and leave input out; (2) to hash an input, leave commitment out")
 	case given:
-		if _, err := wire.Commitment(args); err != nil {
+		if _, err := ops.Commitment(args); err != nil {
 			return result{}, err
 		}
 		hashed.Commitment = args["commitment"].(string)
 	default:
 		var err error
-		if opening, err = wire.Opening(args); err != nil {
+		if opening, err = ops.Opening(args); err != nil {
 			return result{}, err
 		}
 		hashed.Commitment = canon.Commitment(canon.Encode(opening.Input), []byte(opening.Salt))

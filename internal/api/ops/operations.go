@@ -41,7 +41,7 @@ var (
 	// Only the answer of CreateDeal shows the tokens, so the memory for it is reserved first.
 	CreateDeal = &Endpoint[escrow.Declared, escrow.Created]{
 		Operation: Operation{Op: problem.CreateDeal, Who: KeyHolder, Limit: maxCreation, Status: http.StatusCreated, Lifetime: escrow.ReplayLifetime},
-		Parse:     body(wire.Declared),
+		Parse:     body(Declared),
 		Reserve:   escrow.Declared.AnswerBytes,
 		Do: func(ctx context.Context, s *Services, by Caller, d escrow.Declared, rec *escrow.Record) (escrow.Created, error) {
 			if err := s.Callers.MayCreateDeal(ctx, by.Principal.Key(), d.Units()); err != nil {
@@ -69,7 +69,7 @@ var (
 
 	Commit = &Endpoint[escrow.Commitment, escrow.Committed]{
 		Operation: Operation{Op: problem.Commit, Who: Member, Action: escrow.AsParty, Limit: maxSmall, Lifetime: escrow.ReplayLifetime},
-		Parse:     body(wire.Commitment),
+		Parse:     body(Commitment),
 		Do:        once((*escrow.Service).Commit),
 		Stored:    again((*escrow.Service).StoredCommit),
 		Encode: func(m *Message, by Caller, c escrow.Committed) (any, error) {
@@ -79,7 +79,7 @@ var (
 
 	Reveal = &Endpoint[escrow.Opening, escrow.Revealed]{
 		Operation: Operation{Op: problem.Reveal, Who: Member, Action: escrow.AsParty, Limit: maxReveal, Lifetime: escrow.ReplayLifetime},
-		Parse:     body(wire.Opening),
+		Parse:     body(Opening),
 		Do:        once((*escrow.Service).Reveal),
 		Stored:    again((*escrow.Service).StoredReveal),
 	}
@@ -135,10 +135,10 @@ var (
 		},
 	}
 
-	VerifySubmitted = &Endpoint[wire.Submitted, escrow.SubmittedReport]{
+	VerifySubmitted = &Endpoint[Submitted, escrow.SubmittedReport]{
 		Operation: Operation{Op: problem.VerifySubmitted, Limit: maxSubmitted},
-		Parse:     body(wire.SubmittedCertificate),
-		Do: func(ctx context.Context, s *Services, _ Caller, c wire.Submitted, _ *escrow.Record) (escrow.SubmittedReport, error) {
+		Parse:     body(SubmittedCertificate),
+		Do: func(ctx context.Context, s *Services, _ Caller, c Submitted, _ *escrow.Record) (escrow.SubmittedReport, error) {
 			return s.Escrow.VerifySubmitted(ctx, c.Document, c.CertID)
 		},
 	}

@@ -101,7 +101,7 @@ func (q request) Body(by ops.Caller, limit int64, empty bool) (map[string]any, e
 	if err != nil {
 		return nil, err
 	}
-	return wire.Object(raw, empty)
+	return ops.Object(raw, empty)
 }
 
 func (q request) IdempotencyKey() (string, error) {

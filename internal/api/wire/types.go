@@ -1,3 +1,6 @@
+// Package wire holds the JSON bodies of API responses. The server, the command line and the tests share
+// its types. MCP responses differ from REST bodies only in the texts that name calls and in the members
+// that package mcp adds. Package ops parses the requests.
 package wire
 
 import (

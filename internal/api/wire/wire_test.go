@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/store"
@@ -145,7 +146,7 @@ func TestDeclared(t *testing.T) {
 		{`,"party_keys":[null,1]`, "party_keys[1] is an integer: give a string or null"},
 		{`,"party_keys":{}`, "party_keys is an object: give an array"},
 	} {
-		d, err := wire.Declared(parsed(t, []byte(`{`+good+row.more+`}`), nil))
+		d, err := ops.Declared(parsed(t, []byte(`{`+good+row.more+`}`), nil))
 		got := fmt.Sprintf("%s %s %s %s %v %v %d %d %v", d.Algorithm, d.Params, d.Mode, d.Retention, d.Labels, d.SeatKeys, d.CommitDeadline, d.RevealDeadline, d.Unknown)
 		if err == nil && got != row.want {
 			t.Errorf("Declared with %q: got %s, want %s", row.more, got, row.want)
@@ -162,7 +163,7 @@ func TestSeatKeyOfACommitment(t *testing.T) {
 		`}`: true, `,"party_key":"k","party_signature":"s"}`: true,
 		`,"party_key":"k"}`: false, `,"party_signature":"s"}`: false, `,"party_key":1,"party_signature":"s"}`: false,
 	} {
-		got, err := wire.Commitment(parsed(t, []byte(commitment+more), nil))
+		got, err := ops.Commitment(parsed(t, []byte(commitment+more), nil))
 		if valid && (err != nil || got.Hash[0] != 10) || !valid && !problem.Is(err, problem.InvalidRequest) {
 			t.Errorf("Commitment with %q: got %+v, %v; want it accepted: %t", more, got, err, valid)
 		}
@@ -172,9 +173,9 @@ func TestSeatKeyOfACommitment(t *testing.T) {
 func TestErrorsNeverQuoteTheBody(t *testing.T) {
 	for _, body := range []string{`{"secret":1,"secret":2}`, `{"secret":1.5}`, `{"secret"`, `["secret"]`, `"secret"`,
 		`{"salt":"secret"}`, `{"input":"secret"}`, `{"input":{"secret":1},"salt":7}`, `{"input":{},"salt":"` + strings.Repeat("secret", 200) + `"}`} {
-		tree, err := wire.Object([]byte(body), false)
+		tree, err := ops.Object([]byte(body), false)
 		if err == nil {
-			_, err = wire.Opening(tree)
+			_, err = ops.Opening(tree)
 		}
 		if err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("body %.60s: got error %v, want one without the word secret", body, err)

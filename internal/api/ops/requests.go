@@ -1,7 +1,4 @@
-// Package wire holds the JSON bodies of API requests and responses. The server, the command
-// line and the tests share its types. MCP responses differ from REST bodies only in the texts
-// that name calls and in the members that package mcp adds.
-package wire
+package ops
 
 import (
 	"strings"
