@@ -131,11 +131,6 @@ ON CONFLICT DO NOTHING`
 
 const sqlInsertWitnessed = `INSERT INTO translog.witnessed (tree_size) VALUES ($1) ON CONFLICT DO NOTHING`
 
-// sqlCosigned returns the largest size that any of the given witnesses has cosigned, or 0.
-const sqlCosigned = `
-SELECT coalesce(max((SELECT s.tree_size FROM translog.cosignatures s WHERE s.witness = w.witness ORDER BY s.tree_size DESC LIMIT 1)), 0)
-FROM unnest($1::text[]) AS w (witness)`
-
 const sqlLockWitnesses = `SELECT pg_try_advisory_lock(hashtextextended('fairpact witnesses', 0))`
 
 const sqlHasLeaf = `SELECT EXISTS (SELECT FROM translog.leaves WHERE leaf_index = $1 AND entry = $2 AND tag = $3)`

@@ -28,7 +28,7 @@ import (
 const (
 	witnessTimeout = 10 * time.Second
 	patience       = 10 * time.Second
-	lockTimeout    = 5 * time.Second // for each of lock, recall and ping
+	lockTimeout    = 5 * time.Second // for each of lock and ping
 	firstRetry     = 500 * time.Millisecond
 	lastRetry      = time.Minute
 )
@@ -58,7 +58,7 @@ type cosigning struct {
 type witnessEndpoint struct {
 	url       string
 	witnesses []checkpoint.Witness
-	size      int64     // the tree size that the witness last cosigned, as far as known; 0: none or unknown
+	size      int64     // the tree size that the witness last cosigned; 0: none or unknown, so a status 409 will name it
 	done      int64     // the largest checkpoint size for which no further request is needed; -1: none
 	conflict  int64     // size of the checkpoint that the witness last refused with status 409; 0: none
 	owes      time.Time // since when a cosignature is due; zero: none is due
@@ -67,12 +67,11 @@ type witnessEndpoint struct {
 func (s *witnessEndpoint) name() string { return s.witnesses[0].Name }
 
 func (c *checkpoints) askWitnesses(ctx context.Context) {
-	endpoints := c.submissions()
-	if len(endpoints) == 0 {
+	if len(c.submissions()) == 0 {
 		return
 	}
 	for pause(ctx, checkpointEvery) {
-		if err := c.askLocked(ctx, endpoints); err != nil && ctx.Err() == nil {
+		if err := c.askLocked(ctx); err != nil && ctx.Err() == nil {
 			c.log.checks.logger.WarnContext(ctx, "asking the witnesses failed, retrying", "err", err)
 		}
 	}
@@ -119,7 +118,7 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 }
 
 // askLocked asks the witnesses until ctx ends or the lock's connection fails.
-func (c *checkpoints) askLocked(ctx context.Context, endpoints []*witnessEndpoint) error {
+func (c *checkpoints) askLocked(ctx context.Context) error {
 	conn, err := c.lock(ctx)
 	if err != nil || conn == nil {
 		return err
@@ -129,9 +128,6 @@ func (c *checkpoints) askLocked(ctx context.Context, endpoints []*witnessEndpoin
 		defer cancel()
 		_ = conn.Close(closing)
 	}()
-	if err := c.recall(ctx, conn, endpoints); err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	a := &cosigning{checkpoints: c, moved: make(chan struct{}), client: &http.Client{
 		Timeout:       witnessTimeout,
@@ -140,7 +136,7 @@ func (c *checkpoints) askLocked(ctx context.Context, endpoints []*witnessEndpoin
 	var loops sync.WaitGroup
 	defer loops.Wait()
 	defer cancel()
-	for _, endpoint := range endpoints {
+	for _, endpoint := range c.submissions() {
 		loops.Go(func() { a.serve(ctx, endpoint) })
 	}
 	for {
@@ -162,23 +158,6 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
 	defer cancel()
 	return conn.Ping(ctx)
-}
-
-// recall reads, for each URL, the largest size that a witness with that URL has cosigned.
-func (c *checkpoints) recall(ctx context.Context, conn *pgx.Conn, endpoints []*witnessEndpoint) error {
-	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
-	defer cancel()
-	for _, endpoint := range endpoints {
-		var ids []string
-		for _, w := range endpoint.witnesses {
-			ids = append(ids, w.Key.ID())
-		}
-		endpoint.done, endpoint.conflict = -1, 0
-		if err := conn.QueryRow(ctx, sqlCosigned, ids).Scan(&endpoint.size); err != nil {
-			return fromDatabase(err)
-		}
-	}
-	return nil
 }
 
 func (a *cosigning) aim(newest *signedCheckpoint, now time.Time) {
