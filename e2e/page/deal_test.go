@@ -493,7 +493,7 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	dir := t.TempDir()
 	made := func(name string) (label, text string) {
 		path := filepath.Join(dir, name)
-		label, err := signing.MakeSeatKey(path, "es256")
+		label, err := signing.MakeKeyFile(path, "es256")
 		e2e.Must(t, err)
 		private, err := os.ReadFile(path)
 		e2e.Must(t, err)
@@ -660,7 +660,7 @@ func TestFormWaitsForTheDeclaration(t *testing.T) {
 		window.fetch = (path, options) => broken && String(path).endsWith('/declaration') ? Promise.resolve(new Response('unavailable', {status: 503})) : online(path, options);`})
 	e2e.Must(t, err)
 	request := e2e.SplitBody(time.Hour, 2*time.Hour)
-	key, err := signing.MakeSeatKey(filepath.Join(t.TempDir(), "ann.pem"), "es256")
+	key, err := signing.MakeKeyFile(filepath.Join(t.TempDir(), "ann.pem"), "es256")
 	e2e.Must(t, err)
 	request["party_keys"] = []any{key, nil}
 	p.take(c.Create(request), 1, 390, "light")

@@ -2,7 +2,6 @@ package ctl
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,8 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/signing/file"
-	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
 // keyFilesCommand copies private keys in an init container. A group can read the files in a
@@ -65,22 +62,19 @@ func (c logKeyCommand) Run(ctx context.Context, t *terminal) error {
 	if err := checkpoint.CheckOrigin(c.Origin); err != nil {
 		return err
 	}
-	var public ed25519.PublicKey
+	uri := c.Of
 	if c.Out != "" {
-		made, err := file.Make(c.Out, provider.Ed25519)
-		if err != nil {
+		if _, err := signing.MakeKeyFile(c.Out, "ed25519"); err != nil {
 			return err
 		}
-		public = made.(ed25519.PublicKey)
-	} else {
-		key, err := signing.OpenLogKey(ctx, c.Of)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = key.Close() }()
-		public = key.Public()
+		uri = "file://" + c.Out
 	}
-	key, err := checkpoint.Ed25519Key(c.Origin, public)
+	logKey, err := signing.OpenLogKey(ctx, uri)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = logKey.Close() }()
+	key, err := checkpoint.Ed25519Key(c.Origin, logKey.Public())
 	if err != nil {
 		return err
 	}

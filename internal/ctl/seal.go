@@ -61,7 +61,7 @@ type seatKeyCommand struct {
 }
 
 func (c seatKeyCommand) Run(t *terminal) error {
-	label, err := signing.MakeSeatKey(c.Out, c.Type)
+	label, err := signing.MakeKeyFile(c.Out, c.Type)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,12 @@ package signing
 import (
 	"context"
 	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -108,4 +113,88 @@ func (k *KeySet) SignedBy(digest [32]byte, signature string) (keys.Key, error) {
 // remember caches a signature that was verified under the labelled key.
 func (k *KeySet) remember(digest [32]byte, signature, label string) {
 	k.verified[digest[0]].Store(&verified{digest, signature, label})
+}
+
+const (
+	keysHeader = "Fairpact-Signing-Keys"
+	pollKeys   = 5 * time.Second
+
+	// memory is how long Ready reports a missing key. An answer that lists only accepted keys does
+	// not clear the report: a log-server without the new key set may have sent it.
+	memory = 3 * pollKeys
+)
+
+// Announce adds a header to each answer of `next` that lists the keys that may already sign.
+func (k *KeySet) Announce(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(keysHeader, strings.Join(k.Due(), ","))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Watch compares the keys that log-server announces with those of this process. A process that does
+// not accept an announced key has missed a rotation: it treats the log as unavailable, and is not ready
+// until it gets the new key set. An announcement makes no key trusted. A Watch is safe for concurrent use.
+type Watch struct {
+	keys *KeySet
+
+	mu    sync.Mutex
+	found error
+	at    time.Time
+}
+
+// NewWatch returns a Watch for a process with these keys.
+func NewWatch(keys *KeySet) *Watch { return &Watch{keys: keys} }
+
+// Check inspects an answer of log-server, as the field Check of a translog.Client. It returns an
+// error if log-server lists a key that this process does not accept. If the status is not 200, it
+// also does if the list lacks the key with which this process signs: that may be why.
+func (w *Watch) Check(r *http.Response) error {
+	named := r.Header.Get(keysHeader)
+	if named == "" { // the answer is not from log-server
+		return nil
+	}
+	theirs := strings.Split(named, ",")
+	for _, label := range theirs {
+		if !w.keys.Accepts(label) {
+			err := fmt.Errorf("log-server lists the key %.80q, which this process does not accept: roll out the key set of log-server to this process", label)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.found, w.at = err, time.Now()
+			return err
+		}
+	}
+	if mine := w.keys.Due(); r.StatusCode != http.StatusOK && !slices.Contains(theirs, mine[len(mine)-1]) {
+		return fmt.Errorf("log-server does not list %s, the key with which this process signs: roll out the key set of this process to log-server", mine[len(mine)-1])
+	}
+	return nil
+}
+
+// Ready returns an error if Check found in the last 15 s that this process lacks a key
+// of a log-server.
+func (w *Watch) Ready() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.found != nil && time.Since(w.at) < memory {
+		return w.found
+	}
+	return nil
+}
+
+// Run calls `ask` every 5 s until ctx ends. `ask` must send a request to the log, so that an idle
+// process also learns of new keys.
+func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
+	lacking := false
+	for {
+		_ = ask(ctx) // the error is not needed: Ready returns what Check found
+		if err := w.Ready(); err != nil && !lacking {
+			logger.ErrorContext(ctx, "not ready: this process lacks a key of log-server", "err", err)
+		}
+		lacking = w.Ready() != nil
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pollKeys):
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing/awskms"
-	"github.com/fairpact/fairpact/internal/signing/file"
 	"github.com/fairpact/fairpact/internal/signing/gcpkms"
 	"github.com/fairpact/fairpact/internal/signing/pkcs11"
 	"github.com/fairpact/fairpact/internal/signing/provider"
@@ -30,8 +30,8 @@ var stores = []store{
 	{"gcpkms", "gcpkms://projects/…/cryptoKeyVersions/N (Google Cloud KMS)", gcpkms.Open, false},
 	{"awskms", "awskms:///ARN (AWS KMS)", awskms.Open, false},
 	{"pkcs11", "pkcs11:… (an HSM)", pkcs11.Open, false},
-	{"file", "file://PATH (a private key in PEM)", file.Open, false},
-	{"dev", "dev://PATH (a development key, made at first use)", file.OpenDev, true},
+	{"file", "file://PATH (a private key in PEM)", openFile, false},
+	{"dev", "dev://PATH (a development key, made at first use)", openDev, true},
 }
 
 func knownURIs() string {
@@ -112,11 +112,16 @@ func openProvider(ctx context.Context, uri string, kind provider.Kind) (provider
 // head has this digest, so the signature cannot be misused.
 var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate nor a tree head"))
 
-func readP256(ctx context.Context, p provider.Provider, l limits) (key keys.Key, custody string, err error) {
-	read, err := retry(ctx, l.tries, provider.IsTransient, func() (read crypto.PublicKey, err error) {
+func readKey(ctx context.Context, p provider.Provider, l limits) (public crypto.PublicKey, custody string, err error) {
+	public, err = retry(ctx, l.tries, provider.IsTransient, func() (read crypto.PublicKey, err error) {
 		read, custody, err = p.Key(ctx)
 		return read, err
 	})
+	return public, custody, err
+}
+
+func readP256(ctx context.Context, p provider.Provider, l limits) (key keys.Key, custody string, err error) {
+	read, custody, err := readKey(ctx, p, l)
 	if err != nil {
 		return keys.Key{}, "", err
 	}
@@ -130,3 +135,58 @@ func readP256(ctx context.Context, p provider.Provider, l limits) (key keys.Key,
 	}
 	return key, custody, nil
 }
+
+// LogKey is an Ed25519 key of the log. The log signs each checkpoint with this key and with
+// the deployment key. A LogKey is safe for concurrent use.
+type LogKey struct {
+	provider provider.Provider
+	public   ed25519.PublicKey
+	custody  string
+}
+
+// OpenLogKey returns the Ed25519 key that a URI names (see Open), after one trial signature. The PEM
+// file of a file URI must contain a PKCS#8 key.
+func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
+	p, _, err := openProvider(ctx, uri, provider.Ed25519)
+	if err != nil {
+		return nil, err
+	}
+	public, custody, err := readKey(ctx, p, defaultLimits)
+	k := &LogKey{provider: p, custody: custody}
+	if err == nil {
+		var is bool
+		if k.public, is = public.(ed25519.PublicKey); !is {
+			err = fmt.Errorf("the log key (%s) is not an Ed25519 key: give the URI of an Ed25519 key", custody)
+		} else if _, err = k.Sign(ctx, trial[:]); err != nil {
+			err = fmt.Errorf("the log key was found but does not sign: %w", err)
+		}
+	}
+	if err != nil {
+		_ = p.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+// Public returns the public key.
+func (k *LogKey) Public() ed25519.PublicKey { return k.public }
+
+// Custody says in words where the key is kept.
+func (k *LogKey) Custody() string { return k.custody }
+
+// Sign returns a verified signature of the message (RFC 8032). It retries transient
+// failures.
+func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, defaultLimits.deadline)
+	defer cancel()
+	return retry(ctx, defaultLimits.tries, provider.IsTransient, func() ([]byte, error) {
+		signature, err := ask(ctx, k.provider, message)
+		if err == nil && !ed25519.Verify(k.public, message, signature) {
+			return nil, errors.New("the provider of the log key returned a signature that does not verify under the log key's public key")
+		}
+		return signature, err
+	})
+}
+
+// Close releases the provider's connections and sessions.
+func (k *LogKey) Close() error { return k.provider.Close() }

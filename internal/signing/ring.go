@@ -9,6 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
@@ -38,6 +41,18 @@ func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySe
 	}
 	return ring, ring.keys, nil
 }
+
+var (
+	keySetInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "fairpact_signing_key_set",
+		Help: "Always 1. The digest label identifies this process's key set. All processes should show the same digest.",
+	}, []string{"digest"})
+
+	keysUnusable = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_signing_keys_unusable",
+		Help: "Number of keys that sign now or later and that this process could not open.",
+	})
+)
 
 // Ring signs digests with the key of a KeySet that signs now. It opens this key and the keys with a
 // later signs_from, but no retired key. A Ring is safe for concurrent use.

@@ -14,7 +14,7 @@ import (
 func TestSeatKeysSign(t *testing.T) {
 	for _, scheme := range []string{"es256", "ed25519"} {
 		path := filepath.Join(t.TempDir(), "seat.pem")
-		label, err := MakeSeatKey(path, scheme)
+		label, err := MakeKeyFile(path, scheme)
 		if err != nil || !strings.HasPrefix(label, scheme+":") {
 			t.Fatalf("make a key of %s: label %q, %v; want a label of that scheme", scheme, label, err)
 		}
@@ -33,7 +33,7 @@ func TestSeatKeysSign(t *testing.T) {
 			}
 		}
 	}
-	if _, err := MakeSeatKey(filepath.Join(t.TempDir(), "seat.pem"), "rsa"); err == nil {
-		t.Error("MakeSeatKey with an unknown scheme: no error, want one")
+	if _, err := MakeKeyFile(filepath.Join(t.TempDir(), "seat.pem"), "rsa"); err == nil {
+		t.Error("MakeKeyFile with an unknown scheme: no error, want one")
 	}
 }

@@ -1,6 +1,5 @@
 // Package signing signs digests with the deployment's key, which is in a cloud KMS, an HSM or a
-// file. Package keys defines the keys, signatures and key sets. A log key (LogKey) is an Ed25519 key
-// that signs checkpoints, not certificates.
+// file. Package keys defines the keys, signatures and key sets.
 package signing
 
 import (
@@ -10,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -29,15 +30,46 @@ var (
 	// ErrUnavailable is returned when a provider is unreachable, overloaded or too
 	// slow. The same call may succeed later.
 	ErrUnavailable = errors.New("the key's provider is unavailable")
+
+	errClosed = errors.New("the signer is closed")
 )
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/signing")
+
+var (
+	callSeconds = promauto.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "fairpact_signing_duration_seconds",
+		Help:    "Duration of one signing call to the key's provider. Each retry is a separate call and counts against the provider's quota.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
+	}, []string{"provider"})
+
+	requests = promauto.NewCounterVec(prometheus.CounterOpts{
+		Name: "fairpact_signing_requests_total",
+		Help: "Requested signatures, by outcome: ok, timeout, unavailable (includes an open breaker), refused, invalid, canceled.",
+	}, []string{"provider", "outcome"})
+)
+
+func outcome(err error) string {
+	switch {
+	case err == nil:
+		return "ok"
+	case errors.Is(err, ErrProvider):
+		return "invalid"
+	case errors.Is(err, context.Canceled):
+		return "canceled"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "timeout"
+	case errors.Is(err, ErrUnavailable), errors.Is(err, errClosed):
+		return "unavailable"
+	}
+	return "refused"
+}
 
 type limits struct {
 	deadline    time.Duration // of one Sign, including all retries and waits
 	attempt     time.Duration // timeout of one call to the provider, including the wait for one of `concurrency` slots
 	concurrency int64
-	tries       uint          // maximum number of calls to the provider for one Sign
+	tries       int           // maximum number of calls to the provider for one Sign
 	trip        uint32        // consecutive failures that open the breaker
 	open        time.Duration // how long the breaker refuses all calls before one call probes the provider
 }
@@ -75,7 +107,11 @@ func newSigner(ctx context.Context, p provider.Provider, s store, l limits) (*Si
 	if err != nil {
 		return nil, err
 	}
-	countFromZero(s.scheme)
+	// Each series starts at 0. Otherwise the first failure would create a series at 1, in which Prometheus
+	// sees no increase.
+	for _, ending := range []string{"ok", "timeout", "unavailable", "refused", "invalid", "canceled"} {
+		requests.WithLabelValues(s.scheme, ending)
+	}
 	return &Signer{
 		provider:  p,
 		slots:     semaphore.NewWeighted(l.concurrency),
@@ -98,8 +134,6 @@ func (s *Signer) Custody() string { return s.custody }
 // Ephemeral reports whether this is a development key (SPEC 2.8,
 // dev_ephemeral_key).
 func (s *Signer) Ephemeral() bool { return s.ephemeral }
-
-var errClosed = errors.New("the signer is closed")
 
 // Close waits for the running Sign calls, at most for the deadline of one, and closes the provider.
 // Afterwards Sign returns an error.
@@ -202,4 +236,12 @@ func (s *Signer) signOnce(caller context.Context, digest [32]byte) (string, erro
 		return "", ErrProvider
 	}
 	return signature, nil
+}
+
+func ask(ctx context.Context, p provider.Provider, data []byte) ([]byte, error) {
+	signature, err := p.Sign(ctx, data)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("no answer: %w", ctx.Err())
+	}
+	return signature, err
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/service"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/signing/keycheck"
 	"github.com/fairpact/fairpact/internal/translog"
 	"github.com/fairpact/fairpact/internal/translog/forkguard"
 )
@@ -121,8 +120,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	health := service.Health{Ready: ready, Admin: c.AdminListen, Delay: c.DrainDelay, KeySet: keys.Digest()}
 	return health.Serve(ctx, logger,
-		service.Port{Name: "read", Address: c.ReadListen, Server: server(keycheck.Tell(keys, l.ReadHandler()), logger), MaxConnections: c.MaxConnections},
-		service.Port{Name: "append", Address: c.AppendListen, Server: server(keycheck.Tell(keys, l.AppendHandler(secrets...)), logger)})
+		service.Port{Name: "read", Address: c.ReadListen, Server: server(keys.Announce(l.ReadHandler()), logger), MaxConnections: c.MaxConnections},
+		service.Port{Name: "append", Address: c.AppendListen, Server: server(keys.Announce(l.AppendHandler(secrets...)), logger)})
 }
 
 // checkpoints returns nil without an error if the log publishes no checkpoints.

@@ -3,7 +3,12 @@ package localstack
 import (
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -12,9 +17,8 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/dev/devwitness"
+	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
-	"github.com/fairpact/fairpact/internal/signing/file"
-	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
 // Origin is the name of the log in its checkpoints. It contains no port number, because ports
@@ -29,18 +33,49 @@ type witness struct {
 	down   atomic.Bool
 }
 
+// openLogKey returns the public key in a log key's PEM file, and makes the file at the first start. It
+// does not use package signing, because that would link the cloud KMS into every tool that starts a stack.
+func openLogKey(path string) (ed25519.PublicKey, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		_, private, err := ed25519.GenerateKey(rand.Reader)
+		if err != nil {
+			return nil, err
+		}
+		der, err := x509.MarshalPKCS8PrivateKey(private)
+		if err != nil {
+			return nil, err
+		}
+		text = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+		if err := files.Create(path, text, 0o600); err != nil {
+			return nil, err
+		}
+	} else if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, fmt.Errorf("%s is not a PEM file: remove it", path)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	private, is := key.(ed25519.PrivateKey)
+	if !is {
+		return nil, fmt.Errorf("%s holds no Ed25519 key: remove it", path)
+	}
+	return private.Public().(ed25519.PublicKey), nil
+}
+
 // startWitnesses starts the witnesses and writes a policy file. The policy's quorum is more
 // than half of the witnesses.
 func (s *Stack) startWitnesses(ctx context.Context) error {
-	key, err := file.OpenDev(ctx, "//"+s.state.path(logKey), provider.Ed25519)
+	public, err := openLogKey(s.state.path(logKey))
 	if err != nil {
 		return err
 	}
-	public, _, err := key.Key(ctx)
-	if err != nil {
-		return err
-	}
-	log, err := checkpoint.Ed25519Key(Origin, public.(ed25519.PublicKey))
+	log, err := checkpoint.Ed25519Key(Origin, public)
 	if err != nil {
 		return err
 	}

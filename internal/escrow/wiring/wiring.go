@@ -26,7 +26,6 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/service"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/signing"
-	"github.com/fairpact/fairpact/internal/signing/keycheck"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
@@ -68,7 +67,7 @@ type Parts struct {
 
 	Secrets *sealing.Secrets
 
-	watch    *keycheck.Watch
+	watch    *signing.Watch
 	endWatch context.CancelFunc
 }
 
@@ -128,7 +127,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	}
 	p.Waits = waiting.New(p.Store.Progress, p.Redis.Announce, logger)
 	log := translog.NewClient(c.LogAppendURL, c.LogReadURL, appendSecrets[0])
-	p.watch = keycheck.New(p.Keys)
+	p.watch = signing.NewWatch(p.Keys)
 	log.Check = p.watch.Check
 	log.Trust(p.Keys)
 	watching, end := context.WithCancel(context.Background())

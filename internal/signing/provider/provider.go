@@ -1,11 +1,14 @@
 // Package provider defines how package signing uses a store of private keys: a
-// cloud KMS, an HSM or a file. Each store has its own package beside this one.
+// cloud KMS, an HSM or a file.
 package provider
 
 import (
 	"context"
 	"crypto"
 	"errors"
+	"fmt"
+	"net/url"
+	"strings"
 )
 
 // Kind is the purpose of a key, which determines the signature scheme.
@@ -41,12 +44,33 @@ type transient struct{ error }
 func (t transient) Unwrap() error { return t.error }
 
 // Transient marks err as a failure after which a retry may succeed: throttling, a 5xx, a
-// broken connection, a damaged answer. Package signing retries only marked errors, with one
-// exception: Signer.Sign retries signing.ErrProvider once.
+// broken connection, a damaged answer.
 func Transient(err error) error { return transient{err} }
 
 // IsTransient reports whether Transient has marked err or an error that err wraps.
 func IsTransient(err error) bool {
 	_, is := errors.AsType[transient](err)
 	return is
+}
+
+// ParseURI splits the part of a cloud KMS's URI after "scheme:" into its path and options. `valid` checks
+// the value of each known option. The other arguments complete error texts. An error MUST NOT show text
+// that may be a credential: the value of an option, or a URI that contains '@'.
+func ParseURI(scheme, rest, credentials, options string, valid map[string]func(string) bool) (path string, values map[string]string, err error) {
+	if strings.Contains(rest, "@") {
+		return "", nil, fmt.Errorf("the %s URI contains '@' (the URI is not shown, because it may contain a password): write the URI without credentials; the process gets them from %s", scheme, credentials)
+	}
+	path, query, _ := strings.Cut(strings.TrimPrefix(rest, "//"), "?")
+	given, err := url.ParseQuery(query)
+	if err != nil {
+		return "", nil, fmt.Errorf("the query of the %s URI does not parse: write ?OPTION=VALUE or ?OPTION=VALUE&OPTION=VALUE, with the options %s", scheme, options)
+	}
+	values = map[string]string{}
+	for option, all := range given {
+		if known := valid[option]; len(all) != 1 || known == nil || !known(all[0]) {
+			return "", nil, fmt.Errorf("the option %q of the %s URI is unknown, repeated or malformed: use only %s, each at most once", option, scheme, options)
+		}
+		values[option] = all[0]
+	}
+	return path, values, nil
 }

@@ -1,4 +1,4 @@
-package keycheck
+package signing
 
 import (
 	"context"
@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // Two valid public keys: the points G and 2G of the curve P-256.
@@ -19,46 +17,46 @@ const (
 	two = "es256:037cf27b188d034f7e8a52380304b51ac3c08969e277f21b35a60b48fc47669978"
 )
 
-func keys(t *testing.T, second time.Duration, none bool) *signing.KeySet {
+func keySet(t *testing.T, second time.Duration, none bool) *KeySet {
 	t.Helper()
 	text := fmt.Sprintf(`{"keys":[{"pubkey":"%s","uri":"dev://1","signs_from":0}`, one)
 	if !none {
 		text += fmt.Sprintf(`,{"pubkey":"%s","uri":"dev://2","signs_from":%d}`, two, time.Now().Add(second).Unix())
 	}
-	k, err := signing.ParseKeySet(t.Context(), []byte(text+"]}"))
+	k, err := ParseKeySet(t.Context(), []byte(text+"]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signing.NewKeySet(k)
+	return NewKeySet(k)
 }
 
 func TestKeysOfTheLog(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		mine, theirs *signing.KeySet
+		mine, theirs *KeySet
 		status       int
 		says         string // part of the error of Check; "": no error
 		ready        bool
 	}{
-		"the same":                          {keys(t, -time.Hour, false), keys(t, -time.Hour, false), 200, "", true},
-		"this process lacks the key":        {keys(t, 0, true), keys(t, -time.Hour, false), 200, two, false},
-		"here its time is much later":       {keys(t, time.Hour, false), keys(t, -time.Hour, false), 200, two, false},
-		"here its time is a little later":   {keys(t, time.Minute, false), keys(t, -time.Minute, false), 200, "", true},
-		"there its time is to come":         {keys(t, 0, true), keys(t, time.Hour, false), 200, "", true},
-		"the log lacks the key and answers": {keys(t, -time.Hour, false), keys(t, 0, true), 200, "", true},
-		"the log lacks the key and refuses": {keys(t, -time.Hour, false), keys(t, 0, true), 403, "does not list " + two, true},
-		"the log has the key and refuses":   {keys(t, -time.Hour, false), keys(t, -time.Hour, false), 403, "", true},
-		"another server refuses":            {keys(t, -time.Hour, false), nil, 403, "", true},
+		"the same":                          {keySet(t, -time.Hour, false), keySet(t, -time.Hour, false), 200, "", true},
+		"this process lacks the key":        {keySet(t, 0, true), keySet(t, -time.Hour, false), 200, two, false},
+		"here its time is much later":       {keySet(t, time.Hour, false), keySet(t, -time.Hour, false), 200, two, false},
+		"here its time is a little later":   {keySet(t, time.Minute, false), keySet(t, -time.Minute, false), 200, "", true},
+		"there its time is to come":         {keySet(t, 0, true), keySet(t, time.Hour, false), 200, "", true},
+		"the log lacks the key and answers": {keySet(t, -time.Hour, false), keySet(t, 0, true), 200, "", true},
+		"the log lacks the key and refuses": {keySet(t, -time.Hour, false), keySet(t, 0, true), 403, "does not list " + two, true},
+		"the log has the key and refuses":   {keySet(t, -time.Hour, false), keySet(t, -time.Hour, false), 403, "", true},
+		"another server refuses":            {keySet(t, -time.Hour, false), nil, 403, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(row.status) })
 			if row.theirs != nil {
-				handler = Tell(row.theirs, handler)
+				handler = row.theirs.Announce(handler)
 			}
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequest("GET", "/", nil))
-			w := New(row.mine)
+			w := NewWatch(row.mine)
 			err := w.Check(answer.Result())
 			if (err == nil) != (row.says == "") || err != nil && !strings.Contains(err.Error(), row.says) {
 				t.Errorf("Check: %v, want %q", err, row.says)
@@ -76,13 +74,13 @@ func TestKeysOfTheLog(t *testing.T) {
 
 func TestRunAsksTheLogUntilTheEnd(t *testing.T) {
 	t.Parallel()
-	w := New(keys(t, 0, true))
+	w := NewWatch(keySet(t, 0, true))
 	ctx, stop := context.WithCancel(t.Context())
 	asked := 0
 	w.Run(ctx, func(context.Context) error {
 		asked++
 		answer := httptest.NewRecorder()
-		answer.Header().Set(header, one+","+two)
+		answer.Header().Set(keysHeader, one+","+two)
 		err := w.Check(answer.Result())
 		stop()
 		return err

@@ -1,4 +1,4 @@
-package file
+package signing
 
 import (
 	"bytes"
@@ -22,15 +22,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
-
-func newKey(t *testing.T, curve elliptic.Curve) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
 
 func pkcs8(t *testing.T, key any) []byte {
 	t.Helper()
@@ -63,7 +54,7 @@ func writeFile(t *testing.T, text []byte, mode os.FileMode) string {
 }
 
 func TestKeyFileForms(t *testing.T) {
-	key := newKey(t, elliptic.P256())
+	key := newP256(t)
 	parameters := pem.EncodeToMemory(&pem.Block{Type: "EC PARAMETERS", Bytes: []byte{6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7}})
 	for name, path := range map[string]string{
 		"PKCS#8":                      writeFile(t, pkcs8(t, key), 0o600),
@@ -72,7 +63,7 @@ func TestKeyFileForms(t *testing.T) {
 		"readable only, by its owner": writeFile(t, pkcs8(t, key), 0o400),
 	} {
 		t.Run(name, func(t *testing.T) {
-			private, err := load(path, provider.P256)
+			private, err := readKeyOf(provider.P256, path)
 			if err != nil || !key.Equal(private) {
 				t.Errorf("opened again: %v, want the same key", err)
 			}
@@ -81,11 +72,11 @@ func TestKeyFileForms(t *testing.T) {
 }
 
 func TestKeyFilesRefused(t *testing.T) {
-	key := newKey(t, elliptic.P256())
-	p384 := newKey(t, elliptic.P384())
-	_, ed, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
+	key := newP256(t)
+	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
+	_, ed, bad := ed25519.GenerateKey(rand.Reader)
+	if err != nil || bad != nil {
+		t.Fatal(err, bad)
 	}
 	block, _ := pem.Decode(pkcs8(t, key))
 	as := func(kind string, der []byte, headers map[string]string) []byte {
@@ -110,12 +101,12 @@ func TestKeyFilesRefused(t *testing.T) {
 		"PKCS#8 said SEC1":         {as("EC PRIVATE KEY", block.Bytes, nil), 0o600, "is damaged"},
 		"encrypted PKCS#8":         {as("ENCRYPTED PRIVATE KEY", block.Bytes, nil), 0o600, "decrypt"},
 		"encrypted with Proc-Type": {as("EC PRIVATE KEY", block.Bytes, map[string]string{"Proc-Type": "4,ENCRYPTED"}), 0o600, "decrypt"},
-		"two keys":                 {append(pkcs8(t, key), sec1(t, newKey(t, elliptic.P256()))...), 0o600, "more than one"},
+		"two keys":                 {append(pkcs8(t, key), sec1(t, newP256(t))...), 0o600, "more than one"},
 		"far too long for one":     {append(pkcs8(t, key), make([]byte, maxKeyFile)...), 0o600, "not a key file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := writeFile(t, c.text, c.mode)
-			for scheme, open := range map[string]func(context.Context, string, provider.Kind) (provider.Provider, error){"file": Open, "dev": OpenDev} {
+			for scheme, open := range map[string]func(context.Context, string, provider.Kind) (provider.Provider, error){"file": openFile, "dev": openDev} {
 				_, err := open(t.Context(), "//"+path, provider.P256)
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
 					t.Fatalf("%s: error %q; want one naming %q and the file", scheme, err, c.want)
@@ -157,18 +148,18 @@ func leak(message string, file []byte) string {
 
 func TestMadeKeyFiles(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := OpenDev(t.Context(), "//"+dir+"/dev.pem", provider.P256); err != nil {
+	if _, err := openDev(t.Context(), "//"+dir+"/dev.pem", provider.P256); err != nil {
 		t.Fatal(err)
 	}
-	public, err := Make(dir+"/log.pem", provider.Ed25519)
+	label, err := MakeKeyFile(dir+"/log.pem", "ed25519")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Make(dir+"/log.pem", provider.Ed25519); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("Make over an existing file: %v, want fs.ErrExist", err)
+	if _, err := MakeKeyFile(dir+"/log.pem", "ed25519"); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("MakeKeyFile over an existing file: %v, want fs.ErrExist", err)
 	}
-	if read, err := Read(dir + "/log.pem"); err != nil || !public.(ed25519.PublicKey).Equal(read.Public()) {
-		t.Errorf("Read after the refused Make: %v, want the first key", err)
+	if read, err := ReadSeatKey(dir + "/log.pem"); err != nil || read.Label != label {
+		t.Errorf("ReadSeatKey after the refused MakeKeyFile: %v, want the first key", err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
@@ -187,7 +178,7 @@ func TestDevKeyRace(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range keys {
 		all.Go(func() {
-			p, err := OpenDev(t.Context(), "//"+path, provider.Ed25519)
+			p, err := openDev(t.Context(), "//"+path, provider.Ed25519)
 			if err == nil {
 				keys[i], _, err = p.Key(t.Context())
 			}
