@@ -143,7 +143,7 @@ func (k *Keyholder) Settings() []string {
 func (k *Keyholder) Keys(code int, args ...string) string {
 	k.T.Helper()
 	args = append(append([]string{"signing-keys"}, args...), "--file", "keys.json")
-	if args[1] != "check" && args[1] != "show" {
+	if args[1] != "check" {
 		args = append(args, "--out", "keys.json")
 	}
 	out, errs := k.Ctl.Run(code, args...)

@@ -38,7 +38,7 @@ type commands struct {
 	Deal        dealCommands              `cmd:"" group:"parties" help:"Take part in a deal: create, invite, commit, reveal, watch, fetch its bundle."`
 	Verify      verifyCommand             `cmd:"" group:"auditors" help:"Verify a bundle or a certificate, and recompute the result from the inputs."`
 	Log         logCommands               `cmd:"" help:"Audit, mirror and watch a transparency log; make the key that signs its checkpoints."`
-	SigningKeys signingKeysCommands       `cmd:"" group:"operators" help:"Show, check and change the key set of a deployment; rotate its signing key."`
+	SigningKeys signingKeysCommands       `cmd:"" group:"operators" help:"Check and change the key set of a deployment; rotate its signing key."`
 	Secret      secretCommands            `cmd:"" group:"operators" help:"Rotate the server secret, show the progress of a rotation, or replace a lost secret."`
 	Certificate certificateCommands       `cmd:"" group:"operators" help:"Restore certificates, or leaves of the log, that a changed or restored database lost."`
 	Migrate     migrateCommand            `cmd:"" group:"operators" help:"Bring the database schemas to this version. Running the command again does nothing."`

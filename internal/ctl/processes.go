@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +22,6 @@ import (
 type processFlags struct {
 	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres URL of the deployment, whose connections name the running processes."`
 	logDatabase
-	Replica []string `placeholder:"URL" help:"URL of a process's admin port, like http://10.0.0.7:8082; repeatable. Without --database-url, name every process."`
 }
 
 func (r processFlags) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
@@ -49,19 +47,6 @@ func (r processFlags) processes(ctx context.Context) (found []service.Process, e
 			}
 			seen[name] = true
 		}
-	}
-	client := &http.Client{Timeout: 5 * time.Second}
-	for _, url := range r.Replica {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(url, "/")+"/readyz", nil)
-		if err != nil {
-			return nil, fmt.Errorf("--replica %s: %w", url, err)
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return nil, fmt.Errorf("--replica %s: %w", url, err)
-		}
-		response.Body.Close()
-		found = append(found, service.Process{Binary: "replica", KeySet: response.Header.Get(service.KeySetHeader), Secrets: response.Header.Get(service.SecretsHeader), Host: url})
 	}
 	return found, nil
 }
@@ -94,7 +79,7 @@ func agree(processes []service.Process, err error, what, digest string, of func(
 		kinds[p.Binary]++
 		switch of(p) {
 		case "": // also if digest is "", because then no process has named one
-			lacking = append(lacking, fmt.Sprintf("%s %s names none, because it is not an admin port", p.Binary, p.Host))
+			lacking = append(lacking, fmt.Sprintf("%s %s names none", p.Binary, p.Host))
 		case digest:
 		default:
 			lacking = append(lacking, fmt.Sprintf("%s %s has %q", p.Binary, p.Host, of(p)))

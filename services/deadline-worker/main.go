@@ -68,7 +68,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 			return nil // a standby is ready while it waits for the Lease
 		}
 	}
-	health := service.Health{Ready: ready, Admin: c.AdminListen, Work: mgr.Start, KeySet: parts.Keys.Digest(), Secrets: parts.Secrets.Digest()}
+	health := service.Health{Ready: ready, Admin: c.AdminListen, Work: mgr.Start}
 	return health.Serve(ctx, logger)
 }
 

@@ -87,7 +87,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	public := rest.Server(api, logger)
 	// End runs after the port has closed, so that waiting callers retry at another replica.
 	public.RegisterOnShutdown(parts.Waits.End)
-	health := service.Health{Ready: parts.Ready, Admin: c.AdminListen, Delay: c.DrainDelay, KeySet: parts.Keys.Digest(), Secrets: parts.Secrets.Digest()}
+	health := service.Health{Ready: parts.Ready, Admin: c.AdminListen, Delay: c.DrainDelay}
 	return health.Serve(ctx, logger,
 		service.Port{Name: "public", Address: c.Listen, Server: public, MaxConnections: c.MaxConnections, Proxies: shared.Callers.Trusts})
 }

@@ -118,7 +118,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		}
 		return l.Ready(ctx)
 	}
-	health := service.Health{Ready: ready, Admin: c.AdminListen, Delay: c.DrainDelay, KeySet: keys.Digest()}
+	health := service.Health{Ready: ready, Admin: c.AdminListen, Delay: c.DrainDelay}
 	return health.Serve(ctx, logger,
 		service.Port{Name: "read", Address: c.ReadListen, Server: server(keys.Announce(l.ReadHandler()), logger), MaxConnections: c.MaxConnections},
 		service.Port{Name: "append", Address: c.AppendListen, Server: server(keys.Announce(l.AppendHandler(secrets...)), logger)})

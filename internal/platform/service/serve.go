@@ -49,23 +49,15 @@ func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener 
 	}).Bound(l, p.Server)
 }
 
-// Headers of /readyz with the digests of Health.
-const (
-	KeySetHeader  = "Fairpact-Key-Set"
-	SecretsHeader = "Fairpact-Server-Secrets" // #nosec G101 -- the name of a header
-)
-
 // Health answers /healthz with 200 while the process runs, and /readyz with 200 while the
 // process does not drain and Ready succeeds. In an outage of the database the last check before it
 // counts: the outage affects all replicas and a restart does not help, so the replicas stay in the
 // Kubernetes Service and answer 503 to calls that need the database.
 type Health struct {
-	Ready   func(context.Context) error // MUST wrap database.ErrNoAnswer if the database does not answer
-	Admin   string                      // address of the admin port
-	Work    func(context.Context) error // runs beside the ports; MUST return when its context ends; may be nil
-	Delay   time.Duration               // how long to keep serving after a stop is requested
-	KeySet  string                      // digest of this process's key set
-	Secrets string                      // digest of this process's server secrets; empty: the process has none
+	Ready func(context.Context) error // MUST wrap database.ErrNoAnswer if the database does not answer
+	Admin string                      // address of the admin port
+	Work  func(context.Context) error // runs beside the ports; MUST return when its context ends; may be nil
+	Delay time.Duration               // how long to keep serving after a stop is requested
 
 	passed   atomic.Bool // whether the last check in which the database answered was successful
 	draining atomic.Bool
@@ -77,8 +69,6 @@ func (h *Health) handler() http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 		defer cancel()
-		w.Header().Set(KeySetHeader, h.KeySet)
-		w.Header().Set(SecretsHeader, h.Secrets)
 		err := h.Ready(ctx)
 		away := errors.Is(err, database.ErrNoAnswer)
 		if !away {
