@@ -196,17 +196,6 @@ func TestProgressLine(t *testing.T) {
 			t.Errorf("state %s: the line is %q, want %q", row.state, got, row.want)
 		}
 	}
-	// Standard error is not a terminal here, so show prints a line only if the deal has changed.
-	var out bytes.Buffer
-	p := progress{t: &terminal{err: &out}}
-	v.State = "REVEALING"
-	p.show(v, now)
-	p.show(v, now.Add(time.Second))
-	v.Parties[0].Revealed = true
-	p.show(v, now.Add(2*time.Second))
-	if n := strings.Count(out.String(), "\n"); n != 2 {
-		t.Errorf("three views with one change print %d lines, want 2: %s", n, &out)
-	}
 }
 
 func TestCompletionInBash(t *testing.T) {

@@ -91,54 +91,45 @@ type partyFlags struct {
 	TokenFile string `placeholder:"FILE" help:"File whose first line is the invite token; '-' reads standard input."`
 }
 
-func (p partyFlags) call(t *terminal) (*call, error) {
+func (p partyFlags) call(t *terminal) (*call, error) { return p.callAs(t, apiKeyFlags{}, false) }
+
+// callAs prefers the token of a flag or the environment. Without one, an initiator uses the API key if
+// there is one and --party is not given, and everybody else a token of the state file.
+func (p partyFlags) callAs(t *terminal, key apiKeyFlags, initiator bool) (*call, error) {
 	s, err := p.load(t)
 	if err != nil {
 		return nil, err
 	}
-	token, err := t.secretOf(p.Token, p.TokenFile)
-	if err == nil && token == "" {
-		token, err = s.token(p.Party)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return s.call(token)
-}
-
-type initiatorFlags struct {
-	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key. Default: the API key in the state file."`
-	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
-}
-
-func (i initiatorFlags) key(t *terminal, s state) (string, error) {
-	key, err := t.secretOf(i.APIKey, i.APIKeyFile)
-	return cmp.Or(key, s.APIKey), err
-}
-
-// eitherFlags are the flags of a command that both a party and the initiator may run.
-type eitherFlags struct {
-	partyFlags
-	initiatorFlags
-}
-
-func (e eitherFlags) call(t *terminal) (*call, error) {
-	s, err := e.load(t)
-	if err != nil {
-		return nil, err
-	}
-	credential, err := t.secretOf(e.Token, e.TokenFile)
-	if err == nil && credential == "" && e.Party == nil {
-		credential, err = e.key(t, s)
+	credential, err := t.secretOf(p.Token, p.TokenFile)
+	if err == nil && credential == "" && initiator && p.Party == nil {
+		credential, err = key.key(t, s.APIKey)
 	}
 	if err == nil && credential == "" {
-		credential, err = s.token(e.Party)
+		credential, err = s.token(p.Party)
 	}
 	if err != nil {
 		return nil, err
 	}
 	return s.call(credential)
 }
+
+type apiKeyFlags struct {
+	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"The initiator's API key. Default: the API key in the state file or, for deal create, a new key."`
+	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
+}
+
+func (a apiKeyFlags) key(t *terminal, other string) (string, error) {
+	key, err := t.secretOf(a.APIKey, a.APIKeyFile)
+	return cmp.Or(key, other), err
+}
+
+// eitherFlags are the flags of a command that both a party and the initiator may run.
+type eitherFlags struct {
+	partyFlags
+	apiKeyFlags
+}
+
+func (e eitherFlags) call(t *terminal) (*call, error) { return e.callAs(t, e.apiKeyFlags, true) }
 
 type call struct {
 	client *httpclient.Client
@@ -256,7 +247,7 @@ func (c drawCommand) Run(ctx context.Context, t *terminal) error {
 
 type cancelCommand struct {
 	dealFlags
-	initiatorFlags
+	apiKeyFlags
 }
 
 func (c cancelCommand) Run(ctx context.Context, t *terminal) error {
@@ -264,7 +255,7 @@ func (c cancelCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	key, err := c.key(t, s)
+	key, err := c.key(t, s.APIKey)
 	if err == nil && key == "" {
 		err = errors.New("no API key: give --state, --api-key-file or FAIRPACT_API_KEY")
 	}

@@ -28,8 +28,7 @@ type createCommand struct {
 	Mode           string        `default:"sealed" help:"'sealed': inputs stay secret. 'open': parties may fetch all inputs after the deal is COMPUTED."`
 	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
 	deployment
-	APIKey     string `env:"FAIRPACT_API_KEY" placeholder:"KEY" help:"API key. Default: a new key, which the command writes to the state file."`
-	APIKeyFile string `placeholder:"FILE" help:"File whose first line is the API key."`
+	apiKeyFlags
 }
 
 func (c createCommand) Run(ctx context.Context, t *terminal) error {
@@ -41,7 +40,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	key, err := t.secretOf(c.APIKey, c.APIKeyFile)
+	key, err := c.key(t, "")
 	if err != nil {
 		return err
 	}

@@ -31,72 +31,40 @@ func (c watchCommand) Run(ctx context.Context, t *terminal) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, refusal{fmt.Errorf("the deal has not ended within %s, or its certificate is not published yet: watch again, or give a longer --timeout", c.Timeout)})
 		defer cancel()
 	}
-	p := progress{t: t, live: isTerminal(t.err)}
-	body, err := call.watch(ctx, &p)
-	p.end()
+	body, err := call.watch(ctx, t)
 	if err != nil {
 		return cause(ctx, err)
 	}
 	return t.answer(body)
 }
 
-// watch shows the progress of the deal until it has ended, and returns the last answer.
-func (c *call) watch(ctx context.Context, p *progress) ([]byte, error) {
-	var last viewResponse
-	for {
-		now := c.follow(ctx, last, p)
-		if now.err != nil {
-			return nil, now.err
+// longestWait is the longest ?wait= that the service accepts.
+const longestWait = 45 * time.Second
+
+// watch notes each change of the deal until it has ended, and returns the last answer.
+func (c *call) watch(ctx context.Context, t *terminal) ([]byte, error) {
+	for last := ""; ; {
+		body, tag, err := c.client.Follow(ctx, c.path(""), c.token, last, longestWait)
+		var view wire.View
+		if err == nil {
+			err = json.Unmarshal(body, &view)
 		}
-		p.show(now.view, time.Now())
-		if ended(now.view) {
-			return now.body, nil
-		}
-		if now.tag == last.tag {
+		switch {
+		case err != nil:
+			return nil, err
+		case tag != last:
+			t.note("%s", progressLine(view, time.Now()))
+		default:
 			// A service that is stopping answers without waiting for a change. The pause limits
 			// the rate of requests.
 			if err := httpclient.Pause(ctx, time.Second); err != nil {
 				return nil, err
 			}
 		}
-		last = now
-	}
-}
-
-// longestWait is the longest ?wait= that the service accepts.
-const longestWait = 45 * time.Second
-
-// viewResponse is one answer of GET /v1/deals/{id}, or an error.
-type viewResponse struct {
-	body []byte
-	tag  string // its ETag
-	view wire.View
-	err  error
-}
-
-// follow asks the service to wait until the deal differs from the answer `last`, for at most
-// longestWait, and returns the new answer. On a terminal, follow updates the remaining time
-// once a second.
-func (c *call) follow(ctx context.Context, last viewResponse, p *progress) viewResponse {
-	looked := make(chan viewResponse, 1)
-	go func() {
-		var l viewResponse
-		if l.body, l.tag, l.err = c.client.Follow(ctx, c.path(""), c.token, last.tag, longestWait); l.err == nil {
-			l.err = json.Unmarshal(l.body, &l.view)
+		if ended(view) {
+			return body, nil
 		}
-		looked <- l
-	}()
-	second := time.NewTicker(time.Second)
-	defer second.Stop()
-	for {
-		select {
-		case l := <-looked:
-			return l
-		case <-second.C:
-			if p.live && last.tag != "" {
-				p.show(last.view, time.Now())
-			}
-		}
+		last = tag
 	}
 }
 
@@ -145,42 +113,6 @@ func progressLine(v wire.View, now time.Time) string {
 		parts = append(parts, "certificate pending")
 	}
 	return strings.Join(parts, "  ")
-}
-
-// progress shows the state of the deal on standard error. On a terminal it rewrites one line
-// each second; elsewhere it writes a line for each change.
-type progress struct {
-	t    *terminal
-	live bool
-	last string
-}
-
-func (p *progress) show(v wire.View, now time.Time) {
-	if p.live {
-		fmt.Fprintf(p.t.err, "\r\033[K%s", printable(progressLine(v, now)))
-		return
-	}
-	still := v
-	still.CommitDeadline, still.RevealDeadline = 0, 0
-	if key := progressLine(still, now); key != p.last {
-		p.last = key
-		p.t.note("%s", progressLine(v, now))
-	}
-}
-
-func (p *progress) end() {
-	if p.live {
-		fmt.Fprintln(p.t.err)
-	}
-}
-
-func isTerminal(w any) bool {
-	file, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 type certificateCommand struct {
