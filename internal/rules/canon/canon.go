@@ -6,6 +6,18 @@
 // Parse returns trees and Encode accepts them.
 package canon
 
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
 const (
 	// MaxInt is 2^53−1, the largest integer that every JSON reader reads exactly
 	// (RFC 7493 2.2). The smallest is −MaxInt.
@@ -17,3 +29,205 @@ const (
 	// can take. A certificate of 10,000 parties has over 50,000 values.
 	MaxValues = 1 << 17
 )
+
+// SyntaxError says why Parse refuses a text. It MUST NOT quote more of the text than one
+// punctuation mark, because the text may contain secrets.
+type SyntaxError struct {
+	Offset int64 // number of bytes before the error
+	Reason string
+}
+
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("not valid JSON at byte offset %d: %s", e.Offset, e.Reason)
+}
+
+const (
+	reasonEmpty     = "there is no JSON value"
+	reasonTruncated = "the text ends inside a value"
+	reasonTrailing  = "something follows the end of the value"
+	reasonDuplicate = "a member name occurs twice in one object"
+	reasonName      = "a member name must be a string in double quotes"
+	reasonMany      = "the text has more than 131072 values"
+	reasonDepth     = "arrays and objects are nested more than 32 deep"
+	reasonFraction  = "a number has a fraction or an exponent; only integers are allowed"
+	reasonRange     = "an integer is beyond ±(2^53−1), that is ±9007199254740991"
+	reasonUTF8      = "the text is not valid UTF-8"
+	reasonBOM       = "the text begins with a byte order mark; leave it out"
+	reasonSurrogate = "a \\u escape is half of a surrogate pair"
+	reasonEscape    = "a string holds an unknown or unfinished escape"
+	reasonControl   = "a control character is not allowed here; inside a string, write it as an escape"
+	reasonObject    = "the value must be a JSON object"
+)
+
+// Parse reads one JSON value (RFC 8259) that is also I-JSON (RFC 7493). It refuses a text
+// that is not valid UTF-8, and a text with one of these:
+//
+//   - a byte order mark at the start, or anything but white space after the value
+//   - a string with a lone surrogate
+//   - an object with two equal member names, compared after unescaping
+//   - a number with a fraction or an exponent, or an integer beyond ±MaxInt
+//   - more than MaxDepth levels or more than MaxValues values
+//
+// Parse reads -0 as 0 and does not normalise Unicode. The error is a *SyntaxError.
+func Parse(data []byte) (any, error) { return ParseWithin(data, 0) }
+
+// ParseWithin is like Parse, but the maximum depth is MaxDepth+levels.
+func ParseWithin(data []byte, levels int) (any, error) {
+	p := parser{data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data)), depth: MaxDepth + levels}
+	v, err := p.value()
+	if err != nil {
+		return nil, err
+	}
+	end := data[p.dec.InputOffset():]
+	if rest := bytes.TrimLeft(end, " \t\r\n"); len(rest) > 0 {
+		return nil, &SyntaxError{int64(len(data) - len(rest)), reasonTrailing}
+	}
+	return v, nil
+}
+
+// ParseObject is like Parse, but refuses a value that is not an object.
+func ParseObject(data []byte) (map[string]any, error) {
+	v, err := Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	object, ok := v.(map[string]any)
+	if !ok {
+		return nil, &SyntaxError{0, reasonObject}
+	}
+	return object, nil
+}
+
+type parser struct {
+	data  []byte
+	dec   *jsontext.Decoder
+	depth int // maximum number of levels
+	read  int // number of values read so far
+}
+
+func (p *parser) value() (any, error) {
+	token, err := p.dec.ReadToken()
+	if err != nil {
+		return nil, p.syntax(err)
+	}
+	if p.read++; p.read > MaxValues {
+		return nil, &SyntaxError{p.dec.InputOffset(), reasonMany}
+	}
+	switch token.Kind() {
+	case 'n':
+		return nil, nil
+	case 't', 'f':
+		return token.Bool(), nil
+	case '"':
+		return token.String(), nil
+	case '0':
+		return p.integer(token.String())
+	}
+	// The token opens an array or object, because the tokenizer refuses a closing
+	// bracket in the place of a value.
+	if p.dec.StackDepth() > p.depth {
+		return nil, &SyntaxError{p.dec.InputOffset() - 1, reasonDepth}
+	}
+	if token.Kind() == '[' {
+		return p.array()
+	}
+	return p.object()
+}
+
+func (p *parser) array() (any, error) {
+	list := []any{}
+	for p.dec.PeekKind() != ']' {
+		v, err := p.value()
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, v)
+	}
+	return list, p.close()
+}
+
+func (p *parser) object() (any, error) {
+	object := map[string]any{}
+	for p.dec.PeekKind() != '}' {
+		name, err := p.dec.ReadToken()
+		if err != nil {
+			return nil, p.syntax(err)
+		}
+		key := name.String() // a copy, because the next ReadToken invalidates the token
+		if object[key], err = p.value(); err != nil {
+			return nil, err
+		}
+	}
+	return object, p.close()
+}
+
+func (p *parser) close() error {
+	if _, err := p.dec.ReadToken(); err != nil {
+		return p.syntax(err)
+	}
+	return nil
+}
+
+func (p *parser) integer(text string) (any, error) {
+	if strings.ContainsAny(text, ".eE") {
+		return nil, &SyntaxError{p.dec.InputOffset() - int64(len(text)), reasonFraction}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n > MaxInt || n < -MaxInt {
+		return nil, &SyntaxError{p.dec.InputOffset() - int64(len(text)), reasonRange}
+	}
+	return n, nil
+}
+
+// syntax replaces the tokenizer's error, because that error quotes the text.
+func (p *parser) syntax(err error) *SyntaxError {
+	if err == io.EOF {
+		return &SyntaxError{int64(len(p.data)), reasonEmpty}
+	}
+	inner, ok := errors.AsType[*jsontext.SyntacticError](err)
+	if !ok {
+		return &SyntaxError{p.dec.InputOffset(), "unreadable"}
+	}
+	e := &SyntaxError{Offset: inner.ByteOffset}
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		e.Reason = reasonDuplicate
+	case errors.Is(err, jsontext.ErrNonStringName):
+		e.Reason = reasonName
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		e.Offset, e.Reason = int64(len(p.data)), reasonTruncated
+	default:
+		e.Reason = reasonAt(p.data[min(max(e.Offset, 0), int64(len(p.data))):])
+	}
+	return e
+}
+
+// reasonAt returns what is wrong at the start of rest, where the tokenizer stopped.
+func reasonAt(rest []byte) string {
+	r, size := utf8.DecodeRune(rest)
+	switch {
+	case len(rest) == 0:
+		return reasonTruncated
+	case r == utf8.RuneError && size <= 1:
+		return reasonUTF8
+	case r == '\uFEFF':
+		return reasonBOM
+	case r < ' ':
+		return reasonControl
+	case r == '\\' && isUnicodeEscape(rest):
+		return reasonSurrogate
+	case r == '\\':
+		return reasonEscape
+	case strings.ContainsRune(`,:[]{}'`, r):
+		return fmt.Sprintf("unexpected %q", r)
+	}
+	return "unexpected character"
+}
+
+func isUnicodeEscape(rest []byte) bool {
+	if len(rest) < 6 || rest[1] != 'u' {
+		return false
+	}
+	_, err := strconv.ParseUint(string(rest[2:6]), 16, 16)
+	return err == nil
+}
