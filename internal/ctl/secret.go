@@ -50,8 +50,8 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 		if newest.ID() == sealing.ShortID(now.Fingerprint) {
 			return refusal{fmt.Errorf("%s, the first secret of the file, is in force already: run `fairpactctl secret add`, which prints the content of the file with a new secret in front; save the output as the new file, roll it out to all processes, and rotate again", newest.ID())}
 		}
-		if lacks := lacking(own, now); lacks != nil {
-			return refusal{fmt.Errorf("the file lacks the secrets with the fingerprints %v, which the database needs: add each of these secrets on its own line", lacks)}
+		if err := own.Suffice(now.SecretState); err != nil {
+			return refusal{err}
 		}
 		processes, err := r.processes(ctx)
 		if check := haveSecrets(processes, err, own.Digest()); !check.OK {
@@ -93,21 +93,14 @@ type secretReport struct {
 
 func (c secretCheckCommand) Run(ctx context.Context, t *terminal) error {
 	return withSecrets(ctx, c.DatabaseURL, c.SecretFile, func(s *store.Store, own *sealing.Secrets, now store.Rotation) error {
-		r := secretReport{Report: verification.Report{Valid: true}, InForce: sealing.ShortID(now.Fingerprint), Former: []string{}}
-		for _, one := range own.All() {
-			r.Held = append(r.Held, one.ID())
-		}
+		r := secretReport{Report: verification.Report{Valid: true}, InForce: sealing.ShortID(now.Fingerprint), Former: []string{}, Held: own.IDs()}
 		for _, former := range now.Former {
 			r.Former = append(r.Former, sealing.ShortID(former))
 		}
 		if len(r.Former) > 0 {
 			r.Inputs, r.Replays = now.Inputs, now.Replays
 		}
-		var missing error
-		if lacks := lacking(own, now); lacks != nil {
-			missing = fmt.Errorf("the file lacks the secrets %v, which the database needs, and holds only %v: add each missing secret on its own line", lacks, r.Held)
-		}
-		r.Add(checked("file", missing, "the file holds %v; %s is in force; former secrets still needed: %v", r.Held, r.InForce, r.Former))
+		r.Add(checked("file", own.Suffice(now.SecretState), "the file holds %v; %s is in force; former secrets still needed: %v", r.Held, r.InForce, r.Former))
 		processes, err := c.processes(ctx)
 		r.Add(haveSecrets(processes, err, own.Digest()))
 		r.Next = nextOfSecrets(r)
@@ -160,15 +153,6 @@ func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.S
 		return err
 	}
 	return do(s, own, now)
-}
-
-func lacking(own *sealing.Secrets, now store.Rotation) (ids []string) {
-	for _, needed := range append([][]byte{now.Fingerprint}, now.Former...) {
-		if own.Find(needed) == nil {
-			ids = append(ids, sealing.ShortID(needed))
-		}
-	}
-	return ids
 }
 
 type secretAdoptCommand struct {

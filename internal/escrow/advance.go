@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -77,7 +76,7 @@ func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, e
 
 // expireLost ends a deal with an input that cannot be decrypted: no party is at fault, so not as VOID.
 func (s *Service) expireLost(ctx context.Context, d *Deal) (*store.Snapshot, error) {
-	if err := serversecret.Refresh(ctx, s.store, s.secrets); err != nil {
+	if err := s.secrets.Refresh(ctx, s.store); err != nil {
 		return nil, err // the deal must not expire now: this process may lack the secret that decrypts the input
 	}
 	s.logger.ErrorContext(ctx, "deal expires because an input cannot be decrypted")

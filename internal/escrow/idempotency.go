@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
-	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/platform/redis"
@@ -268,7 +267,7 @@ func (r *Record) failed(ctx context.Context, failure error) error {
 	case last:
 		return problem.New(problem.Unavailable, "the server secret is being rotated and nothing was changed; send the same request again in a few seconds").WithRetryAfter(2).WithCause(failure)
 	}
-	if err := serversecret.Refresh(ctx, r.guard.store, r.guard.secrets); err != nil {
+	if err := r.guard.secrets.Refresh(ctx, r.guard.store); err != nil {
 		return err
 	}
 	r.End()

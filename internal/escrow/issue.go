@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
-	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
@@ -149,7 +148,7 @@ type contradiction struct {
 // caller MUST have verified the copy's signature, and that the log has its entry at leafIndex under
 // the deal's tag. Adopt does not restore commitments and reveals. The database must have the deal.
 func Adopt(ctx context.Context, s *store.Store, secrets *sealing.Secrets, payload []byte, signature string, leafIndex int64) error {
-	if err := serversecret.Check(ctx, s, secrets); err != nil {
+	if err := secrets.Check(ctx, s); err != nil {
 		return err
 	}
 	p, err := certificate.Parse(payload)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
-	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 )
 
@@ -39,7 +38,7 @@ func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
 	if len(r.Former) == 0 || r.Now < r.Since+int64(store.SettleTime/time.Second) {
 		return false, nil
 	}
-	if err := serversecret.Check(ctx, s.store, s.secrets); err != nil {
+	if err := s.secrets.Check(ctx, s.store); err != nil {
 		return false, err
 	}
 	if r.Inputs > 0 {

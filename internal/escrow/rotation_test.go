@@ -8,7 +8,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
-	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -24,7 +23,7 @@ func newRotation(t *testing.T) rotation {
 	t.Helper()
 	r := rotation{fixture: newFixture(t)}
 	r.old, r.next = r.secret, of(sealing.New(bytes.Repeat([]byte("n"), 32))).ok(t)
-	check(t, serversecret.Check(t.Context(), r.store, r.secrets))
+	check(t, r.secrets.Check(t.Context(), r.store))
 	return r
 }
 
@@ -32,7 +31,7 @@ func (r rotation) holding(t *testing.T, all ...*sealing.Secret) *fixture {
 	t.Helper()
 	h := *r.fixture
 	h.secrets = of(sealing.NewSecrets(all...)).ok(t)
-	check(t, serversecret.Check(t.Context(), h.store, h.secrets))
+	check(t, h.secrets.Check(t.Context(), h.store))
 	return &h
 }
 
@@ -55,7 +54,7 @@ func (r rotation) resealed(t *testing.T, h *fixture) {
 
 func (r rotation) refused(t *testing.T, all ...*sealing.Secret) {
 	t.Helper()
-	if err := serversecret.Check(t.Context(), r.store, of(sealing.NewSecrets(all...)).ok(t)); err == nil || !strings.Contains(err.Error(), "add the missing secret") {
+	if err := of(sealing.NewSecrets(all...)).ok(t).Check(t.Context(), r.store); err == nil || !strings.Contains(err.Error(), "add the missing secret") {
 		t.Errorf("Check without the former secret: got error %v, want one that advises to add it", err)
 	}
 }
@@ -65,7 +64,7 @@ func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 	r := newRotation(t)
 	whole, lacking := r.holding(t, r.next, r.old), r.holding(t, r.old)
 	r.rotate(t)
-	check(t, serversecret.Check(t.Context(), r.store, whole.secrets))
+	check(t, whole.secrets.Check(t.Context(), r.store))
 	g := r.split(t, nil).committed(t).as(whole)
 	g.reveal(t, whole.replica(), 0).ok(t)
 	r.exec(t, "UPDATE reveals SET sealed = sealed || '\\x00'::bytea WHERE deal_id = $1", g.id)
@@ -79,7 +78,7 @@ func TestProcessWithoutTheSecretEndsNoDeal(t *testing.T) {
 }
 
 // A process that still encrypts under the former server secret after a rotation cannot store an
-// input. After serversecret.Refresh the process can.
+// input. After Secrets.Refresh the process can.
 func TestAStaleProcessStoresNoReveal(t *testing.T) {
 	t.Parallel()
 	r := newRotation(t)
@@ -95,7 +94,7 @@ func TestAStaleProcessStoresNoReveal(t *testing.T) {
 	if n := r.text(t, "SELECT count(*)::text FROM reveals"); n != "0" {
 		t.Errorf("%s inputs are stored under the former secret, want 0", n)
 	}
-	check(t, serversecret.Refresh(t.Context(), r.store, stale.secrets))
+	check(t, stale.secrets.Refresh(t.Context(), r.store))
 	reveal.reveal(t, stale.replica(), 0).ok(t)
 	rejection.reveal(t, stale.replica(), 0).ok(t)
 }
@@ -174,7 +173,7 @@ func TestDealWithALostInput(t *testing.T) { // not parallel: this test counts th
 	}
 }
 
-// The first process records its server secret in the database. Then serversecret.Check refuses
+// The first process records its server secret in the database. Then Secrets.Check refuses
 // every process that lacks the recorded secret. Once no deal needs the recorded secret, an operator
 // can replace the secret without a rotation.
 func TestAnotherServerSecretIsRefused(t *testing.T) {
@@ -188,7 +187,7 @@ func TestAnotherServerSecretIsRefused(t *testing.T) {
 		}
 	}
 	g := r.split(t, nil).committed(t)
-	check(t, serversecret.Check(t.Context(), r.store, r.secrets))
+	check(t, r.secrets.Check(t.Context(), r.store))
 	g.reveal(t, r.replica(), 0).ok(t)
 	r.refused(t, r.next)
 	needed(1)

@@ -2,18 +2,24 @@ package sealing
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
+
+	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Secrets holds the server secrets of a process, newest first. Callers pass the secret in force, which
-// the database names, to Use, so that no process encrypts under a secret that another one lacks.
+// Secrets holds the server secrets of a process, newest first. The database names the secret in
+// force, which encrypts new data, and the former secrets that stored data still needs. A process that
+// lacks one of these does not start, and a running one is no longer ready (see Check).
 type Secrets struct {
 	all    []*Secret
 	writer atomic.Pointer[Secret]
@@ -82,6 +88,60 @@ func (s *Secrets) Find(fingerprint []byte) *Secret {
 
 // Use makes Writer return the given secret, which is one of s.
 func (s *Secrets) Use(secret *Secret) { s.writer.Store(secret) }
+
+// Check calls Use with the secret in force. It returns an error if s lacks this secret, or a former
+// one that stored data still needs. If the database names no secret yet, Check first records the
+// newest of s as the secret in force.
+func (s *Secrets) Check(ctx context.Context, database *store.Store) error {
+	state, err := database.ServerSecret(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		if err := database.ClaimSecret(ctx, s.all[0].fingerprint); err != nil {
+			return err
+		}
+		state, err = database.ServerSecret(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.Suffice(state); err != nil {
+		return err
+	}
+	s.Use(s.Find(state.Fingerprint))
+	return nil
+}
+
+// Refresh repeats Check, for example after store.ErrSecretReplaced. If Check fails, Refresh
+// returns an UNAVAILABLE error, whose text may be sent to the caller of the API.
+func (s *Secrets) Refresh(ctx context.Context, database *store.Store) error {
+	err := s.Check(ctx, database)
+	if err == nil || problem.Is(err, problem.Unavailable) {
+		return err
+	}
+	return problem.New(problem.Unavailable, "this replica lacks a server secret and changed nothing; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
+}
+
+// Suffice returns an error if s lacks the secret in force, or a former one that stored data still needs.
+func (s *Secrets) Suffice(state store.SecretState) error {
+	var lacks []string
+	for _, needed := range append([][]byte{state.Fingerprint}, state.Former...) {
+		if s.Find(needed) == nil {
+			lacks = append(lacks, ShortID(needed))
+		}
+	}
+	if lacks == nil {
+		return nil
+	}
+	return fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE lacks a server secret: the database needs %v, and the file has only %v; add the missing secret to the file, on a line of its own. "+
+		"If that secret is lost, stop all processes and run `fairpactctl secret adopt`", lacks, s.IDs())
+}
+
+// IDs returns the short fingerprints of the secrets, newest first.
+func (s *Secrets) IDs() (ids []string) {
+	for _, one := range s.all {
+		ids = append(ids, one.ID())
+	}
+	return ids
+}
 
 // OpenInput decrypts an input that was sealed for this deal and party. It tries all secrets.
 func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, err error) {

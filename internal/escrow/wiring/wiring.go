@@ -18,7 +18,6 @@ import (
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
-	"github.com/fairpact/fairpact/internal/escrow/serversecret"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
 	"github.com/fairpact/fairpact/internal/platform/database"
@@ -122,7 +121,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if p.Store, err = store.Open(ctx, c.DatabaseURL, c.DatabaseConns, options...); err != nil {
 		return nil, err
 	}
-	if err := serversecret.Check(ctx, p.Store, secrets); err != nil {
+	if err := secrets.Check(ctx, p.Store); err != nil {
 		return nil, err
 	}
 	p.Waits = waiting.New(p.Store.Progress, p.Redis.Announce, logger)
@@ -137,7 +136,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		defer cancel()
 		// Check switches to the server secret that is now in force. The error is ignored here,
 		// because Parts.Ready runs Check too and reports the error.
-		_ = serversecret.Check(asking, p.Store, secrets)
+		_ = secrets.Check(asking, p.Store)
 		_, err := log.TreeHead(ctx)
 		return err
 	}, logger)
@@ -166,7 +165,7 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 //   - log-server signs with a key that this process does not accept;
 //   - the database does not answer; the error then wraps database.ErrNoAnswer;
 //   - the database's schema is too old;
-//   - this process lacks a server secret that serversecret.Check requires;
+//   - this process lacks a server secret that sealing.Secrets.Check requires;
 //   - the clocks of the database and this process differ too much.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.watch.Ready(); err != nil {
@@ -175,7 +174,7 @@ func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.Store.Ready(ctx); err != nil {
 		return err
 	}
-	if err := serversecret.Check(ctx, p.Store, p.Secrets); err != nil {
+	if err := p.Secrets.Check(ctx, p.Store); err != nil {
 		return err
 	}
 	now, err := p.Store.Now(ctx)
