@@ -53,6 +53,33 @@ func TestTrustNamesWhoSignsTheDraw(t *testing.T) {
 	}
 }
 
+// The trust model alone answers what a new user asks about the operator and everybody else.
+func TestTrustAnswers(t *testing.T) {
+	page := strings.Join(strings.Fields(Trust(beacon.Quicknet())), " ")
+	for question, want := range map[string]string{
+		"when does the operator see my input":    "**After you reveal: the operator.**",
+		"who sees it after the result":           "once all parties have consented (`POST /v1/deals/{id}/disclose`)",
+		"what does the result give away":         "If two parties divide two things, each can compute the other's points.",
+		"can it change a sealed split":           "| split, mode `sealed` | yes,",
+		"can it change an open split":            "| split, mode `open` | not unnoticed | each party,",
+		"can it change a draw":                   "| draw (`random.v1`) | not unnoticed | anybody with the bundle",
+		"is adjusted winner safe to know of":     "rewards a party that knows the other's points and misstates its own",
+		"what if it refuses":                     "After the end, a bundle needs no service",
+		"the operator in the table, before":      "| the operator, before the end |",
+		"the operator in the table, after":       "| the operator, after the end |",
+		"the other parties in the table, before": "| all other parties together, before the end |",
+		"the other parties in the table, after":  "| all other parties together, after the end |",
+		"the beacon in the table":                "| the beacon |",
+		"a witness in the table":                 "| a witness |",
+	} {
+		t.Run(question, func(t *testing.T) {
+			if !strings.Contains(page, want) {
+				t.Errorf("/trust does not contain %q", want)
+			}
+		})
+	}
+}
+
 // The program seal.py in llms.txt computes the same commitment as the service. The input has
 // member names whose order by UTF-16 code units differs from their order by code points.
 func TestLLMsRecipe(t *testing.T) {
