@@ -232,7 +232,7 @@ func afterView(party int, v escrow.View) next {
 		return next{"create_deal", exampleDeal(), "the deal is " + string(v.State) + " and has no certificate. Create a new deal if there is still something to settle. " + examples}
 	}
 	if initiator && v.CertificateID != nil {
-		return next{"verify_certificate", fields{"cert_id": *v.CertificateID}, who + "The deal has ended. Parties fetch the certificate with get_certificate and their invite token; anyone can verify the certificate."}
+		return next{"verify_certificate", fields{"cert_id": *v.CertificateID}, who + "The deal has ended. Parties fetch the certificate with get_certificate and their invite token; anyone who gets it can check its signature and log proof."}
 	}
 	if initiator {
 		return poll(dealID, !initiator, v.State, who+"The deal has ended and its certificate is being issued: wait until certificate_id is set.")
@@ -293,7 +293,7 @@ func afterCertificate(c escrow.Issued) next {
 	return next{"verify_certificate", fields{"cert_id": c.CertID}, `check this document with verify_certificate {"certificate": <the document>}. The call below checks only what the service stored. Neither call needs a credential. ` + why}
 }
 
-const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. When you call verify_certificate, pass only the bundle's member `certificate`, not the whole bundle. The bundle holds no input. To have your input checked too, add the members `input` and `salt` to own_input, but only in your own copy."
+const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. When you call verify_certificate, pass only the bundle's member `certificate`, not the whole bundle. If the bundle has openings, the inputs and salts of all parties, it proves the result and is as private as they are. Otherwise, to have your input checked too, add the members `input` and `salt` to own_input, but only in your own copy."
 
 func afterSubmitted(h escrow.SubmittedReport) next {
 	if !h.Valid {
@@ -306,5 +306,5 @@ func afterVerification(r escrow.Verification) next {
 	if !r.Valid {
 		return next{Why: "do not rely on this certificate, and tell the operator of this deployment. There is nothing left to call."}
 	}
-	return next{Why: `done, there is nothing left to call. Give the whole certificate or the bundle to everybody who should check the outcome: a cert_id alone shows no result. To trust nobody, verify the certificate offline: get_certificate with "bundle":true returns all that you need for that.`}
+	return next{Why: `done, there is nothing left to call. Give the whole certificate or the bundle to everybody who should check the outcome: a cert_id alone shows no result. This answer is the service's word about itself. To check the certificate offline, call get_certificate with "bundle":true; verifiers say which claims the bundle proves, and whether the result is one of them.`}
 }
