@@ -36,7 +36,7 @@ invite_token: {token}
 	middle = `
 Have ready: {ready}. Sealing takes a few minutes on a phone or a computer. You need no account.
 
-First check on that page that the deal is what you agreed to. Nobody can change your sealed input, and nobody sees it until all parties have sealed theirs. Then all inputs are opened together, and the result is computed, signed and proven in a public log.
+First check on that page that the deal is what you agreed to. Nobody can change your sealed input, and it stays on your device until all parties have sealed theirs. Then all inputs go to the service, which computes and signs the result.
 
 Leave the page open, or open it again after all parties have sealed and before {reveal_by}: the page then opens your input. If a party misses the time to seal or the time to open, the deal is void and that party is named.
 
