@@ -22,7 +22,7 @@ var randomV1 = &Algorithm{
 	ID:          Random,
 	Name:        "Verifiable random selection: XOR of the parties' nonces, combined with a public randomness beacon; lowest SHA-256 wins",
 	Title:       "Draw one of you",
-	Purpose:     "who is drawn, with randomness that nobody controls",
+	Purpose:     "who is drawn, from a number of each party and a public beacon",
 	Ready:       "nothing; you only press a button",
 	MinParties:  2,
 	MaxParties:  10_000,
