@@ -25,7 +25,7 @@ type createCommand struct {
 	RevealIn       time.Duration `default:"2h" help:"Time to reveal, from now."`
 	CommitDeadline int64         `placeholder:"UNIX" help:"Commit deadline in unix seconds, instead of --commit-in."`
 	RevealDeadline int64         `placeholder:"UNIX" help:"Reveal deadline in unix seconds, instead of --reveal-in."`
-	Mode           string        `default:"sealed" help:"'sealed': inputs stay secret. 'open': parties may fetch all inputs after the deal is COMPUTED."`
+	Mode           string        `default:"sealed" help:"Who sees the inputs after the result. 'open': all parties, so each can recompute it. 'sealed': no party until all consent (a draw shows them anyway)."`
 	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
 	deployment
 	apiKeyFlags
