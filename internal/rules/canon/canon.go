@@ -8,14 +8,19 @@ package canon
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 )
 
 const (
@@ -41,23 +46,7 @@ func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("not valid JSON at byte offset %d: %s", e.Offset, e.Reason)
 }
 
-const (
-	reasonEmpty     = "there is no JSON value"
-	reasonTruncated = "the text ends inside a value"
-	reasonTrailing  = "something follows the end of the value"
-	reasonDuplicate = "a member name occurs twice in one object"
-	reasonName      = "a member name must be a string in double quotes"
-	reasonMany      = "the text has more than 131072 values"
-	reasonDepth     = "arrays and objects are nested more than 32 deep"
-	reasonFraction  = "a number has a fraction or an exponent; only integers are allowed"
-	reasonRange     = "an integer is beyond ±(2^53−1), that is ±9007199254740991"
-	reasonUTF8      = "the text is not valid UTF-8"
-	reasonBOM       = "the text begins with a byte order mark; leave it out"
-	reasonSurrogate = "a \\u escape is half of a surrogate pair"
-	reasonEscape    = "a string holds an unknown or unfinished escape"
-	reasonControl   = "a control character is not allowed here; inside a string, write it as an escape"
-	reasonObject    = "the value must be a JSON object"
-)
+const reasonTruncated = "the text ends inside a value"
 
 // Parse reads one JSON value (RFC 8259) that is also I-JSON (RFC 7493). It refuses a text
 // that is not valid UTF-8, and a text with one of these:
@@ -80,7 +69,7 @@ func ParseWithin(data []byte, levels int) (any, error) {
 	}
 	end := data[p.dec.InputOffset():]
 	if rest := bytes.TrimLeft(end, " \t\r\n"); len(rest) > 0 {
-		return nil, &SyntaxError{int64(len(data) - len(rest)), reasonTrailing}
+		return nil, &SyntaxError{int64(len(data) - len(rest)), "something follows the end of the value"}
 	}
 	return v, nil
 }
@@ -93,7 +82,7 @@ func ParseObject(data []byte) (map[string]any, error) {
 	}
 	object, ok := v.(map[string]any)
 	if !ok {
-		return nil, &SyntaxError{0, reasonObject}
+		return nil, &SyntaxError{0, "the value must be a JSON object"}
 	}
 	return object, nil
 }
@@ -111,7 +100,7 @@ func (p *parser) value() (any, error) {
 		return nil, p.syntax(err)
 	}
 	if p.read++; p.read > MaxValues {
-		return nil, &SyntaxError{p.dec.InputOffset(), reasonMany}
+		return nil, &SyntaxError{p.dec.InputOffset(), "the text has more than 131072 values"}
 	}
 	switch token.Kind() {
 	case 'n':
@@ -126,7 +115,7 @@ func (p *parser) value() (any, error) {
 	// The token opens an array or object, because the tokenizer refuses a closing
 	// bracket in the place of a value.
 	if p.dec.StackDepth() > p.depth {
-		return nil, &SyntaxError{p.dec.InputOffset() - 1, reasonDepth}
+		return nil, &SyntaxError{p.dec.InputOffset() - 1, "arrays and objects are nested more than 32 deep"}
 	}
 	if token.Kind() == '[' {
 		return p.array()
@@ -170,11 +159,11 @@ func (p *parser) close() error {
 
 func (p *parser) integer(text string) (any, error) {
 	if strings.ContainsAny(text, ".eE") {
-		return nil, &SyntaxError{p.dec.InputOffset() - int64(len(text)), reasonFraction}
+		return nil, &SyntaxError{p.dec.InputOffset() - int64(len(text)), "a number has a fraction or an exponent; only integers are allowed"}
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n > MaxInt || n < -MaxInt {
-		return nil, &SyntaxError{p.dec.InputOffset() - int64(len(text)), reasonRange}
+		return nil, &SyntaxError{p.dec.InputOffset() - int64(len(text)), "an integer is beyond ±(2^53−1), that is ±9007199254740991"}
 	}
 	return n, nil
 }
@@ -182,7 +171,7 @@ func (p *parser) integer(text string) (any, error) {
 // syntax replaces the tokenizer's error, because that error quotes the text.
 func (p *parser) syntax(err error) *SyntaxError {
 	if err == io.EOF {
-		return &SyntaxError{int64(len(p.data)), reasonEmpty}
+		return &SyntaxError{int64(len(p.data)), "there is no JSON value"}
 	}
 	inner, ok := errors.AsType[*jsontext.SyntacticError](err)
 	if !ok {
@@ -191,9 +180,9 @@ func (p *parser) syntax(err error) *SyntaxError {
 	e := &SyntaxError{Offset: inner.ByteOffset}
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
-		e.Reason = reasonDuplicate
+		e.Reason = "a member name occurs twice in one object"
 	case errors.Is(err, jsontext.ErrNonStringName):
-		e.Reason = reasonName
+		e.Reason = "a member name must be a string in double quotes"
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		e.Offset, e.Reason = int64(len(p.data)), reasonTruncated
 	default:
@@ -209,15 +198,15 @@ func reasonAt(rest []byte) string {
 	case len(rest) == 0:
 		return reasonTruncated
 	case r == utf8.RuneError && size <= 1:
-		return reasonUTF8
+		return "the text is not valid UTF-8"
 	case r == '\uFEFF':
-		return reasonBOM
+		return "the text begins with a byte order mark; leave it out"
 	case r < ' ':
-		return reasonControl
+		return "a control character is not allowed here; inside a string, write it as an escape"
 	case r == '\\' && isUnicodeEscape(rest):
-		return reasonSurrogate
+		return "a \\u escape is half of a surrogate pair"
 	case r == '\\':
-		return reasonEscape
+		return "a string holds an unknown or unfinished escape"
 	case strings.ContainsRune(`,:[]{}'`, r):
 		return fmt.Sprintf("unexpected %q", r)
 	}
@@ -230,4 +219,99 @@ func isUnicodeEscape(rest []byte) bool {
 	}
 	_, err := strconv.ParseUint(string(rest[2:6]), 16, 16)
 	return err == nil
+}
+
+// Encode returns the RFC 8785 bytes of a tree (see the package comment). It panics on
+// programming errors: v is not a tree, an integer is beyond ±MaxInt, or a string is not
+// valid UTF-8.
+func Encode(v any) []byte {
+	return appendValue(nil, v)
+}
+
+// Marshal returns the RFC 8785 bytes of a Go value. It follows the json tags and the rules
+// of encoding/json: for example, a nil slice is null. It is as strict as Parse: a float
+// with a fraction, an integer beyond ±MaxInt or invalid UTF-8 is an error.
+func Marshal(v any) ([]byte, error) {
+	data, err := json.Marshal(v, jsonv1.DefaultOptionsV1(),
+		jsontext.AllowInvalidUTF8(false), jsontext.AllowDuplicateNames(false))
+	if err != nil {
+		return nil, err
+	}
+	tree, err := Parse(data)
+	if err != nil {
+		return nil, err
+	}
+	return Encode(tree), nil
+}
+
+func appendValue(b []byte, v any) []byte {
+	switch v := v.(type) {
+	case nil:
+		return append(b, "null"...)
+	case bool:
+		return strconv.AppendBool(b, v)
+	case int64:
+		if v > MaxInt || v < -MaxInt {
+			panic(fmt.Sprintf("canon: integer %d is beyond ±(2^53−1)", v))
+		}
+		return strconv.AppendInt(b, v, 10)
+	case string:
+		return appendString(b, v)
+	case []any:
+		b = append(b, '[')
+		for i, element := range v {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendValue(b, element)
+		}
+		return append(b, ']')
+	case map[string]any:
+		return appendObject(b, v)
+	}
+	panic(fmt.Sprintf("canon: type %T is not allowed in a tree", v))
+}
+
+func appendObject(b []byte, object map[string]any) []byte {
+	b = append(b, '{')
+	// RFC 8785 3.2.3: members are sorted by the UTF-16 code units of their names.
+	for i, name := range slices.SortedFunc(maps.Keys(object), compareUTF16) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendString(b, name), ':')
+		b = appendValue(b, object[name])
+	}
+	return append(b, '}')
+}
+
+// compareUTF16 compares two valid UTF-8 strings by their UTF-16 code units: characters beyond
+// U+FFFF, which are surrogates, come before U+E000 to U+FFFF.
+func compareUTF16(x, y string) int {
+	for x != "" && y != "" {
+		rx, nx := utf8.DecodeRuneInString(x)
+		ry, ny := utf8.DecodeRuneInString(y)
+		if rx != ry {
+			return cmp.Or(cmp.Compare(firstUnit(rx), firstUnit(ry)), cmp.Compare(rx, ry))
+		}
+		x, y = x[nx:], y[ny:]
+	}
+	return cmp.Compare(len(x), len(y))
+}
+
+// firstUnit returns r, or 0xD800 for all surrogates if r is beyond U+FFFF.
+func firstUnit(r rune) rune {
+	if r > 0xFFFF {
+		return 0xD800
+	}
+	return r
+}
+
+// appendString appends a string with the escapes of RFC 8785 3.2.2.2.
+func appendString(b []byte, s string) []byte {
+	b, err := jsontext.AppendQuote(b, s)
+	if err != nil {
+		panic("canon: a string is not valid UTF-8")
+	}
+	return b
 }

@@ -3,12 +3,31 @@
 package pkcs11
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"path/filepath"
 	"strings"
+
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
+
+// newProvider is nil if this build has no PKCS#11.
+var newProvider func(address, provider.Kind) provider.Provider
+
+// Open returns the provider of the key that a PKCS#11 URI names. rest is the URI without "pkcs11:". Open
+// does not use the token; Key and Sign do.
+func Open(_ context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
+	at, err := parse(rest)
+	if err == nil && newProvider == nil {
+		err = errors.New("this binary was built without PKCS#11: build with -tags pkcs11 and CGO_ENABLED=1")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newProvider(at, kind), nil
+}
 
 // address is a parsed PKCS#11 URI (RFC 7512). Fields that the URI omits are empty.
 type address struct {

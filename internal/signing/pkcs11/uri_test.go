@@ -3,7 +3,18 @@ package pkcs11
 import (
 	"strings"
 	"testing"
+
+	"github.com/fairpact/fairpact/internal/signing/provider"
 )
+
+func TestBuiltWithoutPKCS11(t *testing.T) {
+	defer func(built func(address, provider.Kind) provider.Provider) { newProvider = built }(newProvider)
+	newProvider = nil
+	_, err := Open(t.Context(), "token=t;object=k?module-path=/lib/x.so&pin-source=file:/run/pin", provider.P256)
+	if err == nil || !strings.Contains(err.Error(), "-tags pkcs11") {
+		t.Errorf("Open: %v, want an error that names the build", err)
+	}
+}
 
 func TestPKCS11URI(t *testing.T) {
 	got, err := parse("token=My%20token;object=a%3Bb;id=%01%ff;serial=12;type=private?module-path=/lib/x.so&pin-source=file:/run/pin")
