@@ -107,6 +107,38 @@ func TestRoutesAreThePathsOfTheDocument(t *testing.T) {
 	}
 }
 
+// A generator of clients stops at these faults, although the document is valid without these rules.
+func TestSchemasSuitGenerators(t *testing.T) {
+	var document object
+	if err := json.Unmarshal(published(t), &document); err != nil {
+		t.Fatal(err)
+	}
+	var walk func(t *testing.T, at string, value any)
+	walk = func(t *testing.T, at string, value any) {
+		switch value := value.(type) {
+		case object:
+			// OpenAPI 3.0.3: nullable has no effect without a type beside it. Ajv refuses the whole schema.
+			if value["nullable"] == true && value["type"] == nil {
+				t.Errorf("%s is nullable and has no type", at)
+			}
+			// openapi-typescript makes a member with a default required.
+			if _, has := value["default"]; has {
+				t.Errorf("%s has a default; say in its description what leaving it out means", at)
+			}
+			for name, member := range value {
+				walk(t, at+"/"+name, member)
+			}
+		case []any:
+			for i, member := range value {
+				walk(t, at+"/"+strconv.Itoa(i), member)
+			}
+		}
+	}
+	for name, schema := range document["components"].(object)["schemas"].(object) {
+		t.Run(name, func(t *testing.T) { walk(t, "#", schema) })
+	}
+}
+
 func TestAnswerSchemasAreClosed(t *testing.T) {
 	var optional []string
 	var walk func(at string, ref *openapi3.SchemaRef)
