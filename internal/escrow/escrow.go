@@ -13,7 +13,7 @@
 //	cautions.go   warnings about a deal's beacon round, deadlines and labels
 //	commit.go     Commit and Cancel, and the signatures of seat keys
 //	reveal.go     Reveal, the rejection of a shapley.v1 deal, and what commit, reveal and cancel share
-//	advance.go    takes the steps that are due, also for the worker; entropy.go draws a random.v1 deal
+//	advance.go    takes the steps that are due, also for the worker, and draws a random.v1 deal
 //	end.go        computes the result and stores it with the unsigned certificate
 //	issue.go      signs the certificate, appends it to the log, publishes it
 //	wait.go, certificate.go, verify.go    reads; check.go serves them

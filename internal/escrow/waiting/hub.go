@@ -24,6 +24,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -259,3 +262,12 @@ func (c *Waiter) Wake() {
 	default:
 	}
 }
+
+var (
+	waitingCalls = promauto.NewGauge(prometheus.GaugeOpts{
+		Name: "fairpact_waiting_calls", Help: "Calls that wait for a change of a deal.",
+	})
+	looks = promauto.NewCounter(prometheus.CounterOpts{
+		Name: "fairpact_waiting_looks_total", Help: "SQL statements that read the deals of waiting calls.",
+	})
+)
