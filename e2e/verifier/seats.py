@@ -46,7 +46,7 @@ def attested(text):
 def check(report, certificate, known):
     """Checks the seat signatures. known: the parties' seat keys that the verifier knows, by party index."""
     rows, (named, bad) = certificate["parties"], digest_in(certificate["properties"])
-    wrong, mismatched, alone, unknown, keyed = [], [], [], [], False
+    wrong, mismatched, keyed = [], [], False
     for i, row in enumerate(rows):
         by, signer, problem = attested(row["attested_by"]), None, None
         keyed = keyed or by is None or by["key"] is not None
@@ -71,20 +71,27 @@ def check(report, certificate, known):
                 mismatched.append("party %d has no valid signature by a seat key" % i)
             elif signer != known[i]:
                 mismatched.append("party %d signed with %s, not with the key that you named" % (i, signer))
-        elif row["commitment"] is not None:
-            (alone if signer is None else unknown).append((i, signer))
+        report.parties.append(agreement(i, row, problem, signer, known.get(i)))
     mismatched += ["there is no party %d in the certificate" % i for i in sorted(known) if not 0 <= i < len(rows)]
     if keyed:
         report.add("party_signatures", few(wrong), "each seat signature is valid for its party and commitment in this deal")
     if known:
         report.add("party_keys", few(mismatched), "parties that signed with the key that you named: %d" % len(known))
-    if alone:
-        report.notes.append("who committed as party %s: no seat key signed, and the initiator held every invite token"
-                            % indexes(alone))
-    if unknown:
-        says = "; ".join("party %d signed with %s" % row for row in unknown[:MOST_NAMED])
-        report.notes.append("who owns the seat key of party %s: the initiator may have named or brought its own key; "
-                            "compare the seat key with the one that you know (%s)" % (indexes(unknown), says))
+
+
+def agreement(party, row, problem, signer, known):
+    """Returns what is proven of a party's agreement, for the claim `agreed`."""
+    if problem or known and signer != known:
+        status, detail = "false", problem or "signed with %s, not with the key that you named" % signer
+    elif row["commitment"] is None:
+        status, detail = "not proven", "committed nothing, as the service says"
+    elif signer is None:
+        status, detail = "not proven", "no seat key signed, and the initiator held every invite token"
+    elif known is None:
+        status, detail = "not proven", "signed with %s, which the initiator may have named or brought; compare it with the key that you know: --seat-key %d=KEY" % (signer, party)
+    else:
+        status, detail = "proven", "signed with the seat key that you named"
+    return {"party": party, "status": status, "detail": detail}
 
 
 def few(words):
@@ -92,17 +99,10 @@ def few(words):
     return "; ".join(words[:MOST_NAMED] + more)
 
 
-def indexes(rows):
-    more = ["and %d more" % (len(rows) - MOST_NAMED)] if len(rows) > MOST_NAMED else []
-    return ", ".join([str(i) for i, _ in rows[:MOST_NAMED]] + more)
-
-
 def check_declaration(report, declaration, certificate):
     """Checks that the declaration in a bundle is the one that the certificate names, and fits the certificate."""
     named, bad = digest_in(certificate["properties"])
     if declaration is None:
-        if named:
-            report.notes.append("the params and deadlines were not checked: the bundle does not hold the declaration")
         return
     rows, problem = certificate["parties"], None
     if named is None:
@@ -118,7 +118,8 @@ def check_declaration(report, declaration, certificate):
             if row["label"] != label or (by["key"] if by["declared"] else None) != key:
                 problem = "party %d has another label or another declared key in the declaration than in the certificate" % i
                 break
-        problem = problem or other_draw(declaration, certificate["result"]) or late(declaration, certificate["timing"])
+        report.late = late(declaration, certificate["timing"])
+        problem = problem or other_draw(declaration, certificate["result"]) or report.late
     report.add("declaration", problem, named or "")
 
 

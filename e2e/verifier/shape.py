@@ -103,13 +103,15 @@ DECLARATION = record(
     algorithm=string, algorithm_params=thing, beacon_chain=nullable(HASH), commit_deadline=integer, mode=string,
     party_keys=array(nullable(string)), party_labels=array(string), retention=string, reveal_deadline=integer,
 )
+INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))
 BUNDLE = record(
-    optional=("log_proof", "declaration", "beacon", "own_input"), bundle_version=one_of("1"),
+    optional=("log_proof", "declaration", "beacon", "own_input", "openings"), bundle_version=one_of("1"),
     certificate=thing, tree_head=thing, keys=thing, log_proof=string, declaration=DECLARATION,
     beacon=record(chain_hash=HASH, public_key=string, genesis_time=integer, period=integer),
     own_input=record(optional=("input", "salt", "input_path"), party=integer, input=thing, salt=text, input_path=array(HASH)),
+    openings=INPUTS,
 )
-INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))
+OPENING = record(extra=True, optional=("salt",), deal_id=string, party=integer, input=thing, salt=salt)
 
 
 def key_set_problem(document):

@@ -14,8 +14,9 @@ import notes
 import seats
 import shape
 import signatures
+import verdict
 
-EXIT_GOOD, EXIT_FAILED, EXIT_UNREADABLE = 0, 1, 2
+EXIT_GOOD, EXIT_FAILED, EXIT_UNREADABLE, EXIT_UNKNOWN_ISSUER = 0, 1, 2, 4
 
 
 # ---- RFC 6962: leaf and node hashes, roots and inclusion paths
@@ -57,9 +58,18 @@ def included(leaf, leaf_index, tree_size, path, root):
 # ---- The checks
 
 class Report:
-    def __init__(self):
+    def __init__(self, issuer="given"):
         self.checks = []
-        self.notes = []  # lists what was not checked
+        self.claims = []          # see verdict.claims
+        self.issuer = issuer      # who named the keys: "given" by the user, "file" for the verified file itself, or a URL
+        self.development = False  # the signing key is declared a development key
+        self.alone = True         # the certificate came without its bundle
+        self.policy = None
+        self.parties = []         # per party: {party, status, detail} of the claim `agreed`
+        self.late = None          # how the times contradict the declaration
+        self.opened = None        # indexes of the parties whose commitments were opened; None if no opening is known
+        self.recomputed = None    # says from what the result was recomputed
+        self.chain = None         # name of the beacon chain, known beforehand, that signed the round
 
     def add(self, name, problem, good=""):
         """Adds a check. problem says what is wrong, and is None or "" if the check passed."""
@@ -67,6 +77,19 @@ class Report:
 
     def valid(self):
         return all(check["ok"] for check in self.checks)
+
+    def checked(self, name):
+        """Reports whether the check was made and passed."""
+        return any(check["name"] == name and check["ok"] for check in self.checks)
+
+    def judge(self, certificate):
+        self.claims = verdict.claims(self, certificate)
+        return self
+
+    def exit_code(self):
+        if not self.valid():
+            return EXIT_FAILED
+        return EXIT_GOOD if self.claims[0]["status"] == verdict.PROVEN else EXIT_UNKNOWN_ISSUER
 
 
 def keys_of(document):
@@ -112,13 +135,24 @@ def in_force(key, head_key, leaf_index, head_size):
     return None, "certificate: %s; tree head: %s" % (words(key), words(head_key))
 
 
-def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=None):
+def verify(certificate, head, keys, inputs=None, params=None, known=None, openings=(), issuer="given"):
     """Makes all checks of a certificate in parsed JSON. keys: rows of a key set, or labels without a state.
 
     inputs: list of {input, salt} in party order, with null for an unknown input. known: seat keys by party index.
+    openings: opening files, {deal_id, party, input, salt} each. issuer: see Report.
+    """
+    report = Report(issuer)
+    if not check_certificate(report, certificate, head, keys, known):
+        return report.judge(None)
+    check_openings(report, certificate, [inputs], openings, params)
+    return report.judge(certificate)
+
+
+def check_certificate(report, certificate, head, keys, known, chain=None):
+    """Makes the checks that need no inputs. Returns False if the certificate is malformed.
+
     chain: the `beacon` member of a bundle, needed for a chain other than drand quicknet.
     """
-    report = Report()
     keys = [{"pubkey": k} if type(k) is str else k for k in keys]
     misshapen = shape.CERTIFICATE(certificate)
     report.add("shape", misshapen and "the certificate " + misshapen)
@@ -140,13 +174,11 @@ def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=
     if misshapen:
         for name in ("key_in_force", "tree_size", "merkle_inclusion", "input_root_wellformed", "consistency"):
             report.add(name, "not checked, because the shape is wrong")
-        return report
+        return False
 
     proof = certificate["log_proof"]
     report.add("key_in_force", *in_force(key, head_key, proof["leaf_index"], 0 if bad_head else head["tree_size"]))
-    if key and key.get("development"):
-        report.notes.append("who issued the certificate: the deployment declares the signing key a development key, "
-                            "and certificates by such a key prove nothing")
+    report.development = bool(key and key.get("development"))
     if bad_head:
         report.add("tree_size", "no usable tree head")
         report.add("merkle_inclusion", "no usable tree head")
@@ -167,19 +199,19 @@ def verify(certificate, head, keys, inputs=None, params=None, known=None, chain=
         report.add("draw", draw_problem(certificate), "recomputed from beacon and nonce_digest")
         check_beacon(report, certificate["result"], chain)
     seats.check(report, certificate, known or {})
-    if inputs is not None:
-        check_inputs(report, certificate, inputs, params)
-    return report
+    return True
 
 
 # ---- Bundles
 
-def verify_bundle(bundle, keys=None, policy=None, known=None):
+def verify_bundle(bundle, keys=None, policy=None, known=None, inputs=None, openings=(), issuer="given"):
     """Makes all checks of a bundle.
 
-    keys: labels of the deployment's keys, or None to take those in the bundle. policy: notes.Policy or None. known: as in verify.
+    keys: labels of the deployment's keys, or None to take those in the bundle. policy: notes.Policy or None.
+    known, inputs, openings, issuer: as in verify.
     """
-    report = Report()
+    report = Report(issuer if keys is not None else "file")
+    report.alone, report.policy = False, policy
     bad = shape.BUNDLE(bundle)
     if not bad:
         try:
@@ -188,28 +220,23 @@ def verify_bundle(bundle, keys=None, policy=None, known=None):
             bad = "`keys`: %s" % e
     report.add("bundle", bad and "the bundle " + bad)
     if bad:
-        return report
-    if keys is None:
-        keys = named
-        report.notes.append("who issued the certificate: the keys come from the bundle itself; "
-                            "give the key of the deployment")
-    keys = [{"pubkey": k} if type(k) is str else k for k in keys]
-    certificate, head = bundle["certificate"], bundle["tree_head"]
-    of = verify(certificate, head, keys, known=known, chain=bundle.get("beacon"))
-    report.checks, report.notes = report.checks + of.checks, report.notes + of.notes
-    if shape.CERTIFICATE(certificate):
-        return report
+        return report.judge(None)
+    keys = [{"pubkey": k} if type(k) is str else k for k in (named if keys is None else keys)]
+    certificate, declaration = bundle["certificate"], bundle.get("declaration")
+    if not check_certificate(report, certificate, bundle["tree_head"], keys, known, bundle.get("beacon")):
+        return report.judge(None)
     check_log_proof(report, bundle, keys, policy)
-    seats.check_declaration(report, bundle.get("declaration"), certificate)
+    seats.check_declaration(report, declaration, certificate)
     if "beacon" in bundle:
         shown = (certificate["result"] or {}).get("beacon")
         shown = shown.get("chain_hash") if type(shown) is dict else None
         of = bundle["beacon"]["chain_hash"]
         report.add("beacon_chain", None if of == shown else
                    "the bundle has the key of beacon chain %s, but the result was not drawn from that chain" % of, of)
-    check_own_input(report, bundle.get("own_input"), certificate)
-    report.notes.append("the result was not recomputed: recomputing needs the inputs of all parties")
-    return report
+    own = check_own_input(report, bundle.get("own_input"), certificate)
+    declared = declaration["algorithm_params"] if declaration and report.checked("declaration") else None
+    check_openings(report, certificate, [bundle.get("openings"), inputs], list(openings) + own, declared)
+    return report.judge(certificate)
 
 
 QUICKNET = ("52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
@@ -224,7 +251,6 @@ def check_beacon(report, result, chain):
     name, key, problem = "drand quicknet", QUICKNET[1], None
     if shown.get("chain_hash") != QUICKNET[0]:
         if not chain:
-            report.notes.append("the beacon's signature was not checked: the key of its chain is not known here")
             return
         name, key = "the chain of the bundle, checked with the key in the bundle,", chain["public_key"]
         period, genesis = chain.get("period"), chain.get("genesis_time")
@@ -238,15 +264,13 @@ def check_beacon(report, result, chain):
     if not problem and not (type(number) is int and 0 < number < 2**53 and type(signature) is str and bls.signed(key, number, signature)):
         problem = "the signature of the round does not verify"
     report.add("beacon_signature", problem, "%s signed round %s" % (name, number))
+    if not problem and key == QUICKNET[1]:
+        report.chain = name
 
 
 def check_log_proof(report, bundle, keys, policy):
     certificate, head = bundle["certificate"], bundle["tree_head"]
-    if policy is None:
-        report.notes.append("no witness was checked: no policy was given")
     if "log_proof" not in bundle:
-        report.notes.append("no checkpoint was checked: the bundle has no log_proof, "
-                            "so only the tree head proves that the certificate is in the log")
         if policy is not None:
             report.add("witnesses", "the bundle has no log_proof, so it contains no cosignatures")
         return
@@ -312,27 +336,26 @@ def checkpoint_signer(note, keys, policy):
 
 
 def check_own_input(report, own, certificate):
-    unchecked = "your input was not checked: the bundle does not hold it"
+    """Returns the opening in own_input, if it opens the party's commitment, as a list of at most one opening file."""
     if own is None:
-        report.notes.append(unchecked)
-        return
+        return []
     party, parties = own["party"], certificate["parties"]
     if party >= len(parties):
         report.add("own_input", "own_input names party %d, but the certificate has %d parties, counted from 0" % (party, len(parties)))
-        return
+        return []
     held = [name for name in ("input", "salt") if name in own]
     if not held:
-        report.notes.append(unchecked)
-        return
+        return []
     if len(held) == 1:
         report.add("own_input", "own_input has only one of input and salt")
-        return
+        return []
     data = opening(parties[party]["commitment"], own)
     report.add("own_input", None if data is not None else
                "the input and salt do not open the commitment of party %d" % party, "of party %d" % party)
+    found = [] if data is None else [dict(own, deal_id=certificate["deal_id"])]
     root, path = certificate["input_root"], own.get("input_path")
     if root is None and path is None:
-        return
+        return found
     if root is None:
         problem = "own_input has an input_path, but the input_root of the certificate is null"
     elif path is None:
@@ -344,6 +367,7 @@ def check_own_input(report, own, certificate):
                                                    [bytes.fromhex(p) for p in path], bytes.fromhex(root[7:]))
         problem = None if good else "input_path does not lead from the input to input_root"
     report.add("input_path", problem, "party %d of %d" % (party, len(parties)))
+    return found
 
 
 def draw_problem(certificate):
@@ -369,33 +393,45 @@ def opening(commitment, sealed):
     return None
 
 
-def check_inputs(report, certificate, inputs, params):
-    parties = certificate["parties"]
-    bad = shape.INPUTS(inputs)
-    if bad or len(inputs) != len(parties):
-        problem = "the list of inputs " + (bad or "has %d elements, but there are %d parties" % (len(inputs), len(parties)))
-        for name in ("commitments", "input_root", "result")[: 2 if params is None else 3]:
-            report.add(name, problem)
-        return
-    opened = [s and opening(p["commitment"], s) for p, s in zip(parties, inputs)]
-    closed = [i for i, s in enumerate(inputs) if s is not None and opened[i] is None]
-    report.add("commitments", "the input and salt of parties %s do not open the commitments" % closed if closed else None,
-               "%d of %d opened" % (sum(o is not None for o in opened), len(parties)))
-    if None in opened:
-        root, problem = None, "an input is missing or does not open its commitment"
-    else:
-        root, problem = "sha256:" + root_of([leaf_hash(data) for data in opened]).hex(), "the root computed from the inputs is not input_root"
-    same = root == certificate["input_root"]
-    report.add("input_root", None if same else problem, root or "null, because not all parties have revealed")
-    if params is None:
-        return
-    if certificate["outcome"] == "VOID" and root is None:
-        report.add("result", None, "none, because the outcome is VOID")
-    elif root is None:
-        report.add("result", problem)
-    else:
-        problem = result_problem(certificate, [s["input"] for s in inputs], params)
+def check_openings(report, certificate, lists, files, params):
+    """Opens the commitments with all openings that are known and, once all are open, recomputes input_root and the result.
+
+    lists: lists of {input, salt} in party order, with null for an unknown input; a list may be None. files: opening
+    files. params: the declared algorithm_params, or None.
+    """
+    parties, of = certificate["parties"], algorithms.KNOWN[certificate["algorithm"]]
+    known = [[] for _ in parties]
+    for rows in lists:
+        bad = None if rows is None else shape.INPUTS(rows)
+        if bad or rows is not None and len(rows) != len(parties):
+            return report.add("commitments", "the list of inputs " + (bad or "has %d elements, but there are %d parties" % (len(rows), len(parties))))
+        for party, row in enumerate(rows or []):
+            if row is not None:
+                known[party].append(row)
+    for file in files:
+        if file["deal_id"] != certificate["deal_id"] or file["party"] >= len(parties):
+            return report.add("commitments", "the opening of party %d in deal %.80s does not belong to this deal" % (file["party"], file["deal_id"]))
+        known[file["party"]].append(file)
+    if not any(known):
+        if certificate["outcome"] == "COMPUTED" and hasattr(of, "ACCEPTED") and params is not None:
+            problem = result_problem(certificate, [of.ACCEPTED] * len(parties), params)
+            report.add("result", problem, "byte for byte as recomputed")
+            report.recomputed = None if problem else "recomputed from the declared values: every party's acceptance gives this result"
+        return None
+    opened = [rows and [opening(p["commitment"], row) for row in rows] for p, rows in zip(parties, known)]
+    closed = [i for i, data in enumerate(opened) if None in data]
+    report.opened = {i for i, data in enumerate(opened) if data and None not in data}
+    report.add("commitments", "the input and salt of parties %s do not open the commitments" % verdict.few(closed) if closed else None,
+               "%d of %d opened" % (len(report.opened), len(parties)))
+    if len(report.opened) < len(parties) or certificate["input_root"] is None:
+        return None
+    root = "sha256:" + root_of([leaf_hash(data[0]) for data in opened]).hex()
+    report.add("input_root", None if root == certificate["input_root"] else "the root computed from the inputs is not input_root", root)
+    if params is not None:
+        problem = result_problem(certificate, [rows[0]["input"] for rows in known], params)
         report.add("result", problem, "byte for byte as recomputed")
+        report.recomputed = None if problem or root != certificate["input_root"] else "recomputed from the inputs of all parties"
+    return None
 
 
 def result_problem(certificate, inputs, params):
@@ -421,6 +457,15 @@ def named(source, data, depth=32):
         return jcs.parse(data, depth)
     except jcs.Refused as e:
         raise jcs.Refused("%s: %s" % (source, e)) from None
+
+
+def opening_file(path):
+    """Returns the opening of one party. The file may hold more members."""
+    file = read(path, 34)
+    bad = shape.OPENING(file)
+    if bad:
+        raise jcs.Refused("%s: the opening %s: a file {deal_id, party, input, salt} is needed" % (path, bad))
+    return file
 
 
 def fetch(url):
@@ -468,8 +513,8 @@ def party_key(text):
 
 
 def main(arguments=None):
-    parser = argparse.ArgumentParser(description="Verifies a Fairpact certificate. Exit code: 0 all checks hold, "
-                                     "1 a check failed, 2 wrong usage or something unreadable.")
+    parser = argparse.ArgumentParser(description="Verifies a Fairpact certificate. Exit code: 0 issued by a key that you gave, and nothing is false; "
+                                     "1 something is false; 2 wrong usage or something unreadable; 4 consistent, but the issuer is unknown.")
     parser.add_argument("--certificate", metavar="FILE")
     parser.add_argument("--bundle", metavar="FILE", help="the answer of /v1/deals/{id}/bundle; nothing is fetched")
     parser.add_argument("--policy", metavar="FILE", help="trust policy for a bundle's witnesses (c2sp.org/tlog-policy)")
@@ -480,6 +525,8 @@ def main(arguments=None):
     parser.add_argument("--pubkey", action="append", metavar="KEY",
                         help="trust this key for every leaf, instead of a key set; repeatable")
     parser.add_argument("--inputs", metavar="FILE", help="JSON list of {input, salt} in party order, with null for an unknown input")
+    parser.add_argument("--opening", action="append", metavar="FILE", default=[],
+                        help="opening of one party, {deal_id, party, input, salt}, as its page or fairpactctl keeps it; repeatable")
     parser.add_argument("--params", metavar="FILE", help="algorithm_params of the deal, to recompute the result from --inputs")
     parser.add_argument("--seat-key", action="append", metavar="N=KEY", type=party_key, default=[],
                         help="require that party N signed with this seat key; repeatable")
@@ -509,22 +556,28 @@ def main(arguments=None):
             keys = keys_of(read(file)) if file else fetch_keys(base)
         inputs = read(given.inputs, 34) if given.inputs else None  # the list and {input, salt} are two levels around each input
         params = read(given.params) if given.params else None
+        openings = [opening_file(path) for path in given.opening]
         if given.inputs and type(inputs) is not list or given.params and type(params) is not dict:
             raise jcs.Refused("the file of --inputs must hold a JSON array, and the file of --params a JSON object")
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
-    return show(verify(certificate, head, keys, inputs, params, dict(given.seat_key)), given.json)
+    issuer = base if keys and not (given.pubkey or given.keys or given.status) else "given"
+    return show(verify(certificate, head, keys, inputs, params, dict(given.seat_key), openings, issuer), given.json)
 
 
 def bundle_main(parser, given):
-    if given.tree_head or given.inputs or given.params or given.base_url:
-        parser.error("--bundle excludes --tree-head, --inputs, --params and --base-url: a bundle holds its own tree head and input, and nothing is fetched")
+    if given.tree_head or given.params or given.base_url:
+        parser.error("--bundle excludes --tree-head, --params and --base-url: a bundle holds its own tree head and params, and nothing is fetched")
     try:
         bundle = read(given.bundle, 34)  # the bundle and own_input are two levels around the input
         keys = given.pubkey
         if not keys and (given.keys or given.status):
             keys = keys_of(read(given.keys or given.status))
+        inputs = read(given.inputs, 34) if given.inputs else None
+        openings = [opening_file(path) for path in given.opening]
+        if given.inputs and type(inputs) is not list:
+            raise jcs.Refused("the file of --inputs must hold a JSON array")
         policy = None
         if given.policy:
             with open(given.policy, encoding="utf-8") as file:
@@ -532,20 +585,20 @@ def bundle_main(parser, given):
     except (OSError, ValueError) as e:
         print("verify: %s" % e, file=sys.stderr)
         return EXIT_UNREADABLE
-    return show(verify_bundle(bundle, keys, policy, dict(given.seat_key)), given.json)
+    return show(verify_bundle(bundle, keys, policy, dict(given.seat_key), inputs, openings), given.json)
 
 
 def show(report, machine):
     if machine:
-        json.dump({"valid": report.valid(), "checks": report.checks, "notes": report.notes}, sys.stdout, indent=2)
+        json.dump({"valid": report.valid(), "checks": report.checks, "claims": report.claims}, sys.stdout, indent=2)
         print()
     else:
         for check in report.checks:
             print(printable("%-4s %-22s %s" % ("OK" if check["ok"] else "FAIL", check["name"], check["detail"])))
-        for note in report.notes:
-            print(printable("not proven: " + note))
-        print("valid" if report.valid() else "NOT VALID")
-    return EXIT_GOOD if report.valid() else EXIT_FAILED
+        for claim in report.claims:
+            print(printable("%-14s %-8s %s" % (claim["status"], claim["claim"], claim["detail"])))
+        print({EXIT_GOOD: "valid", EXIT_FAILED: "NOT VALID", EXIT_UNKNOWN_ISSUER: "CONSISTENT, ISSUER UNKNOWN"}[report.exit_code()])
+    return report.exit_code()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ A module has:
                         no deal accepts. Only an algorithm with a beacon uses the parameter beacon.
     redraw(labels, shown)
                         only an algorithm with a beacon: the result from the beacon and the digest in the shown result
+    ACCEPTED            only if a party can reject the deal: the input of a party that did not
     rejectors(inputs)   only if a party can reject the deal: the parties that did, ascending
 """
 

@@ -6,6 +6,7 @@ from math import factorial
 from algorithms import member, natural
 
 ID, PARTIES = "shapley.v1", (2, 8)
+ACCEPTED = {"accept": True}
 
 
 def rejectors(inputs):

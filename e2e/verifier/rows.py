@@ -1,0 +1,180 @@
+"""Makes a bundle for each row of the table of claims, good and forged, under toy keys: `python3 rows.py` writes them.
+
+A case is {bundle, policy, pubkeys, parties, openings, failed, claims, agreed}: what a verifier is given, the checks that
+must fail, and the status of each claim. test_bundles.py holds the files to this program, so the files are never edited.
+"""
+
+import base64
+import json
+import os
+
+import jcs
+import notes
+import seats
+import toys
+from algorithms import KNOWN
+
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "testdata", "bundles")
+ORIGIN = "rows.example"
+WITNESS = toys.ToyEd25519(b"witness")
+WITNESS_KEY = notes.Key("w.example", notes.COSIGNATURE, WITNESS.raw)
+SEATS = [toys.ToyEd25519(b"seat %d" % i) for i in range(3)]
+LABELS = ["Ann", "Bob", "Cleo"]
+QUICKNET = "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971"
+SIGNED = "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394"
+BEACON = {"chain_hash": QUICKNET, "round": 12040883, "randomness": toys.H(bytes.fromhex(SIGNED)).hex(), "signature": SIGNED}
+CHAIN = {"chain_hash": QUICKNET, "genesis_time": 1692803367, "period": 3, "public_key": (
+    "83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c8c4b450b6a0a6c3ac6a5776a2d1064510d1fec758c921cc22b0e17e63aaf4bcb"
+    "5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a")}
+NONCES = [{"input": {"nonce": nonce}, "salt": "salt %d" % i} for i, nonce in enumerate(["00ff", "1234", "abcd"])]
+POINTS = [{"input": {"valuations": {"house": a, "boat": b}}, "salt": "salt %d" % i} for i, (a, b) in enumerate([(60, 40), (20, 80)])]
+ANSWERS = [{"input": {"accept": True}, "salt": "salt %d" % i} for i in range(3)]
+WORTH = {"coalition_values": {"0": 10, "1": 20, "2": 30, "0,1": 50, "0,2": 60, "1,2": 70, "0,1,2": 120}}
+
+
+def vkey(key):
+    return "%s+%s" % (key, base64.b64encode(bytes([key.kind]) + key.public).decode())
+
+
+def log_key():
+    return notes.deployment_key(ORIGIN, toys.KEY.public)
+
+
+POLICY = "log %s\nwitness w0 %s\nquorum w0\n" % (vkey(log_key()), vkey(WITNESS_KEY))
+
+
+def der(signature):
+    """Returns an es256 signature as ASN.1."""
+    number = lambda digits: b"\x02" + (lambda raw: bytes([len(raw)]) + raw)(int(digits, 16).to_bytes(int(digits, 16).bit_length() // 8 + 1, "big"))
+    body = number(signature[6:70]) + number(signature[70:])
+    return b"\x30" + bytes([len(body)]) + body
+
+
+def proof(certificate, head, cosigned=True):
+    """Returns the bundle's log_proof: a checkpoint of the tree head, signed by the log and cosigned by the witness."""
+    text = "%s\n%d\n%s\n" % (ORIGIN, head["tree_size"], base64.b64encode(bytes.fromhex(head["root_hash"])).decode())
+    line = lambda key, data: "— %s %s\n" % (key.name, base64.b64encode(key.id + data).decode())
+    lines = line(log_key(), der(toys.KEY.sign(text.encode())))
+    if cosigned:
+        time = 1700000000
+        signature = bytes.fromhex(WITNESS.sign(b"cosignature/v1\ntime %d\n" % time + text.encode()).partition(":")[2])
+        lines += line(WITNESS_KEY, time.to_bytes(8, "big") + signature)
+    of = certificate["log_proof"]
+    rows = [base64.b64encode(bytes.fromhex(p)).decode() for p in of["inclusion_path"]]
+    return "\n".join(["c2sp.org/tlog-proof@v1", "index %d" % of["leaf_index"]] + rows) + "\n\n" + text + "\n" + lines
+
+
+def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True):
+    """Returns the bundle of a deal that has ended. result: the certified result; None: the true one. void: the reason."""
+    labels = LABELS[:len(sealed)]
+    of = KNOWN[algorithm]
+    draws = hasattr(of, "redraw")
+    declaration = {"algorithm": algorithm, "algorithm_params": params, "beacon_chain": QUICKNET if draws else None,
+                   "commit_deadline": 1600000100, "reveal_deadline": 1600000200, "mode": mode, "retention": "standard",
+                   "party_keys": [SEATS[i].public if signed else None for i in range(len(sealed))], "party_labels": labels}
+    named = seats.digest(declaration)
+    parties = []
+    for i, label in enumerate(labels):
+        fixed = toys.commitment(sealed[i])
+        by = "initiator"
+        if signed:
+            by = "declared %s %s %s" % (SEATS[i].public, SEATS[i].sign(seats.message("https://" + ORIGIN, "d_rows", i, fixed, named)), "https://" + ORIGIN)
+        parties.append({"index": i, "label": label, "commitment": fixed, "attested_by": by})
+    if void is None and result is None:
+        result = of.result(labels, params, [s["input"] for s in sealed], BEACON if draws else None)
+    properties = ["inputs-committed-before-reveal", "deterministic-recomputable", "logged", "declaration-sha256:" + named]
+    properties += ["beacon-verified"] if draws and void is None else []
+    properties += [void] if void else []
+    root = "sha256:" + toys.tree([jcs.encode(s["input"]) + s["salt"].encode() for s in sealed]).hex()
+    certificate, head = toys.issue({
+        "cert_version": "1", "cert_id": "c_rows", "deal_id": "d_rows", "outcome": "VOID" if void else "COMPUTED",
+        "algorithm": algorithm, "mode": mode, "retention": "standard", "parties": parties, "input_root": root if revealed else None,
+        "result": result, "void_flakers": flakers, "properties": properties, "tee_attestation": None,
+        "timing": {"created_at": 1600000000, "commits_closed_at": 1600000050, "reveals_closed_at": 1600000150 if revealed else None,
+                   "computed_at": None if void else 1600000150}})
+    bundle = {"bundle_version": "1", "certificate": certificate, "tree_head": head, "keys": toys.key_set((toys.KEY, "current")),
+              "log_proof": proof(certificate, head), "declaration": declaration}
+    return dict(bundle, beacon=CHAIN) if draws and void is None else bundle
+
+
+def opening(party, sealed):
+    return dict(sealed, deal_id="d_rows", party=party)
+
+
+def ground(winner):
+    """Returns the draw that an operator certifies who tries digests until the wanted party wins."""
+    return next(drawn for drawn in (KNOWN["random.v1"].draw(LABELS, BEACON, toys.H(b"try %d" % i).hex()) for i in range(1000))
+                if drawn["winner"] == winner)
+
+
+def wrong_split():
+    labels, inputs = LABELS[:2], [s["input"] for s in POINTS[::-1]]
+    return KNOWN["split.v1"].result(labels, {"items": ["house", "boat"]}, inputs, None)
+
+
+def wrong_shapley():
+    true = KNOWN["shapley.v1"].result(LABELS, WORTH, [s["input"] for s in ANSWERS])
+    shares = [dict(row) for row in true["shares"]]
+    shares[0]["payout"], shares[1]["payout"] = shares[0]["payout"] + 1, shares[1]["payout"] - 1
+    return dict(true, shares=shares)
+
+
+def cases():
+    """Yields (name, case without claims, statuses of the claims, statuses of the parties)."""
+    P, O, F, N = "proven", "not proven", "false", "not applicable"
+    known = {str(i): SEATS[i].public for i in range(3)}
+    two = {name: known[name] for name in ("0", "1")}
+    given = {"policy": POLICY, "pubkeys": [toys.KEY.public], "parties": known, "failed": []}
+    draw, split = deal("random.v1", {"beacon_round": 12040883}, NONCES), deal("split.v1", {"items": ["house", "boat"]}, POINTS)
+    all3, all2 = [P, P, P], [P, P]
+    yield "rows-draw", dict(given, bundle=dict(draw, openings=NONCES)), [P, P, P, P, O, P, P], all3
+    yield "rows-draw-without-openings", dict(given, bundle=draw), [P, P, P, P, O, O, O], all3
+    yield "rows-draw-by-itself", {"bundle": dict(draw, openings=NONCES), "failed": []}, [O, O, O, O, O, P, P], [O, O, O]
+    true = draw["certificate"]["result"]["winner"]
+    forged = deal("random.v1", {"beacon_round": 12040883}, NONCES, result=ground((true + 1) % 3))
+    yield "rows-draw-ground", dict(given, bundle=dict(forged, openings=NONCES), failed=["result"]), [P, P, P, P, O, F, F], all3
+    yield "rows-draw-ground-unseen", dict(given, bundle=forged), [P, P, P, P, O, O, O], all3
+    other = NONCES[:2] + [dict(NONCES[2], input={"nonce": "abce"})]
+    yield "rows-draw-other-opening", dict(given, bundle=dict(draw, openings=other), failed=["commitments"]), [P, P, P, P, O, F, O], all3
+    given = dict(given, parties=two)
+    yield "rows-split", dict(given, bundle=dict(split, openings=POINTS)), [P, P, P, P, O, P, N], all2
+    yield "rows-split-sealed", dict(given, bundle=split), [P, P, P, P, O, O, N], all2
+    yield "rows-split-half", dict(given, bundle=split, openings=[opening(1, POINTS[1])]), [P, P, P, P, O, O, N], all2
+    exchanged = [opening(i, POINTS[i]) for i in (1, 0)]
+    yield "rows-split-exchanged", dict(given, bundle=split, openings=exchanged), [P, P, P, P, O, P, N], all2
+    lie = deal("split.v1", {"items": ["house", "boat"]}, POINTS, result=wrong_split())
+    yield "rows-split-lie", dict(given, bundle=lie, openings=exchanged, failed=["result"]), [P, P, P, P, O, F, N], all2
+    yield "rows-split-lie-unseen", dict(given, bundle=lie), [P, P, P, P, O, O, N], all2
+    stranger = [dict(exchanged[0], deal_id="d_other")]
+    yield "rows-split-other-deal", dict(given, bundle=split, openings=stranger, failed=["commitments"]), [P, P, P, P, O, F, N], all2
+    given = dict(given, parties=known)
+    game = deal("shapley.v1", WORTH, ANSWERS)
+    yield "rows-shapley", dict(given, bundle=game), [P, P, P, P, O, P, N], all3
+    lie = deal("shapley.v1", WORTH, ANSWERS, result=wrong_shapley())
+    yield "rows-shapley-lie", dict(given, bundle=lie, failed=["result"]), [P, P, P, P, O, F, N], all3
+    rejected = ANSWERS[:2] + [{"input": {"accept": False}, "salt": "salt 2"}]
+    void = deal("shapley.v1", WORTH, rejected, flakers=[2], void="void:rejected")
+    yield "rows-void-rejected", dict(given, bundle=dict(void, openings=rejected)), [P, P, P, P, O, P, N], all3
+    lie = deal("shapley.v1", WORTH, rejected, flakers=[1], void="void:rejected")
+    yield "rows-void-rejected-lie", dict(given, bundle=dict(lie, openings=rejected), failed=["result"]), [P, P, P, P, O, F, N], all3
+    void = deal("random.v1", {"beacon_round": 12040883}, NONCES, flakers=[1], void="void:missed-reveal", revealed=False)
+    yield "rows-void-missed", dict(given, bundle=void), [P, P, P, P, O, O, N], all3
+    alone = deal("split.v1", {"items": ["house", "boat"]}, POINTS, signed=False)
+    yield "rows-alone", {"bundle": alone, "pubkeys": [toys.KEY.public], "failed": []}, [P, P, O, O, O, O, N], [O, O]
+    quiet = dict(split, log_proof=proof(split["certificate"], split["tree_head"], cosigned=False))
+    yield "rows-not-cosigned", dict(given, bundle=quiet, parties=two, failed=["witnesses"]), [P, P, F, P, O, O, N], all2
+
+
+def made():
+    """Returns the text of each file by its name."""
+    files = {}
+    for name, case, claims, agreed in cases():
+        statuses = dict(zip(("issued", "logged", "cosigned", "agreed", "fixed", "result", "draw"), claims))
+        files[name + ".json"] = json.dumps(dict(case, claims=statuses, agreed=agreed), indent=1, ensure_ascii=False) + "\n"
+    return files
+
+
+if __name__ == "__main__":
+    for name, text in made().items():
+        with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as file:
+            file.write(text)

@@ -1,0 +1,111 @@
+"""Says what the checks of a report prove: the seven claims of /protocol, section 9.2, always all and in this order."""
+
+import algorithms
+
+PROVEN, OPEN, FALSE, NONE = "proven", "not proven", "false", "not applicable"
+
+# The checks that a claim depends on. If one of them failed, the claim is false.
+CHECKS = {
+    "issued": ("bundle", "shape", "keys", "signature", "tree_head_signature", "key_in_force"),
+    "logged": ("tree_size", "merkle_inclusion", "log_proof", "checkpoint_signature"),
+    "cosigned": ("witnesses",),
+    "agreed": ("party_signatures", "party_keys", "declaration"),
+    "fixed": (),
+    "result": ("input_root_wellformed", "consistency", "commitments", "input_root", "result", "own_input", "input_path"),
+    "draw": ("draw", "beacon_chain", "beacon_signature"),
+}
+
+
+def claims(report, certificate):
+    """Returns the claims. certificate: None if it, or its bundle, is malformed."""
+    rows = []
+    for name, needed in CHECKS.items():
+        wrong = [c for c in report.checks if c["name"] in needed and not c["ok"]]
+        if certificate is None:
+            status, detail = (FALSE, wrong[0]["detail"]) if name == "issued" else (OPEN, "the document is malformed")
+        elif name == "agreed" and report.late:  # the declaration failed only in its times, which is the claim `fixed`
+            wrong = [c for c in wrong if c["name"] != "declaration"]
+            status, detail = (FALSE, wrong[0]["detail"]) if wrong else agreed(report, certificate)
+        elif wrong:
+            status, detail = FALSE, "%s: %s" % (wrong[0]["name"], wrong[0]["detail"])
+        else:
+            status, detail = JUDGES[name](report, certificate)
+            if status == PROVEN and rows and rows[0]["status"] == FALSE:
+                status, detail = OPEN, "nothing is proven by a certificate of another issuer"
+        rows.append({"claim": name, "status": status, "detail": detail})
+        if name == "agreed":
+            rows[-1]["parties"] = [] if certificate is None else report.parties
+    return rows
+
+
+def issued(report, _):
+    if report.development:
+        return OPEN, "signed by a key that the deployment declares a development key: such certificates prove nothing"
+    if report.issuer == "file":
+        return OPEN, "signed by a key that this file brought; give the key of the deployment with --pubkey or --keys"
+    return PROVEN, "signed by a key " + ("that you gave" if report.issuer == "given" else "that %s names" % report.issuer)
+
+
+def logged(report, _):
+    status, detail = issued(report, None)
+    return status, "a leaf under a tree head of this issuer" if status == PROVEN else "a leaf under a tree head " + detail
+
+
+def cosigned(report, _):
+    if report.alone:
+        return OPEN, "a certificate alone has no checkpoint; verify the bundle with --policy"
+    if report.policy is None:
+        return OPEN, "no policy says which witnesses you trust; give one with --policy"
+    if report.policy.quorum == "none":
+        return OPEN, "the policy requires no cosignatures"
+    found = [c["detail"] for c in report.checks if c["name"] == "witnesses"]
+    return (PROVEN, found[0]) if found else (OPEN, "log_proof is malformed")
+
+
+def agreed(report, _):
+    proven = sum(row["status"] == PROVEN for row in report.parties)
+    words = "%d of %d parties signed with the seat key that you named" % (proven, len(report.parties))
+    if proven == len(report.parties):
+        return PROVEN, words
+    return OPEN, words + "; name the seat keys that you know with --seat-key N=KEY"
+
+
+def fixed(report, _):
+    if report.late:
+        return FALSE, report.late
+    return OPEN, "the times are the service's word"
+
+
+def result(report, certificate):
+    of = certificate["algorithm"]
+    if report.recomputed:
+        return PROVEN, report.recomputed
+    if certificate["outcome"] == "VOID":
+        return OPEN, "there is no result; which party missed its deadline or rejected is the service's word"
+    if report.opened is None and report.alone:
+        return OPEN, "the result was not recomputed; verify the bundle, or give --inputs and --params"
+    missing = [i for i in range(len(certificate["parties"])) if i not in (report.opened or ())]
+    if not missing:
+        return OPEN, "all commitments were opened, but the declared values are missing: verify the bundle, or give --params"
+    more = "; get the bundle again" if algorithms.draws(of) else "; all parties can consent, or send their openings: --opening FILE"
+    return OPEN, "the inputs of %d of %d parties are missing: %s%s" % (len(missing), len(certificate["parties"]), few(missing), more)
+
+
+def draw(report, certificate):
+    if not algorithms.draws(certificate["algorithm"]) or certificate["outcome"] == "VOID":
+        return NONE, "nothing was drawn"
+    failed = next((c for c in report.checks if c["name"] == "result" and not c["ok"]), None)
+    if failed:
+        return FALSE, "result: " + failed["detail"]
+    if not report.recomputed:
+        return OPEN, "nonce_digest is the service's word: the openings of all parties are missing; get the bundle again"
+    if report.chain is None:
+        return OPEN, "the beacon's chain is not drand quicknet, and its key is only in this file; compare it with the one that you know"
+    return PROVEN, "nonces, beacon round and winner were recomputed; %s signed the round" % report.chain
+
+
+JUDGES = {"issued": issued, "logged": logged, "cosigned": cosigned, "agreed": agreed, "fixed": fixed, "result": result, "draw": draw}
+
+
+def few(indexes, most=8):
+    return ", ".join([str(i) for i in indexes[:most]] + (["and %d more" % (len(indexes) - most)] if len(indexes) > most else []))
