@@ -250,3 +250,9 @@ func (p *tab) text(selector string) string {
 	p.t.Helper()
 	return strings.TrimSpace(eval[string](p, "document.querySelector('"+selector+"')?.textContent ?? ''"))
 }
+
+// claims returns the statuses of the claims that a report shows.
+func (p *tab) claims(report string) map[string]string {
+	p.t.Helper()
+	return eval[map[string]string](p, "Object.fromEntries([...document.querySelectorAll('"+report+" [data-claim]')].map(({dataset}) => [dataset.claim, dataset.status]))")
+}

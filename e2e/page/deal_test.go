@@ -170,8 +170,8 @@ func TestPeopleSettleASplit(t *testing.T) {
 	if said := ben.text("#report"); !strings.Contains(said, "the things were divided.Ann: car, 50 % of pianoBen: boat, 50 % of piano") {
 		t.Errorf("the report does not say who gets what, as the certificate does: %s", said)
 	}
-	if notes := ben.text("#report .unproven"); strings.Contains(notes, "your input was not checked") {
-		t.Errorf("the report lists the checked input as not proven: %q", notes)
+	if claims := ben.claims("#report"); claims["issued"] != "proven" || claims["result"] != "not proven" {
+		t.Errorf("the claims on a sealed split are %v, want its issuer proven and its result not", claims)
 	}
 	ben.accessible("6 done phone dark")
 	ann.accessible("7 done desk light")
@@ -603,7 +603,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	other.reaches("done")
 	other.until("the proof is there", "document.querySelector('#verify-bundle')")
 	other.enter("#verify-bundle", "\r")
-	other.until("the check names the key", "document.querySelector('#report .unproven')?.textContent.includes("+e2e.JsonText(t, key)+")")
+	other.until("the check names the key", "document.querySelector('#report [data-claim=agreed]')?.textContent.includes("+e2e.JsonText(t, key)+")")
 	other.accessible("the key of another phone light")
 	p.until("it verifies under the own key", "document.querySelector('#report').dataset.valid === 'true' && document.querySelector('#report .ok[data-check=party_keys]')")
 	if sent := strings.Join(eval[[]string](p, "sent"), "\n"); !strings.Contains(sent, key) || !strings.Contains(string(text), "PRIVATE KEY") || strings.Contains(sent, "PRIVATE") {

@@ -2,6 +2,7 @@ package page
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,31 +60,30 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		texts[i] = string(text)
 	}
 	type verdict struct {
-		Failed, Said, Notes []string
+		Failed, Said, Agreed []string
+		Claims               map[string]string
 	}
 	found := modules[[]verdict](t, p, `
 		const {parse, parsePolicy, verifyBundle, knownKeys} = await load('jcs', 'notes', 'bundle', 'seats');
 		const found = [];
 		for (const text of `+e2e.JsonText(t, texts)+`) {
-			const {bundle, pubkeys = [], policy, parties = {}} = parse(text, 36);
+			const {bundle, pubkeys = [], policy, parties = {}, openings = []} = parse(text, 36);
 			const known = knownKeys(Object.entries(parties).map(([party, key]) => party + '=' + key).join('\n'));
-			const {checks, notes} = await verifyBundle({bundle, keys: pubkeys.map((pubkey) => ({pubkey})), policy: policy ? await parsePolicy(policy) : null, known});
+			const {checks, claims} = await verifyBundle({bundle, keys: pubkeys.map((pubkey) => ({pubkey})), policy: policy ? await parsePolicy(policy) : null, known, openings});
 			const bad = checks.filter((check) => !check.ok);
-			found.push({Failed: bad.map((check) => check.name), Said: bad.map((check) => check.detail), Notes: notes});
+			found.push({Failed: bad.map((check) => check.name), Said: bad.map((check) => check.detail),
+				Claims: Object.fromEntries(claims.map(({claim, status}) => [claim, status])), Agreed: claims[3].parties.map(({status}) => status)});
 		}
 		return found;`)
 	forged := 0
 	for i, v := range found {
 		var c struct {
-			Failed       []string
-			Says, Policy string
-			Unproven     string
-			Bundle       struct {
-				Own struct{ Input any } `json:"own_input"`
-			}
+			Failed, Agreed []string
+			Says           string
+			Claims         map[string]string
 		}
 		e2e.Must(t, json.Unmarshal([]byte(texts[i]), &c))
-		name, said, notes := filepath.Base(files[i]), strings.Join(v.Said, "\n"), strings.Join(v.Notes, ";")
+		name, said := filepath.Base(files[i]), strings.Join(v.Said, "\n")
 		want := c.Failed
 		if name == "beacon-signature.json" {
 			want = append(want, "beacon_signature") // not in the file, because package verification does not check it
@@ -95,9 +95,9 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		}
 		if len(c.Failed) > 0 {
 			forged++
-		} else if !strings.Contains(notes, c.Unproven) || strings.Contains(notes, "no witness was checked") != (c.Policy == "") ||
-			strings.Contains(notes, "your input was not checked") != (c.Bundle.Own.Input == nil) {
-			t.Errorf("%s: the verdict lists as not proven %q, want %q", name, v.Notes, c.Unproven)
+		}
+		if !maps.Equal(v.Claims, c.Claims) || !slices.Equal(v.Agreed, c.Agreed) {
+			t.Errorf("%s: the claims are %v, the parties %v, want %v, %v", name, v.Claims, v.Agreed, c.Claims, c.Agreed)
 		}
 	}
 	if forged < 20 || len(found) != len(files) {
@@ -145,7 +145,7 @@ func verdictsOnCertificates(t *testing.T, p *tab) {
 				found.push(['unreadable']);
 				continue;
 			}
-			const checks = await verifyCertificate({certificate: read('certificate'), head: read('tree_head'), keys, inputs: read('inputs'), params: read('params')});
+			const {checks} = await verifyCertificate({certificate: read('certificate'), head: read('tree_head'), keys, inputs: read('inputs'), params: read('params')});
 			found.push(checks.filter((check) => !check.ok).map((check) => check.name).sort());
 		}
 		return found;`)

@@ -1,6 +1,7 @@
 // The algorithms that this page verifies, as /protocol specifies them. Each module has ID, PARTIES
 // (least and most), result, which is null if a party rejected, and settled: one sentence, then
-// rows. With a beacon it has redraw, and if a party can reject, rejectors.
+// rows. With a beacon it has redraw, and if a party can reject, ACCEPTED
+// and rejectors.
 
 import * as random from './random.v1.js';
 import * as shapley from './shapley.v1.js';

@@ -6,21 +6,20 @@ import { included, leafHash } from './merkle.js';
 import { deploymentKey, parseProof, signers, unchecked } from './notes.js';
 import { keyProblem } from './p256.js';
 import { addDeclaration } from './seats.js';
-import { BUNDLE, CERTIFICATE, SHA256, TREE_HEAD } from './shape.js';
-import { opening, signingBytes, verifyCertificate } from './verify.js';
+import { BUNDLE, SHA256, TREE_HEAD } from './shape.js';
+import { seeing, verdictOf } from './verdict.js';
+import { addCertificate, addOpenings, adder, opening, signingBytes } from './verify.js';
 
 export const isBundle = (v) => typeof v === 'object' && v !== null && 'bundle_version' in v;
 
 /**
- * Returns {checks, notes}. The notes say what was not checked. keys: trusted keys of the
- * deployment, or [] to use the keys in the bundle. policy: from parsePolicy, or null. known:
- * from knownKeys.
+ * Returns the verdict (see verdictOf). keys: trusted keys of the deployment, or [] to use the keys in the
+ * bundle. policy: from parsePolicy, or null. known: from knownKeys. openings, issuer: as in
+ * verifyCertificate.
  */
-export async function verifyBundle({ bundle, keys = [], policy = null, known = new Map() }) {
-  const [checks, notes] = [[], []];
-  const add = (name, title, problem, good = '', facts = []) => {
-    checks.push({ name, title, ok: !problem, detail: problem || good, facts });
-  };
+export async function verifyBundle({ bundle, keys = [], policy = null, known = new Map(), openings = [], issuer = 'given' }) {
+  const [checks, seen] = [[], { ...seeing(keys.length ? issuer : 'file'), alone: false, policy }];
+  const add = adder(checks);
   let misshapen = BUNDLE(bundle);
   let named = [];
   if (!misshapen) {
@@ -31,31 +30,26 @@ export async function verifyBundle({ bundle, keys = [], policy = null, known = n
     }
   }
   add('bundle', 'It has the form of a bundle', misshapen && `the bundle ${misshapen}`, 'every member, and no other');
-  if (misshapen) return { checks, notes };
-  if (keys.length === 0) {
-    keys = named;
-    notes.push('who issued the certificate: the keys come from the bundle itself; give the key of the deployment');
+  const { certificate, tree_head: head, declaration } = bundle;
+  if (keys.length === 0) keys = named;
+  const whole = !misshapen && await addCertificate(add, seen, { certificate, head, keys, known, chain: bundle.beacon ?? null });
+  if (whole) {
+    await addLogProof(add, bundle, keys, policy);
+    const declared = await addDeclaration(add, seen, declaration, certificate);
+    if (bundle.beacon) {
+      const of = bundle.beacon.chain_hash;
+      add('beacon_chain', 'The beacon is that of the result', of !== certificate.result?.beacon?.chain_hash
+        && `the bundle has the key of beacon chain ${of}, but the result was not drawn from that chain`, of);
+    }
+    const own = await addOwnInput(add, bundle.own_input, certificate);
+    await addOpenings(add, seen, certificate, [bundle.openings], [...openings, ...own], declared ? declaration.algorithm_params : null);
   }
-  const { certificate, tree_head: head, own_input: own } = bundle;
-  checks.push(...await verifyCertificate({ certificate, head, keys, known, notes, chain: bundle.beacon ?? null }));
-  if (CERTIFICATE(certificate)) return { checks, notes };
-  await addLogProof(add, notes, bundle, keys, policy);
-  await addDeclaration(add, notes, bundle.declaration, certificate);
-  if (bundle.beacon) {
-    const of = bundle.beacon.chain_hash;
-    add('beacon_chain', 'The beacon is that of the result', of !== certificate.result?.beacon?.chain_hash
-      && `the bundle has the key of beacon chain ${of}, but the result was not drawn from that chain`, of);
-  }
-  await addOwnInput(add, notes, own, certificate);
-  notes.push('the result was not recomputed: recomputing needs the inputs of all parties');
-  return { checks, notes, head };
+  return verdictOf(checks, seen, whole ? certificate : null);
 }
 
-async function addLogProof(add, notes, { certificate, tree_head: head, log_proof: text }, keys, policy) {
+async function addLogProof(add, { certificate, tree_head: head, log_proof: text }, keys, policy) {
   const titles = { log: 'It is under the checkpoint', signed: 'The checkpoint is signed by a key that you trust', witnesses: 'Witnesses cosigned the checkpoint' };
-  if (!policy) notes.push('no witness was checked: no policy was given');
   if (text === undefined) {
-    notes.push('no checkpoint was checked: the bundle has no log_proof, so only the tree head proves that the certificate is in the log');
     if (policy) add('witnesses', titles.witnesses, 'the bundle has no log_proof, so it contains no cosignatures');
     return;
   }
@@ -118,29 +112,24 @@ async function checkpointSigner(note, keys, policy) {
   return found ? [null, `signed by the deployment’s key ${found.row.pubkey}; no policy was given, so the log’s own key was not checked`] : ['a retired key signed the checkpoint, whose size is above the tree_size of that key', ''];
 }
 
-async function addOwnInput(add, notes, own, { parties, input_root: root }) {
-  const unchecked = 'your input was not checked: the bundle does not hold it';
-  if (!own) {
-    notes.push(unchecked);
-    return;
-  }
+/** Adds the checks of own_input. Returns its opening, if it opens the party's commitment, as a list of at most one opening file. */
+async function addOwnInput(add, own, { deal_id: dealId, parties, input_root: root }) {
+  if (!own) return [];
   const titles = { input: 'Your input opens your commitment', path: 'Your input is under the signed root' };
   if (own.party >= parties.length) {
     add('own_input', titles.input, `own_input names party ${own.party}, but the certificate has ${parties.length} parties, counted from 0`);
-    return;
+    return [];
   }
-  if (own.input === undefined && own.salt === undefined) {
-    notes.push(unchecked);
-    return;
-  }
+  if (own.input === undefined && own.salt === undefined) return [];
   if (own.input === undefined || own.salt === undefined) {
     add('own_input', titles.input, 'own_input has only one of input and salt');
-    return;
+    return [];
   }
   const data = await opening(parties[own.party].commitment, own);
   add('own_input', titles.input, !data && `the input and salt do not open the commitment of party ${own.party}`, `of party ${own.party}`);
+  const found = data ? [{ ...own, deal_id: dealId }] : [];
   let problem = null;
-  if (root === null && own.input_path === undefined) return;
+  if (root === null && own.input_path === undefined) return found;
   if (root === null) problem = 'own_input has an input_path, but the input_root of the certificate is null';
   else if (own.input_path === undefined) problem = 'own_input has no input_path';
   else if (!data) problem = 'not checked, because the input and salt do not open the commitment';
@@ -148,4 +137,5 @@ async function addOwnInput(add, notes, own, { parties, input_root: root }) {
     problem = 'input_path does not lead from the input to input_root';
   }
   add('input_path', titles.path, problem, `party ${own.party} of ${parties.length}`);
+  return found;
 }

@@ -1,27 +1,33 @@
 import { known } from './algorithms.js';
 import { element } from './dom.js';
+import { FALSE, NONE, OPEN, PROVEN } from './verdict.js';
 import { valid } from './verify.js';
 import { localTime, names } from './words.js';
 
-/** Shows the verdict in the container, and below it a fold with all checks. The fold is open if a check failed. trusted: whether the keys come from elsewhere than the bundle. */
-export function showReport(container, checks, certificate, notes = [], trusted = true) {
+/** Shows the verdict of verifyBundle or verifyCertificate, the claims, and below them a fold with all checks. The fold is open if a check failed. */
+export function showReport(container, { checks, claims, development }, certificate) {
   const good = valid(checks);
   const failed = checks.filter((check) => !check.ok).length;
+  const trusted = claims[0].status === PROVEN;
   container.replaceChildren(
     element('p', { class: `verdict ${!good ? 'bad' : trusted ? 'good' : ''}` },
-      element('strong', {}, !good ? 'Not valid' : trusted ? 'Valid' : 'Consistent in itself, but its issuer is not known'),
+      element('strong', {}, !good ? 'Not valid' : trusted ? 'Valid' : `Consistent in itself, but ${development ? 'signed by a development key' : 'its issuer is not known'}`),
       element('span', {}, good
         ? `All ${checks.length} checks hold. They were made in this browser.`
         : `${failed} of ${checks.length} checks failed. Do not rely on this certificate.`)),
     ...(good && known(certificate.algorithm) ? [statement(certificate)].filter(Boolean) : []),
+    element('ul', { class: 'checks claims' }, claims.filter(({ status }) => status !== NONE).map(claimed)),
     element('details', { class: 'checked', open: !good }, element('summary', {}, 'What was checked'), element('ol', { class: 'checks' }, checks.map(row))),
-    ...(notes.length ? [element('p', {}, 'Not proven by this:'), element('ul', { class: 'unproven' }, notes.map((note) => element('li', {}, note)))] : []),
   );
   container.dataset.valid = good;
-  if (good && !known(certificate?.algorithm)) {
-    container.firstChild.lastChild.append(` This page does not know ${certificate.algorithm}: it verified signature and log, and did not recompute the result.`);
-  }
   container.firstChild.scrollIntoView({ block: 'nearest' });
+}
+
+function claimed({ claim, title, status, detail, parties = [] }) {
+  return element('li', { class: { [PROVEN]: 'ok', [FALSE]: 'fail', [OPEN]: 'open' }[status], 'data-claim': claim, 'data-status': status },
+    element('span', { class: 'mark' }, status === OPEN ? 'not proven' : status),
+    element('div', {}, element('p', { class: 'title' }, title), element('p', { class: 'detail' }, detail),
+      parties.length && parties.length <= 16 ? element('ul', { class: 'detail' }, parties.map((of) => element('li', {}, `party ${of.party}: ${of.detail}`))) : null));
 }
 
 function row({ name, title, ok, detail, facts }) {

@@ -4,6 +4,7 @@
 import { bytesOf, sha256, toHex } from './bytes.js';
 import { encode } from './jcs.js';
 import { keyProblem, sign, verify as holds } from './p256.js';
+import { FALSE, OPEN, PROVEN } from './verdict.js';
 
 const DOMAIN = 'fairpact seat v1';
 const KEY = '(es256:[0-9a-f]{66}|ed25519:[0-9a-f]{64})';
@@ -62,11 +63,11 @@ export function knownKeys(text) {
 
 const few = (words) => [...words.slice(0, MOST_NAMED), ...(words.length > MOST_NAMED ? [`and ${words.length - MOST_NAMED} more`] : [])];
 
-/** Adds the checks of the seat signatures, and notes on what is not proven. known: from knownKeys. */
-export async function addSeats(add, notes, certificate, known) {
+/** Adds the checks of the seat signatures, and to seen.parties what is proven of each party. known: from knownKeys. */
+export async function addSeats(add, seen, certificate, known) {
   const { parties: rows, deal_id: dealId } = certificate;
   const [named, bad] = digestIn(certificate.properties);
-  const [wrong, mismatched, alone, unknown] = [[], [], [], []];
+  const [wrong, mismatched] = [[], []];
   let keyed = false;
   for (const [i, row] of rows.entries()) {
     const by = attested(row.attested_by);
@@ -88,17 +89,21 @@ export async function addSeats(add, notes, certificate, known) {
     if (known.has(i)) {
       if (signer === null) mismatched.push(`party ${i} has no valid signature by a seat key`);
       else if (signer !== known.get(i)) mismatched.push(`party ${i} signed with ${signer}, not with the key that you named`);
-    } else if (row.commitment !== null) (signer === null ? alone : unknown).push([i, signer]);
+    }
+    seen.parties.push({ party: i, ...agreement(row, problem, signer, known.get(i)) });
   }
   for (const i of known.keys()) if (i >= rows.length) mismatched.push(`there is no party ${i} in the certificate`);
   if (keyed) add('party_signatures', 'Seat keys signed the commitments', few(wrong).join('; '), 'each seat signature is valid for its party and commitment in this deal', rows.map((row) => [row.label, row.attested_by]));
   if (known.size > 0) add('party_keys', 'The parties signed with the keys that you know', few(mismatched).join('; '), `parties that signed with the key that you named: ${known.size}`);
-  const indexes = (list) => few(list.map(([i]) => i)).join(', ');
-  if (alone.length) notes.push(`who committed as party ${indexes(alone)}: no seat key signed, and the initiator held every invite token`);
-  if (unknown.length) {
-    const says = unknown.slice(0, MOST_NAMED).map(([i, key]) => `party ${i} signed with ${key}`).join('; ');
-    notes.push(`who owns the seat key of party ${indexes(unknown)}: the initiator may have named or brought its own key; compare the seat key with the one that you know (${says})`);
-  }
+}
+
+/** Returns {status, detail}: what is proven of a party's agreement. */
+function agreement(row, problem, signer, known) {
+  if (problem || (known && signer !== known)) return { status: FALSE, detail: problem ?? `signed with ${signer}, not with the key that you named` };
+  if (row.commitment === null) return { status: OPEN, detail: 'committed nothing, as the service says' };
+  if (signer === null) return { status: OPEN, detail: 'no seat key signed, and the initiator held every invite token' };
+  if (!known) return { status: OPEN, detail: `signed with ${signer}, which the initiator may have named or brought; compare it with the key that you know` };
+  return { status: PROVEN, detail: 'signed with the seat key that you named' };
 }
 
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
@@ -113,13 +118,10 @@ function late(declaration, timing) {
   return phase ? `${phase}s must close before the declared ${phase}_deadline ${declaration[`${phase}_deadline`]}, but they closed at ${timing[`${phase}s_closed_at`]}` : null;
 }
 
-/** Adds the check of the bundle's declaration: the certificate names the declaration's digest and agrees with its content. */
-export async function addDeclaration(add, notes, declaration, certificate) {
+/** Adds the check of the bundle's declaration: the certificate names the declaration's digest and agrees with its content. Reports whether it does. */
+export async function addDeclaration(add, seen, declaration, certificate) {
   const [named] = digestIn(certificate.properties);
-  if (declaration === undefined) {
-    if (named !== null) notes.push('the params and deadlines were not checked: the bundle does not hold the declaration');
-    return;
-  }
+  if (declaration === undefined) return false;
   const { parties: rows, result, timing } = certificate;
   const { party_labels: labels, party_keys: keys } = declaration;
   let problem = null;
@@ -132,7 +134,10 @@ export async function addDeclaration(add, notes, declaration, certificate) {
       const by = attested(row.attested_by);
       return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
     });
-    problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, result?.beacon) ?? late(declaration, timing);
+    problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, result?.beacon);
+    seen.late = late(declaration, timing);
+    problem ??= seen.late;
   }
   add('declaration', 'What was declared is what the certificate names', problem, named ?? '', [['declaration', JSON.stringify(declaration)]]);
+  return !problem;
 }

@@ -75,6 +75,9 @@ const DECLARATION = record({
   retention: string,
   reveal_deadline: integer,
 });
+export const INPUTS = array(nullable(record(
+  { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
+export const OPENING = record({ deal_id: string, party: integer, input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'], extra: true });
 export const BUNDLE = record({
   bundle_version: oneOf('1'),
   certificate: object,
@@ -84,9 +87,8 @@ export const BUNDLE = record({
   declaration: DECLARATION,
   beacon: record({ chain_hash: HASH, public_key: string, genesis_time: integer, period: integer }),
   own_input: record({ party: integer, input: object, salt: rule((v) => typeof v === 'string', 'is not a string'), input_path: array(HASH) }, { optional: ['input', 'salt', 'input_path'] }),
-}, { optional: ['log_proof', 'declaration', 'beacon', 'own_input'] });
-export const INPUTS = array(nullable(record(
-  { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
+  openings: INPUTS,
+}, { optional: ['log_proof', 'declaration', 'beacon', 'own_input', 'openings'] });
 
 export function keySetProblem(document) {
   const bad = KEY_SET(document);

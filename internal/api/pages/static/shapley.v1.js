@@ -6,6 +6,9 @@ import { name } from './words.js';
 
 export const [ID, PARTIES] = ['shapley.v1', [2, 8]];
 
+/** The input of a party that did not reject. */
+export const ACCEPTED = { accept: true };
+
 export const rejectors = (inputs) => inputs.flatMap((input, i) => (member(input, 'accept', 'boolean') ? [] : [i]));
 
 export const result = (labels, params, inputs) => (rejectors(inputs).length ? null : shapley(labels, params));

@@ -15,8 +15,7 @@ export async function verifyText(text, out, known = new Map()) {
     const bundle = parse(text, 34); // 32 levels of an input, and 2 of the bundle around it
     if (!isBundle(bundle)) throw new Error('it is not a bundle. To check a certificate alone, use the verifier on the front page, which also needs the key and the tree head');
     const keys = await originKeys().catch(() => []); // the report says if there are no keys
-    const { checks, notes } = await verifyBundle({ bundle, keys, known });
-    showReport(out, checks, bundle.certificate, notes, keys.length > 0);
+    showReport(out, await verifyBundle({ bundle, keys, known, issuer: location.host }), bundle.certificate);
   } catch (fault) {
     out.replaceChildren(element('p', { class: 'say bad' }, `This file cannot be checked: ${fault.message}.`));
   }

@@ -73,10 +73,9 @@ async function verify() {
   }
   const inputs = read('inputs', 'list of inputs', 34); // maximum depth: 32 of an input plus 2 levels around it
   const params = read('params', 'parameters');
-  const notes = [];
-  const checks = await verifyCertificate({ certificate, head, keys, inputs, params: inputs === null ? null : params, known, notes });
-  showReport(out, checks, certificate, notes);
-  if (inputs !== null && !checks.some(({ name }) => name === 'result')) say('Checked. The result was not recomputed.');
+  const verdict = await verifyCertificate({ certificate, head, keys, inputs, params, known });
+  showReport(out, verdict, certificate);
+  if (inputs !== null && !verdict.checks.some(({ name }) => name === 'result')) say('Checked. The result was not recomputed.');
   else say(inputs === null ? 'Checked without the inputs. If you give the inputs, the page also recomputes the result.' : 'Checked, and recomputed from the inputs.');
 }
 
@@ -91,8 +90,7 @@ async function verifyWhole(out, bundle, keys, known) {
     field('policy').focus();
     throw new Error(`The policy cannot be read: ${fault.message}.`);
   }
-  const { checks, notes } = await verifyBundle({ bundle, keys, policy, known });
-  showReport(out, checks, bundle.certificate, notes, keys.length > 0);
+  showReport(out, await verifyBundle({ bundle, keys, policy, known }), bundle.certificate);
   say('Checked the bundle in this browser.');
 }
 

@@ -10,6 +10,7 @@ import { climb, leafHash, rootOf } from './merkle.js';
 import { keyProblem, signatureProblem, verify as holds } from './p256.js';
 import { addSeats } from './seats.js';
 import { CERTIFICATE, INPUTS, SHA256, TREE_HEAD, contradictions } from './shape.js';
+import { few, seeing, verdictOf } from './verdict.js';
 
 const IN_FORCE = 'The keys were in force when they signed';
 const shown = (v) => (typeof v === 'string' ? v : canonical(v ?? null));
@@ -23,17 +24,27 @@ export function signingBytes(certificate) {
 }
 
 /**
- * Returns all checks of a certificate, and appends to the list notes what they do not prove. keys:
- * from keysOf. inputs: list of {input, salt} in party order, null for unknown inputs. params:
- * algorithm_params. known: the seat keys that the reader knows, from knownKeys. chain: the beacon
- * of a bundle, for a chain other than drand quicknet. Without inputs, params, known or chain, the
- * checks that need them are left out. Without a head or keys, the checks that need them fail.
+ * Returns the verdict on a certificate (see verdictOf). keys: from keysOf. inputs: list of {input, salt} in
+ * party order, null for unknown inputs. openings: opening files, {deal_id, party, input, salt} each.
+ * params: algorithm_params. known: the seat keys that the reader knows, from knownKeys. issuer: see
+ * seeing. Without inputs, params or known, the checks that need them are left out. Without a head or
+ * keys, the checks that need them fail.
  */
-export async function verifyCertificate({ certificate, head, keys, inputs = null, params = null, known = new Map(), notes = [], chain = null }) {
-  const checks = [];
-  const add = (name, title, problem, good = '', facts = []) => {
-    checks.push({ name, title, ok: !problem, detail: problem || good, facts });
-  };
+export async function verifyCertificate({ certificate, head, keys, inputs = null, openings = [], params = null, known = new Map(), issuer = 'given' }) {
+  const [checks, seen] = [[], seeing(issuer)];
+  const add = adder(checks);
+  const whole = await addCertificate(add, seen, { certificate, head, keys, known });
+  if (whole) await addOpenings(add, seen, certificate, [inputs], openings, params);
+  return verdictOf(checks, seen, whole ? certificate : null);
+}
+
+/** Returns a function that adds a check to the list; problem says what is wrong, and is falsy if the check passed. */
+export const adder = (checks) => (name, title, problem, good = '', facts = []) => {
+  checks.push({ name, title, ok: !problem, detail: problem || good, facts });
+};
+
+/** Makes the checks that need no inputs. Returns false if the certificate is malformed. chain: the beacon of a bundle, for a chain other than drand quicknet. */
+export async function addCertificate(add, seen, { certificate, head, keys, known, chain = null }) {
   const shapeProblem = CERTIFICATE(certificate);
   add('shape', 'It has the form of a certificate', shapeProblem && `the certificate ${shapeProblem}`, 'every member, and no other');
   const badKey = keys.map((key) => key.pubkey).find(keyProblem);
@@ -60,11 +71,11 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
       ['input_root_wellformed', 'The root over the inputs is well-formed'], ['consistency', 'Nothing in it contradicts itself']]) {
       add(name, title, 'not checked, because the shape is wrong');
     }
-    return checks;
+    return false;
   }
 
   add('key_in_force', IN_FORCE, ...inForce(signed.key, signedHead.key, certificate.log_proof.leaf_index, headProblem ? 0 : head.tree_size));
-  if (signed.key?.development) notes.push('who issued the certificate: the deployment declares the signing key a development key, and certificates by such a key prove nothing');
+  seen.development = Boolean(signed.key?.development);
   await addInclusion(add, certificate.log_proof, headProblem ? null : head, headProblem, entry);
   const [root, computed] = [certificate.input_root, certificate.outcome === 'COMPUTED'];
   add('input_root_wellformed', 'The root over the inputs is well-formed',
@@ -73,24 +84,20 @@ export async function verifyCertificate({ certificate, head, keys, inputs = null
   if (computed && algorithm(certificate.algorithm)?.redraw) {
     add('draw', 'The draw follows from the beacon', await drawProblem(certificate),
       'recomputed from beacon and nonce_digest', [['ticket', shown(certificate.result?.ticket)]]);
-    await addBeacon(add, notes, certificate.result?.beacon, chain);
+    await addBeacon(add, seen, certificate.result?.beacon, chain);
   }
-  await addSeats(add, notes, certificate, known);
-  if (inputs !== null) await addInputs(add, certificate, inputs, params);
-  return checks;
+  await addSeats(add, seen, certificate, known);
+  return true;
 }
 
 export const valid = (checks) => checks.length > 0 && checks.every((check) => check.ok);
 
 /** Adds the check of the beacon's signature. The key of drand quicknet is pinned. The key of any other chain comes from the bundle. */
-async function addBeacon(add, notes, beacon, chain) {
+async function addBeacon(add, seen, beacon, chain) {
   let [name, key] = ['drand quicknet', QUICKNET.key];
   let problem = null;
   if (beacon?.chain_hash !== QUICKNET.hash) {
-    if (!chain) {
-      notes.push('the beacon’s signature was not checked: the key of its chain is not known here');
-      return;
-    }
+    if (!chain) return;
     [name, key] = ['the chain of the bundle, checked with the key in the bundle,', chain.public_key];
     if (!(Number.isSafeInteger(chain.period) && chain.period >= 1 && chain.period < 2 ** 32)) problem = `the beacon period ${shown(chain.period)} is outside [1, 2^32-1]`;
     else if (!(Number.isSafeInteger(chain.genesis_time) && chain.genesis_time >= 0)) problem = `the beacon genesis ${shown(chain.genesis_time)} is no unix time`;
@@ -101,6 +108,7 @@ async function addBeacon(add, notes, beacon, chain) {
     problem = 'the signature of the round does not verify';
   }
   add('beacon_signature', 'The beacon signed its round', problem, `${name} signed round ${shown(beacon?.round)}`);
+  if (!problem && key === QUICKNET.key) seen.chain = name;
 }
 
 /** Returns {key, good}: the key under which the signature verifies, and the detail text of the check. Returns {problem} if there is no such key. */
@@ -152,28 +160,45 @@ export async function opening(commitment, { input, salt }) {
   return null;
 }
 
-async function addInputs(add, certificate, inputs, params) {
-  const { parties } = certificate;
-  if (!algorithm(certificate.algorithm)) params = null; // showReport says that the result was not recomputed
+/**
+ * Opens the commitments with all openings that are known and, once all are open, recomputes input_root and the result.
+ * lists: lists of {input, salt} in party order, null for an unknown input; a list may be null. files: opening files
+ * {deal_id, party, input, salt}. params: the declared algorithm_params, or null.
+ */
+export async function addOpenings(add, seen, certificate, lists, files, params) {
+  const { parties, deal_id: dealId } = certificate;
+  const of = algorithm(certificate.algorithm);
   const titles = { commitments: 'Each input opens its commitment', input_root: 'The inputs give the signed root', result: 'The result follows from the inputs' };
-  const bad = INPUTS(inputs) ?? (inputs.length !== parties.length ? `has ${inputs.length} elements, but there are ${parties.length} parties` : null);
-  if (bad) {
-    for (const name of ['commitments', 'input_root', ...(params === null ? [] : ['result'])]) add(name, titles[name], `the list of inputs ${bad}`);
-    return;
+  const known = parties.map(() => []);
+  for (const rows of lists.filter((list) => list !== null && list !== undefined)) {
+    const bad = INPUTS(rows) ?? (rows.length !== parties.length ? `has ${rows.length} elements, but there are ${parties.length} parties` : null);
+    if (bad) return add('commitments', titles.commitments, `the list of inputs ${bad}`);
+    rows.forEach((row, party) => row && known[party].push(row));
   }
-  const opened = await Promise.all(inputs.map((sealed, i) => sealed && opening(parties[i].commitment, sealed)));
-  const closed = opened.flatMap((data, i) => (inputs[i] && !data ? [parties[i].label] : []));
-  const count = opened.filter(Boolean).length;
-  add('commitments', titles.commitments, closed.length && `the input and salt of ${closed.join(', ')} do not open the commitments`, `${count} of ${parties.length} opened`,
+  for (const file of files) {
+    if (file.deal_id !== dealId || file.party >= parties.length) return add('commitments', titles.commitments, `the opening of party ${file.party} in deal ${String(file.deal_id).slice(0, 80)} does not belong to this deal`);
+    known[file.party].push(file);
+  }
+  const compare = async (inputs, from) => {
+    const [problem, ...rest] = await recomputed(certificate, inputs, params);
+    add('result', titles.result, problem, ...rest);
+    if (!problem) seen.recomputed = from;
+  };
+  if (!known.flat().length) {
+    if (certificate.outcome === 'COMPUTED' && of?.ACCEPTED && params) await compare(parties.map(() => of.ACCEPTED), 'recomputed from the declared values: every party’s acceptance gives this result');
+    return null;
+  }
+  const opened = await Promise.all(known.map((rows, i) => Promise.all(rows.map((row) => opening(parties[i].commitment, row)))));
+  const closed = opened.flatMap((data, i) => (data.includes(null) ? [parties[i].label] : []));
+  seen.opened = new Set(opened.flatMap((data, i) => (data.length && !data.includes(null) ? [i] : [])));
+  add('commitments', titles.commitments, closed.length && `the input and salt of ${few(closed)} do not open the commitments`, `${seen.opened.size} of ${parties.length} opened`,
     parties.map((p) => [p.label, String(p.commitment)]));
-  const all = count === parties.length;
-  const root = all ? `sha256:${toHex(await rootOf(await Promise.all(opened.map(leafHash))))}` : null;
-  const problem = all ? 'the root computed from the inputs is not input_root' : 'an input is missing or does not open its commitment';
-  add('input_root', titles.input_root, root !== certificate.input_root && problem, root ?? 'null, because not all parties have revealed');
-  if (params === null) return;
-  if (certificate.outcome === 'VOID' && !all) add('result', titles.result, null, 'none, because the outcome is VOID');
-  else if (!all) add('result', titles.result, problem);
-  else add('result', titles.result, ...await recomputed(certificate, inputs.map((sealed) => sealed.input), params));
+  if (seen.opened.size < parties.length || certificate.input_root === null) return null;
+  const root = `sha256:${toHex(await rootOf(await Promise.all(opened.map((data) => leafHash(data[0])))))}`;
+  add('input_root', titles.input_root, root !== certificate.input_root && 'the root computed from the inputs is not input_root', root);
+  if (params && of) await compare(known.map((rows) => rows[0].input), 'recomputed from the inputs of all parties');
+  if (root !== certificate.input_root) seen.recomputed = null;
+  return null;
 }
 
 async function recomputed(certificate, inputs, params) {

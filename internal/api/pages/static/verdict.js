@@ -1,0 +1,101 @@
+// What the checks of a report prove: the seven claims of /protocol, section 9.2, always all and in
+// this order. A claim is {claim, title, status, detail}; `agreed` also has parties.
+
+import { known as algorithm } from './algorithms.js';
+
+export const [PROVEN, OPEN, FALSE, NONE] = ['proven', 'not proven', 'false', 'not applicable'];
+
+// The claims, and the checks that each depends on. If one of them failed, the claim is false.
+const CLAIMS = [
+  ['issued', 'Who issued it', ['bundle', 'shape', 'keys', 'signature', 'tree_head_signature', 'key_in_force'], issued],
+  ['logged', 'It is in the log', ['tree_size', 'merkle_inclusion', 'log_proof', 'checkpoint_signature'], logged],
+  ['cosigned', 'Witnesses saw the log', ['witnesses'], cosigned],
+  ['agreed', 'Who agreed', ['party_signatures', 'party_keys', 'declaration'], agreed],
+  ['fixed', 'The inputs were fixed before any was opened', [], fixed],
+  ['result', 'The result follows from the inputs', ['input_root_wellformed', 'consistency', 'commitments', 'input_root', 'result', 'own_input', 'input_path'], result],
+  ['draw', 'The draw follows from the nonces and the beacon', ['draw', 'beacon_chain', 'beacon_signature'], draw],
+];
+
+/**
+ * Returns what the checks have seen, for the claims. issuer: who named the keys: 'given' by the reader, 'file' for
+ * the verified file itself, or the name of a deployment.
+ */
+export const seeing = (issuer) => ({
+  issuer,
+  development: false, // the signing key is declared a development key
+  alone: true, // the certificate came without its bundle
+  policy: null,
+  parties: [], // per party: {party, status, detail} of the claim `agreed`
+  late: null, // how the times contradict the declaration
+  opened: null, // the parties whose commitments were opened; null if no opening is known
+  recomputed: null, // says from what the result was recomputed
+  chain: null, // the name of the beacon chain, known beforehand, that signed the round
+});
+
+/** Returns {checks, claims, development}; development: whether the signing key is declared a development key. certificate: null if it, or its bundle, is malformed. */
+export function verdictOf(checks, seen, certificate) {
+  const claims = [];
+  for (const [claim, title, needed, judge] of CLAIMS) {
+    let wrong = checks.filter(({ name, ok }) => !ok && needed.includes(name));
+    if (claim === 'agreed' && seen.late) wrong = wrong.filter(({ name }) => name !== 'declaration'); // it failed in its times, which is the claim `fixed`
+    let [status, detail] = [];
+    if (certificate === null) [status, detail] = claim === 'issued' ? [FALSE, wrong[0].detail] : [OPEN, 'the document is malformed'];
+    else if (wrong.length) [status, detail] = [FALSE, `${wrong[0].name}: ${wrong[0].detail}`];
+    else [status, detail] = judge({ checks, seen, certificate });
+    if (status === PROVEN && claims[0]?.status === FALSE) [status, detail] = [OPEN, 'nothing is proven by a certificate of another issuer'];
+    claims.push({ claim, title, status, detail, ...(claim === 'agreed' ? { parties: certificate === null ? [] : seen.parties } : {}) });
+  }
+  return { checks, claims, development: seen.development };
+}
+
+function issued({ seen }) {
+  if (seen.development) return [OPEN, 'signed by a key that the deployment declares a development key: such certificates prove nothing'];
+  if (seen.issuer === 'file') return [OPEN, 'signed by a key that this file brought; give the key of the deployment'];
+  return [PROVEN, `signed by a key ${seen.issuer === 'given' ? 'that you gave' : `that ${seen.issuer} names`}`];
+}
+
+function logged(all) {
+  const [status, detail] = issued(all);
+  return [status, status === PROVEN ? 'a leaf under a tree head of this issuer' : `a leaf under a tree head ${detail}`];
+}
+
+function cosigned({ checks, seen }) {
+  if (seen.alone) return [OPEN, 'a certificate alone has no checkpoint; verify the bundle with a policy'];
+  if (!seen.policy) return [OPEN, 'no policy says which witnesses you trust; give one'];
+  if (!seen.policy.demands) return [OPEN, 'the policy requires no cosignatures'];
+  const found = checks.find(({ name }) => name === 'witnesses');
+  return found ? [PROVEN, found.detail] : [OPEN, 'log_proof is malformed'];
+}
+
+function agreed({ seen: { parties } }) {
+  const proven = parties.filter(({ status }) => status === PROVEN).length;
+  const words = `${proven} of ${parties.length} parties signed with a key that you know`;
+  return proven === parties.length ? [PROVEN, words] : [OPEN, `${words}; name the seat keys that you know`];
+}
+
+function fixed({ seen }) {
+  return seen.late ? [FALSE, seen.late] : [OPEN, 'the times are the service’s word'];
+}
+
+function result({ seen, certificate }) {
+  if (seen.recomputed) return [PROVEN, seen.recomputed];
+  if (certificate.outcome === 'VOID') return [OPEN, 'there is no result; which party missed its deadline or rejected is the service’s word'];
+  if (!algorithm(certificate.algorithm)) return [OPEN, `this page does not know ${certificate.algorithm}, so it did not recompute the result`];
+  if (seen.opened === null && seen.alone) return [OPEN, 'the result was not recomputed; verify the bundle, or give the inputs and the parameters'];
+  const missing = certificate.parties.flatMap(({ label }, i) => (seen.opened?.has(i) ? [] : [label]));
+  if (!missing.length) return [OPEN, 'all commitments were opened, but the declared values are missing: verify the bundle, or give the parameters'];
+  const more = algorithm(certificate.algorithm).redraw ? 'get the proof again' : 'all parties can consent to show their inputs, or send you their openings';
+  return [OPEN, `the inputs of ${missing.length} of ${certificate.parties.length} parties are missing: ${few(missing)}; ${more}`];
+}
+
+function draw({ checks, seen, certificate }) {
+  if (!algorithm(certificate.algorithm)?.redraw || certificate.outcome === 'VOID') return [NONE, 'nothing was drawn'];
+  const failed = checks.find(({ name, ok }) => name === 'result' && !ok);
+  if (failed) return [FALSE, `result: ${failed.detail}`];
+  if (!seen.recomputed) return [OPEN, 'the digest of the nonces is the service’s word: the openings of all parties are missing; get the proof again'];
+  if (!seen.chain) return [OPEN, 'the beacon’s chain is not drand quicknet, and its key is only in this file; compare it with the one that you know'];
+  return [PROVEN, `nonces, beacon round and winner were recomputed; ${seen.chain} signed the round`];
+}
+
+/** Returns the first eight names, and how many more there are. */
+export const few = (names, most = 8) => [...names.slice(0, most), ...(names.length > most ? [`and ${names.length - most} more`] : [])].join(', ');
