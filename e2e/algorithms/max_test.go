@@ -110,7 +110,7 @@ func TestOverFairpactctl(t *testing.T) {
 	c.Fetched()
 	checkCertificate(t, c.Read("cert.json"))
 	c.Inputs(len(bids))
-	if out := c.Offline(0, "verify", "bundle.json", "--inputs", "inputs.json"); !strings.Contains(out, "byte for byte as recomputed") {
+	if out := c.Offline(4, "verify", "bundle.json", "--inputs", "inputs.json"); !strings.Contains(out, "byte for byte as recomputed") {
 		t.Errorf("fairpactctl verify: %s, want a recomputed result", out)
 	}
 	independentlyVerified(t, c.Dir)

@@ -597,6 +597,8 @@ def show(report, machine):
             print(printable("%-4s %-22s %s" % ("OK" if check["ok"] else "FAIL", check["name"], check["detail"])))
         for claim in report.claims:
             print(printable("%-14s %-8s %s" % (claim["status"], claim["claim"], claim["detail"])))
+            for party in claim.get("parties", [])[:16]:
+                print(printable("%-14s %-8s party %d: %s" % ("", "", party["party"], party["detail"])))
         print({EXIT_GOOD: "valid", EXIT_FAILED: "NOT VALID", EXIT_UNKNOWN_ISSUER: "CONSISTENT, ISSUER UNKNOWN"}[report.exit_code()])
     return report.exit_code()
 

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +19,7 @@ import (
 
 // All verifiers share the cases in e2e/testdata/bundles. In each case, the member `failed` lists
 // the checks that must fail. The list never contains beacon_signature, because package
-// verification does not have this check. fairpactctl has the check, which must fail in the case
+// verification does not make this check. fairpactctl has the check, which must fail in the case
 // beacon-signature. FAIRPACT_URL is empty, so `fairpactctl verify` fetches nothing.
 func TestVerifyRefusesForgedBundles(t *testing.T) {
 	t.Setenv("FAIRPACT_URL", "")
@@ -37,7 +39,9 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 			Pubkeys      []string
 			Parties      map[string]string
 			Failed       []string
-			Unproven     string
+			Openings     []json.RawMessage
+			Claims       map[string]verification.Status
+			Agreed       []verification.Status
 		}
 		if err := json.Unmarshal(text, &c); err != nil {
 			t.Fatal(err)
@@ -59,6 +63,9 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 		for party, key := range c.Parties {
 			args = append(args, "--seat-key", party+"="+key)
 		}
+		for i, opening := range c.Openings {
+			args = append(args, "--opening", write(fmt.Sprintf("opening%d.json", i), opening))
+		}
 		r := run(t, "", args...)
 		report, failed := r.report(t)
 		beaconChecked := strings.Contains(r.out, `"beacon_signature"`)
@@ -69,14 +76,23 @@ func TestVerifyRefusesForgedBundles(t *testing.T) {
 		code := ExitOK
 		if len(want) > 0 {
 			code = ExitFailed
+		} else if c.Claims[verification.Issued] != verification.Proven {
+			code = ExitUnknownIssuer
 		}
 		if !slices.Equal(failed, want) || r.code != code || !strings.Contains(r.out, c.Says) {
 			t.Errorf("%s: exit code %d with the failed checks %v, want %d with %v and the text %q", name, r.code, failed, code, want, c.Says)
 		}
-		if unproven := strings.Join(report.Notes, "\n"); report.Valid && !strings.Contains(unproven, c.Unproven) {
-			t.Errorf("%s: the notes on what is not proven are %q, want %q among them", name, unproven, c.Unproven)
+		statuses, agreed := map[string]verification.Status{}, []verification.Status{}
+		for _, claim := range report.Claims {
+			statuses[claim.Claim] = claim.Status
+			for _, party := range claim.Parties {
+				agreed = append(agreed, party.Status)
+			}
 		}
-		if !beaconChecked && !slices.Contains(want, "bundle") {
+		if !maps.Equal(statuses, c.Claims) || !slices.Equal(agreed, c.Agreed) {
+			t.Errorf("%s: the claims are %v, the parties %v, want %v, %v", name, statuses, agreed, c.Claims, c.Agreed)
+		}
+		if !beaconChecked && c.Claims[verification.Drawn] != verification.NotApplicable && !slices.Contains(want, "bundle") {
 			t.Errorf("%s: the report has no check beacon_signature", name)
 		}
 	}
@@ -129,8 +145,8 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 	if err != nil || !strings.Contains(noted.String(), "--sealed FILE") {
 		t.Errorf("withInput without a sealed file: error %v, notes %q, want a note with --sealed FILE", err, noted.String())
 	}
-	if r := run(t, string(text), "verify", "-", "--pubkey", served.Pubkeys[0]); r.code != ExitOK || !strings.Contains(r.out, "your input was not checked") {
-		t.Errorf("verify of the bundle as served: %+v, want a note that the input was not checked", r)
+	if r := run(t, string(text), "verify", "-", "--pubkey", served.Pubkeys[0]); r.code != ExitOK || strings.Contains(r.out, "own_input") {
+		t.Errorf("verify of the bundle as served: %+v, want no check of the input", r)
 	}
 }
 

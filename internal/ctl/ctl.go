@@ -22,10 +22,11 @@ import (
 
 // Exit codes.
 const (
-	ExitOK     = 0 // done; every check passed
-	ExitFailed = 1 // a check failed, or the service refused
-	ExitUsage  = 2 // wrong usage, an unreadable file, or an unreachable service
-	ExitForged = 3 // a log is forked, contradicts its signed checkpoints or has inconsistent tables
+	ExitOK            = 0 // done; every check passed
+	ExitFailed        = 1 // a check failed, or the service refused
+	ExitUsage         = 2 // wrong usage, an unreadable file, or an unreachable service
+	ExitForged        = 3 // a log is forked, contradicts its signed checkpoints or has inconsistent tables
+	ExitUnknownIssuer = 4 // a certificate is consistent, but its issuer is not proven
 )
 
 type commands struct {
@@ -60,10 +61,12 @@ type terminal struct {
 	json     bool
 }
 
-// Returned by a command that has printed what is wrong; see ExitFailed and ExitForged.
+// Returned by a command that has printed what is wrong; see the exit codes.
 var (
 	errFailed = errors.New("a check failed")
 	errForged = errors.New("the log contradicts its signed checkpoints")
+
+	errUnknownIssuer = errors.New("the certificate is consistent, but its issuer is not proven")
 )
 
 // For a refusal, Main returns ExitFailed: the usage was right, but the command or the service
@@ -107,6 +110,8 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		return ExitFailed
 	case errors.Is(err, errForged):
 		return ExitForged
+	case errors.Is(err, errUnknownIssuer):
+		return ExitUnknownIssuer
 	}
 	fmt.Fprintln(stderr, "fairpactctl: "+printable(redacted(err.Error())))
 	_, here := errors.AsType[refusal](err)

@@ -112,11 +112,11 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 	if err != nil {
 		return cause(ctx, err)
 	}
-	report := verifyBundle(given, verification.Trust{Keys: keys, Inputs: opened})
+	report := verifyBundle(given, verification.Trust{Keys: keys, Openings: verification.Openings{Lists: []any{opened}}})
 	return t.report(report, report, verdict(report))
 }
 
-// commitAndReveal returns each party's {input, salt} for verification.Trust.Inputs.
+// commitAndReveal returns each party's {input, salt} for verification.Openings.
 func commitAndReveal(ctx context.Context, client *httpclient.Client, s state, inputs []map[string]any) (opened []any, err error) {
 	act := func(party int, name string, body any) error {
 		c := call{client, s.DealID, s.Invites[party].Token}

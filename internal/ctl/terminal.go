@@ -107,11 +107,26 @@ func checked(name string, err error, format string, args ...any) verification.Ch
 	return verification.Check{Name: name, OK: true, Detail: fmt.Sprintf(format, args...)}
 }
 
-func notProven(report verification.Report) (lines []string) {
-	for _, note := range report.Notes {
-		lines = append(lines, "not proven: "+note)
+// verdict prints the report on a certificate. It returns errUnknownIssuer if nothing is false, but the
+// issuer is not proven.
+func (t *terminal) verdict(r verification.Report) error {
+	const mostParties = 16 // in lines; --json has all
+	var lines []string
+	for _, claim := range r.Claims {
+		lines = append(lines, fmt.Sprintf("%-14s %-8s %s", claim.Status, claim.Claim, claim.Detail))
+		for _, party := range claim.Parties[:min(mostParties, len(claim.Parties))] {
+			lines = append(lines, fmt.Sprintf("%-14s %-8s party %d: %s", "", "", party.Party, party.Detail))
+		}
 	}
-	return append(lines, verdict(report))
+	unknown := r.Valid && r.Issuer() != verification.Proven
+	last := verdict(r)
+	if unknown {
+		last = "CONSISTENT, ISSUER UNKNOWN"
+	}
+	if err := t.report(r, r, append(lines, last)...); err != nil || !unknown {
+		return err
+	}
+	return errUnknownIssuer
 }
 
 func (t *terminal) read(path string) ([]byte, error) {
@@ -132,12 +147,15 @@ func (t *terminal) read(path string) ([]byte, error) {
 	return data, err
 }
 
-func (t *terminal) tree(path string) (any, error) {
+func (t *terminal) tree(path string) (any, error) { return t.treeWithin(path, 0) }
+
+// treeWithin reads a file whose depth limit is higher by more levels.
+func (t *terminal) treeWithin(path string, more int) (any, error) {
 	data, err := t.read(path)
 	if err != nil {
 		return nil, err
 	}
-	v, err := canon.Parse(data)
+	v, err := canon.ParseWithin(data, more)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -161,19 +179,12 @@ func (t *terminal) object(path string) (map[string]any, error) {
 const inputLevels = 2
 
 func (t *terminal) inputs(path string) ([]any, error) {
-	data, err := t.read(path)
-	if err != nil {
-		return nil, err
-	}
-	v, err := canon.ParseWithin(data, inputLevels)
+	v, err := t.treeWithin(path, inputLevels)
 	rows, ok := v.([]any)
 	if err == nil && !ok {
-		err = errors.New("not a JSON array of {input, salt}")
+		err = fmt.Errorf("%s: not a JSON array of {input, salt}", path)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rows, nil
+	return rows, err
 }
 
 // secretOf returns a credential: `value`, which is from a flag or the environment, or else the

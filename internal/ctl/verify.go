@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
@@ -24,6 +25,7 @@ type verifyCommand struct {
 	BaseURL  string   `env:"FAIRPACT_URL" placeholder:"URL" help:"For a certificate alone: URL of the deployment, from which the command fetches what is not given as a file."`
 	Policy   string   `placeholder:"FILE" help:"For a bundle: file with the trust policy (c2sp.org/tlog-policy). The quorum of its witnesses must have cosigned."`
 	Inputs   string   `placeholder:"FILE" help:"File with a JSON array of {input, salt} in party order, to open the commitments and recompute the result."`
+	Opening  []string `placeholder:"FILE" help:"File with the opening of one party, {deal_id, party, input, salt}, as its page or fairpactctl keeps it; repeatable."`
 	Params   string   `placeholder:"FILE" help:"For a certificate alone: file with algorithm_params of the deal, which the result needs. A bundle holds them."`
 	SeatKey  []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
 }
@@ -45,7 +47,7 @@ func (v verifyCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	return t.report(report, report, notProven(report)...)
+	return t.verdict(report)
 }
 
 // verifyBundle makes the checks of a bundle, including the beacon's signature.
@@ -72,21 +74,21 @@ func (v verifyCommand) bundle(ctx context.Context, t *terminal, bundle map[strin
 			return r, err
 		}
 	}
-	if trust.Inputs, trust.Parties, err = v.known(t); err != nil {
+	if trust.Openings, trust.Parties, err = v.known(t); err != nil {
 		return r, err
 	}
 	return verifyBundle(bundle, trust), nil
 }
 
 func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r verification.Report, err error) {
-	if v.Params != "" && v.Inputs == "" {
-		return r, errors.New("--params needs the inputs: give --inputs FILE too")
+	if v.Params != "" && v.Inputs == "" && len(v.Opening) == 0 {
+		return r, errors.New("--params needs the inputs: give --inputs FILE or --opening FILE too")
 	}
 	e, err := v.evidence(ctx, t, cert)
 	if err != nil {
 		return r, err
 	}
-	if e.Inputs, e.Parties, err = v.known(t); err == nil && v.Params != "" {
+	if e.Openings, e.Parties, err = v.known(t); err == nil && v.Params != "" {
 		e.Params, err = t.object(v.Params)
 	}
 	if err != nil {
@@ -97,14 +99,40 @@ func (v verifyCommand) alone(ctx context.Context, t *terminal, cert any) (r veri
 	return r, nil
 }
 
-func (v verifyCommand) known(t *terminal) (inputs any, keys map[int]string, err error) {
+func (v verifyCommand) known(t *terminal) (known verification.Openings, keys map[int]string, err error) {
 	if v.Inputs != "" {
-		if inputs, err = t.inputs(v.Inputs); err != nil {
-			return nil, nil, err
+		rows, err := t.inputs(v.Inputs)
+		if err != nil {
+			return known, nil, err
 		}
+		known.Lists = []any{rows}
+	}
+	for _, path := range v.Opening {
+		opening, err := t.opening(path)
+		if err != nil {
+			return known, nil, err
+		}
+		known.Files = append(known.Files, opening)
 	}
 	keys, err = seatKeys(v.SeatKey)
-	return inputs, keys, err
+	return known, keys, err
+}
+
+// opening reads the opening of one party. The file may hold more members.
+func (t *terminal) opening(path string) (o verification.Opening, err error) {
+	document, err := t.treeWithin(path, inputLevels)
+	if err != nil {
+		return o, err
+	}
+	members, _ := document.(map[string]any)
+	id, named := members["deal_id"].(string)
+	party, numbered := members["party"].(int64)
+	input, held := members["input"].(map[string]any)
+	salt, salted := members["salt"].(string)
+	if !named || !numbered || party < 0 || party > math.MaxInt32 || !held || !salted && members["salt"] != nil {
+		return o, fmt.Errorf("%s: not the opening of a party: give a file with the members deal_id, party, input and salt", path)
+	}
+	return verification.Opening{DealID: id, Party: int(party), Input: input, Salt: salt}, nil
 }
 
 // checkBeacon adds a check of the beacon's signature to the report: under the pinned key of drand
@@ -148,7 +176,11 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 			_, err = chain.Verify(drawn.Round, raw)
 		}
 	}
-	report.Add(checked("beacon_signature", err, "%s signed round %d", name, drawn.Round))
+	known := ""
+	if err == nil && drawn.ChainHash == beacon.Quicknet().Hash {
+		known = name
+	}
+	report.AddBeacon(checked(verification.BeaconSignature, err, "%s signed round %d", name, drawn.Round), known)
 }
 
 // evidence returns the tree head and the keys for a certificate, from files or the deployment.
@@ -161,6 +193,9 @@ func (v verifyCommand) evidence(ctx context.Context, t *terminal, cert any) (e v
 		}
 		if source, err = httpclient.New(v.BaseURL); err != nil {
 			return e, err
+		}
+		if v.Keys == "" && len(v.Pubkey) == 0 {
+			e.Issuer = v.BaseURL
 		}
 	}
 	if v.TreeHead != "" {

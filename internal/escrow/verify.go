@@ -184,7 +184,7 @@ func (s *Service) verifyDocument(ctx context.Context, report *verification.Repor
 		evidence.TreeHead = map[string]any{"tree_size": head.TreeSize, "root_hash": head.RootHash, "signature": head.Signature}
 	}
 	of := verification.Verify(evidence)
-	report.Notes = of.Notes
+	report.Claims = of.Claims
 	for _, check := range of.Checks {
 		if head == nil && check.Name == verification.TreeHeadSignature {
 			check.Detail = fmt.Sprintf("the log has no tree of size %d (the tree_size in log_proof)", c.LogProof.TreeSize)
@@ -201,9 +201,11 @@ func (s *Service) verifyDocument(ctx context.Context, report *verification.Repor
 func (a *SubmittedReport) note(report verification.Report, claim string) string {
 	if a.Valid {
 		note := "the document's signature, form and inclusion in the log were checked; check them yourself with the published keys"
-		if len(report.Notes) > 0 {
-			// The notes need no cut: they quote only the keys and indexes of a few parties.
-			note += ". Not proven: " + strings.Join(report.Notes, "; ")
+		for _, claim := range report.Claims {
+			if claim.Status == verification.NotProven {
+				why, _, _ := strings.Cut(claim.Detail, "; ") // what follows names options of fairpactctl
+				note += ". Not proven, " + claim.Claim + ": " + why
+			}
 		}
 		return note
 	}

@@ -135,7 +135,7 @@ func TestProtocolCertificate(t *testing.T) {
 		t.Errorf("the document does not name the certificate's params %s", canon.Encode(params))
 	}
 	report := verification.Verify(verification.Evidence{
-		Certificate: cert, TreeHead: head, Inputs: inputs, Params: params,
+		Certificate: cert, TreeHead: head, Openings: verification.Openings{Lists: []any{inputs}}, Params: params,
 		Keys: keys.Of(b["pubkey"]),
 	})
 	if !report.Valid || len(report.Checks) != 12 {

@@ -51,6 +51,9 @@ type Algorithm struct {
 	// NeedsBeacon reports whether the result depends on the beacon round that the deal names
 	// in algorithm_params.beacon_round. The result has the round in the member "beacon".
 	NeedsBeacon bool
+	// Accepted is the input of a party that did not reject; nil if no input can reject the deal. A
+	// COMPUTED deal then has this input from each party.
+	Accepted map[string]any
 	// Properties are added to the member `properties` of COMPUTED certificates.
 	Properties []string
 

@@ -34,8 +34,9 @@ var shapleyV1 = &Algorithm{
 		_, err := readAccept(input)
 		return err
 	},
-	compute: computeShapley,
-	rejects: func(input map[string]any) bool { return input["accept"] == false },
+	compute:  computeShapley,
+	Accepted: map[string]any{"accept": true},
+	rejects:  func(input map[string]any) bool { return input["accept"] == false },
 }
 
 type shapleyResult struct {

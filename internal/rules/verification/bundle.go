@@ -23,6 +23,7 @@ const (
 	CheckpointSignature = "checkpoint_signature" // a log of the policy signed the checkpoint; without a policy, a deployment key did
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; checked only with a policy
 	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
+	BeaconSignature     = "beacon_signature"     // the beacon signed its round (see AddBeacon)
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
 	InputPath           = "input_path"           // input_path leads from the party's input and salt to input_root
 )
@@ -37,19 +38,26 @@ var bundleShape = record(map[string]rule{
 	"declaration?": declarationShape,
 	"beacon?":      record(map[string]rule{"chain_hash": hash, "public_key": text, "genesis_time": integer, "period": integer}),
 	"own_input?":   record(map[string]rule{"party": integer, "input?": object, "salt?": anyText, "input_path?": array(hash)}),
+	"openings?":    inputsShape,
 })
 
 // Trust is what a verifier trusts and knows before it reads the bundle.
 type Trust struct {
-	Keys    keys.List          // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
-	Policy  *checkpoint.Policy // the trusted logs and witnesses; if nil, witnesses are not checked
-	Parties map[int]string     // known seat keys (the parties' own keys) by party index, as in Evidence
-	Inputs  any                // known inputs, as in Evidence; the declaration in the bundle holds the params
+	Keys     keys.List          // the deployment's keys; if nil, VerifyBundle uses the keys in the bundle
+	Policy   *checkpoint.Policy // the trusted logs and witnesses; if nil, witnesses are not checked
+	Parties  map[int]string     // known seat keys (the parties' own keys) by party index, as in Evidence
+	Openings                    // known openings besides those in the bundle, whose declaration holds the params
 }
 
 // VerifyBundle makes every check that the bundle allows.
 func VerifyBundle(bundle any, trust Trust) Report {
-	r := &Report{Valid: true}
+	r := &Report{Valid: true, seen: seen{policy: trust.Policy}}
+	r.bundle(bundle, trust)
+	r.judge()
+	return *r
+}
+
+func (r *Report) bundle(bundle any, trust Trust) {
 	misshapen := bundleShape(bundle)
 	members, _ := bundle.(map[string]any)
 	var named keys.List
@@ -60,40 +68,33 @@ func VerifyBundle(bundle any, trust Trust) Report {
 		}
 	}
 	if r.add(BundleShape, prefixed("the bundle ", misshapen), ""); misshapen != "" {
-		return *r
+		return
 	}
 	trusted := trust.Keys
 	if trusted == nil {
-		trusted = named
-		r.Notes = append(r.Notes, "who issued the certificate: the keys come from the bundle itself; give the key of the deployment")
+		trusted, r.seen.issuer = named, fromFile
 	}
-	e := Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: trusted, Inputs: trust.Inputs, Parties: trust.Parties}
-	if declaration, ok := members["declaration"].(map[string]any); ok && trust.Inputs != nil {
-		e.Params, _ = declaration["algorithm_params"].(map[string]any)
+	if r.certificate(Evidence{Certificate: members["certificate"], TreeHead: members["tree_head"], Keys: trusted, Parties: trust.Parties}); r.of == nil {
+		return
 	}
-	of, c := verify(e)
-	r.Checks, r.Notes, r.Valid = append(r.Checks, of.Checks...), append(r.Notes, of.Notes...), of.Valid
-
-	if c == nil {
-		return *r // the certificate is malformed, so nothing else can be checked
+	c := *r.of
+	r.logProof(members, c, trusted, trust.Policy)
+	var params map[string]any
+	if declaration, ok := members["declaration"].(map[string]any); ok && r.declared(declaration, c.Payload) {
+		params, _ = declaration["algorithm_params"].(map[string]any)
 	}
-	r.logProof(members, *c, trusted, trust.Policy)
-	r.declared(members["declaration"], c.Payload)
-	r.beaconChain(members["beacon"], *c)
-	r.ownInput(members["own_input"], *c)
-	if e.Params == nil {
-		r.Notes = append(r.Notes, "the result was not recomputed: recomputing needs the inputs of all parties")
+	r.beaconChain(members["beacon"], c)
+	openings := trust.Openings
+	openings.Files = slices.Concat(openings.Files, r.ownInput(members["own_input"], c))
+	if given, ok := members["openings"]; ok {
+		openings.Lists = append([]any{given}, openings.Lists...)
 	}
-	return *r
+	r.open(openings, params)
 }
 
 func (r *Report) logProof(members map[string]any, c certificate.Certificate, trusted keys.List, policy *checkpoint.Policy) {
-	if policy == nil {
-		r.Notes = append(r.Notes, "no witness was checked: no policy was given")
-	}
 	given, ok := members["log_proof"].(string)
 	if !ok {
-		r.Notes = append(r.Notes, "no checkpoint was checked: the bundle has no log_proof, so only the tree head proves that the certificate is in the log")
 		if policy != nil {
 			r.add(Witnesses, "the bundle has no log_proof, so it contains no cosignatures", "")
 		}
@@ -185,30 +186,31 @@ func (r *Report) beaconChain(given any, c certificate.Certificate) {
 	r.hold(BeaconChain, of == shownBeacon(c.Result).ChainHash, "the bundle has the key of beacon chain "+of+", but the result was not drawn from that chain", of)
 }
 
-func (r *Report) ownInput(given any, c certificate.Certificate) {
-	const unchecked = "your input was not checked: the bundle does not hold it"
+// ownInput returns the opening in own_input, if it opens the party's commitment, as a list of at most one.
+func (r *Report) ownInput(given any, c certificate.Certificate) (opened []Opening) {
 	own, ok := given.(map[string]any)
 	if !ok {
-		r.Notes = append(r.Notes, unchecked)
-		return
+		return nil
 	}
 	party, n := own["party"].(int64), int64(len(c.Parties))
 	if party >= n {
 		r.add(OwnInput, fmt.Sprintf("own_input names party %d, but the certificate has %d parties, counted from 0", party, n), "")
-		return
+		return nil
 	}
 	input, held := own["input"].(map[string]any)
 	salt, salted := own["salt"].(string)
 	switch {
 	case !held && !salted:
-		r.Notes = append(r.Notes, unchecked)
-		return
+		return nil
 	case !held || !salted:
 		r.add(OwnInput, "own_input has only one of input and salt", "")
-		return
+		return nil
 	}
-	leaf, opens := open(c.Parties[party].Commitment, input, salt)
-	r.hold(OwnInput, opens, fmt.Sprintf("the input and salt do not open the commitment of party %d", party), fmt.Sprintf("of party %d", party))
+	leaf, open := opens(c.Parties[party].Commitment, input, salt)
+	r.hold(OwnInput, open, fmt.Sprintf("the input and salt do not open the commitment of party %d", party), fmt.Sprintf("of party %d", party))
+	if open {
+		opened = []Opening{{c.DealID, int(party), input, salt}}
+	}
 	rows, proven := own["input_path"].([]any)
 	switch {
 	case c.InputRoot == nil && proven:
@@ -216,7 +218,7 @@ func (r *Report) ownInput(given any, c certificate.Certificate) {
 	case c.InputRoot == nil:
 	case !proven:
 		r.add(InputPath, "own_input has no input_path", "")
-	case !opens:
+	case !open:
 		r.add(InputPath, "not checked, because the input and salt do not open the commitment", "")
 	default:
 		path := make([]string, len(rows))
@@ -226,4 +228,5 @@ func (r *Report) ownInput(given any, c certificate.Certificate) {
 		err := certificate.VerifyInput(leaf, int(party), len(c.Parties), path, *c.InputRoot)
 		r.hold(InputPath, err == nil, "input_path does not lead from the input to input_root", fmt.Sprintf("party %d of %d", party, n))
 	}
+	return opened
 }

@@ -84,7 +84,7 @@ func TestVectorsAsCertificates(t *testing.T) {
 		if v.Void() {
 			continue
 		}
-		e := verification.Evidence{Certificate: drawn(t, v), Inputs: inputsOf(t, v), Params: v.Input.AlgorithmParams}
+		e := verification.Evidence{Certificate: drawn(t, v), Openings: lists(inputsOf(t, v)), Params: v.Input.AlgorithmParams}
 		if failed := failing(e); len(failed) > 0 {
 			t.Errorf("vector %s fails %v, want no failed check", v.VectorID, failed)
 		}
@@ -119,21 +119,6 @@ func TestDrawIsCheckedWithoutInputs(t *testing.T) {
 		if failed := failing(verification.Evidence{Certificate: cert}); !slices.Equal(failed, []string{verification.Draw}) {
 			t.Errorf("%s: fails %v, want only draw", what, failed)
 		}
-	}
-}
-
-// The declaration has the params and deadlines that the parties signed. A certificate contains only
-// the digest of its declaration, so a certificate alone does not prove params and deadlines.
-func TestACertificateAloneLeavesTheDeclarationUnchecked(t *testing.T) {
-	t.Parallel()
-	const note = "the params and deadlines were not checked"
-	cert := drawn(t, vectorOfDraw())
-	if notes := strings.Join(verification.Verify(verification.Evidence{Certificate: cert}).Notes, "; "); strings.Count(notes, note) != 1 {
-		t.Errorf("notes of a certificate that names a declaration: %q, want the note once", notes)
-	}
-	cert["properties"] = []any{"logged"}
-	if notes := strings.Join(verification.Verify(verification.Evidence{Certificate: cert}).Notes, "; "); strings.Contains(notes, note) {
-		t.Errorf("notes of a certificate that names no declaration: %q, want none about it", notes)
 	}
 }
 
@@ -176,10 +161,10 @@ func TestVerifyAnswersWhateverItIsGiven(t *testing.T) {
 			put(holder, key, anything.Draw(t, "value"))
 			break
 		}
-		if verification.Verify(verification.Evidence{Certificate: cert, TreeHead: anything.Draw(t, "head"), Inputs: inputs, Params: params}).Valid {
+		if verification.Verify(verification.Evidence{Certificate: cert, TreeHead: anything.Draw(t, "head"), Openings: lists(inputs), Params: params}).Valid {
 			t.Fatal("valid without keys")
 		}
-		verification.Verify(verification.Evidence{Certificate: anything.Draw(t, "certificate"), Inputs: anything.Draw(t, "inputs")})
+		verification.Verify(verification.Evidence{Certificate: anything.Draw(t, "certificate"), Openings: lists(anything.Draw(t, "inputs"))})
 	})
 }
 

@@ -10,72 +10,107 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 )
 
-// inputs adds the checks Commitments, InputRoot and, if params is not nil, Result. No detail
-// of these checks contains an input or a salt.
-func (r *Report) inputs(p certificate.Payload, given any, params map[string]any) {
-	problem := inputsShape(given)
-	rows, _ := given.([]any)
-	if problem == "" && len(rows) != len(p.Parties) {
-		problem = fmt.Sprintf("has %d elements, but there are %d parties", len(rows), len(p.Parties))
-	}
+// Openings are the known inputs and salts of the parties.
+type Openings struct {
+	Lists []any     // arrays of {input, salt}, or null if unknown, for each party in order
+	Files []Opening // of single parties
+}
+
+// Opening is what one party hashed, as the party keeps it.
+type Opening struct {
+	DealID string
+	Party  int
+	Input  map[string]any
+	Salt   string
+}
+
+// open adds the checks Commitments and, once all commitments are open, InputRoot and Result. params are
+// nil if unknown. No detail of these checks contains an input or a salt.
+func (r *Report) open(given Openings, params map[string]any) {
+	p := r.of.Payload
+	known, problem := given.byParty(p)
 	if problem != "" {
-		names := []string{Commitments, InputRoot, Result}
-		if params == nil {
-			names = names[:2]
-		}
-		for _, name := range names {
-			r.add(name, "the list of inputs "+problem, "")
+		r.add(Commitments, problem, "")
+		return
+	}
+	a, _ := algorithm.Lookup(p.Algorithm)
+	if !slices.ContainsFunc(known, func(rows []Opening) bool { return len(rows) > 0 }) {
+		if p.Outcome == certificate.Computed && a.Accepted != nil && params != nil {
+			inputs := slices.Repeat([]map[string]any{a.Accepted}, len(p.Parties))
+			r.recompute(inputs, params, "recomputed from the declared values: every party's acceptance gives this result")
 		}
 		return
 	}
-
+	r.seen.opened = map[int]bool{}
 	var leaves [][]byte
 	var inputs []map[string]any
-	closed, opened := []int{}, 0
-	for i, row := range rows {
-		if row == nil {
-			continue
+	closed := []int{}
+	for i, rows := range known {
+		for n, row := range rows {
+			leaf, ok := opens(p.Parties[i].Commitment, row.Input, row.Salt)
+			if !ok {
+				closed = append(closed, i)
+				delete(r.seen.opened, i)
+				break
+			}
+			if n == 0 {
+				r.seen.opened[i] = true
+				leaves, inputs = append(leaves, leaf), append(inputs, row.Input)
+			}
 		}
-		members := row.(map[string]any)
-		input := members["input"].(map[string]any)
-		salt, _ := members["salt"].(string)
-		leaf, ok := open(p.Parties[i].Commitment, input, salt)
-		if !ok {
-			closed = append(closed, i)
-			continue
-		}
-		opened++
-		leaves, inputs = append(leaves, leaf), append(inputs, input)
 	}
 	r.hold(Commitments, len(closed) == 0, fmt.Sprintf("the input and salt of parties %v do not open the commitments", closed),
-		fmt.Sprintf("%d of %d opened", opened, len(rows)))
-
-	root, problem := "", "an input is missing or does not open its commitment"
-	if opened == len(rows) {
-		root, problem = certificate.InputRoot(leaves), "the root computed from the inputs is not input_root"
+		fmt.Sprintf("%d of %d opened", len(r.seen.opened), len(known)))
+	if len(r.seen.opened) < len(known) || p.InputRoot == nil {
+		return
 	}
-	shown := ""
-	if p.InputRoot != nil {
-		shown = *p.InputRoot
-	}
-	good := root
-	if root == "" {
-		good = "null, because not all parties have revealed"
-	}
-	r.hold(InputRoot, root == shown, problem, good)
-	switch {
-	case params == nil:
-	case root == "" && p.Outcome == certificate.Void:
-		r.add(Result, "", "none, because the outcome is VOID")
-	case root == "":
-		r.add(Result, problem, "")
-	default:
-		r.add(Result, resultProblem(p, inputs, params), "byte for byte as recomputed")
+	root := certificate.InputRoot(leaves)
+	r.hold(InputRoot, root == *p.InputRoot, "the root computed from the inputs is not input_root", root)
+	if params != nil {
+		r.recompute(inputs, params, "recomputed from the inputs of all parties")
+		if root != *p.InputRoot {
+			r.seen.recomputed = ""
+		}
 	}
 }
 
-// open returns a party's leaf under input_root, and whether input and salt open the commitment.
-func open(commitment *string, input map[string]any, salt string) (leaf []byte, ok bool) {
+func (r *Report) recompute(inputs []map[string]any, params map[string]any, from string) {
+	problem := resultProblem(r.of.Payload, inputs, params)
+	if r.add(Result, problem, "byte for byte as recomputed"); problem == "" {
+		r.seen.recomputed = from
+	}
+}
+
+// byParty returns all openings of each party, or what is wrong with them.
+func (o Openings) byParty(p certificate.Payload) (known [][]Opening, problem string) {
+	known = make([][]Opening, len(p.Parties))
+	for _, list := range o.Lists {
+		problem := inputsShape(list)
+		rows, _ := list.([]any)
+		if problem == "" && len(rows) != len(known) {
+			problem = fmt.Sprintf("has %d elements, but there are %d parties", len(rows), len(known))
+		}
+		if problem != "" {
+			return nil, "the list of inputs " + problem
+		}
+		for i, row := range rows {
+			if members, ok := row.(map[string]any); ok {
+				salt, _ := members["salt"].(string)
+				known[i] = append(known[i], Opening{p.DealID, i, members["input"].(map[string]any), salt})
+			}
+		}
+	}
+	for _, file := range o.Files {
+		if file.DealID != p.DealID || file.Party < 0 || file.Party >= len(known) {
+			return nil, fmt.Sprintf("the opening of party %d in deal %.80s does not belong to this deal", file.Party, file.DealID)
+		}
+		known[file.Party] = append(known[file.Party], file)
+	}
+	return known, ""
+}
+
+// opens returns a party's leaf under input_root, and whether input and salt open the commitment.
+func opens(commitment *string, input map[string]any, salt string) (leaf []byte, ok bool) {
 	if commitment == nil {
 		return nil, false
 	}
@@ -84,9 +119,9 @@ func open(commitment *string, input map[string]any, salt string) (leaf []byte, o
 	return slices.Concat(canonical, saltBytes), ok
 }
 
-// Recompute returns the RFC 8785 form of the result, or null if a party rejected. It takes the beacon
+// recomputed returns the RFC 8785 form of the result, or null if a party rejected. It takes the beacon
 // value from p.Result.
-func Recompute(p certificate.Payload, inputs []map[string]any, params map[string]any) ([]byte, error) {
+func recomputed(p certificate.Payload, inputs []map[string]any, params map[string]any) ([]byte, error) {
 	a, ok := algorithm.Lookup(p.Algorithm)
 	if !ok {
 		return nil, fmt.Errorf("algorithm %q is unknown", p.Algorithm)
@@ -103,7 +138,7 @@ func Recompute(p certificate.Payload, inputs []map[string]any, params map[string
 }
 
 func resultProblem(p certificate.Payload, inputs []map[string]any, params map[string]any) string {
-	again, err := Recompute(p, inputs, params)
+	again, err := recomputed(p, inputs, params)
 	if err != nil {
 		return "the result cannot be recomputed: " + err.Error()
 	}

@@ -27,7 +27,6 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, until <-ch
 	digest, err := certificate.DeclarationIn(p.Properties)
 	signers := make([]certificate.Attestation, len(p.Parties)) // by party index; the zero value for a party without a valid signature
 	var wrong, mismatched []string
-	var alone, unknown []int
 	keyed := false
 	for i, party := range p.Parties {
 		by, formed := certificate.ParseAttestation(party.AttestedBy)
@@ -60,12 +59,8 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, until <-ch
 			mismatched = append(mismatched, fmt.Sprintf("party %d has no valid signature by a seat key", i))
 		case given && signers[i].Key != named:
 			mismatched = append(mismatched, fmt.Sprintf("party %d signed with %s, not with the key that you named", i, signers[i].Key))
-		case given, party.Commitment == nil:
-		case signers[i].Key == "":
-			alone = append(alone, i)
-		default:
-			unknown = append(unknown, i)
 		}
+		r.seen.parties = append(r.seen.parties, agreement(i, party, problem, signers[i].Key, named))
 	}
 	for _, i := range slices.Sorted(maps.Keys(parties)) {
 		if i < 0 || i >= len(p.Parties) {
@@ -78,34 +73,40 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, until <-ch
 	if len(parties) > 0 {
 		r.add(PartyKeys, problem.List(mismatched, "%s", "; "), fmt.Sprintf("parties that signed with the key that you named: %d", len(parties)))
 	}
-	if len(alone) > 0 {
-		r.Notes = append(r.Notes, "who committed as party "+problem.List(alone, "%d", ", ")+": no seat key signed, and the initiator held every invite token")
-	}
-	if len(unknown) > 0 {
-		var says []string
-		for _, i := range unknown {
-			says = append(says, fmt.Sprintf("party %d signed with %s", i, signers[i].Key))
-		}
-		r.Notes = append(r.Notes, "who owns the seat key of party "+problem.List(unknown, "%d", ", ")+": the initiator may have named or brought its own key; compare the seat key with the one that you know ("+problem.List(says, "%s", "; ")+")")
-	}
 }
 
-// declared adds the check Declaration, or a note if the bundle has no declaration.
-func (r *Report) declared(given any, p certificate.Payload) {
-	if given == nil {
-		r.undeclared(p, "the bundle does not hold the declaration")
-		return
+// agreement returns what is proven of a party's agreement. signer is the key of its valid seat
+// signature, known the one that the reader named; either may be "".
+func agreement(i int, party certificate.Party, problem error, signer, known string) PartyClaim {
+	claim := PartyClaim{Party: i, Status: NotProven}
+	switch {
+	case problem != nil:
+		claim.Status, claim.Detail = False, problem.Error()
+	case known != "" && signer != known:
+		claim.Status, claim.Detail = False, fmt.Sprintf("signed with %q, not with the key that you named", signer)
+	case party.Commitment == nil:
+		claim.Detail = "committed nothing, as the service says"
+	case signer == "":
+		claim.Detail = "no seat key signed, and the initiator held every invite token"
+	case known == "":
+		claim.Detail = fmt.Sprintf("signed with %s, which the initiator may have named or brought; compare it with the key that you know: --seat-key %d=KEY", signer, i)
+	default:
+		claim.Status, claim.Detail = Proven, "signed with the seat key that you named"
 	}
+	return claim
+}
+
+// declared adds the check Declaration, and reports whether the declaration is the one of the certificate.
+func (r *Report) declared(members map[string]any, p certificate.Payload) bool {
 	digest, err := certificate.DeclarationIn(p.Properties)
 	if digest == "" || err != nil {
 		r.add(Declaration, "the certificate names no declaration", "")
-		return
+		return false
 	}
-	if text := canon.Encode(given); certificate.DeclarationDigest(text) != digest {
+	if text := canon.Encode(members); certificate.DeclarationDigest(text) != digest {
 		r.add(Declaration, "the declaration is not the one that the certificate names", "")
-		return
+		return false
 	}
-	members := given.(map[string]any)
 	labels, keys := members["party_labels"].([]any), members["party_keys"].([]any)
 	problem := ""
 	switch {
@@ -127,14 +128,10 @@ func (r *Report) declared(given any, p certificate.Payload) {
 	}
 	if problem == "" {
 		problem = late(members, p.Timing)
+		r.seen.late = problem
 	}
 	r.add(Declaration, problem, digest)
-}
-
-func (r *Report) undeclared(p certificate.Payload, why string) {
-	if digest, _ := certificate.DeclarationIn(p.Properties); digest != "" {
-		r.Notes = append(r.Notes, "the params and deadlines were not checked: "+why)
-	}
+	return problem == ""
 }
 
 func otherDraw(declaration map[string]any, result json.RawMessage) string {

@@ -42,11 +42,14 @@ type Check struct {
 	Detail string `json:"detail"`
 }
 
-// Report is a verdict. Valid is true if every check passed. Notes say what was not checked.
+// Report is a verdict. Valid is true if every check passed. Claims say what the checks prove.
 type Report struct {
-	Valid  bool     `json:"valid"`
-	Checks []Check  `json:"checks"`
-	Notes  []string `json:"notes,omitempty"`
+	Valid  bool    `json:"valid"`
+	Checks []Check `json:"checks"`
+	Claims []Claim `json:"claims,omitempty"` // of a certificate
+
+	seen seen
+	of   *certificate.Certificate // nil if malformed
 }
 
 // Evidence is the input of Verify.
@@ -55,7 +58,9 @@ type Evidence struct {
 	TreeHead    any
 	Keys        keys.List
 
-	Inputs any            // array of {input, salt}, or null if unknown, for each party in order; nil if all are unknown
+	Issuer string // who named the keys, such as the URL of a deployment; "": the reader gave them
+
+	Openings
 	Params map[string]any // the deal's algorithm_params, which a certificate does not contain; nil if unknown
 
 	Parties map[int]string // known seat keys (the parties' own keys) by party index: es256:HEX or ed25519:HEX
@@ -67,16 +72,16 @@ type Evidence struct {
 
 // Verify makes every check that the evidence allows. It does not panic on any input.
 func Verify(e Evidence) Report {
-	r, c := verify(e)
-	if c != nil {
-		r.undeclared(c.Payload, "a certificate does not contain the declaration; verify the bundle instead")
+	r := &Report{Valid: true, seen: seen{issuer: e.Issuer, alone: true}}
+	if r.certificate(e); r.of != nil {
+		r.open(e.Openings, e.Params)
 	}
-	return r
+	r.judge()
+	return *r
 }
 
-// verify returns a nil certificate if the shape is wrong.
-func verify(e Evidence) (Report, *certificate.Certificate) {
-	r := &Report{Valid: true}
+// certificate makes the checks that need no input. It sets r.of, unless the shape is wrong.
+func (r *Report) certificate(e Evidence) {
 	members, _ := e.Certificate.(map[string]any)
 	misshapen := certificateShape(e.Certificate)
 	r.add(Shape, prefixed("the certificate ", misshapen), "")
@@ -96,17 +101,16 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 		for _, name := range []string{KeyInForce, TreeSize, MerkleInclusion, InputRootForm, Consistency} {
 			r.add(name, "not checked, because the shape is wrong", "")
 		}
-		return *r, nil
+		return
 	}
 	var c certificate.Certificate
 	if err := json.Unmarshal(canon.Encode(e.Certificate), &c); err != nil {
 		r.add(Consistency, "unreadable: "+err.Error(), "") // unreachable: the shape was checked
-		return *r, nil
+		return
 	}
+	r.of = &c
 	r.inForce(signer, headSigner, c.LogProof.LeafIndex, head.TreeSize)
-	if signer != nil && signer.Development {
-		r.Notes = append(r.Notes, "who issued the certificate: the deployment declares the signing key a development key, and certificates by such a key prove nothing")
-	}
+	r.seen.development = signer != nil && signer.Development
 	r.inclusion(c.LogProof, sha256.Sum256(signed), head, badHead)
 	root := "null, VOID"
 	if c.InputRoot != nil {
@@ -118,11 +122,18 @@ func verify(e Evidence) (Report, *certificate.Certificate) {
 		r.add(Draw, drawProblem(a, c.Payload), "recomputed from the beacon value and nonce_digest")
 	}
 	r.seats(c.Payload, e.Parties, e.SeatsUntil)
-	if e.Inputs != nil {
-		r.inputs(c.Payload, e.Inputs, e.Params)
-	}
-	return *r, &c
 }
+
+// AddBeacon adds the check of the beacon's signature. chain names the beacon chain, if it is known
+// beforehand and the check passed.
+func (r *Report) AddBeacon(c Check, chain string) {
+	r.Add(c)
+	r.seen.chain = chain
+	r.judge()
+}
+
+// Issuer returns how far the issuer of the certificate is proven.
+func (r Report) Issuer() Status { return r.Claims[0].Status }
 
 // Signed returns the bytes that a certificate's signature covers: the RFC 8785 form of
 // the certificate without signature and log_proof (SPEC 2.5).
