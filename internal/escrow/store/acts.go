@@ -10,14 +10,6 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
-var (
-	lockSQL       = query("lock")
-	lockWaitSQL   = query("lock_wait")
-	commitSQL     = query("commit")
-	revealSQL     = query("reveal")
-	commitmentSQL = query("commitment")
-)
-
 // Act is one party's commitment or reveal.
 type Act struct {
 	DealID     string
@@ -63,7 +55,7 @@ func (s *Store) Reveal(ctx context.Context, a Act) (ActResult, error) {
 // Commitment returns a party's commitment, or ErrNotFound.
 func (s *Store) Commitment(ctx context.Context, dealID string, party int) (commitment [32]byte, err error) {
 	var raw []byte
-	err = s.pool.QueryRow(ctx, commitmentSQL, dealID, party).Scan(&raw)
+	err = s.pool.QueryRow(ctx, sql("commitment"), dealID, party).Scan(&raw)
 	if err == nil && len(raw) != len(commitment) {
 		return commitment, fmt.Errorf("store: the commitment of party %d of deal %s has %d bytes, want %d", party, dealID, len(raw), len(commitment))
 	}
@@ -149,7 +141,7 @@ func revealColumns(acts []Act) []any {
 		parties[i], sealed[i], commitments[i], first[i] = acts[i].Party, acts[i].Sealed, acts[i].Commitment[:], acts[i].First
 		secrets = append(secrets, acts[i].Secret, acts[i].Replay.secret())
 	}
-	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize, distinctSecrets(secrets...))
+	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize, secrets)
 }
 
 func replayColumns(acts []Act) []any {
@@ -164,9 +156,9 @@ func replayColumns(acts []Act) []any {
 // locked locks the deals and then runs a statement, in one implicit transaction and one round trip.
 // If another transaction has locked a deal, `wait` says whether to wait or to skip the deal.
 func (s *Store) locked(ctx context.Context, deals []string, wait bool, statement string, args []any, scan func(pgx.CollectableRow) error) error {
-	lock := lockSQL
+	lock := sql("lock")
 	if wait {
-		lock = lockWaitSQL
+		lock = sql("lock_wait")
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(lock, deals)

@@ -2,15 +2,13 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
+	"fmt"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairpact/fairpact/internal/rules/deal"
-)
-
-var (
-	createDealSQL  = query("create_deal")
-	declarationSQL = query("declaration")
 )
 
 // Declaration is the part of a deal that never changes after its creation.
@@ -50,7 +48,7 @@ func (s *Store) newCreations() *coalescer[NewDeal, Created] {
 		size: func(d NewDeal) int { return len(d.Params) + 300*len(d.Labels) + 72*len(d.SeatKeys) },
 	}
 	c.run = func(ctx context.Context, deals []NewDeal, _ bool) ([]Created, error) {
-		created, _ := s.pool.Query(ctx, createDealSQL, creationColumns(deals)...) // CollectRows returns the error
+		created, _ := s.pool.Query(ctx, sql("create_deal"), creationColumns(deals)...) // CollectRows returns the error
 		return pgx.CollectRows(created, pgx.RowToStructByPos[Created])
 	}
 	return c.start(s.budget)
@@ -77,13 +75,13 @@ func creationColumns(deals []NewDeal) []any {
 		}
 	}
 	return []any{ids, owners, algorithms, params, modes, retentions, counts, commitBy, revealBy, chains, rounds, times,
-		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, distinctSecrets(secrets...)}
+		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, secrets}
 }
 
 // Declaration returns a deal's declaration, or ErrNotFound.
 func (s *Store) Declaration(ctx context.Context, dealID string) (*Declaration, error) {
 	d := &Declaration{DealID: dealID}
-	err := s.pool.QueryRow(ctx, declarationSQL, dealID).Scan(&d.OwnerHash, &d.Algorithm, &d.Params, &d.Mode, &d.Retention, &d.CommitDeadline,
+	err := s.pool.QueryRow(ctx, sql("declaration"), dealID).Scan(&d.OwnerHash, &d.Algorithm, &d.Params, &d.Mode, &d.Retention, &d.CommitDeadline,
 		&d.RevealDeadline, &d.CreatedAt, &d.ChainHash, &d.BeaconRound, &d.RoundTime, &d.Labels, &d.SeatKeys)
 	if err != nil {
 		return nil, translate(err)
@@ -91,97 +89,215 @@ func (s *Store) Declaration(ctx context.Context, dealID string) (*Declaration, e
 	return d, nil
 }
 
+// Snapshot is the changing part of a deal, read at one moment. Times are unix
+// seconds of the database's clock.
+type Snapshot struct {
+	deal.Snapshot
+	CommitsClosedAt *int64
+	RevealsClosedAt *int64
+	ComputedAt      *int64
+	Result          []byte
+	CertID          *string
+	Published       bool   // the certificate has a leaf in the log
+	LeafIndex       *int64 // nil: no leaf when the row was read; Published may become true later
+	Now             int64  // time of the read
+	NowMilli        int64  // Now, in unix milliseconds
+
+	Parts []PartyStatus // one for each party from Selection.first to Selection.last
+	First int           // party index of Parts[0]
+	// Sealed (only with Selection.inputs) holds one encrypted input for each stored reveal, in party
+	// order; nil: purged.
+	Sealed [][]byte
+	// AttestedBy (only with Selection.attested) holds the certificate's attested_by for each of Parts;
+	// nil: not committed, or no seat key signed the commitment.
+	AttestedBy []*string
+}
+
+// PartyStatus says what one party of a deal has done.
+type PartyStatus struct {
+	Commitment *string // `sha256:` and 64 hex digits; nil: not committed
+	Revealed   bool
+}
+
+// Selection says what a snapshot reads in addition to the deal's row and counts.
+type Selection struct {
+	first, last int  // party indexes of the first and the last PartyStatus to read
+	inputs      bool // whether to read Snapshot.Sealed
+	attested    bool
+	bytes       int // estimated size of the snapshot; 0: too small to count
+}
+
 var (
-	insertKeySQL    = query("insert_key")
-	useKeySQL       = query("use_key")
-	knownKeySQL     = query("known_key")
-	partyByTokenSQL = query("party_by_token")
+	// NoParties selects no party: Snapshot.Parts is empty.
+	NoParties = Selection{last: -1}
+	// WithInputs selects all parties, Sealed and AttestedBy. The size of the inputs is unknown before
+	// the read, so one statement serves at most one call with WithInputs.
+	WithInputs = Selection{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
 )
 
-// InsertKey stores the SHA-256 of an API key (SPEC 2.1: only its hash is stored). It returns
-// ErrSecretReplaced if r was made with a server secret that is not in force.
-func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error {
-	scope, body, response, lifetime := r.columns()
-	var done bool
-	err := s.pool.QueryRow(ctx, insertKeySQL, keyHash, scope, body, response, lifetime, r.secret()).Scan(&done)
-	if err == nil && !done {
-		err = ErrSecretReplaced
+// AllParties selects the PartyStatus of every party; `parties` is their number.
+func AllParties(parties int) Selection { return Selection{last: parties - 1, bytes: 128 * parties} }
+
+// Attested selects all parties and AttestedBy; `parties` is their number.
+func Attested(parties int) Selection {
+	return Selection{last: parties - 1, attested: true, bytes: 512 * parties}
+}
+
+// OneParty selects the PartyStatus of one party.
+func OneParty(party int) Selection { return Selection{first: party, last: party} }
+
+// More reports whether s selects Sealed or AttestedBy.
+func (s Selection) More() bool { return s.inputs || s.attested }
+
+// Snapshot returns the current state of a deal, or ErrNotFound.
+func (s *Store) Snapshot(ctx context.Context, dealID string, selection Selection) (*Snapshot, error) {
+	snapshot, err := s.snapshots.do(ctx, snapshotOf{dealID, selection})
+	if err == nil && snapshot == nil {
+		return nil, ErrNotFound
 	}
-	return translate(err)
+	return snapshot, err
 }
 
-// UseKey reports whether the API key is known. It also deletes the idempotency record of the
-// key's creation, so that the service never returns the key again after the first use. The
-// result `open` is the cost of the key's open deals, of which UseKey counts at most maxDeals. A
-// deal costs one unit, and a large deal more (see use_key.sql).
-func (s *Store) UseKey(ctx context.Context, keyHash []byte, maxDeals int) (known bool, open int, err error) {
-	err = s.pool.QueryRow(ctx, useKeySQL, keyHash, maxDeals).Scan(&known, &open)
-	return known, open, translate(err)
+type snapshotOf struct {
+	dealID string
+	want   Selection
 }
 
-// KnownKey reports whether the API key is known. Unlike UseKey it works on a read-only database.
-func (s *Store) KnownKey(ctx context.Context, keyHash []byte) (known bool, err error) {
-	err = s.pool.QueryRow(ctx, knownKeySQL, keyHash).Scan(&known)
-	return known, translate(err)
+func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
+	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }, waitsForPrevious: true}
+	c.run = reads(s, sql("snapshot"), func(calls []snapshotOf) []any {
+		deals, inputs, attested := make([]string, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
+		first, last := make([]int, len(calls)), make([]int, len(calls))
+		for i, q := range calls {
+			deals[i], first[i], last[i] = q.dealID, q.want.first, q.want.last
+			inputs[i], attested[i] = q.want.inputs, q.want.attested
+		}
+		return []any{deals, first, last, inputs, attested}
+	}, scanSnapshot)
+	return c.start(s.budget)
 }
 
-// PartyByToken returns the deal and party whose invite token has this SHA-256, or ErrNotFound.
-func (s *Store) PartyByToken(ctx context.Context, tokenHash []byte) (dealID string, party int, err error) {
-	err = s.pool.QueryRow(ctx, partyByTokenSQL, tokenHash).Scan(&dealID, &party)
-	return dealID, party, translate(err)
-}
-
-var (
-	findReplaySQL   = query("find_replay")
-	setResponseSQL  = query("set_response")
-	expireReplaySQL = query("expire_replay")
-	sweepSQL        = query("sweep")
-	putRoundSQL     = query("put_round")
-	getRoundSQL     = query("get_round")
-)
-
-// FindReplay returns the idempotency record with this Replay.Scope, or ErrNotFound if there is
-// no record or the record has expired. The slice `former` holds the same scope, computed with
-// each other server secret of the process. A nil Response means that the effect took place and
-// its response was not stored.
-func (s *Store) FindReplay(ctx context.Context, scope []byte, former [][]byte) (r Replay, err error) {
-	err = s.pool.QueryRow(ctx, findReplaySQL, scope, former).Scan(&r.Scope, &r.Body, &r.Response)
-	return r, translate(err)
-}
-
-// SetResponse stores the response of an idempotency record unless the record already has one,
-// and returns the stored response. It returns ErrNotFound if the record is gone.
-func (s *Store) SetResponse(ctx context.Context, scope, response []byte) (stored []byte, err error) {
-	err = s.pool.QueryRow(ctx, setResponseSQL, scope, response).Scan(&stored)
-	return stored, translate(err)
-}
-
-// ExpireReplay deletes the idempotency record with this scope if it has expired, so that its
-// Idempotency-Key can be used again before the next Sweep.
-func (s *Store) ExpireReplay(ctx context.Context, scope []byte) error {
-	_, err := s.pool.Exec(ctx, expireReplaySQL, scope)
-	return translate(err)
-}
-
-// Sweep deletes all expired idempotency records, in several statements.
-func (s *Store) Sweep(ctx context.Context) (deleted int64, err error) {
-	for {
-		tag, err := s.pool.Exec(ctx, sweepSQL)
-		deleted += tag.RowsAffected()
-		if err != nil || tag.RowsAffected() == 0 {
-			return deleted, translate(err)
+func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot, error) {
+	var parties int
+	var committed, revealed []int
+	var commitments [][]byte
+	var attested []*string
+	s := &Snapshot{}
+	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.LeafIndex,
+		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &s.Sealed, &attested)
+	if err != nil {
+		return nil, err
+	}
+	s.Now, s.Published = s.NowMilli/1000, s.LeafIndex != nil
+	selection := calls[*n-1].want
+	s.First = selection.first
+	s.Parts = make([]PartyStatus, max(0, min(selection.last+1, parties)-selection.first))
+	if end := selection.first + len(s.Parts); len(committed) > 0 && committed[len(committed)-1] >= end || len(revealed) > 0 && revealed[len(revealed)-1] >= end {
+		return nil, fmt.Errorf("store: deal %s has %d parties, but the party index of a stored commitment or reveal is too high", calls[*n-1].dealID, parties)
+	}
+	for i, party := range committed {
+		s.Parts[party-selection.first].Commitment = new(CommitmentText(commitments[i]))
+	}
+	if selection.attested {
+		s.AttestedBy = make([]*string, len(s.Parts))
+		for i, party := range committed {
+			s.AttestedBy[party-selection.first] = attested[i]
 		}
 	}
+	for _, party := range revealed {
+		s.Parts[party-selection.first].Revealed = true
+	}
+	return s, nil
 }
 
-// PutRound stores a verified beacon round. Rounds are never deleted.
-func (s *Store) PutRound(ctx context.Context, chainHash string, round int64, randomness, signature string) error {
-	_, err := s.pool.Exec(ctx, putRoundSQL, chainHash, round, randomness, signature)
-	return translate(err)
+// CommitmentText returns a commitment in the text form of SPEC 2.6.
+func CommitmentText(raw []byte) string { return "sha256:" + hex.EncodeToString(raw) }
+
+// Progress is a summary of a deal. A call that waits for a change compares two Progress values.
+// Progress changes whenever the API's view of the deal changes, except from COMPUTED to
+// CERTIFIED. The counts in Acted suffice, because no commitment or reveal is ever removed.
+type Progress struct {
+	Phase     deal.State
+	Acted     int  // COMMITTING: number of commitments; REVEALING: number of reveals; else 0
+	Drawing   bool // random.v1: all parties have revealed, and the deal waits for its draw
+	Published bool // the certificate has a leaf in the log
 }
 
-// Round returns a stored beacon round, or ErrNotFound.
-func (s *Store) Round(ctx context.Context, chainHash string, round int64) (randomness, signature string, err error) {
-	err = s.pool.QueryRow(ctx, getRoundSQL, chainHash, round).Scan(&randomness, &signature)
-	return randomness, signature, translate(err)
+// State returns the state that the API shows for the deal, except that it returns COMPUTED for a
+// CERTIFIED deal.
+func (p Progress) State() deal.State { return deal.Snapshot{Phase: p.Phase, Commits: p.Acted}.State() }
+
+// Same reports whether p equals other. With stateOnly, Same ignores a difference in Phase or
+// Acted if State() is the same.
+func (p Progress) Same(other Progress, stateOnly bool) bool {
+	if stateOnly {
+		return p.State() == other.State() && p.Drawing == other.Drawing && p.Published == other.Published
+	}
+	return p == other
+}
+
+// Progress returns the summary of the snapshot.
+func (s *Snapshot) Progress() Progress {
+	p := Progress{Phase: s.Phase, Published: s.Published}
+	switch s.Phase {
+	case deal.Committing:
+		p.Acted = s.Commits
+	case deal.Revealing:
+		p.Acted, p.Drawing = s.Reveals, s.RevealsClosedAt != nil
+	}
+	return p
+}
+
+// DealProgress is the Progress of one deal.
+type DealProgress struct {
+	DealID string
+	Progress
+	Due bool // a deadline of the deal has passed, and no process has handled it yet
+}
+
+// Progress returns the Progress of each deal that exists.
+func (s *Store) Progress(ctx context.Context, dealIDs []string) ([]DealProgress, error) {
+	return rows(ctx, s.pool, func(row pgx.CollectableRow) (p DealProgress, err error) {
+		return p, row.Scan(&p.DealID, &p.Phase, &p.Acted, &p.Drawing, &p.Published, &p.Due)
+	}, sql("progress"), dealIDs)
+}
+
+// Due is a deal that deadline-worker must process now or soon (see Store.Due).
+type Due struct {
+	DealID string
+	In     int64 // milliseconds until the deal's next step is due; 0 or less: due now
+}
+
+// Due lists the deals that deadline-worker must process, at most `limit` of each kind:
+//   - deals whose deadline is at most `horizon` seconds away;
+//   - random.v1 deals whose draw is due (deal.Deal.DrawAt);
+//   - deals whose certificate is more than 3 seconds old and not in the log yet, without the deals
+//     in `except`.
+func (s *Store) Due(ctx context.Context, horizon int64, limit int, except []string) ([]Due, error) {
+	return rows(ctx, s.pool, pgx.RowToStructByPos[Due], sql("due"), horizon, limit, deal.DrawDelay, append([]string{}, except...))
+}
+
+// ListComplete lists REVEALING deals in which every party has revealed, without the deals that wait
+// for their draw. A process died before it ended the deal, or a revealed input cannot be decrypted
+// and the deal waits for its deadline. ListComplete reads every REVEALING deal, so call it less
+// often than Due.
+func (s *Store) ListComplete(ctx context.Context, limit int) ([]string, error) {
+	return rows(ctx, s.pool, pgx.RowTo[string], sql("complete"), limit)
+}
+
+// Load counts active deals and pending certificates. An age is in seconds since the oldest of them was
+// created, by the database's clock; 0: there is none.
+type Load struct {
+	Committing, Revealing       int64 // deals by phase; COMMITTING includes deals shown as OPEN
+	CommittingAge, RevealingAge float64
+	Pending                     int64 // certificates that are not in the log yet
+	PendingAge                  float64
+	Overdue                     float64 // seconds since the earliest passed deadline that is not processed yet; 0: none
+	DrawOverdue                 float64 // seconds since the earliest pending draw became due; 0: none is due
+}
+
+// Load counts the active deals and pending certificates.
+func (s *Store) Load(ctx context.Context) (l Load, err error) {
+	err = s.pool.QueryRow(ctx, sql("load"), deal.DrawDelay).Scan(&l.Committing, &l.CommittingAge, &l.Revealing, &l.RevealingAge, &l.Pending, &l.PendingAge, &l.Overdue, &l.DrawOverdue)
+	return l, translate(err)
 }

@@ -11,13 +11,6 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
-var (
-	endSQL    = query("end")
-	rejectSQL = query("reject")
-	cancelSQL = query("cancel")
-	adoptSQL  = query("adopt")
-)
-
 // Ending is the end of a deal. Commits and Reveals are the counts in the snapshot from which the
 // caller computed the ending.
 type Ending struct {
@@ -57,12 +50,12 @@ func (s *Store) newEndings() *coalescer[*Ending, ended] {
 		batch := &pgx.Batch{}
 		switch {
 		case wait:
-			batch.Queue(lockWaitSQL, deals)
+			batch.Queue(sql("lock_wait"), deals)
 		case !allRevealed(endings):
-			batch.Queue(lockSQL, deals)
+			batch.Queue(sql("lock"), deals)
 		}
 		var done []ended
-		batch.Queue(endSQL, args...).Query(each(func(row pgx.CollectableRow) error {
+		batch.Queue(sql("end"), args...).Query(each(func(row pgx.CollectableRow) error {
 			var e ended
 			err := row.Scan(&e.free, &e.ended)
 			done = append(done, e)
@@ -116,22 +109,22 @@ func intArray(numbers []int) *string {
 // reveal_deadline has passed. It returns ErrSecretReplaced as Reveal does.
 func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
 	scope, body, _, lifetime := a.Replay.columns()
-	return s.decide(ctx, e.DealID, rejectSQL, e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
-		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, distinctSecrets(a.Secret, a.Replay.secret()))
+	return s.decide(ctx, e.DealID, sql("reject"), e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
+		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, [][]byte{a.Secret, a.Replay.secret()})
 }
 
 // Cancel ends a deal as CANCELLED. Cancel returns false if a party other than the initiator has
 // committed, if the commit deadline has passed, or if the deal has ended.
 func (s *Store) Cancel(ctx context.Context, dealID string, r *Replay) (bool, error) {
 	scope, body, response, lifetime := r.columns()
-	return s.decide(ctx, dealID, cancelSQL, dealID, scope, body, response, lifetime)
+	return s.decide(ctx, dealID, sql("cancel"), dealID, scope, body, response, lifetime)
 }
 
 // Adopt overwrites the end and the certificate of a deal with the given values. The caller takes
 // these values from a party's copy of a certificate that is in the log but not in the database.
 // Adopt returns false if the deal does not exist.
 func (s *Store) Adopt(ctx context.Context, e *Ending, commitsClosedAt *int64, p Publication) (bool, error) {
-	return s.decide(ctx, e.DealID, adoptSQL, e.DealID, e.CertID, e.Payload, e.MAC, p.Signature, p.LeafIndex,
+	return s.decide(ctx, e.DealID, sql("adopt"), e.DealID, e.CertID, e.Payload, e.MAC, p.Signature, p.LeafIndex,
 		e.To, commitsClosedAt, e.RevealsClosedAt, e.ComputedAt, e.Result, e.VoidFlakers)
 }
 
@@ -145,13 +138,6 @@ func (s *Store) decide(ctx context.Context, dealID, statement string, args ...an
 	}
 	return done != nil && *done, translate(err)
 }
-
-var (
-	certificatesSQL = query("certificates")
-	setSignatureSQL = query("set_signature")
-	publishSQL      = query("publish")
-	signedFromSQL   = query("signed_from")
-)
 
 // Certificate is a stored certificate. It is pending while LeafIndex is nil.
 type Certificate struct {
@@ -190,7 +176,7 @@ func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate
 
 func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
 	c := &coalescer[certificateBy, *Certificate]{size: func(certificateBy) int { return certificateSize }, waitsForPrevious: true}
-	c.run = reads(s, certificatesSQL, func(unique []certificateBy) []any {
+	c.run = reads(s, sql("certificates"), func(unique []certificateBy) []any {
 		certs, deals := make([]string, len(unique)), make([]string, len(unique))
 		for i, q := range unique {
 			certs[i], deals[i] = q.cert, q.deal
@@ -206,7 +192,7 @@ func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
 // SignedFrom calls `each` for every signed certificate that has no leaf yet or whose leaf index is at
 // least leafIndex. DealID and MAC are not set.
 func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certificate)) error {
-	found, _ := s.pool.Query(ctx, signedFromSQL, leafIndex) // ForEachRow returns the error
+	found, _ := s.pool.Query(ctx, sql("signed_from"), leafIndex) // ForEachRow returns the error
 	var c Certificate
 	_, err := pgx.ForEachRow(found, []any{&c.CertID, &c.Payload, &c.Signature, &c.LeafIndex}, func() error {
 		each(c)
@@ -218,7 +204,7 @@ func (s *Store) SignedFrom(ctx context.Context, leafIndex int64, each func(Certi
 // SetSignature stores the signature of a certificate in place of `old`, or of none. It changes nothing
 // if the stored signature differs from `old`, or if the certificate has a leaf.
 func (s *Store) SetSignature(ctx context.Context, certID, signature string, old *string) error {
-	_, err := s.pool.Exec(ctx, setSignatureSQL, certID, signature, old)
+	_, err := s.pool.Exec(ctx, sql("set_signature"), certID, signature, old)
 	return translate(err)
 }
 
@@ -244,7 +230,7 @@ func (s *Store) newPublications() *coalescer[Publication, bool] {
 		for i, p := range sorted {
 			certs[i], signatures[i], leaves[i] = p.CertID, p.Signature, p.LeafIndex
 		}
-		found, _ := s.pool.Query(ctx, publishSQL, certs, signatures, leaves) // CollectRows returns the error
+		found, _ := s.pool.Query(ctx, sql("publish"), certs, signatures, leaves) // CollectRows returns the error
 		published, err := pgx.CollectRows(found, pgx.RowTo[string])
 		done := make([]bool, len(all))
 		for i, p := range all {

@@ -9,20 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-var (
-	serverSecretSQL  = query("server_secret")
-	claimSecretSQL   = query("claim_secret")
-	liveSQL          = query("live")
-	loseDealsSQL     = query("lose_deals")
-	rotateSecretSQL  = query("rotate_secret")
-	rotationSQL      = query("rotation")
-	resealNextSQL    = query("reseal_next")
-	resealSQL        = query("reseal")
-	pendingMACsSQL   = query("pending_macs")
-	setMACSQL        = query("set_mac")
-	forgetSecretsSQL = query("forget_secrets")
-)
-
 // ErrSecretReplaced is returned when a call, or another call in the same SQL statement, used a
 // server secret that is not in force. The call changed nothing.
 var ErrSecretReplaced = errors.New("store: another server secret is in force")
@@ -36,7 +22,7 @@ type SecretState struct {
 
 // ServerSecret returns the recorded state, or ErrNotFound if no secret is recorded yet.
 func (s *Store) ServerSecret(ctx context.Context) (state SecretState, err error) {
-	err = s.pool.QueryRow(ctx, serverSecretSQL).Scan(&state.Fingerprint, &state.Former, &state.Since)
+	err = s.pool.QueryRow(ctx, sql("server_secret")).Scan(&state.Fingerprint, &state.Former, &state.Since)
 	return state, translate(err)
 }
 
@@ -49,14 +35,14 @@ func (s *Store) ClaimSecret(ctx context.Context, fingerprint []byte) error {
 // ReplaceSecret records the secret with this fingerprint as the secret in force, in place of one
 // that is lost. Those of the former secrets that are in `held` stay: stored data still needs them.
 func (s *Store) ReplaceSecret(ctx context.Context, fingerprint []byte, held [][]byte) error {
-	_, err := s.pool.Exec(ctx, claimSecretSQL, fingerprint, held)
+	_, err := s.pool.Exec(ctx, sql("claim_secret"), fingerprint, held)
 	return translate(err)
 }
 
 // Live counts the deals that have an input and have not ended, and the certificates that are not
 // in the log yet. Both need the server secret under which they were stored.
 func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
-	err = s.pool.QueryRow(ctx, liveSQL).Scan(&deals, &certificates)
+	err = s.pool.QueryRow(ctx, sql("live")).Scan(&deals, &certificates)
 	return deals, certificates, translate(err)
 }
 
@@ -64,7 +50,7 @@ func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 // deals become EXPIRED, because nobody can decrypt their inputs. LoseDeals does not change the pending
 // certificates: those whose MAC is under the lost secret are never issued.
 func (s *Store) LoseDeals(ctx context.Context) error {
-	_, err := s.pool.Exec(ctx, loseDealsSQL)
+	_, err := s.pool.Exec(ctx, sql("lose_deals"))
 	return translate(err)
 }
 
@@ -87,7 +73,7 @@ func (s *Store) RotateSecret(ctx context.Context, from, to []byte) (done bool, e
 			if _, err := tx.Exec(ctx, "LOCK TABLE idempotency IN SHARE MODE"); err != nil {
 				return err
 			}
-			tag, err := tx.Exec(ctx, rotateSecretSQL, to, from)
+			tag, err := tx.Exec(ctx, sql("rotate_secret"), to, from)
 			done = tag.RowsAffected() > 0
 			return err
 		})
@@ -119,7 +105,7 @@ type Rotation struct {
 // Rotation returns the progress of a rotation, or ErrNotFound if no secret is recorded. replayTime is
 // the longest lifetime of an idempotency record, in seconds. The counts stop at `limit`.
 func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Rotation, err error) {
-	err = s.pool.QueryRow(ctx, rotationSQL, replayTime, limit).Scan(&r.Fingerprint, &r.Former, &r.Since, &r.Now, &r.Replays, &r.Inputs)
+	err = s.pool.QueryRow(ctx, sql("rotation"), replayTime, limit).Scan(&r.Fingerprint, &r.Former, &r.Since, &r.Now, &r.Replays, &r.Inputs)
 	return r, translate(err)
 }
 
@@ -133,7 +119,7 @@ type SealedInput struct {
 // InputsToReseal returns at most `limit` inputs that are encrypted under a former secret. The list
 // ends early once its inputs have the given number of bytes.
 func (s *Store) InputsToReseal(ctx context.Context, limit, bytes int) ([]SealedInput, error) {
-	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], resealNextSQL, limit, bytes)
+	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], sql("reseal_next"), limit, bytes)
 }
 
 // Reseal replaces the stored inputs `read` by `fresh`: the same inputs, encrypted under the
@@ -145,7 +131,7 @@ func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInp
 	for i, in := range read {
 		deals[i], parties[i], sealed[i] = in.DealID, in.Party, in.Sealed
 	}
-	_, err := s.pool.Exec(ctx, resealSQL, deals, parties, sealed, fresh, fingerprint)
+	_, err := s.pool.Exec(ctx, sql("reseal"), deals, parties, sealed, fresh, fingerprint)
 	return translate(err)
 }
 
@@ -160,19 +146,19 @@ type PendingMAC struct {
 // PendingMACs returns at most `limit` pending certificates in the order of creation, starting after
 // the certificate `last`.
 func (s *Store) PendingMACs(ctx context.Context, last PendingMAC, limit int) ([]PendingMAC, error) {
-	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingMAC], pendingMACsSQL, last.CreatedAt, last.CertID, limit)
+	return rows(ctx, s.pool, pgx.RowToStructByPos[PendingMAC], sql("pending_macs"), last.CreatedAt, last.CertID, limit)
 }
 
 // SetMAC replaces p's MAC by `mac`. It does nothing if the certificate is published or its stored MAC
 // is not p.MAC.
 func (s *Store) SetMAC(ctx context.Context, p PendingMAC, mac []byte) error {
-	_, err := s.pool.Exec(ctx, setMACSQL, p.CertID, p.MAC, mac)
+	_, err := s.pool.Exec(ctx, sql("set_mac"), p.CertID, p.MAC, mac)
 	return translate(err)
 }
 
 // ForgetSecrets records that stored data no longer needs former secrets. It returns false and changes
 // nothing if another secret is in force, if inputs are left to reseal, or if no rotation is under way.
 func (s *Store) ForgetSecrets(ctx context.Context, fingerprint []byte) (bool, error) {
-	tag, err := s.pool.Exec(ctx, forgetSecretsSQL, fingerprint)
+	tag, err := s.pool.Exec(ctx, sql("forget_secrets"), fingerprint)
 	return tag.RowsAffected() > 0, translate(err)
 }

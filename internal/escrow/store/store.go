@@ -18,12 +18,11 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"embed"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,15 +42,24 @@ var (
 	schema = database.NewSchema("public", migrations)
 )
 
-func query(name string) string {
-	b, err := sqlFiles.ReadFile("sql/" + name + ".sql")
-	if err != nil {
-		panic(err)
+// sqlTexts holds the statements of sql/, by the name of their file.
+var sqlTexts = func() map[string]string {
+	texts := make(map[string]string)
+	files, _ := sqlFiles.ReadDir("sql")
+	for _, file := range files {
+		text, _ := sqlFiles.ReadFile("sql/" + file.Name())
+		texts[strings.TrimSuffix(file.Name(), ".sql")] = string(text)
 	}
-	return string(b)
-}
+	return texts
+}()
 
-var applicationsSQL = query("applications")
+func sql(name string) string {
+	text, known := sqlTexts[name]
+	if !known {
+		panic("store: no statement sql/" + name + ".sql")
+	}
+	return text
+}
 
 // Store reads and writes the escrow's tables. It is safe for concurrent use.
 type Store struct {
@@ -82,7 +90,7 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 		return nil, err
 	}
 	s.creations = s.newCreations()
-	s.commits, s.reveals = s.newActs(commitSQL, commitColumns, (*ActResult).scanCommit), s.newActs(revealSQL, revealColumns, (*ActResult).scanReveal)
+	s.commits, s.reveals = s.newActs(sql("commit"), commitColumns, (*ActResult).scanCommit), s.newActs(sql("reveal"), revealColumns, (*ActResult).scanReveal)
 	s.snapshots, s.endings = s.newSnapshots(), s.newEndings()
 	s.certificates, s.publications = s.newCertificates(), s.newPublications()
 	return s, nil
@@ -126,7 +134,7 @@ func (s *Store) Now(ctx context.Context) (int64, error) {
 
 // Applications returns the application names of all clients of this database.
 func Applications(ctx context.Context, pool *pgxpool.Pool) ([]string, error) {
-	return rows(ctx, pool, pgx.RowTo[string], applicationsSQL)
+	return rows(ctx, pool, pgx.RowTo[string], sql("applications"))
 }
 
 func rows[T any](ctx context.Context, pool *pgxpool.Pool, scan pgx.RowToFunc[T], statement string, args ...any) ([]T, error) {
@@ -156,16 +164,6 @@ func (r *Replay) secret() []byte {
 		return nil
 	}
 	return r.Secret
-}
-
-func distinctSecrets(all ...[]byte) (distinct [][]byte) {
-	distinct = [][]byte{}
-	for _, one := range all {
-		if one != nil && !slices.ContainsFunc(distinct, func(other []byte) bool { return bytes.Equal(one, other) }) {
-			distinct = append(distinct, one)
-		}
-	}
-	return distinct
 }
 
 // ErrNotFound is returned when no row has the given identifier.
@@ -198,4 +196,83 @@ func translate(err error) error {
 	}
 	return problem.New(problem.Unavailable, "the database is out of reach and nothing was lost; send the same request again in a few seconds").WithRetryAfter(2).
 		WithCause(fmt.Errorf("%w: %w", database.ErrNoAnswer, err))
+}
+
+// InsertKey stores the SHA-256 of an API key (SPEC 2.1: only its hash is stored). It returns
+// ErrSecretReplaced if r was made with a server secret that is not in force.
+func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error {
+	scope, body, response, lifetime := r.columns()
+	var done bool
+	err := s.pool.QueryRow(ctx, sql("insert_key"), keyHash, scope, body, response, lifetime, r.secret()).Scan(&done)
+	if err == nil && !done {
+		err = ErrSecretReplaced
+	}
+	return translate(err)
+}
+
+// UseKey reports whether the API key is known. It also deletes the idempotency record of the
+// key's creation, so that the service never returns the key again after the first use. The
+// result `open` is the cost of the key's open deals, of which UseKey counts at most maxDeals. A
+// deal costs one unit, and a large deal more (see use_key.sql).
+func (s *Store) UseKey(ctx context.Context, keyHash []byte, maxDeals int) (known bool, open int, err error) {
+	err = s.pool.QueryRow(ctx, sql("use_key"), keyHash, maxDeals).Scan(&known, &open)
+	return known, open, translate(err)
+}
+
+// KnownKey reports whether the API key is known. Unlike UseKey it works on a read-only database.
+func (s *Store) KnownKey(ctx context.Context, keyHash []byte) (known bool, err error) {
+	err = s.pool.QueryRow(ctx, sql("known_key"), keyHash).Scan(&known)
+	return known, translate(err)
+}
+
+// PartyByToken returns the deal and party whose invite token has this SHA-256, or ErrNotFound.
+func (s *Store) PartyByToken(ctx context.Context, tokenHash []byte) (dealID string, party int, err error) {
+	err = s.pool.QueryRow(ctx, sql("party_by_token"), tokenHash).Scan(&dealID, &party)
+	return dealID, party, translate(err)
+}
+
+// FindReplay returns the idempotency record with this Replay.Scope, or ErrNotFound if there is
+// no record or the record has expired. The slice `former` holds the same scope, computed with
+// each other server secret of the process. A nil Response means that the effect took place and
+// its response was not stored.
+func (s *Store) FindReplay(ctx context.Context, scope []byte, former [][]byte) (r Replay, err error) {
+	err = s.pool.QueryRow(ctx, sql("find_replay"), scope, former).Scan(&r.Scope, &r.Body, &r.Response)
+	return r, translate(err)
+}
+
+// SetResponse stores the response of an idempotency record unless the record already has one,
+// and returns the stored response. It returns ErrNotFound if the record is gone.
+func (s *Store) SetResponse(ctx context.Context, scope, response []byte) (stored []byte, err error) {
+	err = s.pool.QueryRow(ctx, sql("set_response"), scope, response).Scan(&stored)
+	return stored, translate(err)
+}
+
+// ExpireReplay deletes the idempotency record with this scope if it has expired, so that its
+// Idempotency-Key can be used again before the next Sweep.
+func (s *Store) ExpireReplay(ctx context.Context, scope []byte) error {
+	_, err := s.pool.Exec(ctx, sql("expire_replay"), scope)
+	return translate(err)
+}
+
+// Sweep deletes all expired idempotency records, in several statements.
+func (s *Store) Sweep(ctx context.Context) (deleted int64, err error) {
+	for {
+		tag, err := s.pool.Exec(ctx, sql("sweep"))
+		deleted += tag.RowsAffected()
+		if err != nil || tag.RowsAffected() == 0 {
+			return deleted, translate(err)
+		}
+	}
+}
+
+// PutRound stores a verified beacon round. Rounds are never deleted.
+func (s *Store) PutRound(ctx context.Context, chainHash string, round int64, randomness, signature string) error {
+	_, err := s.pool.Exec(ctx, sql("put_round"), chainHash, round, randomness, signature)
+	return translate(err)
+}
+
+// Round returns a stored beacon round, or ErrNotFound.
+func (s *Store) Round(ctx context.Context, chainHash string, round int64) (randomness, signature string, err error) {
+	err = s.pool.QueryRow(ctx, sql("get_round"), chainHash, round).Scan(&randomness, &signature)
+	return randomness, signature, translate(err)
 }

@@ -119,7 +119,7 @@ func checkTexts(t *testing.T, file string) {
 		case *ast.ImportSpec, *ast.Field: // skip import paths and struct tags
 			return false
 		case *ast.CallExpr:
-			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "query" { // skip the name of an SQL file
+			if name, ok := n.Fun.(*ast.Ident); ok && name.Name == "sql" { // skip the name of an SQL file
 				return false
 			}
 		case *ast.BasicLit:
