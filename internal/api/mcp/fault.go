@@ -20,7 +20,7 @@ const example = `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`
 // message holds the members of a JSON-RPC message that the HTTP handler [front] reads.
 type message struct {
 	Version jsontext.Value `json:"jsonrpc"`
-	ID      jsontext.Value `json:"id"`
+	ID      identifier     `json:"id"`
 	Method  string         `json:"method"`
 	Params  params         `json:"params"`
 	Result  jsontext.Value `json:"result"` // set only in a response; this server ignores responses
@@ -29,9 +29,22 @@ type message struct {
 
 func (m message) id() jsontext.Value {
 	if kind := m.ID.Kind(); kind == '"' || kind == '0' {
-		return m.ID
+		return m.ID.Value
 	}
 	return jsontext.Value("null")
+}
+
+// identifier is an id as the client wrote it, and where.
+type identifier struct {
+	jsontext.Value
+	at span
+}
+
+func (i *identifier) UnmarshalJSONFrom(d *jsontext.Decoder) error {
+	value, err := d.ReadValue()
+	i.Value, i.at.to = bytes.ToValidUTF8(value, []byte("\uFFFD")), int(d.InputOffset())
+	i.at.from = i.at.to - len(value)
+	return err
 }
 
 // params are the params of a tool call. As in the SDK, the last of two members with one name counts.
@@ -60,6 +73,10 @@ func (p *params) tool() (name string, ok bool) {
 // span is where the message has a value, in bytes.
 type span struct{ from, to int }
 
+func (s span) replaced(body []byte, value string) []byte {
+	return slices.Concat(body[:s.from], []byte(value), body[s.to:])
+}
+
 func (s *span) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	s.to = int(d.InputOffset())
@@ -84,7 +101,7 @@ func (m message) wrong(code int64, status int, text string) *problem.Error {
 	_, versions, old := strings.Cut(text, "Unsupported protocol version (supported versions: ")
 	// MCP requires an id in each request. Streamable HTTP: a server that cannot accept a message without
 	// one MUST answer with an HTTP error, and may add a JSON-RPC error. An accepted call would lose its answer.
-	noID := string(m.id()) == "null" && (len(m.ID) > 0 || !strings.HasPrefix(m.Method, "notifications/"))
+	noID := string(m.id()) == "null" && (len(m.ID.Value) > 0 || !strings.HasPrefix(m.Method, "notifications/"))
 	switch {
 	case string(m.Version) != `"2.0"` || m.Method == "" || noID:
 		return invalid(`the message lacks jsonrpc "2.0", a method, or an id that is a string or a number; send a message such as %s`, example)
@@ -130,7 +147,7 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 		Version string         `json:"jsonrpc"`
 		ID      jsontext.Value `json:"id"`
 		Error   wireError      `json:"error"`
-	}{"2.0", m.id(), e}, jsontext.AllowInvalidUTF8(true))
+	}{"2.0", m.id(), e}, jsontext.AllowInvalidUTF8(true), jsontext.PreserveRawStrings(true))
 	w.Header().Set("Content-Type", "application/json")
 	if status != 0 {
 		w.WriteHeader(status)
@@ -138,15 +155,23 @@ func (m message) fault(w http.ResponseWriter, status int, e wireError, p *proble
 	_, _ = w.Write(body)
 }
 
-// errorRewriter replaces the text of each refusal of the MCP SDK, which is plain text or a JSON-RPC
-// error. The SDK must write the whole refusal in a single Write.
-type errorRewriter struct {
+// The SDK gets every request with the id sdkID, and begins each answer with sdkAnswer. Its own ids
+// are int64 or float64, so that 1.5 and 2^53+1 would come back as other numbers.
+const (
+	sdkID     = "1"
+	sdkAnswer = `{"jsonrpc":"2.0","id":`
+)
+
+// answerWriter puts the id of the client into the answer of the MCP SDK, and replaces the text of each
+// refusal of the SDK, which is plain text or a JSON-RPC error. The SDK must write the whole answer in a
+// single Write.
+type answerWriter struct {
 	http.ResponseWriter
 	message message
 	status  int // the error status that the SDK set; Write sends it with the body; 0: none
 }
 
-func (x *errorRewriter) WriteHeader(status int) {
+func (x *answerWriter) WriteHeader(status int) {
 	x.Header().Set("Cache-Control", "no-store")
 	if status >= 400 {
 		x.status = status
@@ -155,9 +180,15 @@ func (x *errorRewriter) WriteHeader(status int) {
 	x.ResponseWriter.WriteHeader(status)
 }
 
-func (x *errorRewriter) Write(b []byte) (int, error) {
+func (x *answerWriter) Write(b []byte) (int, error) {
 	x.Header().Set("Cache-Control", "no-store")
 	e := x.refused(b)
+	if rest, ok := bytes.CutPrefix(b, []byte(sdkAnswer+sdkID)); ok && e == nil {
+		if _, err := x.ResponseWriter.Write([]byte(sdkAnswer + string(x.message.id()))); err != nil {
+			return 0, err
+		}
+		b = rest // not joined with the id, because an answer may have megabytes
+	}
 	if e == nil {
 		return x.ResponseWriter.Write(b)
 	}
@@ -167,11 +198,11 @@ func (x *errorRewriter) Write(b []byte) (int, error) {
 }
 
 // refused returns the error, as plain text or JSON-RPC, in an answer of the SDK, or nil if there is none.
-func (x *errorRewriter) refused(b []byte) *wireError {
+func (x *answerWriter) refused(b []byte) *wireError {
 	if x.status != 0 && strings.HasPrefix(x.Header().Get("Content-Type"), "text/plain") {
 		return &wireError{Code: jsonrpc.CodeInvalidRequest, Message: string(b)}
 	}
-	if start := b[:min(len(b), len(x.message.ID)+64)]; !bytes.Contains(start, []byte(`"error":`)) {
+	if start := b[:min(len(b), 64)]; !bytes.Contains(start, []byte(`"error":`)) {
 		return nil
 	}
 	var answer struct {
@@ -186,4 +217,4 @@ func (x *errorRewriter) refused(b []byte) *wireError {
 	return answer.Error
 }
 
-func (x *errorRewriter) Unwrap() http.ResponseWriter { return x.ResponseWriter }
+func (x *answerWriter) Unwrap() http.ResponseWriter { return x.ResponseWriter }

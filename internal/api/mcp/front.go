@@ -127,7 +127,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, problem.New(problem.BodyTooLarge,
 			"the message has %d bytes; send at most %d bytes, not counting a tool's arguments. The arguments may have at most 4 MiB in create_deal and reveal_input, 1 MiB in compute_commitment_tool, and 8 MiB in verify_certificate", len(body), maxMessage))
 		return
-	case isCall && !known && len(m.ID) > 0:
+	case isCall && !known && len(m.ID.Value) > 0:
 		refuse(http.StatusOK, jsonrpc.CodeInvalidParams, problem.New(problem.InvalidRequest, "params.name is not a tool of this server; send one of %s", toolNames()))
 		return
 	case r.Header.Get("Last-Event-ID") != "":
@@ -135,7 +135,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	version := r.Header.Get("Mcp-Protocol-Version")
-	if m.Method != "" && len(m.ID) > 0 && !slices.Contains(methods, m.Method) {
+	if m.Method != "" && len(m.ID.Value) > 0 && !slices.Contains(methods, m.Method) {
 		status := http.StatusOK
 		if version >= newProtocol {
 			status = http.StatusNotFound
@@ -146,14 +146,20 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	info := requestInfo{address: f.address(r), structured: version >= withStructured, ctx: r.Context()}
 	if arguments > 0 { // parseArguments reads the arguments, so the SDK need not
 		info.arguments = body[at.from:at.to]
-		body = slices.Concat(body[:at.from], []byte("{}"), body[at.to:])
+		body = at.replaced(body, "{}")
+	}
+	if id := m.ID.at; string(m.id()) != "null" {
+		if arguments > 0 && id.from > at.from {
+			id = span{id.from - arguments + len("{}"), id.to - arguments + len("{}")}
+		}
+		body = id.replaced(body, sdkID)
 	}
 	r = r.Clone(context.WithValue(r.Context(), requestInfoKey{}, info))
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	// As in REST, these two headers do not matter. The SDK would refuse other values.
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
-	f.sdk.ServeHTTP(&errorRewriter{ResponseWriter: w, message: m}, r)
+	f.sdk.ServeHTTP(&answerWriter{ResponseWriter: w, message: m}, r)
 }
 
 // hosts holds the host names under which clients may reach the tool server. Loopback is

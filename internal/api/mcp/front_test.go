@@ -114,6 +114,22 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 	}
 }
 
+// JSON-RPC: the id of the answer is the id of the request. A client compares it with what it sent.
+func TestAnswersKeepTheBytesOfTheID(t *testing.T) {
+	handler := handlerOf(t)
+	for _, id := range []string{`1`, `0`, `-7`, `1.5`, `1e2`, `1e400`, `9007199254740993`, `123456789012345678901234567890`, `""`, `"a"`, `"\u00e9\/"`, `"1"`} {
+		for _, what := range []string{`"method":"ping"`, `"method":"tools/call","params":{"name":"list_algorithms","arguments":{}}`, `"method":"fp_unknown"`} {
+			for _, message := range []string{`{"jsonrpc":"2.0","id":` + id + `,` + what + `}`, `{` + what + `,"id": ` + id + ` ,"jsonrpc":"2.0"}`} {
+				w := post(handler, message)
+				var answered struct{ ID, Result json.RawMessage }
+				if err := json.Unmarshal(w.Body.Bytes(), &answered); err != nil || string(answered.ID) != id || (answered.Result == nil) != strings.Contains(what, "unknown") {
+					t.Errorf("%s is answered %d %.200s, want the id %s", message, w.Code, w.Body, id)
+				}
+			}
+		}
+	}
+}
+
 // A client that reads structuredContent gets no second copy of a large answer as text.
 func TestVectorsAreSentOnceAndOnlyIfAskedFor(t *testing.T) {
 	handler := handlerOf(t)
