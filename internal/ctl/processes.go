@@ -19,14 +19,8 @@ import (
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
-type processFlags struct {
-	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres URL of the deployment, whose connections name the running processes."`
-	logDatabase
-}
-
-func (r processFlags) log() string { return databases{r.DatabaseURL, r.logDatabase}.log() }
-
-func (r processFlags) processes(ctx context.Context) (found []service.Process, err error) {
+// processes returns the running processes, which name themselves in their connections to the databases.
+func (r databases) processes(ctx context.Context) (found []service.Process, err error) {
 	seen := map[string]bool{}
 	for _, url := range []string{r.DatabaseURL, r.LogDatabaseURL} {
 		if url == "" {
@@ -97,7 +91,7 @@ func agree(processes []service.Process, err error, what, digest string, of func(
 
 // beyond returns an error if a key's TreeSize (see keys.Key) invalidates a tree head or a
 // certificate that the key signed. It skips disowned keys: for a stolen key this is intended.
-func (r processFlags) beyond(ctx context.Context, set *keys.Set) error {
+func (r databases) beyond(ctx context.Context, set *keys.Set) error {
 	pool, err := database.Open(ctx, r.log(), 2)
 	if err != nil {
 		return err

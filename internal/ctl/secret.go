@@ -40,7 +40,7 @@ func (a secretAddCommand) Run(t *terminal) error {
 }
 
 type secretRotateCommand struct {
-	processFlags
+	databases
 	secretFile
 }
 
@@ -74,7 +74,7 @@ func (r secretRotateCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 type secretCheckCommand struct {
-	processFlags
+	databases
 	secretFile
 }
 
@@ -133,9 +133,6 @@ func nextOfSecrets(r secretReport) string {
 }
 
 func withSecrets(ctx context.Context, databaseURL, file string, do func(*store.Store, *sealing.Secrets, store.Rotation) error) error {
-	if databaseURL == "" {
-		return errors.New("--database-url is missing, and only the database says which secret is in force: give --database-url")
-	}
 	own, err := sealing.Load(file)
 	if err != nil {
 		return err

@@ -166,7 +166,7 @@ func newestHeadOf(ctx context.Context, baseURL string, set *keys.Set) (signedHea
 
 type signingKeysCloseCommand struct {
 	keySetOutput
-	processFlags
+	databases
 	Pubkey   string `arg:"" help:"The retired key, es256:HEX or ed25519:HEX."`
 	File     string `required:"" placeholder:"FILE" help:"File with the present key set, which every process must have; '-' reads standard input."`
 	BaseURL  string `env:"FAIRPACT_URL" required:"" placeholder:"URL" help:"URL of the deployment, from which the command fetches the newest tree head."`
@@ -181,9 +181,6 @@ func (c signingKeysCloseCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	if err := checkTreeSize(c.TreeSize); err != nil {
 		return err
-	}
-	if c.DatabaseURL == "" {
-		return errors.New("--database-url is missing, and only the database shows which certificates the key signed: give --database-url")
 	}
 	head, err := newestHeadOf(ctx, c.BaseURL, set)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 )
 
 type signingKeysCheckCommand struct {
-	processFlags
+	DatabaseURL string `env:"DATABASE_URL" placeholder:"URL" help:"Postgres URL of the deployment, whose connections name the running processes."`
+	logDatabase
 	deployment
 	File     string `placeholder:"FILE" help:"File with the key set that every process should have."`
 	TreeHead string `placeholder:"FILE" help:"File with a tree head that you kept, which the log must extend. 'none': skip this check. Default: an earlier head that the log returns."`
@@ -39,8 +40,9 @@ func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		digest = file.Digest()
 	}
 	report := verification.Report{Valid: true}
+	in := databases{c.DatabaseURL, c.logDatabase}
 	if c.DatabaseURL != "" {
-		found, err := c.processes(ctx)
+		found, err := in.processes(ctx)
 		report.Add(haveKeySet(found, err, digest))
 	}
 	list, err := c.published(ctx, client, file, &report)
@@ -51,7 +53,7 @@ func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {
 		return t.keysReport(report, "the replicas publish different key sets: wait until the roll-out is done and check again. If the key sets still differ, find the processes that lack the right key set: run this check with --file and --database-url, which lists them")
 	}
 	if c.DatabaseURL != "" && file != nil {
-		report.Add(checked("closed_keys", c.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond the key's tree size"))
+		report.Add(checked("closed_keys", in.beyond(ctx, file), "no closed key signed a certificate or a tree head beyond the key's tree size"))
 	}
 	head, err := newestHead(ctx, client, list)
 	report.Add(checked("tree_head", err, "the newest tree head, of size %d, is signed by the %s key %s", head.size, head.by.State, head.by.Label))
