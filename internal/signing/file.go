@@ -23,8 +23,7 @@ import (
 	"github.com/fairpact/fairpact/internal/signing/provider"
 )
 
-// fileKey is a key in a PEM file. The URI file://PATH names an existing file. The URI dev://PATH names a
-// development key, which is made at first use.
+// fileKey is a key in a PEM file.
 type fileKey struct {
 	private crypto.Signer
 	custody string
@@ -185,8 +184,7 @@ func createKeyFile(path string, kind provider.Kind) (private crypto.Signer, err 
 	return private, files.Create(path, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600)
 }
 
-// MakeKeyFile writes a new key of a scheme, es256 or ed25519, to a PEM file that MUST
-// NOT exist yet, and returns the label of the public key.
+// MakeKeyFile writes a new es256 or ed25519 key to a new PEM file, and returns the public key's label.
 func MakeKeyFile(path, scheme string) (label string, err error) {
 	kind, known := map[string]provider.Kind{"es256": provider.P256, "ed25519": provider.Ed25519}[scheme]
 	if !known {
@@ -199,8 +197,7 @@ func MakeKeyFile(path, scheme string) (label string, err error) {
 	return keys.Label(private.Public())
 }
 
-// SeatKey is the private key of a party. It signs on the party's machine, never in a
-// service.
+// SeatKey is the private key of a party. It signs on the party's machine, never in a service.
 type SeatKey struct {
 	Label   string // the public key, as es256:HEX or ed25519:HEX
 	private crypto.Signer
@@ -214,7 +211,7 @@ func ReadSeatKey(path string) (k SeatKey, err error) {
 	return k, err
 }
 
-// Sign returns the signature of a message as `<scheme>:<hex>`.
+// Sign signs a message.
 func (k SeatKey) Sign(message []byte) (string, error) {
 	if private, ok := k.private.(ed25519.PrivateKey); ok {
 		return "ed25519:" + hex.EncodeToString(ed25519.Sign(private, message)), nil

@@ -54,8 +54,7 @@ type KeySet struct {
 	verified [256]atomic.Pointer[verified] // indexed by the first byte of the digest
 }
 
-// verified is an es256 signature that was verified. A KeySet caches up to 256 of them,
-// because a process soon verifies the signatures that it has just made.
+// verified is a signature that verifies. A process soon verifies the signatures that it has just made.
 type verified struct {
 	digest    [32]byte
 	signature string
@@ -88,8 +87,7 @@ func (k *KeySet) Accepts(label string) bool {
 // CheckClock compares this process's clock with the unix time of the database's clock.
 func (k *KeySet) CheckClock(database int64) error { return k.set.CheckClock(k.unix(), database) }
 
-// SignerOf returns the accepted key, current or retired, that signed a message (SPEC 5.6). The error
-// wraps keys.ErrMalformed or keys.ErrNotVerified.
+// SignerOf returns the accepted key that signed a message (SPEC 5.6). See keys.Set.SignerOf for errors.
 func (k *KeySet) SignerOf(message []byte, signature string) (keys.Key, error) {
 	if strings.HasPrefix(signature, "es256:") {
 		return k.SignedBy(sha256.Sum256(message), signature)
@@ -97,8 +95,7 @@ func (k *KeySet) SignerOf(message []byte, signature string) (keys.Key, error) {
 	return k.set.SignerOf(message, signature, k.unix())
 }
 
-// SignedBy returns the accepted key that signed a SHA-256 digest with es256. The errors are those of
-// SignerOf.
+// SignedBy returns the accepted key that signed a SHA-256 digest with es256.
 func (k *KeySet) SignedBy(digest [32]byte, signature string) (keys.Key, error) {
 	if v := k.verified[digest[0]].Load(); v != nil && v.digest == digest && v.signature == signature {
 		return k.set.Accepted(v.label, k.unix())
@@ -110,7 +107,6 @@ func (k *KeySet) SignedBy(digest [32]byte, signature string) (keys.Key, error) {
 	return key, err
 }
 
-// remember caches a signature that was verified under the labelled key.
 func (k *KeySet) remember(digest [32]byte, signature, label string) {
 	k.verified[digest[0]].Store(&verified{digest, signature, label})
 }
@@ -146,9 +142,8 @@ type Watch struct {
 // NewWatch returns a Watch for a process with these keys.
 func NewWatch(keys *KeySet) *Watch { return &Watch{keys: keys} }
 
-// Check inspects an answer of log-server, as the field Check of a translog.Client. It returns an
-// error if log-server lists a key that this process does not accept. If the status is not 200, it
-// also does if the list lacks the key with which this process signs: that may be why.
+// Check inspects an answer of log-server, as the field Check of a translog.Client. If the status is not
+// 200, it also returns an error if log-server lacks the key with which this process signs.
 func (w *Watch) Check(r *http.Response) error {
 	named := r.Header.Get(keysHeader)
 	if named == "" { // the answer is not from log-server
@@ -170,8 +165,7 @@ func (w *Watch) Check(r *http.Response) error {
 	return nil
 }
 
-// Ready returns an error if Check found in the last 15 s that this process lacks a key
-// of a log-server.
+// Ready returns an error if Check found lately that this process lacks a key of a log-server.
 func (w *Watch) Ready() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -68,8 +68,7 @@ func Open(ctx context.Context, uri string) (*Signer, error) {
 	return open(ctx, uri, defaultLimits)
 }
 
-// PublicKeyOf returns the es256 label of the public key. The URI must name a P-256 key.
-// The process needs permission to read the public key, but not to sign.
+// PublicKeyOf returns the label of the P-256 key that a URI names. It needs no permission to sign.
 func PublicKeyOf(ctx context.Context, uri string) (string, error) {
 	p, _, err := openProvider(ctx, uri, provider.P256)
 	if err != nil {
@@ -115,8 +114,7 @@ func openProvider(ctx context.Context, uri string, kind provider.Kind) (provider
 	return p, stores[i], err
 }
 
-// trial is the digest that Open and OpenLogKey sign to test a key. No certificate and no tree
-// head has this digest, so the signature cannot be misused.
+// trial is signed to test a key. It is the digest of no certificate or tree head.
 var trial = sha256.Sum256([]byte("fairpact/start-up-check: neither a certificate nor a tree head"))
 
 func readKey(ctx context.Context, p provider.Provider, l limits) (public crypto.PublicKey, custody string, err error) {
@@ -143,16 +141,14 @@ func readP256(ctx context.Context, p provider.Provider, l limits) (key keys.Key,
 	return key, custody, nil
 }
 
-// LogKey is an Ed25519 key of the log. The log signs each checkpoint with this key and with
-// the deployment key. A LogKey is safe for concurrent use.
+// LogKey is an Ed25519 key of the log, which signs checkpoints. A LogKey is safe for concurrent use.
 type LogKey struct {
 	provider provider.Provider
 	public   ed25519.PublicKey
 	custody  string
 }
 
-// OpenLogKey returns the Ed25519 key that a URI names (see Open), after one trial signature. The PEM
-// file of a file URI must contain a PKCS#8 key.
+// OpenLogKey returns the Ed25519 key that a URI names (see Open), after one trial signature.
 func OpenLogKey(ctx context.Context, uri string) (*LogKey, error) {
 	p, _, err := openProvider(ctx, uri, provider.Ed25519)
 	if err != nil {
@@ -181,8 +177,7 @@ func (k *LogKey) Public() ed25519.PublicKey { return k.public }
 // Custody says in words where the key is kept.
 func (k *LogKey) Custody() string { return k.custody }
 
-// Sign returns a verified signature of the message (RFC 8032). It retries transient
-// failures.
+// Sign returns a verified signature of the message (RFC 8032). It retries transient failures.
 func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, defaultLimits.deadline)
 	defer cancel()
@@ -198,8 +193,7 @@ func (k *LogKey) Sign(ctx context.Context, message []byte) ([]byte, error) {
 // Close releases the provider's connections and sessions.
 func (k *LogKey) Close() error { return k.provider.Close() }
 
-// Pauses between tries are random, so that callers that failed together do not retry
-// together. The longest possible pause doubles after each try.
+// Pauses are random, so that callers that failed together do not retry together.
 const (
 	firstCeiling = 100 * time.Millisecond
 	lastCeiling  = 800 * time.Millisecond
@@ -268,8 +262,7 @@ func excluded(err error) bool {
 	return is || errors.Is(err, errClosed)
 }
 
-// call runs f if the breaker permits it. Otherwise f does not run, and the error wraps
-// ErrUnavailable.
+// call runs f if the breaker permits it, or returns ErrUnavailable.
 func (b *breaker) call(f func() (string, error)) (string, error) {
 	signature, err := b.circuit.Execute(func() (string, error) {
 		signature, err := f()
@@ -279,8 +272,7 @@ func (b *breaker) call(f func() (string, error)) (string, error) {
 		return signature, err
 	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		// The cause is the error of an earlier call. So the returned error shows the cause's text
-		// but does not wrap the cause.
+		// The error shows the text of the cause, but does not wrap it: it is the error of an earlier call.
 		return "", fmt.Errorf("%w: the provider was not called, because it failed several times in a row; the last failure: %v", ErrUnavailable, b.cause.Load())
 	}
 	return signature, err

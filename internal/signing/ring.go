@@ -15,14 +15,12 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
-// Settings are the flags and environment variables that name a deployment's keys. Every
-// binary that signs has these settings.
+// Settings are the flags and environment variables that name a deployment's keys.
 type Settings struct {
 	KeySetFile string `env:"FAIRPACT_KEY_SET_FILE" type:"path" help:"JSON file with the key set. It states the URI of each key that may sign (file://PATH, dev://PATH for a development key, or a key in a KMS or HSM), the time from which that key signs, and the retired keys. If only one key signs, its pubkey may be left out. All processes use the same key set. To write the file, use fairpactctl signing-keys."`
 }
 
-// Open returns the deployment's KeySet and a Ring that signs with its keys. An error names the
-// setting to correct. ctx bounds the calls to a remote provider.
+// Open returns the deployment's KeySet and a Ring. ctx bounds the calls to a remote provider.
 func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySet, error) {
 	if c.KeySetFile == "" {
 		return nil, nil, errors.New(`FAIRPACT_KEY_SET_FILE is not set: set it to the path of a key set, such as {"keys":[{"uri":"URI","signs_from":0}]}, where URI is one of ` + knownURIs())
@@ -54,8 +52,7 @@ var (
 	})
 )
 
-// Ring signs digests with the key of a KeySet that signs now. It opens this key and the keys with a
-// later signs_from, but no retired key. A Ring is safe for concurrent use.
+// Ring signs with the key of a KeySet that signs now. It is safe for concurrent use.
 type Ring struct {
 	keys   *KeySet
 	logger *slog.Logger
@@ -72,8 +69,7 @@ const (
 	openPause   = 30 * time.Second
 )
 
-// OpenRing opens the key that signs now, and returns an error if that key does not open. A loop
-// opens the keys with a later signs_from. It logs failures and retries.
+// OpenRing opens the key that signs now. A loop opens the keys with a later signs_from, and retries.
 func OpenRing(ctx context.Context, set *KeySet, logger *slog.Logger) (*Ring, error) {
 	r := newRing(set, logger)
 	now := set.set.Signs(set.unix())
@@ -141,8 +137,7 @@ func (r *Ring) signer(label string) *Signer {
 	return r.open[label]
 }
 
-// Sign signs a SHA-256 digest with the key that signs now, as Signer.Sign does. The error
-// wraps ErrUnavailable if that key is not open.
+// Sign signs a SHA-256 digest with the key that signs now, as Signer.Sign does.
 func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	label := r.keys.set.Signs(r.keys.unix()).Label
 	if signer := r.signer(label); signer != nil {
@@ -160,8 +155,7 @@ func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	return "", fmt.Errorf("%w: the key that signs now, %s, is not open yet", ErrUnavailable, label)
 }
 
-// Custody describes where the key that is published as current is kept (SPEC 2.8, key_custody). A
-// key is published as current one Margin before it begins to sign.
+// Custody describes where the key that is published as current is kept (SPEC 2.8, key_custody).
 func (r *Ring) Custody() string {
 	if signer := r.signer(r.keys.Keys().Current()); signer != nil {
 		return signer.Custody()
@@ -169,12 +163,10 @@ func (r *Ring) Custody() string {
 	return "a key that this process cannot use"
 }
 
-// Ephemeral reports whether the key that is published as current is a development key
-// (SPEC 2.8, dev_ephemeral_key).
+// Ephemeral reports whether the key that is published as current is a development key.
 func (r *Ring) Ephemeral() bool { return r.Development(r.keys.Keys().Current()) }
 
-// Development reports whether the labelled key is a development key that this process has
-// opened.
+// Development reports whether the labelled key is a development key that this process has opened.
 func (r *Ring) Development(label string) bool {
 	signer := r.signer(label)
 	return signer != nil && signer.Ephemeral()

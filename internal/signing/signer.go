@@ -23,12 +23,10 @@ import (
 )
 
 var (
-	// ErrProvider is returned when a provider's answer is not a signature of the digest
-	// under the pinned public key. No part of that answer is returned.
+	// ErrProvider is returned when a provider's answer does not verify. No part of the answer is returned.
 	ErrProvider = errors.New("the provider's answer is not a signature of this digest under the pinned public key")
 
-	// ErrUnavailable is returned when a provider is unreachable, overloaded or too
-	// slow. The same call may succeed later.
+	// ErrUnavailable is returned when a provider is unreachable, overloaded or too slow.
 	ErrUnavailable = errors.New("the key's provider is unavailable")
 
 	errClosed = errors.New("the signer is closed")
@@ -74,12 +72,9 @@ type limits struct {
 	open        time.Duration // how long the breaker refuses all calls before one call probes the provider
 }
 
-// With defaultLimits, Sign returns within 2.5 s: a reveal waits at most 3 s for its certificate
-// (timelimits.Issue), with the append to the log. A cloud HSM answers in tens of milliseconds. A
-// call without an answer after 1.5 s counts as failed, which leaves time for a second one.
-//
-// After the provider is back, signing resumes within 2 s plus the duration of one call.
-// TestKeyServiceOutage in e2e/outage measures these times.
+// A reveal waits at most timelimits.Issue (3 s) for its certificate, with the append to the log. A cloud
+// HSM answers in tens of milliseconds. A call without an answer after 1.5 s counts as failed, which leaves
+// time for a second one. TestKeyServiceOutage in e2e/outage measures these times.
 var defaultLimits = limits{
 	deadline:    timelimits.Sign,
 	attempt:     1500 * time.Millisecond,
@@ -107,8 +102,7 @@ func newSigner(ctx context.Context, p provider.Provider, s store, l limits) (*Si
 	if err != nil {
 		return nil, err
 	}
-	// Each series starts at 0. Otherwise the first failure would create a series at 1, in which Prometheus
-	// sees no increase.
+	// Each series starts at 0, because Prometheus sees no increase in a series that starts at 1.
 	for _, ending := range []string{"ok", "timeout", "unavailable", "refused", "invalid", "canceled"} {
 		requests.WithLabelValues(s.scheme, ending)
 	}
@@ -124,19 +118,16 @@ func newSigner(ctx context.Context, p provider.Provider, s store, l limits) (*Si
 	}, nil
 }
 
-// PublicKey returns the labelled public key: `es256:` and 66 hex digits, the
-// compressed SEC1 form (SPEC 2.8).
+// PublicKey returns the label of the public key (SPEC 2.8).
 func (s *Signer) PublicKey() string { return s.key[0].Label }
 
 // Custody describes where the key is kept (SPEC 2.8, key_custody).
 func (s *Signer) Custody() string { return s.custody }
 
-// Ephemeral reports whether this is a development key (SPEC 2.8,
-// dev_ephemeral_key).
+// Ephemeral reports whether this is a development key (SPEC 2.8, dev_ephemeral_key).
 func (s *Signer) Ephemeral() bool { return s.ephemeral }
 
-// Close waits for the running Sign calls, at most for the deadline of one, and closes the provider.
-// Afterwards Sign returns an error.
+// Close waits for the running Sign calls, at most for the deadline of one. Afterwards Sign fails.
 func (s *Signer) Close() error {
 	if s.closed.Swap(true) {
 		return nil
@@ -150,20 +141,16 @@ func (s *Signer) Close() error {
 	return nil
 }
 
-// Sign returns the signature of a SHA-256 digest as `es256:` and 128 hex digits,
-// r‖s with low s (SPEC 5.6). Two signatures of one digest differ.
-//
-// Every signature that Sign returns has been verified with the pinned public key. After
-// an invalid answer Sign calls the provider once more, because a bit may have flipped
-// on the way (AWS and PKCS#11 have no checksum). Sign retries transient failures within
-// the deadline. The error wraps
+// Sign returns the signature of a SHA-256 digest as r‖s with low s (SPEC 5.6), verified with the pinned
+// public key. After an invalid answer Sign calls the provider once more, because a bit may have flipped on
+// the way (AWS and PKCS#11 have no checksum). Sign retries transient failures within the deadline. The
+// error wraps
 //   - ErrProvider after two invalid answers;
-//   - ErrUnavailable if the provider is down or transient failures continue; the error
-//     also wraps context.DeadlineExceeded if the provider took too long;
+//   - ErrUnavailable if the provider is down or transient failures continue, and also
+//     context.DeadlineExceeded if the provider took too long;
 //   - the context's error if the caller gave up.
 //
-// Any other error means that the provider refused (no permission, a disabled key) or that
-// the Signer is closed. A refusal says what to correct.
+// Any other error means that the provider refused, or that the Signer is closed.
 func (s *Signer) Sign(ctx context.Context, digest [32]byte) (string, error) {
 	ctx, span := tracer.Start(ctx, "sign", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attribute.String("fairpact.key_provider", s.scheme)))
 	defer span.End()

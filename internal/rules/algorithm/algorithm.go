@@ -1,11 +1,8 @@
-// Package algorithm contains the published algorithms, their catalogue and their test
-// vectors.
+// Package algorithm contains the published algorithms, their catalogue and their test vectors.
 //
-// The package is pure: equal arguments give equal bytes on any machine, so anyone can
-// recompute a result. Arithmetic is exact. A fraction is a string in lowest terms
-// ("5/7", "-3/2", "1"), because its numerator and denominator may exceed 2^53, and many
-// JSON readers round such integers. Params and inputs consist of the types that
-// canon.Parse returns.
+// The package is pure, so anyone can recompute a result. Arithmetic is exact. A fraction is a string in
+// lowest terms ("5/7", "-3/2", "1"), because many JSON readers round integers above 2^53. Params and
+// inputs consist of the types that canon.Parse returns.
 package algorithm
 
 import (
@@ -20,16 +17,14 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// The ids of the algorithms. SPEC 9.4: an id includes its version, and what a published
-// id computes MUST never change.
+// SPEC 9.4: an id includes its version, and what a published id computes MUST never change.
 const (
 	Split   = "split.v1"
 	Random  = "random.v1"
 	Shapley = "shapley.v1"
 )
 
-// ErrRejected is returned by Compute if a party rejected the deal. The deal is then VOID
-// and has no result.
+// ErrRejected is returned by Compute if a party rejected the deal, which is then VOID.
 var ErrRejected = errors.New("a party rejected the deal, so there is no result")
 
 // Algorithm is one published algorithm: its description and its rules.
@@ -43,9 +38,8 @@ type Algorithm struct {
 	MaxParties int
 	MaxInput   int // bytes of a party input in its RFC 8785 form
 
-	// InputForm describes a party input in texts about a deal. Placeholders stand for the
-	// parts that depend on the params. If InputForm is empty, these texts show Input.Example,
-	// which then fits every deal.
+	// InputForm describes a party input in texts about a deal, with placeholders for what depends on the
+	// params. "": these texts show Input.Example, which then fits every deal.
 	InputForm string
 
 	// NeedsBeacon reports whether the result depends on the beacon round that the deal names
@@ -79,8 +73,7 @@ type Beacon struct {
 
 const maxParams = 1 << 20 // bytes of algorithm_params in their RFC 8785 form
 
-// CheckParams checks the labels (see CheckLabels) and algorithm_params of a new deal. It
-// returns warnings about legal values that are probably mistakes.
+// CheckParams checks the labels and params of a new deal. It warns about values that are probably mistakes.
 func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warnings []string, err error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -95,9 +88,8 @@ func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warning
 	return append(warnings, unknownMembers(a, params)...), nil
 }
 
-// CheckInput checks that a party's input can be used. It ignores unknown top-level
-// members, because a party cannot correct a committed input. The error MUST NOT contain
-// any part of the input.
+// CheckInput checks that an input can be used. It ignores unknown members, because a party cannot correct a
+// committed input. The error MUST NOT contain any part of the input.
 func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) error {
 	if n := len(canon.Encode(input)); n > a.MaxInput {
 		return fmt.Errorf("the input has %d bytes in its RFC 8785 form; %s takes at most %d", n, a.ID, a.MaxInput)
@@ -136,9 +128,8 @@ func (a *Algorithm) MayReject() bool { return a.rejects != nil }
 // Redraws reports whether the algorithm supports Redraw.
 func (a *Algorithm) Redraws() bool { return a.redraw != nil }
 
-// Redraw recomputes a result from the labels, and from the beacon round and the nonce digest
-// in the given result, so that a verifier needs no inputs. It returns the RFC 8785 bytes. It does
-// not check that the beacon signed the round.
+// Redraw recomputes a result without inputs, from the beacon round and the nonce digest in the result. It
+// returns the RFC 8785 bytes. It does not check that the beacon signed the round.
 func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err
@@ -146,10 +137,9 @@ func (a *Algorithm) Redraw(labels []string, result []byte) ([]byte, error) {
 	return a.redraw(labels, result)
 }
 
-// Compute returns the RFC 8785 bytes of the deal's result. inputs are in the order of
-// the parties. b is the beacon round that the deal names; algorithms without a beacon
-// ignore b. Compute refuses invalid params and inputs. An error about an input names the
-// party. Compute returns ErrRejected if a party rejected the deal.
+// Compute returns the RFC 8785 bytes of the deal's result, or ErrRejected. inputs are in the order of the
+// parties. b is the beacon round that the deal names, if the algorithm needs one. An error about an input
+// names the party.
 func (a *Algorithm) Compute(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) ([]byte, error) {
 	if err := CheckLabels(a, labels); err != nil {
 		return nil, err

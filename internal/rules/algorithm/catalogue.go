@@ -16,8 +16,7 @@ import (
 
 var algorithms = load(splitV1, randomV1, shapleyV1)
 
-// All returns the algorithms in the order of the catalogue. The caller MUST NOT change
-// them.
+// All returns the algorithms in the order of the catalogue, not to be changed.
 func All() []*Algorithm { return algorithms }
 
 // Lookup returns the algorithm with the given id, and whether it exists.
@@ -40,8 +39,7 @@ type CatalogueEntry struct {
 	TestVectors     []Vector          `json:"test_vectors"`
 }
 
-// Catalogue returns the published description of every algorithm. The caller MUST NOT
-// change the descriptions.
+// Catalogue returns the published description of every algorithm, not to be changed.
 func Catalogue() []CatalogueEntry {
 	var entries []CatalogueEntry
 	for _, a := range algorithms {
@@ -105,8 +103,7 @@ func load(all ...*Algorithm) []*Algorithm {
 	return all
 }
 
-// Vector is a published example: a deal with its inputs, and the result that every
-// implementation MUST compute.
+// Vector is a published deal with its inputs, and the result that every implementation MUST compute.
 type Vector struct {
 	VectorID       string          `json:"vector_id"`
 	Algorithm      string          `json:"algorithm"`
@@ -136,8 +133,7 @@ func (v Vector) Beacon() *Beacon {
 	return output.Beacon
 }
 
-// Vectors returns the published vectors in the order of the catalogue. The caller MUST
-// NOT change what they contain.
+// Vectors returns the published vectors in the order of the catalogue, not to be changed.
 func Vectors() []Vector {
 	var all []Vector
 	for _, a := range algorithms {
@@ -146,8 +142,7 @@ func Vectors() []Vector {
 	return all
 }
 
-// readVectors parses params and inputs with package canon, because encoding/json would
-// decode their integers as inexact floats.
+// readVectors uses package canon, because encoding/json would decode integers as inexact floats.
 func readVectors(data []byte) (vectors []Vector, err error) {
 	tree, err := canon.Parse(data)
 	if err != nil {

@@ -58,8 +58,7 @@ func readBeaconRound(params map[string]any) (int64, error) {
 	return round, m.Err()
 }
 
-// readNonce returns the bytes of the nonce. If the number of hex digits is odd, readNonce
-// adds a 0 on the left. Its errors MUST NOT contain any part of the nonce.
+// readNonce adds a 0 on the left of an odd number of hex digits. Its errors MUST NOT contain the nonce.
 func readNonce(input map[string]any) ([]byte, error) {
 	m := canon.MembersOf(input, "input.")
 	digits := m.Text("nonce", "a string of hex digits")
@@ -79,8 +78,7 @@ func readNonce(input map[string]any) ([]byte, error) {
 	return nonce, nil
 }
 
-// xorNonces returns the XOR of the nonces. It pads shorter nonces on the left with zero
-// bytes.
+// xorNonces pads shorter nonces on the left with zero bytes.
 func xorNonces(nonces [][]byte) []byte {
 	size := 0
 	for _, nonce := range nonces {
@@ -172,8 +170,7 @@ func drawTicket(seed [32]byte, party int) [32]byte {
 	return sha256.Sum256(message[:])
 }
 
-// readBeacon returns the chain hash and the randomness of a round. It does not verify the
-// round's signature: the service verifies the signature before it stores the round.
+// readBeacon does not verify the round's signature: the service did, before it stored the round.
 func readBeacon(b *Beacon, round int64) (chain, randomness [32]byte, err error) {
 	if b == nil {
 		return chain, randomness, fmt.Errorf("beacon round %d is not pinned yet: random.v1 cannot draw without it", round)

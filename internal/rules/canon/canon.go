@@ -24,19 +24,16 @@ import (
 )
 
 const (
-	// MaxInt is 2^53−1, the largest integer that every JSON reader reads exactly
-	// (RFC 7493 2.2). The smallest is −MaxInt.
+	// MaxInt is 2^53−1, the largest integer that every JSON reader reads exactly (RFC 7493 2.2).
 	MaxInt int64 = 1<<53 - 1
 
 	// MaxDepth is the maximum number of levels of nested arrays and objects.
 	MaxDepth = 32
-	// MaxValues is the maximum number of values in a text. It bounds the memory that a small text
-	// can take. A certificate of 10,000 parties has over 50,000 values.
+	// MaxValues bounds the memory of a small text. A certificate of 10,000 parties has over 50,000 values.
 	MaxValues = 1 << 17
 )
 
-// SyntaxError says why Parse refuses a text. It MUST NOT quote more of the text than one
-// punctuation mark, because the text may contain secrets.
+// SyntaxError says why Parse refuses a text. It MUST NOT quote a secret: at most one punctuation mark.
 type SyntaxError struct {
 	Offset int64 // number of bytes before the error
 	Reason string
@@ -112,8 +109,7 @@ func (p *parser) value() (any, error) {
 	case '0':
 		return p.integer(token.String())
 	}
-	// The token opens an array or object, because the tokenizer refuses a closing
-	// bracket in the place of a value.
+	// The token opens an array or object, because the tokenizer refuses a closing bracket here.
 	if p.dec.StackDepth() > p.depth {
 		return nil, &SyntaxError{p.dec.InputOffset() - 1, "arrays and objects are nested more than 32 deep"}
 	}
@@ -221,16 +217,13 @@ func isUnicodeEscape(rest []byte) bool {
 	return err == nil
 }
 
-// Encode returns the RFC 8785 bytes of a tree (see the package comment). It panics on
-// programming errors: v is not a tree, an integer is beyond ±MaxInt, or a string is not
-// valid UTF-8.
+// Encode returns the RFC 8785 bytes of a tree. It panics on a value that Parse does not return.
 func Encode(v any) []byte {
 	return appendValue(nil, v)
 }
 
-// Marshal returns the RFC 8785 bytes of a Go value. It follows the json tags and the rules
-// of encoding/json: for example, a nil slice is null. It is as strict as Parse: a float
-// with a fraction, an integer beyond ±MaxInt or invalid UTF-8 is an error.
+// Marshal returns the RFC 8785 bytes of a Go value by the rules of encoding/json. It is as strict as Parse:
+// a float with a fraction, an integer beyond ±MaxInt or invalid UTF-8 is an error.
 func Marshal(v any) ([]byte, error) {
 	data, err := json.Marshal(v, jsonv1.DefaultOptionsV1(),
 		jsontext.AllowInvalidUTF8(false), jsontext.AllowDuplicateNames(false))

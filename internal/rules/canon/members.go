@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// Members reads the members of a JSON object by type. It keeps the first error, so a caller
-// reads all members and then asks Err once. An error names a member and its JSON type, but
-// never quotes a value; only Choice and Only do.
+// Members reads the members of a JSON object by type. It keeps the first error, for Err. An error never
+// quotes a value, except by Choice and Only.
 type Members struct {
 	object map[string]any
 	path   string
@@ -136,8 +135,7 @@ func Commitment(input, salt []byte) string {
 	return commitmentPrefix + hex.EncodeToString(h.Sum(nil))
 }
 
-// ParseCommitment returns the digest of a commitment, or ErrCommitment if s does
-// not have the form that Commitment returns.
+// ParseCommitment returns the digest of a commitment, or ErrCommitment.
 func ParseCommitment(s string) (digest [32]byte, err error) {
 	digits, ok := strings.CutPrefix(s, commitmentPrefix)
 	if digest, err = ParseHash(digits); !ok || err != nil {
@@ -174,8 +172,7 @@ func ParseHex(digits string, n int) ([]byte, error) {
 	return hex.DecodeString(digits)
 }
 
-// ParseHash decodes a SHA-256 hash from 64 lower-case hex digits. Any other text is an
-// error.
+// ParseHash decodes a SHA-256 hash from 64 lower-case hex digits.
 func ParseHash(digits string) (hash [32]byte, err error) {
 	raw, err := ParseHex(digits, len(hash))
 	copy(hash[:], raw)

@@ -50,8 +50,7 @@ func (c Checkpoint) Digest() [32]byte { return sha256.Sum256([]byte(c.Text())) }
 // MaxNote is the maximum size of a signed checkpoint, enough for 32 ML-DSA-44 cosignatures.
 const MaxNote = 256 << 10
 
-// Parse reads the body of a note. It refuses extension lines, because this log writes
-// none and some kinds of cosignatures do not cover them.
+// Parse reads the body of a note, without extension lines: some kinds of cosignatures do not cover them.
 func Parse(text string) (Checkpoint, error) {
 	var read log.Checkpoint
 	rest, err := read.Unmarshal([]byte(text))
@@ -155,8 +154,7 @@ type Key struct {
 	public string // bytes of the public key, to detect the same key under another name
 }
 
-// ParseKey reads a vkey, the text form NAME+KEYID+BASE64 of a verifier key. It refuses a
-// vkey whose key ID does not match the key.
+// ParseKey reads a vkey, NAME+KEYID+BASE64. It refuses a key ID that does not match the key.
 func ParseKey(vkey string) (Key, error) {
 	name, rest, _ := strings.Cut(vkey, "+")
 	id, material, _ := strings.Cut(rest, "+")
@@ -196,8 +194,7 @@ func Ed25519Key(name string, public ed25519.PublicKey) (Key, error) {
 	return ParseKey(vkey)
 }
 
-// ECDSAKey returns the verifier key for a log's P-256 signatures (type 0x02). The key ID
-// is the first 4 bytes of the SHA-256 hash of the public key in DER.
+// ECDSAKey returns the verifier key for a log's P-256 signatures (type 0x02).
 func ECDSAKey(name string, public *ecdsa.PublicKey) (Key, error) {
 	if public.Curve != elliptic.P256() {
 		return Key{}, fmt.Errorf("the key is on curve %s: use a P-256 key", public.Curve.Params().Name)
@@ -241,8 +238,7 @@ func (k Key) Line(signature []byte) string {
 	return "— " + k.Name() + " " + encode64(append(binary.BigEndian.AppendUint32(nil, k.KeyHash()), signature...)) + "\n"
 }
 
-// Signed reports whether the line names this key. It returns an error if the line is
-// malformed, or if the line names this key but the signature over the text is invalid.
+// Signed reports whether the line names this key. A line that names this key must verify over the text.
 func (k Key) Signed(text, line string) (mine bool, err error) {
 	name, signature, err := readLine(line)
 	if err != nil || name != k.Name() || binary.BigEndian.Uint32(signature) != k.KeyHash() {
@@ -254,8 +250,7 @@ func (k Key) Signed(text, line string) (mine bool, err error) {
 	return true, nil
 }
 
-// IsSignatureLine reports whether the line has the form of a signature line in a signed
-// note. It does not verify the signature.
+// IsSignatureLine reports whether the line has the form of a signature line in a signed note.
 func IsSignatureLine(line string) bool {
 	_, _, err := readLine(line)
 	return err == nil && strings.HasSuffix(line, "\n")

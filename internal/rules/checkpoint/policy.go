@@ -7,12 +7,10 @@ import (
 	"strings"
 )
 
-// ErrQuorum is returned if a log signed a checkpoint, but the witnesses that cosigned it
-// do not meet the policy's quorum.
+// ErrQuorum is returned if a checkpoint's cosigners do not meet the policy's quorum.
 var ErrQuorum = errors.New("the quorum of witnesses is not met")
 
-// Policy says which logs a verifier accepts and which witnesses must have
-// cosigned a checkpoint (c2sp.org/tlog-policy). It is immutable.
+// Policy says which logs a verifier accepts and which witnesses must cosign (c2sp.org/tlog-policy).
 type Policy struct {
 	Logs      []Key
 	Witnesses []Witness

@@ -14,8 +14,7 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// Proof is a c2sp.org/tlog-proof@v1 without extra data. It proves that a leaf is in the
-// tree of a signed checkpoint.
+// Proof is a c2sp.org/tlog-proof@v1 without extra data: a leaf is in the tree of a signed checkpoint.
 type Proof struct {
 	Index int64
 	Path  [][32]byte
@@ -27,8 +26,7 @@ func (p Proof) Marshal() []byte {
 	return tlogproof.TLogProof{Index: uint64(p.Index), Hashes: p.Path, Checkpoint: p.Note}.Marshal()
 }
 
-// ParseProof reads a .tlog-proof file but does not verify it. To verify it, call
-// Policy.Verify and VerifyInclusion.
+// ParseProof reads a .tlog-proof file. Policy.Verify and VerifyInclusion verify it.
 func ParseProof(text []byte) (Proof, error) {
 	var read tlogproof.TLogProof
 	if len(text) > 2*MaxNote {
@@ -48,8 +46,7 @@ func ParseProof(text []byte) (Proof, error) {
 	return Proof{Index: int64(read.Index), Path: read.Hashes, Note: read.Checkpoint}, nil
 }
 
-// VerifyInclusion checks that the path proves the entry under the checkpoint's root (RFC
-// 9162 2.1.3.2). It does not verify signatures.
+// VerifyInclusion checks that the path proves the entry under the checkpoint's root (RFC 9162 2.1.3.2).
 func (p Proof) VerifyInclusion(entry []byte, c Checkpoint) error {
 	if p.Index < 0 || p.Index >= c.Size {
 		return fmt.Errorf("leaf %d is not in a tree of %d leaves", p.Index, c.Size)
@@ -61,8 +58,7 @@ func (p Proof) VerifyInclusion(entry []byte, c Checkpoint) error {
 	return nil
 }
 
-// VerifyConsistency checks that the newer checkpoint extends the older one
-// (RFC 9162 2.1.4.2).
+// VerifyConsistency checks that the newer checkpoint extends the older one (RFC 9162 2.1.4.2).
 func VerifyConsistency(older, newer Checkpoint, path [][32]byte) error {
 	if older.Size == 0 && len(path) > 0 { // tlog-witness demands an empty proof here
 		return errors.New("the consistency proof from size 0 has hashes: send an empty proof")
@@ -116,9 +112,8 @@ func ParseSize(text string) (int64, error) {
 	return size, nil
 }
 
-// Cosignatures returns, by Key.ID, the lines of a witness's answer that are signatures over `text`
-// by the given keys. It ignores malformed lines and those of other keys. An invalid signature by
-// a given key is an error.
+// Cosignatures returns, by Key.ID, the lines of a witness's answer that are signatures over `text` by the
+// given keys. It ignores other lines. An invalid signature by a given key is an error.
 func Cosignatures(text, answer string, keys []Key) (lines map[string]string, err error) {
 	if !strings.HasSuffix(answer, "\n") {
 		return nil, errors.New("the answer does not end with a line feed")
@@ -180,8 +175,7 @@ func ParseTilePath(path string) (tlog.Tile, error) {
 	return t, nil
 }
 
-// EntryBundle returns the entries in the format of tlog-tiles: for each entry, two bytes with
-// its length (big-endian), and then the entry.
+// EntryBundle returns the entries in the format of tlog-tiles: each after its length (2 bytes, big-endian).
 func EntryBundle(entries [][]byte) []byte {
 	var out []byte
 	for _, entry := range entries {
@@ -191,8 +185,7 @@ func EntryBundle(entries [][]byte) []byte {
 	return out
 }
 
-// ParseEntryBundle reads a bundle. It returns an error if the bundle does not have exactly
-// `count` entries.
+// ParseEntryBundle reads a bundle, which must have exactly `count` entries.
 func ParseEntryBundle(bundle []byte, count int) ([][]byte, error) {
 	var all [][]byte
 	for rest := bundle; len(rest) > 0; {

@@ -22,10 +22,8 @@ const example = `{"keys":[{"pubkey":"es256:…","uri":"gcpkms://…","signs_from
 //	         {"pubkey":"es256:…","uri":"gcpkms://…/2","signs_from":1795257295},
 //	         {"pubkey":"es256:…","retired_at":1700000000,"tree_size":4711}]}
 //
-// A key with a uri begins to sign at the unix time signs_from. A key without a uri is
-// retired. [Key] describes the members. An unknown member is an error: if a misspelt
-// tree_size were ignored, the key would not be closed. The list keeps the order of the
-// document, which has no meaning. NewSet checks the keys.
+// A key with a uri begins to sign at the unix time signs_from. A key without a uri is retired. An unknown
+// member is an error: if a misspelt tree_size were ignored, the key would not be closed. NewSet checks the keys.
 func ParseDocument(document []byte) (List, error) {
 	if len(document) > maxDocument {
 		return nil, fmt.Errorf("the key set has %d bytes, more than the allowed %d: check that this is the right file", len(document), maxDocument)
@@ -44,8 +42,7 @@ func ParseDocument(document []byte) (List, error) {
 }
 
 // ParsePublished reads the answer of GET /v1/pubkeys or of GET /v1/status (SPEC 2.8), a JSON tree of
-// package canon, in the order of the answer. Only GET /v1/pubkeys says what each key may sign.
-// ParsePublished does not check labels: Key.Problem does.
+// package canon. Only GET /v1/pubkeys says what each key may sign. Key.Problem checks labels.
 func ParsePublished(document any) (List, error) {
 	members, ok := document.(map[string]any)
 	if !ok {
@@ -110,7 +107,6 @@ func onlyKeys(object map[string]any) error {
 	return m.Err()
 }
 
-// entries reads the objects of a list, which may have only the known members.
 func entries(v any, known ...string) (List, error) {
 	rows, ok := v.([]any)
 	if !ok {
@@ -169,8 +165,7 @@ func (s *Set) Digest() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// Published returns the body that GET /v1/pubkeys answers at the unix time now: each key with State,
-// but without URI, SignsFrom and Disowned.
+// Published returns the body that GET /v1/pubkeys answers at the unix time now.
 func (s *Set) Published(now int64) []byte {
 	list := s.At(now)
 	for i := range list {

@@ -33,8 +33,7 @@ var (
 	// ErrMalformed is returned when a signature does not have the form of SPEC 5.6.
 	ErrMalformed = errors.New("malformed signature")
 
-	// ErrNotVerified is returned when a well-formed signature verifies under none of
-	// the accepted keys.
+	// ErrNotVerified is returned when a well-formed signature verifies under none of the accepted keys.
 	ErrNotVerified = errors.New("the signature verifies under no accepted key of the set")
 )
 
@@ -62,8 +61,7 @@ type Key struct {
 	// TreeSize. nil means that the log may still get certificates that the key signed.
 	TreeSize *int64 `json:"tree_size,omitempty"`
 
-	// Disowned allows TreeSize to invalidate certificates that the key already signed. The
-	// operator sets Disowned if the key was stolen.
+	// Disowned (for a stolen key) allows TreeSize to invalidate certificates that the key already signed.
 	Disowned bool `json:"disowned,omitempty"`
 
 	Development bool `json:"-"` // the deployment declares the key a development key
@@ -81,8 +79,7 @@ func (p public) verify(message []byte, digest [32]byte, scheme string, raw []byt
 		r, s := rawES256(raw)
 		return p.es256 != nil && ecdsa.Verify(p.es256, digest[:], r, s)
 	}
-	// ed25519.Verify refuses a signature whose S is not below the group order, as RFC 8032
-	// 5.1.7 requires.
+	// ed25519.Verify refuses an S that is not below the group order (RFC 8032 5.1.7).
 	return p.ed25519 != nil && ed25519.Verify(p.ed25519, message, raw)
 }
 
@@ -114,10 +111,8 @@ func (k Key) Problem() error {
 	return err
 }
 
-// MaySignLeaf reports whether the key was allowed to sign a leaf at this index, or a tree head
-// whose last leaf has this index. A TreeSize always binds, whatever State is: State depends on the
-// reader's clock and TreeSize does not, so signer and verifiers reach the same verdict at all times.
-// No document gives a TreeSize to a key that is not retired.
+// MaySignLeaf reports whether the key was allowed to sign a leaf at this index, or a tree head whose last
+// leaf has this index. TreeSize binds whatever State is, because State depends on the reader's clock.
 func (k Key) MaySignLeaf(leafIndex int64) bool { return k.TreeSize == nil || leafIndex < *k.TreeSize }
 
 // Closed reports whether the key is closed (see TreeSize).
@@ -148,8 +143,7 @@ func Check(label string) error { return Key{Label: label}.Problem() }
 // List is a list of keys, as a deployment publishes it or a verifier trusts it.
 type List []Key
 
-// Of returns a list of keys with these labels. A label that is not usable stays in the list, and
-// Key.Problem reports it.
+// Of returns keys with these labels, also with unusable ones: Key.Problem reports them.
 func Of(labels ...string) List {
 	list := make(List, len(labels))
 	for i, label := range labels {
@@ -191,8 +185,7 @@ func (l List) find(label string) int {
 	return slices.IndexFunc(l, func(k Key) bool { return k.Label == label })
 }
 
-// SignerOf returns the key that signed a message, whatever its State. The error wraps ErrMalformed
-// or ErrNotVerified.
+// SignerOf returns the key that signed a message. The error wraps ErrMalformed or ErrNotVerified.
 func (l List) SignerOf(message []byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err != nil {
@@ -201,9 +194,8 @@ func (l List) SignerOf(message []byte, signature string) (Key, error) {
 	return l.signer(message, sha256.Sum256(message), scheme, raw)
 }
 
-// SignedBy returns the key that signed a SHA-256 digest with es256. The error wraps
-// ErrMalformed or ErrNotVerified. It wraps ErrNotVerified for every well-formed ed25519
-// signature, because ed25519 signs the message itself and not a digest.
+// SignedBy returns the key that signed a SHA-256 digest with es256. An ed25519 signature is never verified:
+// it signs the message itself. The error wraps ErrMalformed or ErrNotVerified.
 func (l List) SignedBy(digest [32]byte, signature string) (Key, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err == nil && scheme != schemeES256 {
@@ -237,16 +229,14 @@ var (
 
 func inRange(v *big.Int) bool { return v.Sign() > 0 && v.Cmp(order) < 0 }
 
-// FromDER returns the text of an ECDSA signature in DER (RFC 3279 2.2.3), with r and the lower of s
-// and n−s, where n is the order of P-256. A signature verifies with s and also with n−s. If both
-// were accepted, anyone could turn one valid signature into a second one.
+// FromDER returns the text of an ECDSA signature in DER (RFC 3279 2.2.3), with the lower of s and n−s. Both
+// verify: if both were accepted, anyone could turn one valid signature into a second one.
 func FromDER(der []byte) (signature string, err error) {
 	var sig struct{ R, S *big.Int }
 	if rest, err := asn1.Unmarshal(der, &sig); err != nil || len(rest) != 0 {
 		return "", errors.New("not one DER sequence of two integers")
 	}
-	// encoding/asn1 ignores extra elements inside the sequence. A new encoding of `sig` lacks
-	// these elements, so it differs from `der`. It also differs if `der` is not the shortest encoding.
+	// A new encoding of `sig` has no extra elements in the sequence, and is the shortest one.
 	if again, err := asn1.Marshal(sig); err != nil || !bytes.Equal(again, der) {
 		return "", errors.New("not strict DER")
 	}
@@ -259,7 +249,6 @@ func FromDER(der []byte) (signature string, err error) {
 	return formatES256(sig.R, sig.S), nil
 }
 
-// formatES256 returns a signature as `es256:` and 128 hex digits, r‖s (SPEC 5.6).
 func formatES256(r, s *big.Int) string {
 	var raw [64]byte
 	r.FillBytes(raw[:32])
@@ -294,8 +283,7 @@ func rawES256(raw []byte) (r, s *big.Int) {
 	return new(big.Int).SetBytes(raw[:32]), new(big.Int).SetBytes(raw[32:])
 }
 
-// DER returns an es256 signature as an ASN.1 sequence (RFC 3279 2.2.3), the form
-// that X.509 and signed notes use.
+// DER returns an es256 signature as an ASN.1 sequence, the form that X.509 and signed notes use.
 func DER(signature string) ([]byte, error) {
 	scheme, raw, err := parseSignature(signature)
 	if err != nil {
@@ -353,9 +341,8 @@ func parseLabel(label string) (public, error) {
 	return public{es256: key}, err
 }
 
-// checkEd25519 refuses two kinds of keys that crypto/ed25519 accepts: encodings of a point that are
-// not canonical (RFC 8032 5.1.3), and points of small order. Under a point of small order anyone
-// can make signatures. The key of all zeros, a usual placeholder, is such a point.
+// checkEd25519 refuses keys that crypto/ed25519 accepts: points that are not canonical (RFC 8032 5.1.3) or
+// of small order, under which anyone can sign. The key of all zeros, a usual placeholder, is such a point.
 func checkEd25519(key []byte) error {
 	point, err := new(edwards25519.Point).SetBytes(key)
 	switch {

@@ -8,23 +8,20 @@ import (
 	"strings"
 )
 
-// MaxKeys is the maximum number of keys in a set. Verifiers refuse a longer list, which bounds the
-// time of a verification.
+// MaxKeys is the maximum number of keys in a set. It bounds the time of a verification.
 const MaxKeys = 1000
 
 var errTooMany = fmt.Errorf("the key set has more than %d keys, and verifiers refuse such a set: remove retired keys that signed nothing", MaxKeys)
 
-// Set holds the keys of a deployment and the time from which each key signs. The keys come
-// from configuration and never from a database table, because anyone who can write to a
-// table could add a key. A Set is immutable.
+// Set holds the keys of a deployment. The keys come from configuration, because anyone who can write to a
+// database table could add a key there. A Set is immutable.
 type Set struct {
 	keys   List
 	signs  []int // indexes in `keys` of the keys that have a SignsFrom, earliest first; never empty
 	margin int64 // in seconds
 }
 
-// NewSet checks a list of keys and returns it as a set. The clocks of processes and clients may
-// differ by the margin, in seconds.
+// NewSet checks a list of keys. The clocks of processes and clients may differ by the margin, in seconds.
 func NewSet(list List, margin int64) (*Set, error) {
 	if len(list) > MaxKeys {
 		return nil, errTooMany
@@ -58,7 +55,6 @@ func NewSet(list List, margin int64) (*Set, error) {
 	return s, nil
 }
 
-// misconfigured says what is wrong with an entry of a key set document.
 func misconfigured(key Key) string {
 	switch {
 	case key.Label == "":
@@ -82,8 +78,7 @@ func OneSigner(label, uri string, retired []string, margin int64) (*Set, error) 
 	return NewSet(append(List{{Label: label, URI: uri, SignsFrom: new(int64)}}, Of(retired...)...), margin)
 }
 
-// At returns all keys as published at the unix time now, in the order of the document. Exactly one
-// is current.
+// At returns all keys as published at the unix time now, in the order of the document.
 func (s *Set) At(now int64) List {
 	list := make(List, len(s.keys))
 	for i := range list {
@@ -92,8 +87,7 @@ func (s *Set) At(now int64) List {
 	return list
 }
 
-// SignerOf returns the key that signed a message and that is accepted now. The error wraps
-// ErrMalformed or ErrNotVerified.
+// SignerOf returns the key that signed a message, if it is accepted now. For errors, see List.SignerOf.
 func (s *Set) SignerOf(message []byte, signature string, now int64) (Key, error) {
 	key, err := s.keys.SignerOf(message, signature)
 	if err != nil {
@@ -111,8 +105,7 @@ func (s *Set) SignedBy(digest [32]byte, signature string, now int64) (Key, error
 	return s.Accepted(key.Label, now)
 }
 
-// Accepted returns the key with this label if signatures by it verify now. Otherwise the error
-// wraps ErrNotVerified.
+// Accepted returns the key with this label if signatures by it verify now, or else ErrNotVerified.
 func (s *Set) Accepted(label string, now int64) (Key, error) {
 	i := s.keys.find(label)
 	if i < 0 {
@@ -165,8 +158,7 @@ func (s *Set) at(i int, t int64) Key {
 	return key
 }
 
-// successor returns the unix time at which the next key after s.keys[i] begins to sign. It
-// returns nil if no key follows, or if the document lists s.keys[i] as retired.
+// successor returns the unix time at which the next key after s.keys[i] begins to sign, or nil.
 func (s *Set) successor(i int) *int64 {
 	position := slices.Index(s.signs, i)
 	if position < 0 || position+1 == len(s.signs) {
@@ -191,8 +183,7 @@ func (s *Set) signing(from, to int, now int64) (list List) {
 	return list
 }
 
-// CheckClock compares the caller's unix time with the one that the database's clock shows. It
-// returns an error if they differ by more than the margin.
+// CheckClock returns an error if the two unix times differ by more than the margin.
 func (s *Set) CheckClock(now, database int64) error {
 	ahead := now - database
 	if ahead > s.margin || -ahead > s.margin {
@@ -201,13 +192,9 @@ func (s *Set) CheckClock(now, database int64) error {
 	return nil
 }
 
-// Rotate returns a copy of the set in which the labelled key begins to sign at the unix time
-// signsFrom. Rotate adds the key, or replaces the signs_from and URI of a key whose signs_from is
-// in the future. It also retires the keys that no process signs with any more (see settled).
-//
-// Rotate returns an error if signsFrom is less than two margins after now, if the key
-// signs or has signed before, or if signatures by the key already verify. It also returns an
-// error if another key's signs_from is in the future.
+// Rotate returns a copy of the set in which the labelled key begins to sign at the unix time signsFrom: it
+// adds the key, or replaces the signs_from and URI of a key that is not accepted yet. It also retires the
+// keys that no process signs with any more (see settled). signsFrom is at least two margins after now.
 func (s *Set) Rotate(label, uri string, signsFrom, now int64) (*Set, error) {
 	soonest := now + 2*s.margin
 	if signsFrom < soonest {
@@ -231,9 +218,8 @@ func (s *Set) Rotate(label, uri string, signsFrom, now int64) (*Set, error) {
 	return NewSet(append(next, Key{Label: label, URI: uri, SignsFrom: &signsFrom}), s.margin)
 }
 
-// RotateNow is for a current key that is stolen or lost. It returns a copy of the set in
-// which the labelled key begins to sign immediately. The keys that processes still sign with are
-// retired and closed at treeSize (see Key.TreeSize).
+// RotateNow is for a current key that is stolen or lost: the labelled key begins to sign immediately. The
+// keys that processes still sign with are retired and closed at treeSize.
 func (s *Set) RotateNow(label, uri string, treeSize, now int64) (*Set, error) {
 	next := slices.DeleteFunc(s.settled(now), func(key Key) bool {
 		return key.Label == label && key.SignsFrom != nil && *key.SignsFrom > now
@@ -262,9 +248,8 @@ func (s *Set) settled(now int64) []Key {
 	return keys
 }
 
-// Close returns a copy of the set in which the retired key with this label is closed at treeSize
-// (see Key.TreeSize). `disown`, for a stolen key, sets Key.Disowned: certificates that the key
-// signed may then have leaf indexes of treeSize or more, and verifiers reject them.
+// Close returns a copy of the set in which the retired key with this label is closed at treeSize. `disown`,
+// for a stolen key, sets Key.Disowned.
 func (s *Set) Close(label string, treeSize int64, disown bool, now int64) (*Set, error) {
 	i := s.keys.find(label)
 	if i < 0 {

@@ -97,9 +97,8 @@ func (k *key) algorithm() types.SigningAlgorithmSpec {
 	return types.SigningAlgorithmSpecEcdsaSha256
 }
 
-// Open returns a Provider for the key that an awskms URI names. `rest` is the URI without
-// "awskms:". Open does not call AWS KMS. Credentials come from the SDK's default chain (in
-// EKS: IRSA or Pod Identity).
+// Open returns a Provider for the key that an awskms URI names. `rest` is the URI without "awskms:".
+// Credentials come from the SDK's default chain (in EKS: IRSA or Pod Identity).
 func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provider, error) {
 	a, err := parse(rest)
 	if err != nil {
@@ -120,8 +119,7 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 	k := &key{kind: kind, transport: newTransport(settings), named: a}
 	settings.Credentials = marked{settings.Credentials}
 	k.client = kms.NewFromConfig(settings, func(o *kms.Options) {
-		// Package signing retries, so the KMS client does not. Calls to STS, which issues
-		// the credentials, keep the SDK's retries.
+		// Package signing retries. Calls to STS, which issues the credentials, keep the SDK's retries.
 		o.Retryer, o.RetryMaxAttempts = aws.NopRetryer{}, 0
 		o.HTTPClient = &http.Client{
 			Transport:     k.transport,
@@ -138,8 +136,7 @@ func Open(ctx context.Context, rest string, kind provider.Kind) (provider.Provid
 // maxCalls is the maximum number of concurrent calls of a signing.Signer.
 const maxCalls = 32
 
-// newTransport returns a copy of the SDK's transport, which supports proxies and AWS_CA_BUNDLE.
-// Its timeouts leave time for a second try within a Signer's deadline.
+// newTransport leaves time for a second try within a Signer's deadline.
 func newTransport(settings aws.Config) *http.Transport {
 	client, ok := settings.HTTPClient.(*awshttp.BuildableClient)
 	if !ok {
@@ -171,8 +168,7 @@ type noCredentials struct{ error }
 
 func (n noCredentials) Unwrap() error { return n.error }
 
-// Key implements provider.Provider. It refuses a key whose spec, usage or
-// algorithm does not fit k.kind.
+// Key refuses a key whose spec, usage or algorithm does not fit k.kind.
 func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -204,9 +200,8 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return public, "AWS KMS, key …" + arn[strings.LastIndex(arn, "/"):] + " in " + strings.Split(arn, ":")[3], nil
 }
 
-// Sign implements provider.Provider. It checks that the answer names this key and the key's
-// algorithm. AWS sends no checksums. Package signing verifies the signature, and so detects a
-// damaged answer. AWS accepts Ed25519 messages of at most 4,096 bytes.
+// Sign checks that the answer names this key and its algorithm. AWS sends no checksums: package signing
+// detects a damaged answer. AWS accepts Ed25519 messages of at most 4,096 bytes.
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	form := types.MessageTypeDigest
 	if k.kind == provider.Ed25519 {
@@ -229,9 +224,8 @@ func (k *key) Close() error {
 	return nil
 }
 
-// nodeNets are the networks on which a node serves credentials over plain HTTP. The instance
-// metadata service (IMDS) serves the credentials of the node. The Pod Identity agent serves the
-// credentials of the node's pods.
+// nodeNets are the networks on which the instance metadata service (IMDS) and the Pod Identity agent of a
+// node serve credentials over plain HTTP.
 var nodeNets = []netip.Prefix{
 	netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("fd00:ec2::/32"),
@@ -253,9 +247,8 @@ func nodeDirectly(proxy func(*http.Request) (*url.URL, error)) func(*http.Reques
 	}
 }
 
-// explain wraps an error of AWS KMS with the likely cause and, where there is one, the remedy.
-// If a retry may succeed, explain marks the error with provider.Transient. The error codes:
-// https://docs.aws.amazon.com/kms/latest/APIReference/CommonErrors.html
+// explain adds the likely cause and the remedy to an error of AWS KMS
+// (https://docs.aws.amazon.com/kms/latest/APIReference/CommonErrors.html).
 func explain(key, action string, err error) error {
 	wrap := func(what string) error {
 		return fmt.Errorf("AWS KMS: %s on the key %s: %s: %w", action, key, what, err)

@@ -109,8 +109,7 @@ func options(a address) []option.ClientOption {
 	return list
 }
 
-// Key implements provider.Provider. It checks the answer's checksum and refuses a
-// key version whose algorithm does not fit k.kind.
+// Key checks the answer's checksum, and refuses a key version whose algorithm does not fit k.kind.
 func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -140,10 +139,8 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return public, custody(k.name, answer.ProtectionLevel), nil
 }
 
-// Sign implements provider.Provider. It checks that the data reached the KMS undamaged, that this
-// key version signed the data, and that the signature came back undamaged. A failed check means
-// damage on the way, so the error is transient. Google describes these checks:
-// https://cloud.google.com/kms/docs/data-integrity-guidelines
+// Sign checks that the data and the signature passed undamaged, and that this key version signed
+// (https://cloud.google.com/kms/docs/data-integrity-guidelines). Damage on the way is transient.
 func (k *key) Sign(ctx context.Context, data []byte) ([]byte, error) {
 	request := &kmspb.AsymmetricSignRequest{Name: k.name}
 	if k.kind == provider.Ed25519 {
@@ -174,8 +171,7 @@ func crc32c(data []byte) int64 { return int64(crc32.Checksum(data, castagnoli)) 
 
 func (k *key) Close() error { return k.client.Close() }
 
-// custody describes where the key is kept. The public status shows this text (SPEC 2.8,
-// key_custody), so it omits project, location and key ring.
+// custody is public (SPEC 2.8, key_custody), so it omits project, location and key ring.
 func custody(name string, level kmspb.ProtectionLevel) string {
 	words := "unknown"
 	switch level {
@@ -192,8 +188,7 @@ func custody(name string, level kmspb.ProtectionLevel) string {
 	return fmt.Sprintf("Google Cloud KMS, %s protection level, key …%s", words, name[strings.Index(name, "/cryptoKeys/"):])
 }
 
-// explain wraps an error of Google Cloud KMS with the likely cause and, where there is one, the
-// remedy. If a retry may succeed, explain marks the error with provider.Transient.
+// explain adds the likely cause and the remedy to an error of Google Cloud KMS.
 func explain(name, action string, err error) error {
 	s, _ := status.FromError(err)
 	wrap := func(what string) error {
@@ -203,16 +198,14 @@ func explain(name, action string, err error) error {
 	case codes.Unavailable:
 		return provider.Transient(wrap("the API is out of reach; if this lasts, check DNS and proxies, and check that the process can connect to the endpoint in the URI (default: cloudkms.googleapis.com:443)"))
 	case codes.DeadlineExceeded:
-		// The server may report the deadline shortly before the caller's context ends. The
-		// error then wraps context.DeadlineExceeded, as if the context had ended.
+		// The server may report the deadline shortly before the caller's context ends.
 		return provider.Transient(fmt.Errorf("%w: %w", context.DeadlineExceeded, wrap("the API did not answer in time (a network policy may drop packets silently); if this lasts, check that the process can connect to the endpoint in the URI (default: cloudkms.googleapis.com:443)")))
 	case codes.ResourceExhausted:
 		return provider.Transient(wrap("the quota of the project is used up; if this lasts, raise the quota of cryptographic requests"))
 	case codes.Internal, codes.Unknown, codes.Aborted, codes.DataLoss, codes.Canceled:
 		return provider.Transient(wrap("the API failed"))
 	case codes.Unauthenticated:
-		// The token could not be fetched or has expired. Shortly after a node has started, its
-		// metadata server is not available yet, so a retry may succeed.
+		// Shortly after a node has started, its metadata server is not available yet.
 		return provider.Transient(wrap("the credentials could not be fetched, or the API refused them; if this lasts, check the Workload Identity binding or GOOGLE_APPLICATION_CREDENTIALS"))
 	case codes.PermissionDenied:
 		key, _, _ := strings.Cut(name, "/cryptoKeyVersions/")

@@ -49,9 +49,8 @@ func (k *key) Key(ctx context.Context) (crypto.PublicKey, string, error) {
 	return k.public, k.custody, nil
 }
 
-// connect logs in, unless the previous login is still valid. If the key was found before
-// and the new login fails with a transient error, the token may have been removed and put
-// back. connect then restarts the library and logs in once more.
+// connect logs in, unless the previous login is still valid. If a token that was there fails now, it may
+// have been removed and put back: connect then restarts the library and logs in once more.
 func (k *key) connect() error {
 	switch {
 	case k.closed:
@@ -106,9 +105,8 @@ func (k *key) sign(data []byte) (raw []byte, err error) {
 	return raw, nil
 }
 
-// Close implements provider.Provider. It ends the session. The token logs out when its
-// last session ends (PKCS#11 5.6.2). If the library hangs, Close returns an error after
-// 1 s, and the session ends as soon as the library answers.
+// Close ends the session; the token logs out when its last session ends (PKCS#11 5.6.2). If the library
+// hangs, Close returns after 1 s, and the session ends as soon as the library answers.
 func (k *key) Close() error {
 	closed := make(chan error, 1)
 	go func() {
@@ -129,9 +127,8 @@ func (k *key) Close() error {
 	}
 }
 
-// library is a PKCS#11 library, shared by all keys that use its file, because C_Initialize and
-// C_Finalize affect the whole process. The first key that connects starts it, and the last key that
-// closes finalizes it. The file stays loaded.
+// library is a PKCS#11 library, shared by all keys that use its file, because C_Initialize and C_Finalize
+// affect the whole process.
 type library struct {
 	path string
 
@@ -228,8 +225,7 @@ func (l *library) release() {
 	}
 }
 
-// explain adds the failed step to err. For known PKCS#11 codes it also adds what the code
-// means and what to do, and marks the error as transient if a new login may help.
+// explain adds the failed step to err, and what a known PKCS#11 code means and what to do.
 func explain(step string, err error) error {
 	code, _ := errors.AsType[cryptoki.Error](err)
 	passing, words := false, ""

@@ -71,8 +71,7 @@ func (k *key) findToken() (slot uint, token cryptoki.TokenInfo, err error) {
 	return 0, token, provider.Transient(fmt.Errorf("no token %q matches the URI: the library shows [%s]; connect the token, or correct token=, manufacturer=, model= and serial= in the URI", k.at.token, strings.Join(present, ", ")))
 }
 
-// offerPIN logs in with the PIN in the pin-source file. It does not send the PIN if the
-// token has already refused this PIN, or if one more wrong PIN would lock the token.
+// offerPIN sends no PIN that the token has refused before, or that could lock the token.
 func (k *key) offerPIN(token cryptoki.TokenInfo) error {
 	switch {
 	case token.Flags&cryptoki.CKF_USER_PIN_LOCKED != 0:
@@ -120,8 +119,7 @@ func readPIN(path string) (string, error) {
 	return pin, nil
 }
 
-// findKey finds the private key that the URI names, and the public key with the same
-// CKA_ID. It sets the fields object, public and custody.
+// findKey sets object, public and custody. The public key has the CKA_ID of the private key.
 func (k *key) findKey(token cryptoki.TokenInfo) error {
 	var named []*cryptoki.Attribute
 	if k.at.object != "" {
@@ -238,8 +236,7 @@ var forms = map[provider.Kind]form{
 	provider.Ed25519: {ckkECEdwards, ckmEDDSA, needEd25519, parseEd25519, func(raw []byte) ([]byte, error) { return raw, nil }},
 }
 
-// paramsP256 is the CKA_EC_PARAMS of P-256: the curve's object identifier in DER
-// (RFC 5480 2.1.1.1).
+// paramsP256 is the CKA_EC_PARAMS of P-256: the curve's identifier in DER (RFC 5480 2.1.1.1).
 var paramsP256 = []byte{6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7}
 
 // paramsEd25519 lists the values of CKA_EC_PARAMS that tokens use for Ed25519: the object
@@ -251,8 +248,6 @@ var paramsEd25519 = [][]byte{
 	{6, 9, 0x2b, 6, 1, 4, 1, 0xda, 0x47, 15, 1},
 }
 
-// parseP256 returns a P-256 public key. params is CKA_EC_PARAMS. point is CKA_EC_POINT: an
-// uncompressed point, bare or wrapped (see unwrapped).
 func parseP256(params, point []byte) (publicKey, error) {
 	if !bytes.Equal(params, paramsP256) {
 		var curve asn1.ObjectIdentifier
@@ -266,8 +261,6 @@ func parseP256(params, point []byte) (publicKey, error) {
 	return public, nil
 }
 
-// parseEd25519 returns an Ed25519 public key. params is CKA_EC_PARAMS. point is
-// CKA_EC_POINT: the raw key, bare or wrapped (see unwrapped).
 func parseEd25519(params, point []byte) (publicKey, error) {
 	if !slices.ContainsFunc(paramsEd25519, func(form []byte) bool { return bytes.Equal(params, form) }) {
 		return nil, fmt.Errorf("the key's CKA_EC_PARAMS (%x) do not name Ed25519: %s", params, needEd25519)
@@ -278,8 +271,7 @@ func parseEd25519(params, point []byte) (publicKey, error) {
 	return ed25519.PublicKey(point), nil
 }
 
-// unwrapped removes the DER OCTET STRING in which a token wraps a point of n bytes
-// (PKCS#11 2.3.3). Some tokens return bare points, which unwrapped does not change.
+// unwrapped removes the DER OCTET STRING in which some tokens wrap a point of n bytes (PKCS#11 2.3.3).
 func unwrapped(point []byte, n int) []byte {
 	if len(point) == n+2 && point[0] == 4 && int(point[1]) == n {
 		return point[2:]
