@@ -34,6 +34,10 @@ func (m message) id() jsontext.Value {
 	return jsontext.Value("null")
 }
 
+func (m message) notification() bool {
+	return len(m.ID.Value) == 0 && string(m.Version) == `"2.0"` && strings.HasPrefix(m.Method, "notifications/")
+}
+
 // identifier is an id as the client wrote it, and where.
 type identifier struct {
 	jsontext.Value
@@ -92,23 +96,17 @@ func limitOf(name string) (limit int, known bool) {
 	return tools[i].limit, true
 }
 
-// wrong returns the error for a refused message, from the SDK's JSON-RPC code, HTTP status (0: 200)
-// and text. That text names Go types and quotes arguments, so the error has its own.
-func (m message) wrong(code int64, status int, text string) *problem.Error {
+// wrong returns the error for a refused message, from the SDK's JSON-RPC code and HTTP status (0: 200).
+// The text of the SDK names Go types and quotes arguments, so the error has its own.
+func (m message) wrong(code int64, status int) *problem.Error {
 	invalid := func(format string, args ...any) *problem.Error {
 		return problem.New(problem.InvalidRequest, format, args...)
 	}
-	_, versions, old := strings.Cut(text, "Unsupported protocol version (supported versions: ")
 	// MCP requires an id in each request. Streamable HTTP: a server that cannot accept a message without
 	// one MUST answer with an HTTP error, and may add a JSON-RPC error. An accepted call would lose its answer.
-	noID := string(m.id()) == "null" && (len(m.ID.Value) > 0 || !strings.HasPrefix(m.Method, "notifications/"))
 	switch {
-	case string(m.Version) != `"2.0"` || m.Method == "" || noID:
+	case string(m.Version) != `"2.0"` || m.Method == "" || string(m.id()) == "null":
 		return invalid(`the message lacks jsonrpc "2.0", a method, or an id that is a string or a number; send a message such as %s`, example)
-	case old:
-		return invalid("the version in the header Mcp-Protocol-Version is not supported; send one of %s, or leave that header out", strings.TrimSuffix(strings.TrimSpace(versions), ")"))
-	case code == mcp.CodeUnsupportedProtocolVersion:
-		return invalid("the protocol version in params._meta is not supported; send a version from error.data.supported in params._meta and in the Mcp-Protocol-Version header")
 	case code == mcp.CodeHeaderMismatch || code == jsonrpc.CodeInvalidParams && status == http.StatusBadRequest:
 		return invalid(`params._meta or an Mcp- header is missing, or they differ; set Mcp-Protocol-Version and "io.modelcontextprotocol/protocolVersion" in params._meta to the same version, "io.modelcontextprotocol/clientInfo" to an object with name and version, "io.modelcontextprotocol/clientCapabilities" to an object, Mcp-Method to the value of method, and for tools/call Mcp-Name to params.name`)
 	case code == jsonrpc.CodeInternalError:
@@ -192,7 +190,7 @@ func (x *answerWriter) Write(b []byte) (int, error) {
 	if e == nil {
 		return x.ResponseWriter.Write(b)
 	}
-	p := x.message.wrong(e.Code, x.status, e.Message)
+	p := x.message.wrong(e.Code, x.status)
 	x.message.fault(x.ResponseWriter, x.status, *e, p)
 	return len(b), nil
 }

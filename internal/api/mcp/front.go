@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
@@ -36,9 +37,15 @@ const (
 	newProtocol    = "2026-07-28" // the first version in which an unknown method is an HTTP 404
 )
 
-// methods lists the methods of requests that front accepts. The SDK's others would return empty
-// lists or keep a stream open. All notifications pass.
-var methods = []string{"initialize", "ping", "server/discover", "tools/list", "tools/call"}
+// methodsOf returns the methods of requests that front accepts in a protocol version. The SDK's others
+// would return empty lists or keep a stream open.
+func methodsOf(version string) []string {
+	methods := []string{"initialize", "ping", "tools/list", "tools/call"}
+	if version >= newProtocol {
+		methods = append(methods, "server/discover")
+	}
+	return methods
+}
 
 // front checks the host, origin, HTTP method and size of each request before the SDK sees it, and
 // replaces the SDK's error texts with texts that say what to do.
@@ -109,7 +116,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 	}
 	refuse := func(status int, code int64, p *problem.Error) { m.fault(w, status, wireError{Code: code}, p) }
 	if m.Method == "" && len(m.Result) == 0 && len(m.Error) == 0 { // the SDK would treat this message as a response and send an empty body
-		refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, m.wrong(jsonrpc.CodeInvalidRequest, 0, ""))
+		refuse(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, m.wrong(jsonrpc.CodeInvalidRequest, 0))
 		return
 	}
 	name, isCall := m.Params.tool()
@@ -135,6 +142,17 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	version := r.Header.Get("Mcp-Protocol-Version")
+	if versions := mcp.SupportedProtocolVersions(); version != "" && !slices.Contains(versions, version) {
+		data, _ := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: versions, Requested: version}, jsontext.AllowInvalidUTF8(true))
+		m.fault(w, http.StatusBadRequest, wireError{Code: mcp.CodeUnsupportedProtocolVersion, Data: data}, problem.New(problem.InvalidRequest,
+			"the version in the header Mcp-Protocol-Version is not served; send one of %s, or leave that header out", strings.Join(versions, ", ")))
+		return
+	}
+	if m.notification() { // nothing here depends on a notification, and JSON-RPC answers none
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	methods := methodsOf(version)
 	if m.Method != "" && len(m.ID.Value) > 0 && !slices.Contains(methods, m.Method) {
 		status := http.StatusOK
 		if version >= newProtocol {

@@ -50,7 +50,7 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 		"the same, unknown tool":    {`{"jsonrpc":"2.0","method":"tools/call","params":{"name":"fp_planted"}}`, "", 400, -32600, "an id"},
 		"an id of another type":     {`{"jsonrpc":"2.0","id":{"x":"fp_planted"},"method":"ping"}`, "", 400, -32600, "an id"},
 		"an unknown method":         {call("resources/list", "{}"), "", 200, -32601, "tools/call"},
-		"an unknown notification":   {`{"jsonrpc":"2.0","method":"notifications/fp_planted"}`, "", 400, -32600, "does not accept this message"},
+		"discovery, too early":      {call("server/discover", "{}"), "", 200, -32601, "one of initialize, ping, tools/list, tools/call"},
 		"params of another type":    {call("ping", `["fp_planted"]`), "", 200, -32602, "params"},
 		"a cursor of another type":  {call("tools/list", `{"cursor":["fp_planted"]}`), "", 200, -32602, "cursor"},
 		"a cursor":                  {call("tools/list", `{"cursor":"fp_planted"}`), "", 200, -32602, "cursor"},
@@ -69,9 +69,10 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 		"an unknown tool":             {call("tools/call", `{"name":"fp_planted"}`), "", 200, -32602, "verify_certificate"},
 		"initialize without params":   {`{"jsonrpc":"2.0","id":1,"method":"initialize"}`, "", 400, -32600, "protocolVersion"},
 		"initialize, another type":    {call("initialize", `{"protocolVersion":"2025-06-18","capabilities":[],"clientInfo":"fp_planted"}`), "", 200, -32602, "protocolVersion"},
-		"an unknown protocol version": {ping, "Mcp-Protocol-Version 1999-01-01", 400, -32600, "2025-06-18"},
+		"an unknown protocol version": {ping, "Mcp-Protocol-Version 1999-01-01", 400, -32022, "2025-06-18"},
+		"a version that is no date":   {ping, "Mcp-Protocol-Version bogus", 400, -32022, "2025-06-18"},
 		"a future protocol version": {strings.ReplaceAll(listed, "2026-07-28", "2999-01-01"), "Mcp-Protocol-Version 2999-01-01 Mcp-Method tools/list", 400, -32022,
-			"data.supported"},
+			"2025-06-18"},
 		"no _meta":                 {ping, "Mcp-Protocol-Version 2026-07-28", 400, -32602, "params._meta"},
 		"half a _meta":             {strings.Replace(listed, `{"name":"x","version":"1"}`, `"fp_planted"`, 1), "Mcp-Protocol-Version 2026-07-28 Mcp-Method tools/list", 400, -32602, "params._meta"},
 		"a header too few":         {listed, "Mcp-Protocol-Version 2026-07-28", 400, -32020, "Mcp-Method"},
@@ -111,6 +112,11 @@ func TestProtocolErrorsSayWhatToSend(t *testing.T) {
 	}
 	if w := post(handler, `{"jsonrpc":"2.0","id":1,"result":{}}`); w.Code != 202 {
 		t.Errorf("a JSON-RPC response is answered %d %s, want 202", w.Code, w.Body)
+	}
+	for _, method := range []string{"initialized", "cancelled", "message", "tasks/status", "fp_unknown"} {
+		if w := post(handler, `{"jsonrpc":"2.0","method":"notifications/`+method+`","params":{}}`); w.Code != 202 || w.Body.Len() > 0 {
+			t.Errorf("notifications/%s is answered %d %s, want 202 and no body", method, w.Code, w.Body)
+		}
 	}
 }
 
