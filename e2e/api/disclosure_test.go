@@ -9,8 +9,8 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 )
 
-// Once a deal with mode `open` and retention `standard` is COMPUTED, its parties can read all inputs. No
-// other deal discloses inputs. No view or certificate contains an input.
+// Once a split with mode `open` and retention `standard` is COMPUTED, its parties can read all inputs. Without
+// the consent of the parties no other split discloses inputs. No view or certificate contains an input.
 func TestOpenAndPurge(t *testing.T) {
 	c, w := newClient(t), e2e.OpenDB(t, e2e.Shared(t))
 	const marker = "471147114711" // every input contains the marker, which is too long to occur in a hash by chance
@@ -20,7 +20,7 @@ func TestOpenAndPurge(t *testing.T) {
 			t.Run(mode+" and "+retention, func(t *testing.T) {
 				c, w := newClient(t), e2e.DB{T: t, Pool: w.Pool}
 				given := mode == "open" && retention == "standard"
-				waits := map[bool]string{true: "INPUTS_NOT_READY", false: "INPUTS_SEALED"}[given]
+				waits := map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"}[retention]
 				d := c.Create(e2e.Retained(split(), mode, retention))
 				all := []e2e.Sealed{e2e.Seal(t, inputs[0]), e2e.Seal(t, inputs[1])}
 				refused := func() {
@@ -42,6 +42,7 @@ func TestOpenAndPurge(t *testing.T) {
 				if given {
 					disclosed(t, c, d, all)
 				} else {
+					waits = "INPUTS_SEALED"
 					refused()
 				}
 				kept := map[string]int64{"standard": 2, "purge": 0}[retention]
@@ -69,9 +70,10 @@ func TestOpenAndPurge(t *testing.T) {
 			})
 		}
 	}
-	for retention, code := range map[string]string{"standard": "INPUTS_NOT_READY", "purge": "INPUTS_SEALED"} {
+	for _, retention := range []string{"standard", "purge"} {
 		x := e2e.Open(c, e2e.Retained(shapley(), "open", retention), 2, 2, e2e.Body{"accept": true}, e2e.Body{"accept": false})
-		c.Refused(409, code, "GET", x.Deal.Path("/inputs"), x.Deal.Tokens[0], nil)
+		c.Refused(409, "INPUTS_SEALED", "GET", x.Deal.Path("/inputs"), x.Deal.Tokens[0], nil)
+		c.Refused(409, "INPUTS_SEALED", "POST", x.Deal.Path("/disclose"), x.Deal.Tokens[0], x.Inputs[0].Act("reveal"))
 		if n := w.KeptInputs(x.Deal.ID); (n == 0) != (retention == "purge") {
 			t.Errorf("retention %s: %d inputs are kept after a rejection, want none if purge", retention, n)
 		}

@@ -98,7 +98,14 @@ func TestEachState(t *testing.T) {
 			if s.state != "REVEALING" || !s.revealed[1] { // true for every deal except the random.v1 deal
 				d.C.Refused(409, "WRONG_ALGORITHM", "POST", d.Path("/entropy"), d.Key, nil)
 			}
-			d.C.Refused(409, "INPUTS_SEALED", "GET", d.Path("/inputs"), d.Tokens[1], nil)
+			hidden := "INPUTS_SEALED"
+			if s.state == "OPEN" || s.state == "COMMITTING" || s.state == "REVEALING" {
+				hidden = "INPUTS_NOT_READY"
+			}
+			d.C.Refused(409, hidden, "GET", d.Path("/inputs"), d.Tokens[1], nil)
+			if s.state != "COMPUTED" {
+				d.C.Refused(409, hidden, "POST", d.Path("/disclose"), d.Tokens[1], e2e.Body{"input": e2e.Body{}})
+			}
 			if s.certificate != "" {
 				d.C.Refused(409, s.certificate, "GET", d.Path("/certificate"), d.Tokens[1], nil)
 			} else {

@@ -23,6 +23,7 @@ type dealCommands struct {
 	Watch       watchCommand       `cmd:"" help:"Follow the deal until it has ended and its certificate is issued."`
 	Draw        drawCommand        `cmd:"" help:"Make the draw of a random.v1 deal, once all parties have revealed and the beacon round is published."`
 	Certificate certificateCommand `cmd:"" help:"Fetch the bundle: the certificate with all that verify needs offline."`
+	Disclose    discloseCommand    `cmd:"" help:"Consent to show your input to the other parties, so that all can check the result."`
 	Cancel      cancelCommand      `cmd:"" help:"Cancel the deal as the initiator, if no other party has committed."`
 }
 
@@ -209,7 +210,10 @@ type revealCommand struct {
 	partyFlags
 }
 
-func (c revealCommand) Run(ctx context.Context, t *terminal) error {
+func (c revealCommand) Run(ctx context.Context, t *terminal) error { return c.open(ctx, t, "/reveal") }
+
+// open sends the sealed file.
+func (c revealCommand) open(ctx context.Context, t *terminal, path string) error {
 	mine, err := t.sealed(c.Sealed)
 	if err != nil {
 		return err
@@ -218,7 +222,13 @@ func (c revealCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	return call.post(ctx, t, "/reveal", sealedFile{mine.canonical, mine.salt})
+	return call.post(ctx, t, path, sealedFile{mine.canonical, mine.salt})
+}
+
+type discloseCommand struct{ revealCommand }
+
+func (c discloseCommand) Run(ctx context.Context, t *terminal) error {
+	return c.open(ctx, t, "/disclose")
 }
 
 type statusCommand struct{ eitherFlags }

@@ -167,7 +167,7 @@ func (c *call) bundle(ctx context.Context, t *terminal) (text json.RawMessage, e
 	}
 	var bundle wire.Bundle
 	for try := 0; ; try++ {
-		if err := c.get(ctx, "/bundle", &text); err != nil {
+		if err := c.get(ctx, "/bundle?openings=1", &text); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal(text, &bundle); err != nil {

@@ -32,6 +32,9 @@ func cautionsOf(d *deal.Terms, from int64) (all []string) {
 	if commits, reveals := d.CommitDeadline-from, d.RevealDeadline-d.CommitDeadline; commits < shortest || reveals < shortest {
 		all = append(all, fmt.Sprintf("the parties have %d s to commit and %d s to reveal; a party that is late makes the deal VOID", commits, reveals))
 	}
+	if d.Random() && d.Retention == "purge" {
+		all = append(all, "with retention purge the service deletes the nonces at the draw, so nobody will be able to check the draw")
+	}
 	return append(all, alike(d.Labels)...)
 }
 

@@ -2,12 +2,14 @@ package escrow
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/verification"
@@ -117,7 +119,19 @@ type Bundle struct {
 	// Own is the proof for the caller's input. It is nil if the caller did not reveal, or if
 	// the proof needs inputs that were deleted (retention "purge").
 	Own *OwnInput
+	// Openings are the inputs and salts of all parties, in party order. It is nil if the caller may not
+	// see them (Service.hidden), or if they are large and the caller did not ask for them.
+	Openings []Opened
 }
+
+// Opened is the input and salt of a party, without its index.
+type Opened struct {
+	Input json.RawMessage `json:"input"` // canonical JSON (RFC 8785)
+	Salt  string          `json:"salt"`
+}
+
+// maxOpenings is the size in bytes of Bundle.Openings as JSON from which only a caller that asks gets them.
+const maxOpenings = 4 << 20
 
 // OwnInput proves that a party's input is in input_root. It contains neither the input nor
 // the salt: the initiator got all invite tokens, and could otherwise read every party's input.
@@ -126,8 +140,9 @@ type OwnInput struct {
 	Path  []string `json:"input_path,omitzero"` // nil if any party did not reveal: the certificate then has no input_root
 }
 
-// Bundle returns a deal's bundle for the calling party, or an error of Service.Certificate.
-func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
+// Bundle returns a deal's bundle for the calling party, or an error of Service.Certificate. With `whole`
+// it has Openings of any size.
+func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, error) {
 	issued, err := s.Certificate(ctx, a)
 	if err != nil {
 		return Bundle{}, err
@@ -140,34 +155,49 @@ func (s *Service) Bundle(ctx context.Context, a Access) (Bundle, error) {
 	if chain := s.beacon.Chain(); issued.Outcome == certificate.Computed && a.deal.RoundTime != nil && a.deal.ChainHash != nil && *a.deal.ChainHash == chain.Hash {
 		b.Chain = &chain
 	}
-	// Acquire a slot even if the declaration is small: ownInput may read large inputs.
+	// Acquire a slot even if the declaration is small: addInputs may read large inputs.
 	if err := limits.AcquireSlot(ctx); err != nil {
 		return Bundle{}, err
 	}
 	if b.Declaration, err = a.deal.Canonical(); err != nil {
 		return Bundle{}, err
 	}
-	b.Own, err = s.ownInput(ctx, a)
-	return b, err
+	return b, s.addInputs(ctx, a, &b, whole)
 }
 
-func (s *Service) ownInput(ctx context.Context, a Access) (*OwnInput, error) {
+// addInputs sets Own and Openings.
+func (s *Service) addInputs(ctx context.Context, a Access, b *Bundle, whole bool) error {
 	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.OneParty(a.party))
-	if err != nil || !partyStatus(now, a.party).Revealed {
-		return nil, err
+	switch {
+	case err != nil || !partyStatus(now, a.party).Revealed:
+		return err
+	case now.Reveals < len(a.deal.Labels):
+		b.Own = &OwnInput{Party: a.party}
+		return nil
+	case a.deal.Retention == "purge":
+		return nil
 	}
-	if now.Reveals < len(a.deal.Labels) {
-		return &OwnInput{Party: a.party}, nil
-	}
-	if a.deal.Retention == "purge" {
-		return nil, nil
-	}
-	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
-		return nil, err
-	}
-	inputs, err := s.inputs(a.deal, now.Sealed)
+	inputs, err := s.storedInputs(ctx, a)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &OwnInput{a.party, certificate.InputPath(leavesOf(inputs), a.party)}, nil
+	b.Own = &OwnInput{a.party, certificate.InputPath(leavesOf(inputs), a.party)}
+	switch err := s.hidden(ctx, a, now); {
+	case problem.Is(err, problem.InputsSealed), problem.Is(err, problem.InputsNotReady):
+		return nil
+	case err != nil:
+		return err
+	}
+	bytes := 0
+	for _, in := range inputs {
+		bytes += len(in.Canonical) + len(canon.Encode(in.Salt)) + len(`{"input":,"salt":},`)
+	}
+	if bytes > maxOpenings && !whole {
+		return nil
+	}
+	b.Openings = make([]Opened, len(inputs))
+	for i, in := range inputs {
+		b.Openings[i] = Opened{in.Canonical, in.Salt}
+	}
+	return nil
 }

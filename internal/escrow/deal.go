@@ -2,7 +2,6 @@ package escrow
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
-	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const (
@@ -35,6 +33,8 @@ type Deal struct {
 	// Every party with an index below firstUncommitted has committed, and every party below
 	// firstUnrevealed has revealed. The store searches for a missing party from these indexes on.
 	firstUncommitted, firstUnrevealed atomic.Int64
+
+	disclosed atomic.Bool // all parties show their inputs to each other (Service.Disclose)
 }
 
 func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
@@ -173,41 +173,4 @@ func publishedID(now *store.Snapshot) *string {
 		return now.CertID
 	}
 	return nil
-}
-
-// OpenInput is a party's revealed input in a deal of mode open.
-type OpenInput struct {
-	Party int             `json:"party"`
-	Input json.RawMessage `json:"input"` // canonical JSON (RFC 8785)
-	Salt  string          `json:"salt"`
-}
-
-// OpenInputs holds all revealed inputs of a deal of mode open.
-type OpenInputs struct {
-	DealID string      `json:"deal_id"`
-	Inputs []OpenInput `json:"inputs"` // in party order
-}
-
-// Inputs returns the revealed inputs of a COMPUTED or CERTIFIED deal of mode open and retention
-// standard, else INPUTS_NOT_READY or INPUTS_SEALED.
-func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err error) {
-	now, err := s.advance(ctx, a, store.NoParties)
-	if err != nil {
-		return all, err
-	}
-	switch rules := s.rules(a.deal, now); {
-	case a.deal.Mode != "open" || a.deal.Retention == "purge":
-		return all, problem.New(problem.InputsSealed, "a deal of mode %s and retention %s never shows its inputs; only a deal of mode open and retention standard does", a.deal.Mode, a.deal.Retention)
-	case rules.State() != deal.Computed && rules.State() != deal.Certified:
-		return all, problem.New(problem.InputsNotReady, "the deal is %s; a deal shows its inputs only once it is COMPUTED", rules.State())
-	}
-	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs); err != nil {
-		return all, err
-	}
-	inputs, err := s.inputs(a.deal, now.Sealed)
-	all.DealID = a.deal.DealID
-	for i, in := range inputs {
-		all.Inputs = append(all.Inputs, OpenInput{i, in.Canonical, in.Salt})
-	}
-	return all, err
 }

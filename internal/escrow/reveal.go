@@ -11,7 +11,6 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
-	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -91,11 +90,9 @@ func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.
 	if err != nil {
 		return store.Act{}, err
 	}
-	in := sealing.Input{Canonical: canon.Encode(o.Input), Salt: o.Salt}
-	text := store.CommitmentText(commitment[:])
-	var opens bool
-	if in.SaltBytes, opens = canon.Open(text, in.Canonical, o.Salt); !opens {
-		return store.Act{}, problem.New(problem.CommitmentMismatch, "input and salt do not hash to the commitment %s of party %d%s; send exactly the input and the salt that were committed", text, a.party, saltHint(o.Salt))
+	in, err := opens(a, commitment, o)
+	if err != nil {
+		return store.Act{}, err
 	}
 	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, o.Input); err != nil {
 		return store.Act{}, problem.New(problem.InvalidInput, "%s. The party committed to this input, and a commitment cannot be changed: the deal becomes VOID at reveal_deadline %d; create a new deal with %s", err, a.deal.RevealDeadline, problem.Call{Op: problem.CreateDeal})

@@ -104,7 +104,7 @@ func TestCertificateContainsSeatSignatures(t *testing.T) {
 			t.Errorf("party %d: attested_by is %q (%v), want a valid signature by %+v", i, c.Parties[i].AttestedBy, err, want)
 		}
 	}
-	bundle := of(fresh.Bundle(t.Context(), g.access(t, fresh, g.tokens[0], escrow.AsParty))).ok(t)
+	bundle := of(fresh.Bundle(t.Context(), g.access(t, fresh, g.tokens[0], escrow.AsParty), false)).ok(t)
 	if string(bundle.Declaration) != string(declaration.Declared) {
 		t.Errorf("the bundle has the declaration %s, want %s", bundle.Declaration, declaration.Declared)
 	}

@@ -160,6 +160,9 @@ func (c *call) Wait() (escrow.Wait, error) {
 	return wait, nil
 }
 
+// Openings returns false: get_certificate has no argument for it, because a model cannot read so much.
+func (c *call) Openings() (bool, error) { return false, nil }
+
 // Body returns the arguments that are not in the headers of a REST call. [front] has bounded
 // their size.
 func (c *call) Body(ops.Caller, int64, bool) (map[string]any, error) {

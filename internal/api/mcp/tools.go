@@ -189,7 +189,7 @@ func (c *call) getCertificate(ctx context.Context) (result, error) {
 		if err != nil || !whole {
 			return issued, err
 		}
-		all, err := c.Escrow.Bundle(ctx, by.Access)
+		all, err := c.Escrow.Bundle(ctx, by.Access, false)
 		if err != nil {
 			return issued, err
 		}

@@ -21,7 +21,7 @@ const (
 // Table lists the operations that Run serves.
 var Table = []Served{
 	CreateKey, CreateDeal, ReadDeal, ReadDeclaration, Commit, Reveal, Draw, Cancel,
-	ReadCertificate, ReadBundle, ReadInputs, Verify, VerifySubmitted, ReadBeacon,
+	ReadCertificate, ReadBundle, ReadInputs, Disclose, Verify, VerifySubmitted, ReadBeacon,
 }
 
 // none is the request of an operation without parameters.
@@ -114,17 +114,29 @@ var (
 		Encode: func(_ *Message, _ Caller, c escrow.Issued) (any, error) { return wire.Certificate(c) },
 	}
 
-	ReadBundle = &Endpoint[none, escrow.Bundle]{
+	// REST does not compress a bundle with openings, and lets no cache store it.
+	ReadBundle = &Endpoint[bool, escrow.Bundle]{
 		Operation: Operation{Op: problem.ReadBundle, Who: Member, Action: escrow.AsParty, Cache: web.CachePrivate},
-		Parse:     nothing,
-		Do:        of((*escrow.Service).Bundle),
-		Encode:    func(_ *Message, _ Caller, b escrow.Bundle) (any, error) { return wire.BundleOf(b) },
+		Parse:     func(m *Message, _ map[string]any) (bool, error) { return m.Openings() },
+		Do: func(ctx context.Context, s *Services, by Caller, whole bool, _ *escrow.Record) (escrow.Bundle, error) {
+			return s.Escrow.Bundle(ctx, by.Access, whole)
+		},
+		Encode: func(_ *Message, _ Caller, b escrow.Bundle) (any, error) { return wire.BundleOf(b) },
 	}
 
 	ReadInputs = &Endpoint[none, escrow.OpenInputs]{
 		Operation: Operation{Op: problem.ReadInputs, Who: Member, Action: escrow.AsParty},
 		Parse:     nothing,
 		Do:        of((*escrow.Service).Inputs),
+	}
+
+	// Disclose may be repeated, so an Idempotency-Key has no effect.
+	Disclose = &Endpoint[escrow.Opening, escrow.Disclosed]{
+		Operation: Operation{Op: problem.Disclose, Who: Member, Action: escrow.AsParty, Limit: maxReveal},
+		Parse:     body(Opening),
+		Do: func(ctx context.Context, s *Services, by Caller, o escrow.Opening, _ *escrow.Record) (escrow.Disclosed, error) {
+			return s.Escrow.Disclose(ctx, by.Access, o)
+		},
 	}
 
 	Verify = &Endpoint[string, escrow.Verification]{

@@ -61,6 +61,7 @@ type Parts interface {
 	DealID() (string, error)
 	CertID() (string, error)
 	Wait() (escrow.Wait, error)
+	Openings() (bool, error)                                         // whether the caller asks for openings of any size
 	Body(by Caller, limit int64, empty bool) (map[string]any, error) // without credentials and idempotency key
 	IdempotencyKey() (string, error)                                 // "" if there is none
 }

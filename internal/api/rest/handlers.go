@@ -33,6 +33,9 @@ func (a *API) serve(operation ops.Served) http.HandlerFunc {
 		if view, ok := answer.Value.(escrow.View); ok {
 			a.describe(w.Header(), view, answer.By.Access.Party())
 		}
+		if bundle, ok := answer.Value.(escrow.Bundle); ok && bundle.Openings != nil {
+			web.HoldsInputs(w.Header())
+		}
 		web.JSON(w, status, answer.Body)
 	}
 }
@@ -91,6 +94,17 @@ func (q request) Credential(ops.Who, escrow.Action) (string, error) {
 func (q request) DealID() (string, error)    { return q.r.PathValue("id"), nil }
 func (q request) CertID() (string, error)    { return q.r.PathValue("cert_id"), nil }
 func (q request) Wait() (escrow.Wait, error) { return q.api.wait(q.r) }
+
+// Openings parses ?openings=1.
+func (q request) Openings() (bool, error) {
+	switch asked := q.r.URL.Query()["openings"]; {
+	case asked == nil:
+		return false, nil
+	case slices.Equal(asked, []string{"1"}):
+		return true, nil
+	}
+	return false, problem.New(problem.InvalidRequest, "the parameter `openings` must be 1, once, or left out")
+}
 
 // Body parses the body as a JSON object and ignores the Content-Type.
 func (q request) Body(by ops.Caller, limit int64, empty bool) (map[string]any, error) {

@@ -70,7 +70,7 @@ func Certificate(c escrow.Issued) ([]byte, error) {
 
 // BundleOf returns the body of a bundle.
 func BundleOf(b escrow.Bundle) (body Bundle, err error) {
-	body = Bundle{Version: verification.BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof), Declaration: b.Declaration, Own: b.Own}
+	body = Bundle{Version: verification.BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof), Declaration: b.Declaration, Own: b.Own, Openings: b.Openings}
 	if b.Chain != nil {
 		chain := chainOf(*b.Chain)
 		body.Beacon = &chain

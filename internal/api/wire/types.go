@@ -19,6 +19,7 @@ type (
 	Cancelled       = escrow.Cancelled       // POST /v1/deals/{id}/cancel
 	Declaration     = escrow.Declaration     // GET /v1/deals/{id}/declaration
 	Inputs          = escrow.OpenInputs      // GET /v1/deals/{id}/inputs
+	Disclosed       = escrow.Disclosed       // POST /v1/deals/{id}/disclose
 	Report          = escrow.Verification    // GET /v1/verify/{cert_id}
 	SubmittedReport = escrow.SubmittedReport // POST /v1/verify
 	TreeHead        = translog.TreeHead      // GET /v1/log/tree-head
@@ -98,6 +99,7 @@ type Bundle struct {
 	Declaration json.RawMessage  `json:"declaration,omitempty"`
 	Beacon      *BeaconChain     `json:"beacon,omitempty"`
 	Own         *escrow.OwnInput `json:"own_input,omitempty"`
+	Openings    []escrow.Opened  `json:"openings,omitempty"`
 }
 
 // BeaconChain is the chain of a drand beacon.

@@ -176,3 +176,14 @@ func each(scan func(pgx.CollectableRow) error) func(pgx.Rows) error {
 		return err
 	}
 }
+
+// Disclose stores that a party shows its revealed input to the other parties of the deal.
+func (s *Store) Disclose(ctx context.Context, dealID string, party int) error {
+	_, err := s.pool.Exec(ctx, sql("disclose"), dealID, party)
+	return translate(err)
+}
+
+// Undisclosed lists the parties that have revealed but do not show their inputs, in ascending order.
+func (s *Store) Undisclosed(ctx context.Context, dealID string) ([]int, error) {
+	return rows(ctx, s.pool, pgx.RowTo[int], sql("undisclosed"), dealID)
+}

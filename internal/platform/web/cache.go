@@ -42,7 +42,8 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 // ETag yet, and answers 304 if the ETag matches If-None-Match.
 //
 // Cached compresses answers. So an answer MUST NOT hold both a secret and another party's
-// text: the compressed size would reveal something about the secret (BREACH).
+// text: the compressed size would reveal something about the secret (BREACH). HoldsInputs exempts an
+// answer.
 func Cached(control string, next http.Handler) http.HandlerFunc {
 	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -61,7 +62,9 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 			return
 		}
 		tag := Tag(kept.body.Bytes())
-		w.Header().Set("Cache-Control", control)
+		if w.Header().Get(gzhttp.HeaderNoCompression) == "" {
+			w.Header().Set("Cache-Control", control)
+		}
 		w.Header().Set("ETag", `"`+tag+`"`)
 		if known, ok := match(r.Header.Values("If-None-Match"), tag); ok {
 			w.Header().Set("ETag", known)
@@ -73,6 +76,9 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 		kept.send(w)
 	}))
 }
+
+// HoldsInputs makes Cached not compress an answer, and leave it no-store. The answer still has an ETag.
+func HoldsInputs(h http.Header) { h.Set(gzhttp.HeaderNoCompression, "1") }
 
 // Tag returns the entity tag of a body, without quotes.
 func Tag(body []byte) string {

@@ -23,7 +23,7 @@ var randomV1 = &Algorithm{
 	Name:        "Verifiable random selection: XOR of the parties' nonces, combined with a public randomness beacon; lowest SHA-256 wins",
 	Title:       "Draw one of you",
 	Purpose:     "who is drawn, from a number of each party and a public beacon",
-	Ready:       "nothing; you only press a button",
+	Ready:       "nothing; you only press a button. After the draw all parties see the random numbers (nonces) of all, so that each can check the draw",
 	MinParties:  2,
 	MaxParties:  10_000,
 	MaxInput:    4 << 10,

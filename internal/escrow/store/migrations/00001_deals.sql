@@ -69,13 +69,15 @@ CREATE TABLE commitments (
 
 -- The column sealed holds a party's input and salt, encrypted under the server secret with the fingerprint `secret`. The
 -- transaction that ends a deal with retention purge sets sealed to null. The worker sets secret to null if it cannot decrypt
--- the input under that secret. The index finds what a rotation of the server secret must encrypt again.
+-- the input under that secret. The index finds what a rotation of the server secret must encrypt again. disclosed: the party
+-- shows its input to the other parties, who see all inputs of a sealed deal once all parties show theirs.
 CREATE TABLE reveals (
     deal_id     text   NOT NULL,
     party       int    NOT NULL,
     sealed      bytea,
     revealed_at bigint NOT NULL,
     secret      bytea,
+    disclosed   boolean NOT NULL DEFAULT false,
     PRIMARY KEY (deal_id, party)
 );
 CREATE INDEX reveals_secret ON reveals (secret, deal_id, party) WHERE sealed IS NOT NULL;
