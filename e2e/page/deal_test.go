@@ -480,8 +480,12 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 		document.body.append(form.fields);
 		const field = document.querySelector('#any-input');
 		const read = (text) => { field.value = text; try { return JSON.stringify(form.read()); } catch (fault) { return fault.message; } };
-		return ['{"bid":7}', '{"bid":0.5}', '[1]'].map(read);
+		const deep = (levels) => '{"bid":'.repeat(levels) + '7' + '}'.repeat(levels);
+		return ['{"bid":7}', '{"bid":0.5}', '[1]', deep(31), deep(32)].map(read);
 	})()`)
+	if !strings.HasPrefix(said[3], `{"bid":{`) || !strings.Contains(said[4], "nested too deep") {
+		t.Errorf("the field for JSON yields %q for 31 and 32 levels, want the input and a refusal", said[3:])
+	}
 	if said[0] != `{"bid":7}` || !strings.Contains(said[1], "not written as an integer") || !strings.Contains(said[2], "must be an object") {
 		t.Errorf("the field for JSON yields %q, want the input and two messages about wrong inputs", said)
 	}

@@ -88,7 +88,10 @@ func TestSeal(t *testing.T) {
 }
 
 func TestSealRefuses(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, canon.MaxInputDepth)
 	for input, says := range map[string]string{
+		// A reveal of it would be refused, after the commitment.
+		deep + "{}" + strings.Repeat("}", canon.MaxInputDepth): "more than 31 deep",
 		`{"a":1.5}`: "byte offset 5", `{"a":1,"a":2}`: "twice", `[1]`: "object", ``: "", `{"a":9007199254740992}`: "",
 	} {
 		if r := run(t, input, "seal", "-"); r.code != ExitUsage || r.out != "" || !strings.Contains(r.err, says) || !strings.HasPrefix(r.err, "fairpactctl: ") {

@@ -174,7 +174,7 @@ func (c sealCommand) Run(t *terminal) error {
 	if err != nil {
 		return err
 	}
-	input, err := canon.ParseObject(data)
+	input, err := canon.ParseInput(data)
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Input, err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
 // oneSentence matches `CODE: what is wrong; what to send instead`.
@@ -211,4 +212,15 @@ func post(handler http.Handler, message string, headers ...string) *httptest.Res
 	w := httptest.NewRecorder()
 	handler.ServeHTTP(w, r)
 	return w
+}
+
+// The tool refuses an input that reveal_input would refuse.
+func TestADeepInputIsRefusedBeforeItsCommitment(t *testing.T) {
+	handler := handlerOf(t)
+	for _, depth := range []int{canon.MaxInputDepth, canon.MaxInputDepth + 1} {
+		w := post(handler, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"compute_commitment_tool","arguments":{"input":`+strings.Repeat(`{"a":`, depth)+"1"+strings.Repeat("}", depth)+`}}}`)
+		if refused := strings.Contains(w.Body.String(), "INVALID_JSON"); refused != (depth > canon.MaxInputDepth) {
+			t.Errorf("an input %d deep is answered %s", depth, w.Body)
+		}
+	}
 }

@@ -29,6 +29,9 @@ const (
 
 	// MaxDepth is the maximum number of levels of nested arrays and objects.
 	MaxDepth = 32
+	// MaxInputDepth is the maximum number of levels of a party's input: a reveal, which has at most
+	// MaxDepth levels, is an object around the input.
+	MaxInputDepth = MaxDepth - 1
 	// MaxValues bounds the memory of a small text. A certificate of 10,000 parties has over 50,000 values.
 	MaxValues = 1 << 17
 )
@@ -72,8 +75,16 @@ func ParseWithin(data []byte, levels int) (any, error) {
 }
 
 // ParseObject is like Parse, but refuses a value that is not an object.
-func ParseObject(data []byte) (map[string]any, error) {
-	v, err := Parse(data)
+func ParseObject(data []byte) (map[string]any, error) { return parseObject(data, 0) }
+
+// ParseInput reads an input before a party commits to it. It is like ParseObject, but the maximum depth
+// is MaxInputDepth.
+func ParseInput(data []byte) (map[string]any, error) {
+	return parseObject(data, MaxInputDepth-MaxDepth)
+}
+
+func parseObject(data []byte, levels int) (map[string]any, error) {
+	v, err := ParseWithin(data, levels)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +122,7 @@ func (p *parser) value() (any, error) {
 	}
 	// The token opens an array or object, because the tokenizer refuses a closing bracket here.
 	if p.dec.StackDepth() > p.depth {
-		return nil, &SyntaxError{p.dec.InputOffset() - 1, "arrays and objects are nested more than 32 deep"}
+		return nil, &SyntaxError{p.dec.InputOffset() - 1, fmt.Sprintf("arrays and objects are nested more than %d deep", p.depth)}
 	}
 	if token.Kind() == '[' {
 		return p.array()

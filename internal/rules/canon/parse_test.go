@@ -138,6 +138,18 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
+// The body of a reveal can hold the deepest input that ParseInput accepts, and no deeper one.
+func TestAnInputThatParsesCanBeRevealed(t *testing.T) {
+	for depth := MaxInputDepth - 1; depth <= MaxInputDepth+1; depth++ {
+		input := strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
+		_, sealed := ParseInput([]byte(input))
+		_, revealed := ParseObject([]byte(`{"input":` + input + `,"salt":""}`))
+		if fits := depth <= MaxInputDepth; (sealed == nil) != fits || (revealed == nil) != fits {
+			t.Errorf("an input %d deep: ParseInput %v, its reveal %v, want an error from both or neither", depth, sealed, revealed)
+		}
+	}
+}
+
 // A body may contain a salt or a sealed input at any place.
 func TestSyntaxErrorEchoesNothing(t *testing.T) {
 	t.Parallel()

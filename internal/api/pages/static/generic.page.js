@@ -11,7 +11,7 @@
 import { element } from './dom.js';
 import { algorithmOf } from './facts.js';
 import { checked } from './inputcheck.js';
-import { parse } from './jcs.js';
+import { INPUT_DEPTH, parse } from './jcs.js';
 import { isolated } from './words.js';
 
 export const title = (labels, _, id) => [...labels, ' settle ', element('code', {}, id)];
@@ -43,7 +43,7 @@ export function form(view) {
     button: 'Seal my input',
     read() {
       try {
-        return checked(check, view, parse(field.value));
+        return checked(check, view, parse(field.value, INPUT_DEPTH));
       } catch (fault) {
         field.focus();
         throw new Error(`The input cannot be used: ${fault.message}.`);

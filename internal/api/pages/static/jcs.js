@@ -16,6 +16,9 @@ const WORDS = { true: true, false: false, null: null };
 
 export const isObject = (v) => typeof v === 'object' && v !== null && !Array.isArray(v);
 
+/** The most levels of a party's input: its reveal is an object around it, of at most 32 levels. */
+export const INPUT_DEPTH = 31;
+
 /** Parses a JSON text; depth limits nested objects and arrays. Objects have no prototype. */
 export function parse(text, depth = 32) {
   const reader = new Reader(text, depth);
