@@ -63,6 +63,38 @@ func (c bundleCase) report(t *testing.T) verification.Report {
 	return verification.VerifyBundle(bundle, trust)
 }
 
+func readCase(t *testing.T, name string) (c bundleCase) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(bundleCases, name+".json"))
+	if err == nil {
+		err = json.Unmarshal(text, &c)
+	}
+	if err != nil {
+		t.Fatal(name, err)
+	}
+	return c
+}
+
+func TestSeatsAreUncheckedOnceTheTimeIsUp(t *testing.T) {
+	text, err := json.Marshal(readCase(t, "good-seats").Bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bundle, err := canon.ParseObject(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := make(chan struct{})
+	close(up)
+	for until, want := range map[<-chan struct{}]string{nil: "", up: "cannot be checked here"} {
+		report := verification.Verify(verification.Evidence{Certificate: bundle["certificate"], SeatsUntil: until})
+		i := slices.IndexFunc(report.Checks, func(c verification.Check) bool { return c.Name == verification.PartySignatures })
+		if i < 0 || report.Checks[i].OK != (want == "") || !strings.Contains(report.Checks[i].Detail, want) || report.Valid {
+			t.Errorf("the checks are %+v, want party_signatures with %q in a report that is not valid", report, want)
+		}
+	}
+}
+
 func TestBundlesAndTheirForgeries(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(bundleCases, "*.json"))
 	if err != nil {
@@ -71,14 +103,7 @@ func TestBundlesAndTheirForgeries(t *testing.T) {
 	forged := 0
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var c bundleCase
-		if err := json.Unmarshal(text, &c); err != nil {
-			t.Fatal(name, err)
-		}
+		c := readCase(t, name)
 		report := c.report(t)
 		var failed, said []string
 		for _, check := range report.Checks {
@@ -109,15 +134,7 @@ func TestEveryPlaceOfABundleCounts(t *testing.T) {
 
 func everyPlaceCounts(t *testing.T, name string) {
 	t.Helper()
-	var c bundleCase
-	text, err := os.ReadFile(filepath.Join(bundleCases, name+".json"))
-	if err == nil {
-		err = json.Unmarshal(text, &c)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	places := 0
+	c, places := readCase(t, name), 0
 	var walk func(path string, holder any)
 	walk = func(path string, holder any) {
 		each := func(key any, v any) {

@@ -187,3 +187,10 @@ func vectorOfDraw() algorithm.Vector {
 	a, _ := algorithm.Lookup(algorithm.Random)
 	return a.Vectors[0]
 }
+
+func lists(inputs any) (known verification.Openings) {
+	if inputs != nil {
+		known.Lists = []any{inputs}
+	}
+	return known
+}
