@@ -33,8 +33,7 @@ func appendTo(ctx context.Context, db interface {
 	return appended, fromDatabase(err)
 }
 
-// commit appends the new entries on the locked path, in three round trips. It returns one result
-// for each entry, and what it appended. It may be called again after any error.
+// commit appends the new entries on the locked path. It may be called again after any error.
 func (s *store) commit(ctx context.Context, entries []candidate) (results []sequenced, g *batchDelta, err error) {
 	var head state
 	all, named := make([][]byte, len(entries)), make([][]byte, len(entries))
@@ -127,8 +126,7 @@ func (s state) admit(batch []candidate, leaves map[[32]byte]int64, tags map[Tag]
 	return results, g, err
 }
 
-// fromDatabase converts an error of the database to ErrInconsistent or ErrUnavailable. A violated
-// constraint means that a leaf or node is beyond the committed head.
+// fromDatabase converts an error. A violated constraint means that a row is beyond the committed head.
 func fromDatabase(err error) error {
 	if err == nil || errors.Is(err, ErrInconsistent) {
 		return err
@@ -204,7 +202,6 @@ func rootOf(tree *compact.Range) ([]byte, error) {
 	return hash, nil
 }
 
-// rows returns the columns of the new rows of translog.nodes.
 func (g *batchDelta) rows() (levels []int16, indexes []int64, hashes [][]byte) {
 	for _, n := range g.nodes {
 		if n.id.Level > 0 && n.id.Level%tileHeight == 0 {

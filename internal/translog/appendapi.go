@@ -51,8 +51,7 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	return web.Observed(l.checks.logger, telemetry.NewRepeats(l.checks.logger), false, func(w *web.Recorder, r *http.Request) { routes.ServeHTTP(w, r) })
 }
 
-// authorize checks the request's secret against `want`, the SHA-256 hashes of the valid secrets,
-// in a time that depends on no secret.
+// authorize compares the request's secret with the SHA-256 hashes `want` in constant time.
 func authorize(r *http.Request, want [][32]byte) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
@@ -100,8 +99,7 @@ func (l *Log) serveAppend(r *http.Request) (any, error) {
 	return l.Append(ctx, entry, request.Signature, tag)
 }
 
-// Concurrent calls of Client.Inclusion share one request for many proofs on the append port. The
-// public read port serves one proof in each request.
+// Concurrent calls of Client.Inclusion share one request for many proofs.
 
 const (
 	proofsPath    = "/v1/proofs"
@@ -216,8 +214,7 @@ func detail(err, sentinel error) string {
 }
 
 var (
-	// ErrUnavailable is returned when the log, its database or its signer could not be reached in
-	// time, or the client is misconfigured. The call may be repeated.
+	// ErrUnavailable is returned when the log, its database or its signer was out of reach. Call again.
 	ErrUnavailable = errors.New("the transparency log is out of reach")
 
 	// ErrRefused is returned when the log does not admit the entry. Do not repeat the call.
@@ -229,9 +226,8 @@ var (
 	// ErrInconsistent is returned when the tables contradict each other or the signed head.
 	ErrInconsistent = errors.New("the transparency log is inconsistent")
 
-	// ErrNotFound is returned when the head of a proof covers no leaf that has the requested
-	// index and entry. A Client also returns ErrNotFound when the log has not published the
-	// requested head or checkpoint.
+	// ErrNotFound is returned when the log has not published the requested head or checkpoint, or the head
+	// of a proof covers no leaf with the requested index and entry.
 	ErrNotFound = errors.New("the transparency log has no such leaf or head")
 
 	errNoHead = errors.New("no head of that size was published")

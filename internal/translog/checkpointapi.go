@@ -69,7 +69,6 @@ func (c *checkpoints) verifierKeys() []VerifierKey {
 	return list
 }
 
-// serveCheckpoint serves the newest checkpoint (c2sp.org/tlog-tiles).
 func (l *Log) serveCheckpoint(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -82,8 +81,7 @@ func (l *Log) serveCheckpoint(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", newest.text()}, nil
 }
 
-// serveCheckpointOf serves the checkpoint of the size tree_size. Without the parameter, it serves
-// the largest checkpoint that met the witnesses' quorum.
+// serveCheckpointOf serves the checkpoint of tree_size, or else the largest one that met the quorum.
 func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -111,7 +109,6 @@ func (l *Log) serveCheckpointOf(r *http.Request) (any, error) {
 	return plain{textPlain, "no-store", of.text()}, nil
 }
 
-// servePolicy serves the witness policy file, which offline verifiers use too.
 func (l *Log) servePolicy(*http.Request) (any, error) {
 	if l.checkpoints == nil || l.checkpoints.Policy == nil {
 		return nil, fmt.Errorf("%w is witnessed: this log has no witness policy", errNoCheckpoint)
@@ -126,8 +123,8 @@ func (l *Log) checkpointing() (*checkpoints, error) {
 	return l.checkpoints, nil
 }
 
-// TLogProof returns the proof of a leaf as a .tlog-proof file (c2sp.org/tlog-proof). It leads to
-// the largest checkpoint that met the witnesses' quorum, or else to the newest checkpoint.
+// TLogProof returns the .tlog-proof of a leaf (c2sp.org/tlog-proof), which leads to the largest checkpoint
+// that met the quorum, or else to the newest one.
 func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 	c, err := l.checkpointing()
 	if err != nil {
@@ -177,8 +174,7 @@ const maxBundles = 4 // entry bundles that are read from the database at once
 
 var errNoTile = errors.New("no such tile")
 
-// serveTile serves a tile or an entry bundle (c2sp.org/tlog-tiles). The path of a partial tile
-// includes its width, so the answer for a path never changes.
+// serveTile serves a tile or an entry bundle. A partial tile's path includes its width and so never changes.
 func (l *Log) serveTile(r *http.Request) (any, error) {
 	c, err := l.checkpointing()
 	if err != nil {

@@ -18,18 +18,15 @@ import (
 	"github.com/fairpact/fairpact/internal/signing"
 )
 
-// Checkpoints (c2sp.org/tlog-checkpoint) are signed by the log's Ed25519 key and the deployment
-// key. Once a second, each replica signs a checkpoint of the newest published head. Appends do not
-// wait for checkpoints. Only the first stored checkpoint of a size counts, so the replicas need
-// not agree on who signs.
+// Once a second, each replica signs a checkpoint (c2sp.org/tlog-checkpoint) of the newest published head
+// with the log's Ed25519 key and the deployment key. Only the first stored checkpoint of a size counts.
 
 // Checkpoints configures the checkpoints of a log and the witnesses that cosign them.
 type Checkpoints struct {
-	Origin  string
-	Key     *signing.LogKey
-	Retired []checkpoint.Key   // former Ed25519 keys of the log
-	Policy  *checkpoint.Policy // nil if there are no witnesses
-	// PolicyText is the content of the policy file.
+	Origin     string
+	Key        *signing.LogKey
+	Retired    []checkpoint.Key   // former Ed25519 keys of the log
+	Policy     *checkpoint.Policy // nil if there are no witnesses
 	PolicyText []byte
 }
 
@@ -214,7 +211,6 @@ func (c *checkpoints) at(ctx context.Context, size int64) (*signedCheckpoint, er
 
 var errNoCheckpoint = errors.New("no checkpoint")
 
-// read reads one checkpoint and verifies the log's signatures.
 func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*signedCheckpoint, error) {
 	var s signedCheckpoint
 	err := c.log.store.pool.QueryRow(ctx, query, args...).Scan(&s.Size, &s.note, &s.lines, &s.witnessed)
@@ -241,8 +237,7 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	return &s, nil
 }
 
-// certify raises c.certified to newest.witnessed, if the stored cosignatures of that size
-// meet the quorum of the current policy.
+// certify raises c.certified to newest.witnessed if its stored cosignatures meet the current policy.
 func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) error {
 	if c.Policy == nil || !c.Policy.Demands() || newest.witnessed <= c.certified.Load() {
 		return nil
@@ -281,8 +276,7 @@ type quorumWait struct {
 	certified int64 // at the previous call of follow
 }
 
-// follow returns how long checkpoints have waited, or 0 if none waits. newest is the size of the
-// newest checkpoint, certified the largest size with a quorum. If it grows, the wait starts again.
+// follow returns how long checkpoints have waited. If certified grows, the wait starts again.
 func (q *quorumWait) follow(newest, certified int64, now time.Time) time.Duration {
 	if newest <= certified || q.since.IsZero() || certified > q.certified {
 		q.since = now

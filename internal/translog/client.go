@@ -36,8 +36,8 @@ type Client struct {
 	certified                  certified
 	heads                      *checks // nil until Trust sets it
 
-	// Check, if set, checks each HTTP answer before its body is read. If Check returns an error,
-	// the Client's method returns ErrUnavailable. Set Check before the first method call.
+	// Check, if set, checks each HTTP answer before its body is read. After an error, the method returns
+	// ErrUnavailable. Set Check before the first method call.
 	Check func(*http.Response) error
 }
 
@@ -47,9 +47,8 @@ const (
 	maxAnswer     = 1 << 20                            // bytes
 )
 
-// NewClient returns a client for the base addresses of the append port and the read port,
-// such as http://log-server:8091. A client that only reads heads and .tlog-proof files may leave
-// appendURL and secret empty.
+// NewClient returns a client for the addresses of the append port and the read port, such as
+// http://log-server:8091. Only Append and Inclusion need appendURL and secret.
 func NewClient(appendURL, readURL, secret string) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = nil // HTTP_PROXY is for external calls; only log-server may see the secret
@@ -124,9 +123,8 @@ func (c *Client) treeHead(ctx context.Context, query url.Values) (TreeHead, erro
 	return head, err
 }
 
-// Inclusion returns the proof of a leaf under the newest published head. The error is ErrNotFound
-// if no published head covers the leaf, or the leaf has another entry. It is ErrInconsistent if
-// the log's stored tree does not match its signed head. Concurrent calls share a request.
+// Inclusion returns the proof of a leaf under the newest published head; see Log.Inclusion for errors.
+// Concurrent calls share a request.
 func (c *Client) Inclusion(ctx context.Context, entry [32]byte, leafIndex int64) (Inclusion, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -153,9 +151,8 @@ func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, e
 	return all, err
 }
 
-// TLogProof returns the .tlog-proof of a leaf. It verifies the inclusion proof but not the
-// signatures. It returns nil if no checkpoint covers the leaf: the log has no checkpoints,
-// or has not signed the next one yet.
+// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers the leaf yet. It verifies the
+// inclusion proof but not the signatures.
 func (c *Client) TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error) {
 	var text []byte
 	err := c.get(ctx, "/v1/log/tlog-proof", url.Values{"leaf_index": {strconv.FormatInt(leafIndex, 10)}, "entry": {hex.EncodeToString(entry[:])}}, &text)
@@ -193,8 +190,7 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+c.secret)
-	// The transport repeats the request if a kept-alive connection was closed. It does not send
-	// the header, because it has no value.
+	// Lets the transport repeat the request if a kept-alive connection was closed. The header is not sent.
 	request.Header["Idempotency-Key"] = []string{}
 	return c.do(request, into)
 }
@@ -266,19 +262,15 @@ type certified struct {
 	asking singleflight.Group
 }
 
-// Trust sets the keys that LearnCertified verifies heads with. Without keys, Certified
-// stays 0. Call Trust before the first LearnCertified.
+// Trust sets the keys of LearnCertified, before its first call. Without keys, Certified stays 0.
 func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 
-// Certified returns the largest tree size that this client knows to be cosigned by a
-// quorum of witnesses, or 0. The size never falls.
+// Certified returns the largest tree size known to be cosigned by a quorum, or 0. It never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
 
-// LearnCertified asks the log for Certified. All callers together ask at most once a second. A
-// call waits at most certifiedTimeout.
-//
-// The client has no witness policy, so it trusts the log about the quorum. The client checks
-// only that the newest head covers the size and is signed by a trusted key.
+// LearnCertified asks the log for Certified, at most once a second. A call waits at most certifiedTimeout.
+// The client trusts the log about the quorum. It checks only that the newest head covers the size and is
+// signed by a trusted key.
 func (c *Client) LearnCertified(ctx context.Context) {
 	due := func() bool { return time.Now().UnixNano() >= c.certified.next.Load() }
 	if !due() {

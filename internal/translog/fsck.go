@@ -38,9 +38,8 @@ const (
 	maxFindings = 100
 )
 
-// Fsck checks the tables of the log in one snapshot. It computes the tree from the leaves, and
-// compares the nodes, heads and checkpoints with that tree. It also checks digests and signatures.
-// If a leaf is missing, Fsck stops and returns ErrInconsistent.
+// Fsck checks the tables of the log in one snapshot against the tree that it computes from the leaves. If a
+// leaf is missing, Fsck stops and returns ErrInconsistent.
 func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, error) {
 	f := fsck{ctx: ctx, FsckOptions: o, at: emptyState, report: FsckReport{Findings: []Finding{}}}
 	if err := schema.Current(ctx, pool); err != nil {
@@ -146,8 +145,7 @@ func (f *fsck) page(above, end int64) error {
 	return nil
 }
 
-// grow appends entries to the computed tree, checks the nodes that they complete, and returns the
-// root of the tree at each of the sizes.
+// grow appends entries to the computed tree, and returns the roots at the sizes.
 func (f *fsck) grow(entries [][]byte, sizes []int64) (roots map[int64][]byte, err error) {
 	slices.Sort(sizes)
 	roots = map[int64][]byte{}
@@ -243,9 +241,8 @@ func Has(ctx context.Context, pool *pgxpool.Pool, leaf TaggedLeaf) (found bool, 
 	return found, fromDatabase(err)
 }
 
-// Return appends the newest leaves again if a restored backup lacks them, and returns their
-// number. The caller MUST have verified the signature of head. Return ignores leaves that the log
-// already has. The others must follow the committed tree without a gap, and grow it to exactly
+// Return appends the newest leaves again if a restored backup lacks them, and returns their number. The
+// caller MUST have verified the signature of head. The missing leaves must grow the committed tree to exactly
 // the tree of head. Otherwise Return appends nothing and returns ErrRefused.
 func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head TreeHead) (returned int, err error) {
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {

@@ -41,16 +41,14 @@ type Options struct {
 	// published head, so that a restore can finish.
 	ReadOnly bool
 	Guard    forkguard.Guard
-	// Adopt is the size of the newest published head that a guard without a record accepts. If
-	// Adopt is nil, such a guard accepts only a database without published leaves. Only an operator
-	// who knows that the database is complete may set Adopt.
+	// Adopt is the size of the newest published head that a guard without a record accepts; nil: none but an
+	// empty log. Only an operator who knows that the database is complete may set Adopt.
 	Adopt       *int64
 	Checkpoints *Checkpoints // nil: the log publishes no checkpoints and no tiles
 }
 
-// Open starts a replica on a migrated database. The pool must come from database.Open. Open does
-// not wait for the first head, which the replica publishes in the background. Open returns an
-// error if the schema is not current or o.Checkpoints is invalid.
+// Open starts a replica on a migrated database. The pool must come from database.Open. The replica publishes
+// its first head in the background.
 func Open(ctx context.Context, pool *pgxpool.Pool, signer Signer, keys *signing.KeySet, logger *slog.Logger, o Options) (*Log, error) {
 	if err := schema.Current(ctx, pool); err != nil {
 		return nil, err
@@ -131,9 +129,8 @@ func (l *Log) Append(ctx context.Context, entry [32]byte, signature string, tag 
 	return Appended{LeafIndex: at.index, TreeSize: size}, nil
 }
 
-// Ready returns an error while this replica cannot serve: the schema is not current, no head is
-// published, the newest head has no valid signature, or the database is out of reach. If the
-// database is out of reach, the error wraps database.ErrNoAnswer.
+// Ready returns an error while this replica cannot serve. If the database is out of reach, the error wraps
+// database.ErrNoAnswer.
 func (l *Log) Ready(ctx context.Context) error {
 	if err := schema.Current(ctx, l.store.pool); err != nil {
 		return err
@@ -148,8 +145,7 @@ func (l *Log) Ready(ctx context.Context) error {
 	return err
 }
 
-// ProofFailures returns the number of contradictions (doc.go, Faults) that this replica has
-// found. The number must stay 0. It does not include refusals by the fork guard.
+// ProofFailures returns the number of contradictions (doc.go, Faults) found, which must stay 0.
 func (l *Log) ProofFailures() int64 { return l.checks.failures.Load() }
 
 var (

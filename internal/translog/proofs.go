@@ -29,8 +29,7 @@ type Consistency struct {
 	Path   []string `json:"consistency_path"` // 64 lower-case hex digits each
 }
 
-// LeafQuery names a leaf by its index, its entry, or both. The proof leads to the published
-// head of size TreeSize, or to the newest head if TreeSize is nil.
+// LeafQuery names a leaf by its index, its entry, or both. TreeSize is nil for the newest head.
 type LeafQuery struct {
 	LeafIndex *int64
 	Entry     *[32]byte
@@ -57,9 +56,8 @@ func (l *Log) headAt(ctx context.Context, size *int64) (TreeHead, error) {
 	return heads[0], nil
 }
 
-// Inclusion proves that a leaf is under a head. It returns ErrNotFound if that head does not
-// cover the leaf, or if the leaf does not have the entry q.Entry. It returns ErrInconsistent if
-// the head's signature does not verify, or if the leaf's row does not lead to the head.
+// Inclusion proves that a leaf is under a head. It returns ErrNotFound if the head does not cover the leaf or
+// the leaf has another entry, and ErrInconsistent if the stored tree does not match the signed head.
 func (l *Log) Inclusion(ctx context.Context, q LeafQuery) (Inclusion, error) {
 	read, err := l.reads.Do(ctx, headLeafQuery{q, []*int64{q.TreeSize}})
 	if err != nil {
@@ -96,8 +94,7 @@ func (l *Log) prove(ctx context.Context, q LeafQuery, read *readResult) (Inclusi
 	return Inclusion{TreeHead: head, LeafIndex: leaf.index, Entry: hex.EncodeToString(leaf.entry), Path: toHex(path)}, nil
 }
 
-// Consistency proves that the published head of size `second` extends the published head of size
-// `first`. A nil `second` means the newest published head. The two sizes may be equal.
+// Consistency proves that the published head of size `second` (nil: the newest) extends that of `first`.
 func (l *Log) Consistency(ctx context.Context, first int64, second *int64) (Consistency, error) {
 	heads, err := l.heads(ctx, &first, second)
 	if err != nil {
@@ -161,9 +158,8 @@ func (t *tree) consistency(ctx context.Context, first, second root) (path [][]by
 	return path, err
 }
 
-// prove calls verify with the hashes of the nodes. If hashes from memory contradict the root,
-// the database may have been replaced since t read them, so prove reads the tables again. If
-// the tables agree with the root, the tiles read from them replace all tiles in memory.
+// prove calls verify with the hashes of the nodes. If hashes from memory contradict the root, prove reads the
+// tables again: the database may have been replaced.
 func (t *tree) prove(ctx context.Context, under root, ids []compact.NodeID, verify func([][]byte) error) error {
 	if len(ids) == 0 {
 		return verify(nil)

@@ -21,8 +21,7 @@ const (
 	maxLostRaces = 10
 )
 
-// publisher runs a round whenever an append waits. The head of a round covers all leaves whose
-// appends waited when the round began.
+// publisher runs a round whenever an append waits. Its head covers all leaves that waited when it began.
 type publisher struct {
 	store  *store
 	checks *checks
@@ -103,8 +102,7 @@ func (p *publisher) leave(w *waiter, why error) error {
 	return uncovered(w.index, why)
 }
 
-// errUnsigned is returned by a round in which the signer returned no signature. The signer
-// has already retried, so the callers do not wait for the next round.
+// errUnsigned is returned by a round in which the signer, after its retries, returned no signature.
 var errUnsigned = errors.New("the signer returned no signature")
 
 func uncovered(index int64, why error) error {
@@ -171,9 +169,7 @@ func (p *publisher) awaited() bool {
 	return len(p.waiting) > 0 || p.wanted > p.size
 }
 
-// answer answers the waiting appends after a round. ErrInconsistent fails all appends.
-// errUnsigned fails the appends whose leaf no head covers, although a later round will publish
-// the leaf. Appends without an answer wait for the next round.
+// answer answers the waiting appends after a round, except those that wait for the next one.
 func (p *publisher) answer(size int64, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

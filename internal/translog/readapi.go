@@ -14,8 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// ReadHandler serves the public read port: heads, proofs, checkpoints and tiles. It needs
-// no authentication and allows any origin (CORS).
+// ReadHandler serves the public read port, without authentication and for any origin (CORS).
 func (l *Log) ReadHandler() http.Handler {
 	routes := map[string]web.Route{}
 	for path, serve := range map[string]func(*http.Request) (any, error){
@@ -75,8 +74,7 @@ func (l *Log) serveConsistency(r *http.Request) (any, error) {
 	return l.Consistency(r.Context(), *first, second)
 }
 
-// query reads the parameters of a request. Unknown parameters are ignored. err is the
-// first error that was found.
+// query reads the parameters of a request. err is the first error.
 type query struct {
 	values url.Values
 	err    error

@@ -16,8 +16,7 @@ import (
 
 const publishTimeout = 30 * time.Second
 
-// round publishes a head that covers the committed leaves, and returns the head's size. If
-// round fails, size is either the size of the newest published head or 0.
+// round publishes a head that covers the committed leaves. After an error, size may be 0.
 func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
@@ -50,8 +49,7 @@ func (p *publisher) round(ctx context.Context) (size int64, err error) {
 	return size, err
 }
 
-// roundFromTables proves from the tables that the committed head extends the newest published
-// one, and signs it if it is larger.
+// roundFromTables signs the committed head if it is larger than the newest published one and extends it.
 func (p *publisher) roundFromTables(ctx context.Context) (committed root, size int64, err error) {
 	committed, newest, err := p.store.heads(ctx)
 	if err != nil {
@@ -112,9 +110,8 @@ func (p *publisher) extends(ctx context.Context, head TreeHead, committed root, 
 	return err
 }
 
-// sign signs and stores the head of the root r, and returns the stored head. `last` is the entry
-// of the last leaf under the head, or nil if unknown: if the database lacks that leaf, or has
-// another entry there, sign returns ErrInconsistent.
+// sign signs and stores the head of the root r. `last` is the entry of the last leaf under the head, or nil
+// if unknown: if the database has no such leaf, sign returns ErrInconsistent.
 func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (TreeHead, error) {
 	head := r.head("")
 	digest := head.Digest()
@@ -159,17 +156,13 @@ func (p *publisher) sign(ctx context.Context, r root, tree *tree, last []byte) (
 // guardAttempts is how often another process may replace the record between Load and Store.
 const guardAttempts = 5
 
-// errGuardConflict is returned if another replica has put a larger head into the record, or all
-// attempts to replace the record failed. The publisher must then read the database again.
+// errGuardConflict is returned if another replica changed the record: read the database again.
 var errGuardConflict = fmt.Errorf("%w: another process changed the fork guard's record first", ErrUnavailable)
 
-// advanceGuard stores r in the fork guard's record, or returns an error if the log must not sign r.
-// If there is no record, mayAdopt decides. Otherwise there are three cases:
-//   - r is larger than the record: tree must prove that r extends the record.
-//   - r has the size of the record: the roots must be equal. After a crash, the same head may
-//     be signed again.
-//   - r is smaller than the record: r must not be signed. Either another replica has signed a
-//     larger head, or the database has lost leaves.
+// advanceGuard stores r in the fork guard's record, or returns an error if the log must not sign r. If there
+// is no record, mayAdopt decides. tree must prove that a larger r extends the record. An r of the same size
+// must be equal: after a crash, the same head may be signed again. A smaller r must not be signed, because
+// another replica has signed a larger head, or the database has lost leaves.
 func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error {
 	if p.guard == nil {
 		return nil
@@ -195,8 +188,7 @@ func (p *publisher) advanceGuard(ctx context.Context, r root, tree *tree) error 
 	return fmt.Errorf("%w: another program wrote the guard's record before each of %d attempts to replace it: let only log-servers of this log write the record (runbooks/fork-guard.md)", errGuardConflict, guardAttempts)
 }
 
-// compare reports whether the loaded record is r already. If compare returns an error, r must not
-// replace the record. next is the record of r.
+// compare reports whether the record is r already. After an error, r must not replace the record.
 func (p *publisher) compare(ctx context.Context, loaded, next forkguard.Record, r root, tree *tree) (there bool, err error) {
 	if loaded.Empty() {
 		return false, p.mayAdopt(ctx, r)
@@ -236,8 +228,7 @@ func (p *publisher) compare(ctx context.Context, loaded, next forkguard.Record, 
 	return false, nil
 }
 
-// mayAdopt decides whether a fork guard without a record accepts this database (Options.Adopt).
-// The record may have been lost, and only the operator knows whether the database is complete.
+// mayAdopt decides about a guard without a record: only the operator knows whether the database is complete.
 func (p *publisher) mayAdopt(ctx context.Context, r root) error {
 	_, newest, err := p.store.heads(ctx)
 	if err != nil {
@@ -261,6 +252,5 @@ func refuse(format string, args ...any) error {
 	return fmt.Errorf("%w: %w: %s (runbooks/fork-guard.md)", ErrInconsistent, errGuarded, fmt.Sprintf(format, args...))
 }
 
-// errGuarded marks a refusal by the fork guard. The error also wraps ErrInconsistent, so that
-// waiting appends fail at once, but it is not counted as a contradiction.
+// errGuarded marks a refusal by the fork guard, which is not counted as a contradiction.
 var errGuarded = errors.New("the fork guard refuses the new head")

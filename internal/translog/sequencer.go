@@ -42,7 +42,6 @@ type candidate struct {
 	tag     Tag
 }
 
-// sequenced is the outcome of appending one candidate.
 type sequenced struct {
 	index int64 // the leaf index, or the constant `refused` or `late`
 	taken bool  // the log has another entry with the same Tag; index is the leaf index of that entry
@@ -144,9 +143,7 @@ func (s *sequencer) lockAndAppend(ctx context.Context, entries []candidate) ([]s
 	return results, nil
 }
 
-// committed takes note of the commit of g. `continues` is true if g is known to extend what the
-// previous batch of this process committed. Unless s.alone, tiles that s.tree lacks are read when
-// a proof needs them.
+// committed takes note of g. `continues`: g is known to extend the previous batch of this process.
 func (s *sequencer) committed(ctx context.Context, g *batchDelta, continues bool) {
 	s.known = &g.to
 	sizeCommitted.Set(float64(g.to.size))

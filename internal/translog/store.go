@@ -71,8 +71,7 @@ func (c *checks) head(h TreeHead) error {
 	return nil
 }
 
-// recordFailure logs and counts a contradiction, and returns err unchanged. A refusal by the fork
-// guard is only logged, because publishFailures counts the failed round.
+// recordFailure logs and counts a contradiction, and returns err unchanged.
 func (c *checks) recordFailure(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, errGuarded):
@@ -85,9 +84,8 @@ func (c *checks) recordFailure(ctx context.Context, err error) error {
 	return err
 }
 
-// CheckClosed returns an error if a closed key signed a head larger than the key's TreeSize:
-// certificates under that head would no longer verify. It skips disowned keys. For each key it
-// checks only the `limit` smallest heads above TreeSize.
+// CheckClosed returns an error if a closed key that is not disowned signed a head larger than its TreeSize.
+// For each key it checks only the `limit` smallest heads above TreeSize.
 func CheckClosed(ctx context.Context, pool *pgxpool.Pool, list keys.List, limit int64) error {
 	if err := schema.Current(ctx, pool); err != nil {
 		return err
@@ -141,8 +139,7 @@ func scanHead(row pgx.CollectableRow) (TreeHead, error) {
 	return r.head(signature), err
 }
 
-// insertHead returns the stored head of the size. The error wraps pgx.ErrNoRows if there is none,
-// because the database lacks the entry `last` (sqlInsertHead).
+// insertHead returns the stored head of the size, or pgx.ErrNoRows if the database lacks the entry `last`.
 func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {
 	r := treeOf(head)
 	digest := head.Digest()
@@ -155,8 +152,7 @@ func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (Tre
 	return stored, fromDatabase(err)
 }
 
-// readTiles reads tiles in one round trip, without the nodes that are not complete in a tree of
-// `size` leaves. It returns ErrInconsistent if a row is missing. It does not verify hashes.
+// readTiles reads the complete nodes of tiles in one round trip, or returns ErrInconsistent.
 func (s *store) readTiles(ctx context.Context, size uint64, ids []tileID) ([]*tile, error) {
 	tiles := make([]*tile, len(ids))
 	batch := &pgx.Batch{}

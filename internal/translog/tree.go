@@ -161,8 +161,7 @@ func (t *tree) load(ctx context.Context, under root, id tileID) (*tile, error) {
 	return in, nil
 }
 
-// follow extends the right edge at least to the size of `to`. It reads the missing leaves, or the
-// whole right edge if these are too many or do not lead to the root `to`.
+// follow extends the right edge to the size of `to`, or reads the whole right edge.
 func (t *tree) follow(ctx context.Context, to root) error {
 	t.mu.Lock()
 	from := t.at
@@ -249,8 +248,7 @@ func (t tileID) complete(size uint64) bool { return t.index+1 <= size>>(t.level+
 // root returns the id of the tile's root node, which belongs to the tile above.
 func (t tileID) root() compact.NodeID { return compact.NewNodeID(t.level+tileHeight, t.index) }
 
-// tile holds the nodes of a tile. A node is zero until it is complete. It is then written once,
-// and reading it needs no lock.
+// tile holds the nodes of a tile. A node is zero until it is complete. It is then written only once.
 type tile struct {
 	tileID
 	nodes [tileNodes][32]byte

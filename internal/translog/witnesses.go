@@ -110,9 +110,7 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 		return nil, fromDatabase(err)
 	}
 	conn := pooled.Hijack()
-	// If this node dies, Postgres ends the idle session, which releases the lock. Without
-	// this setting, Postgres may notice the dead connection only after hours. Postgres
-	// before 14 lacks the setting, so an error is ignored.
+	// If this node dies, Postgres (from 14 on) ends the idle session, which releases the lock.
 	_, _ = conn.Exec(ctx, "SET idle_session_timeout = '15s'")
 	return conn, nil
 }
@@ -279,8 +277,7 @@ func (a *cosigning) ask(ctx context.Context, endpoint *witnessEndpoint, target *
 	return outcomeCosigned, nil
 }
 
-// proof returns the consistency proof from the tree of size `old` to the target. Every `old` but 0
-// is the size of a published head, because every checkpoint is of such a head.
+// proof returns the consistency proof from the size `old`, which is 0 or that of a published head.
 func (a *cosigning) proof(ctx context.Context, old int64, target *signedCheckpoint) ([][32]byte, error) {
 	if old == 0 || old == target.Size {
 		return nil, nil

@@ -31,13 +31,11 @@ import (
 
 const checkpointPath = "checkpoint"
 
-// Contradiction is returned when files do not match the signed checkpoint, or two signed
-// checkpoints contradict each other.
+// Contradiction is returned when files or signed checkpoints contradict a signed checkpoint.
 type Contradiction struct {
 	Findings []Finding
 
-	// Notes holds the signed checkpoints that are evidence against the log. It is nil if the findings
-	// are full tiles or entry bundles, because the log does not sign those files.
+	// Notes holds the signed checkpoints that are evidence against the log; nil if there are none.
 	Notes [][]byte
 }
 
@@ -67,14 +65,12 @@ func (c *Contradiction) verdict() error {
 	return c
 }
 
-// Audit verifies every tile and entry of a log. After a wrong tile or entry bundle it continues
-// with the files that other tiles prove.
+// Audit verifies every tile and entry of a log. It continues after a wrong file.
 func Audit(ctx context.Context, from *Source, head Head) error {
 	return newTree(ctx, from, head, nil).verify(0)
 }
 
-// Mirror updates a folder, which a static file server can serve, to the newest checkpoint of the
-// log. It verifies each file before writing it, and writes the checkpoint last. So the files
+// Mirror updates a folder to the newest checkpoint of the log. It writes the checkpoint last, so the files
 // always match the checkpoint in the folder. The next call continues an interrupted one.
 func Mirror(ctx context.Context, from *Source, dir string, policy *checkpoint.Policy) (Head, error) {
 	// #nosec G301 -- public, for a file server
@@ -109,9 +105,8 @@ func Watch(ctx context.Context, from *Source, policy *checkpoint.Policy, seen He
 	return head, Extends(ctx, from, head, seen)
 }
 
-// Extends proves that the tree of `head` extends the tree of `older`. If the log forked or became
-// shorter, the error is a Contradiction. If the checkpoints are of different logs, the error is
-// not a Contradiction.
+// Extends proves that the tree of `head` extends the tree of `older`. If the log forked or became shorter,
+// the error is a Contradiction.
 func Extends(ctx context.Context, from *Source, head, older Head) error {
 	notes := [][]byte{older.Note, head.Note}
 	switch {
@@ -210,8 +205,7 @@ func (s *Source) Head(ctx context.Context, policy *checkpoint.Policy) (Head, err
 	return ReadHead(signed, policy)
 }
 
-// ReadHead verifies the signatures of a checkpoint. A checkpoint that the log did not
-// sign proves nothing about the log, so the error is not a Contradiction.
+// ReadHead verifies the signatures of a checkpoint. An unsigned checkpoint proves nothing about the log.
 func ReadHead(signed []byte, policy *checkpoint.Policy) (Head, error) {
 	c, witnesses, err := policy.Verify(signed)
 	if err != nil && !errors.Is(err, checkpoint.ErrQuorum) {

@@ -95,8 +95,7 @@ func (t *tree) SaveTiles(tiles []tlog.Tile, data [][]byte) {
 	}
 }
 
-// diagnose returns a Contradiction with the full tiles of the last read that differ from the tile
-// above, or else with the checkpoint, whose root proves only all partial tiles together.
+// diagnose returns a Contradiction with the full tiles of the last read that are wrong, or the checkpoint.
 func (t *tree) diagnose() error {
 	found, good := &Contradiction{}, map[tlog.Tile][]byte{}
 	var partial []string
@@ -192,8 +191,7 @@ func (t *tree) window(first, end int64) error {
 	return all.verdict()
 }
 
-// bundle verifies the n-th entry bundle, and stores it in the mirror unless that has a correct copy.
-// The tile of level 0 must be in t.proven.
+// bundle verifies the n-th entry bundle under a proven tile, and stores it in the mirror.
 func (t *tree) bundle(ctx context.Context, n int64) error {
 	tile := tlog.Tile{H: checkpoint.TileHeight, N: n, W: int(min(checkpoint.TileWidth, t.head.Size-n*checkpoint.TileWidth))}
 	bundle, want := tile, t.proven[tile]

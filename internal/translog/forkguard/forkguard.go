@@ -1,5 +1,4 @@
-// Package forkguard keeps the record of the fork guard: the largest tree head that is signed or
-// about to be signed.
+// Package forkguard keeps the record of the fork guard: the largest tree head that may be signed.
 package forkguard
 
 import (

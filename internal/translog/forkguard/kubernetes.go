@@ -27,9 +27,8 @@ const (
 
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
-// kubernetes keeps the record in a ConfigMap. Store succeeds only if the ConfigMap's
-// resourceVersion has not changed since Load. The Helm chart creates the ConfigMap, so the
-// pod's Role needs only get and update on this one ConfigMap.
+// kubernetes keeps the record in a ConfigMap, which changes only by its resourceVersion. The Helm chart
+// creates it, so the pod's Role needs only get and update on this one ConfigMap.
 type kubernetes struct {
 	url, name         string
 	tokenFile, caFile string
@@ -176,8 +175,7 @@ func (k *kubernetes) currentClient() (*http.Client, error) {
 			TLSHandshakeTimeout: callTimeout,
 			IdleConnTimeout:     time.Minute,
 			ForceAttemptHTTP2:   true,
-			// Without pings, a connection to an unreachable server stays in use until
-			// TCP gives up after about 15 minutes.
+			// Without pings, a connection to an unreachable server stays in use for about 15 minutes.
 			HTTP2: &http.HTTP2Config{SendPingTimeout: k.ping, PingTimeout: k.ping},
 		},
 		// Only the API server may get the token.
