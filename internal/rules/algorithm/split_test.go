@@ -3,6 +3,7 @@ package algorithm
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/big"
 	"testing"
 
@@ -243,6 +244,37 @@ func TestProportionalProperties(t *testing.T) {
 					}
 				}
 			}
+		}
+	})
+}
+
+// What the trust model and the pages say: with two items, the result gives the ratio of each
+// party's values away.
+func TestSplitOfTwoItemsGivesTheValuesAway(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		own := rapid.SliceOfN(rapid.Int64Range(1, 100), 2, 2)
+		d := computeDivision(t, [][]int64{own.Draw(t, "own"), own.Draw(t, "other")})
+		for p, shares := range d.shares {
+			first, _ := shares[0].Float64()
+			second, _ := shares[1].Float64()
+			// value = first × w + second × (1 − w)
+			w := (float64(d.ppb[p])/1e9 - second) / (first - second)
+			if want := float64(d.values[p][0]) / float64(d.values[p][0]+d.values[p][1]); math.Abs(w-want) > 2e-9/math.Abs(first-second) {
+				t.Fatalf("from the result, party %d values the first item at %v of its total, want %v", p, w, want)
+			}
+		}
+	})
+}
+
+// What the trust model says of adjusted winner: a party that knows the other's values gains by
+// misstating its own.
+func TestSplitRewardsAMisstatement(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		honest := computeDivision(t, [][]int64{{60, 40}, {30, 70}})
+		lying := computeDivision(t, [][]int64{{31, 69}, {30, 70}})
+		lying.values[0], lying.totals[0] = honest.values[0], honest.totals[0]
+		if lying.partOf(0, 0).Cmp(honest.partOf(0, 0)) <= 0 {
+			t.Fatalf("by its true values the party gets %s if it misstates them, and %s if not; want more", lying.partOf(0, 0), honest.partOf(0, 0))
 		}
 	})
 }
