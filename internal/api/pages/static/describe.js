@@ -23,8 +23,14 @@ export function describe({ view, party, cautions }, page, chain) {
     ...fact('It settles', about ? `${about.purpose}.` : 'what this page has no words for.'),
     ...fact('Algorithm', element('code', {}, view.algorithm)),
     ...(chain ? fact('Random value', `round ${view.algorithm_params.beacon_round} of ${chain === QUICKNET ? 'drand quicknet' : 'a beacon that is not drand quicknet'}, chain `, element('code', { id: 'chain' }, chain)) : []),
-    ...fact('Privacy', view.mode === 'open' ? 'the parties may read all inputs once the result is there.' : 'inputs are never shown to anybody else.'),
+    ...fact('Who sees the inputs', whoSees(view, about), ' The operator can read each input once it is opened.'),
     ...fact('Afterwards', view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
+}
+
+function whoSees(view, about) {
+  if (view.retention === 'purge') return `No other party: they are deleted.${about?.may_reject ? '' : ' So the service cannot help to check the result.'}`;
+  if (view.mode === 'open' || about?.needs_beacon) return 'All parties, once the result is there, so that each can check it.';
+  return `The other parties only if all consent, once the result is there.${about?.may_reject ? '' : ' Until then the result is the operator’s word.'}`;
 }
 
 function inWords(text, view) {

@@ -14,6 +14,7 @@ const LENGTHS = [[300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [864
 const MOST_SHOWN = 100; // invitations on the page; the saved file has all
 
 const kind = () => document.querySelector('#kinds input:checked').value;
+const mode = () => document.querySelector('#modes input:checked').value;
 const parts = {}; // from declare, by algorithm
 let part; // the shown one
 let unanswered = null; // {said, key, body} of a creation whose answer was lost; a retry with its key creates no second deal
@@ -34,6 +35,7 @@ async function showPart() {
   if (id !== kind()) return;
   if (part !== parts[id]) byId('part').replaceChildren(...[parts[id].fields].flat());
   part = parts[id];
+  byId('modes').hidden = algorithmOf(id).needs_beacon; // a draw shows its numbers in either mode
   part.offer?.(lines(byId('names')));
 }
 
@@ -80,7 +82,7 @@ async function withKey(send) {
 async function declaration() {
   await showPart(); // the person may have chosen another algorithm just now
   const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
-  const body = { algorithm: kind(), party_labels: lines(byId('names')), algorithm_params: part.params(), mode: byId('mode').value, retention: byId('retention').value };
+  const body = { algorithm: kind(), party_labels: lines(byId('names')), algorithm_params: part.params(), mode: mode(), retention: byId('retention').value };
   body.party_keys = partyKeys(body.party_labels);
   const said = JSON.stringify([body, commits, reveals]);
   if (unanswered?.said === said) return unanswered;

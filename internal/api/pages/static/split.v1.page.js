@@ -55,7 +55,8 @@ export function form(view) {
   total();
   return {
     intro: [element('p', {}, 'Give each thing points: the more points, the more you want to get it. Only the proportions count, so any total will do; 100 is handy. A thing left empty counts 0.'),
-      element('p', {}, 'Say what is true for you: ', view.mode === 'open' ? 'nobody sees your points before all are sealed. Once the result is there, the others may read them.' : 'the others never see your points, only the result.')],
+      element('p', {}, 'Keep your points to yourself until all have sealed: whoever knows them can gain by stating others. ', view.mode === 'open' && view.retention !== 'purge' ? 'Once the result is there, all parties see the points of all.'
+        : `Afterwards the service shows the others only the result, but ${givenAway(items)}.`)],
     fields: element('table', { class: 'points' },
       element('caption', { class: 'unseen' }, 'Your points'),
       element('thead', {}, element('tr', {}, ['Thing', 'Points', 'Part'].map((head) => element('th', { scope: 'col', class: head === 'Part' ? 'number' : null }, head)))),
@@ -115,9 +116,12 @@ function fairDivision(view, labels, party, inputs) {
       element('tbody', {}, columns.filter((i) => judges.includes(i)).map((judge) => element('tr', { class: judge === party ? 'you' : null },
         element('th', { scope: 'row' }, youOr(labels[judge], judge === party)),
         columns.map((owner) => element('td', { class: owner === judge ? 'own' : null }, bar(worthOf(judge, owner), judge === party), element('span', { class: 'figure' }, percent(worthOf(judge, owner)))))))))),
-    judges.length === 1 ? element('p', { class: 'fine' }, 'The points of the others stay sealed for ever: the deal is private.') : null,
+    judges.length === 1 ? element('p', { class: 'fine' }, `The service has not shown you the points of the others, but ${givenAway(view.algorithm_params.items)}.`) : null,
   ].filter(Boolean);
 }
+
+/** Says what the result tells of the points of the others. */
+const givenAway = ({ length }) => (length <= 2 ? 'of two things all points can be computed from it' : 'some points can be computed from it: the fewer things, the more');
 
 const valuations = (input) => input?.valuations ?? {};
 const total = (input) => Object.values(valuations(input)).reduce((sum, value) => sum + value, 0);

@@ -3,22 +3,35 @@
 
 import { isBundle, verifyBundle } from './bundle.js';
 import { element } from './dom.js';
-import { parse } from './jcs.js';
+import { isObject, parse } from './jcs.js';
 import { originKeys } from './keys.js';
 import { showReport } from './report.js';
 
-/** Shows the report on a bundle, or why the text cannot be checked. known: seat keys by party. */
-export async function verifyText(text, out, known = new Map()) {
+/** Shows the report on a bundle, or why the text cannot be checked. known: seat keys by party. openings: from openingsIn. */
+export async function verifyText(text, out, known = new Map(), openings = []) {
   out.replaceChildren();
   delete out.dataset.valid;
   try {
     const bundle = parse(text, 34); // 32 levels of an input, and 2 of the bundle around it
     if (!isBundle(bundle)) throw new Error('it is not a bundle. To check a certificate alone, use the verifier on the front page, which also needs the key and the tree head');
     const keys = await originKeys().catch(() => []); // the report says if there are no keys
-    showReport(out, await verifyBundle({ bundle, keys, known, issuer: location.host }), bundle.certificate);
+    showReport(out, await verifyBundle({ bundle, keys, known, openings, issuer: location.host }), bundle.certificate);
   } catch (fault) {
     out.replaceChildren(element('p', { class: 'say bad' }, `This file cannot be checked: ${fault.message}.`));
   }
+}
+
+/** Returns the openings in the chosen files: {deal_id, party, input, salt} each. Throws if a file holds something else. */
+export async function openingsIn({ files }) {
+  return Promise.all([...files].map(async (file) => {
+    try {
+      const one = parse(await file.text(), 34); // 32 levels of an input, and 1 of the file around it
+      if (!isObject(one?.input) || typeof one.salt !== 'string' || !Number.isSafeInteger(one.party) || one.party < 0) throw new Error('it is not an opening of the form {"deal_id", "party", "input", "salt"}');
+      return one;
+    } catch (fault) {
+      throw new Error(`The file ${file.name} cannot be used: ${fault.message}`);
+    }
+  }));
 }
 
 export async function verifyFile(file, out) {

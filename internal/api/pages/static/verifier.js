@@ -7,6 +7,7 @@ import { fetchCurrent, fetchKeys, keysOf, marked } from './keys.js';
 import { parsePolicy } from './notes.js';
 import { showReport } from './report.js';
 import { knownKeys } from './seats.js';
+import { openingsIn } from './submitted.js';
 import { verifyCertificate } from './verify.js';
 
 let current = null; // {pubkey, development} of this origin's current key, null until fetched; a key set does not mark development keys
@@ -73,7 +74,7 @@ async function verify() {
   }
   const inputs = read('inputs', 'list of inputs', 34); // maximum depth: 32 of an input plus 2 levels around it
   const params = read('params', 'parameters');
-  const verdict = await verifyCertificate({ certificate, head, keys, inputs, params, known });
+  const verdict = await verifyCertificate({ certificate, head, keys, inputs, openings: await openingsIn(field('openings')), params, known });
   showReport(out, verdict, certificate);
   if (inputs !== null && !verdict.checks.some(({ name }) => name === 'result')) say('Checked. The result was not recomputed.');
   else say(inputs === null ? 'Checked without the inputs. If you give the inputs, the page also recomputes the result.' : 'Checked, and recomputed from the inputs.');
@@ -90,7 +91,7 @@ async function verifyWhole(out, bundle, keys, known) {
     field('policy').focus();
     throw new Error(`The policy cannot be read: ${fault.message}.`);
   }
-  showReport(out, await verifyBundle({ bundle, keys, policy, known }), bundle.certificate);
+  showReport(out, await verifyBundle({ bundle, keys, policy, known, openings: await openingsIn(field('openings')) }), bundle.certificate);
   say('Checked the bundle in this browser.');
 }
 
