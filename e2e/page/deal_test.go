@@ -1,6 +1,7 @@
 package page
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
@@ -37,6 +38,10 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ann.open("/new", 1280, "light")
 	ann.until("the form is there", "document.querySelector('#kinds input:checked')")
 	ann.accessible("1 new split desk")
+	if preset := eval[string](ann, "document.querySelector('#modes input:checked').value"); preset != "open" {
+		t.Errorf("the form presets the mode %q, want open", preset)
+	}
+	ann.click("#modes input[value=sealed]")
 	ann.enter("#names", "Ann")
 	ann.enter("#items", "car\rboat\rpiano")
 	for _, wrong := range []struct{ keys, said string }{
@@ -156,6 +161,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	if row := eval[[]string](ben, "[...document.querySelectorAll('.worths tbody td')].map((cell) => cell.textContent)"); strings.Join(row, " ") != "60 % 40 %" {
 		t.Errorf("by Ben's points the parts are worth %v, want 60 %% and 40 %%", row)
 	}
+	ben.declares(false)
 	ben.enter("#verify-bundle", "\r")
 	ben.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
 	if !eval[bool](ben, "document.activeElement.matches('#verify-bundle')") {
@@ -173,8 +179,12 @@ func TestPeopleSettleASplit(t *testing.T) {
 	if claims := ben.claims("#report"); claims["issued"] != "proven" || claims["result"] != "not proven" {
 		t.Errorf("the claims on a sealed split are %v, want its issuer proven and its result not", claims)
 	}
+	if said := ben.text("#action"); !strings.Contains(said, "some points can be computed from it") || !strings.Contains(said, "that is the operator’s word") || !strings.Contains(said, "the keys that this deployment, "+strings.TrimPrefix(c.Base, "http://")+", names") {
+		t.Errorf("the result does not say what it gives away, that it is the operator's word, and whose keys the check uses: %s", said)
+	}
 	ben.accessible("6 done phone dark")
 	ann.accessible("7 done desk light")
+	consents(t, ann, ben)
 	ann.open(link.Path, 390, "light")
 	ann.reaches("done")
 	ann.until("the picture is drawn", "document.querySelector('.worths')")
@@ -192,6 +202,42 @@ func TestPeopleSettleASplit(t *testing.T) {
 				t.Errorf("the log %s contains the token", filepath.Base(stack.Log(name)))
 			}
 		}
+	}
+}
+
+// The result of a sealed split is proven to Ben by the file of Ann's opening, and to both once both
+// have consented. Before that, nobody sees the input of the other.
+func consents(t *testing.T, ann, ben *tab) {
+	t.Helper()
+	proven := func(p *tab, what string) {
+		t.Helper()
+		p.enter("#verify-bundle", "\r")
+		p.until(what, "document.querySelector('#report [data-claim=result]')?.dataset.status === 'proven'")
+	}
+	ann.click("#exchange summary")
+	opening, err := os.ReadFile(ann.download("#save-opening"))
+	e2e.Must(t, err)
+	var file map[string]any
+	if e2e.Must(t, json.Unmarshal(opening, &file)); len(file) != 4 || file["salt"] == nil {
+		t.Errorf("the file of an opening is %s, want deal_id, party, input and salt", opening)
+	}
+	ben.click("#exchange summary")
+	ben.hand("#openings", string(opening))
+	proven(ben, "Ann's opening proves the result to Ben")
+	ben.enter("#disclose", "\r")
+	ben.until("the page says who is missing", "document.querySelector('#missing')?.textContent.includes('Still missing: Ann.')")
+	ben.do(chromedp.Reload())
+	ben.until("Ben's consent outlasts a reload", "document.querySelector('#missing')")
+	if rows := eval[int](ben, "document.querySelectorAll('.worths tbody tr').length"); rows != 1 {
+		t.Errorf("before Ann has consented, Ben sees the points of %d parties, want 1", rows)
+	}
+	ben.accessible("consented phone dark")
+	ann.enter("#disclose", "\r")
+	ann.until("Ann has consented", "!document.querySelector('#showing')")
+	for _, p := range []*tab{ann, ben} {
+		p.do(chromedp.Reload())
+		p.until("the points of both are there", "document.querySelectorAll('.worths tbody tr').length === 2")
+		proven(p, "the bundle proves the result")
 	}
 }
 
@@ -229,14 +275,19 @@ func TestPersonDraws(t *testing.T) {
 		}
 	}
 	c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Into(t, &result)
-	if said := p.text("#action"); !strings.Contains(said, "found the same winner") {
-		t.Errorf("the page shows %q, want that it found the same winner", said)
+	if said := p.text("#action"); !strings.Contains(said, "from the numbers of all, and found the same winner") {
+		t.Errorf("the page shows %q, want that it found the same winner from the numbers of all", said)
 	}
 	want := []string{"Ann is drawn.", "Ann  is drawn.", "You are drawn."}[result.Result.Winner]
 	if said := p.text("#action .headline"); said != want {
 		t.Errorf("the page shows %q, want %q", said, want)
 	}
 	p.until("the proof is there", "document.querySelector('#verify-bundle')")
+	p.enter("#verify-bundle", "\r")
+	p.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
+	if claims := p.claims("#report"); claims["result"] != "proven" {
+		t.Errorf("the claims on a draw are %v, want its result proven by the openings of the bundle", claims)
+	}
 	p.accessible("draw done phone light")
 }
 
@@ -442,6 +493,7 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 		p.until("the form is there", "document.querySelector('#kinds input:checked')")
 		eval[bool](p, "document.querySelector('#kinds input[value=\""+id+"\"]').click(), true")
 		p.enter("#names", "Zoe\rÉva")
+		asks := eval[bool](p, "!document.querySelector('#modes').hidden")
 		if id == "shapley.v1" {
 			p.enter("#worth-0", "60")
 			p.enter("#worth-2", "120")
@@ -457,12 +509,16 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 		}
 		var v struct {
 			RevealDeadline int64 `json:"reveal_deadline"`
+			Mode           string
 			Params         struct {
 				Round  int64            `json:"beacon_round"`
 				Values map[string]int64 `json:"coalition_values"`
 			} `json:"algorithm_params"`
 		}
 		c.Want(200, "GET", "/v1/deals/"+strings.TrimPrefix(seat.Path, "/d/"), seat.Fragment, nil).Into(t, &v)
+		if asks != (id == "shapley.v1") || v.Mode != "open" {
+			t.Errorf("%s: the form asks who sees the inputs: %t, and the mode is %q; want it to ask except for a draw, and open", id, asks, v.Mode)
+		}
 		if id == "random.v1" && v.Params.Round != chain.RoundAt(v.RevealDeadline)+1 {
 			t.Errorf("the deal has the round %d, want %d", v.Params.Round, chain.RoundAt(v.RevealDeadline)+1)
 		}

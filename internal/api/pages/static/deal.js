@@ -226,7 +226,8 @@ function unsettled() {
 
 function ended() {
   const { commitment } = now.view.parties[now.party];
-  showResult({ ...now, page, seat, own: held(commitment), end: [keyPart(), forget()] }, panel);
+  const own = held(commitment);
+  showResult({ ...now, page, seat, own, consented: () => keep({ ...own, consented: true, commitment }), end: [keyPart(), forget()] }, panel);
 }
 
 /** Returns a button that deletes the deal's inputs and keys from this browser, or null if the browser keeps none. */

@@ -43,7 +43,7 @@ export const apiKey = named(browser, 'fairpact:key');
 const sealedKey = (deal, commitment) => `fairpact:sealed:${deal}:${commitment}`;
 export const sealed = {
   get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),
-  set: (deal, { input, salt, seat_key, commitment }) => write(browser, sealedKey(deal, commitment), { input, salt, seat_key }),
+  set: (deal, { input, salt, seat_key, consented, commitment }) => write(browser, sealedKey(deal, commitment), { input, salt, seat_key, consented }),
   drop: (deal, commitment) => drop(browser, sealedKey(deal, commitment)),
   any: (deal) => keysUnder(sealedKey(deal, '')).length > 0,
   dropAll: (deal) => keysUnder(sealedKey(deal, '')).forEach((key) => drop(browser, key)),

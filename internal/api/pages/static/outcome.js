@@ -1,37 +1,73 @@
-// The panel of an ended deal: a picture of the result, the bundle, and its verification in
-// this browser.
+// The panel of an ended deal: a picture of the result, the bundle, its verification in this browser,
+// and the consent to show this party's input to the others.
 
 import { element, once } from './dom.js';
-import { verifyText } from './submitted.js';
+import { algorithmOf } from './facts.js';
+import { openingsIn, verifyText } from './submitted.js';
 import { parse } from './jcs.js';
 import { saveFile } from './keep.js';
+import { names } from './words.js';
 
 let shown = ''; // identifies the panel on the page by state and certificate
 
-/** Shows the panel of an ended deal. page: from pageOf; own: the party's input in this browser; end: the content below the proof. */
-export async function showResult({ view, party, page, seat, own, end }, panel) {
+/** Shows the panel of an ended deal. page: from pageOf; own: the party's input in this browser; consented: keeps that the party has consented; end: the content below the proof. */
+export async function showResult({ view, party, page, seat, own, consented, end }, panel) {
   const key = `${view.state === 'VOID'} ${view.certificate_id}`;
   if (key === shown) return;
   shown = key;
   const inputs = view.parties.map(() => null);
   if (own) inputs[party] = own.input;
-  if (view.state !== 'VOID' && view.mode === 'open' && view.retention !== 'purge') {
-    try {
-      for (const row of parse(await seat.fetch('inputs'), 40).inputs) inputs[row.party] = row.input;
-    } catch { /* the picture shows what is known */ }
-    if (shown !== key) return; // a newer state replaced the panel
-  }
+  let sight = sightOf(view);
+  let missing = null; // the parties that have not consented; null if the page does not know
+  try {
+    if (sight === 'consent' && own?.consented) missing = await consent(seat, own);
+    if (missing?.length === 0) sight = 'all';
+    if (sight === 'all') for (const row of parse(await seat.fetch('inputs'), 40).inputs) inputs[row.party] = row.input;
+  } catch { /* the picture shows what is known */ }
+  if (shown !== key) return; // a newer state replaced the panel
   const result = view.state === 'VOID'
     ? [element('p', {}, `Nothing was settled. The signed certificate says who caused that.${view.commits_closed_at ? '' : ' No sealed input was opened.'} `, element('a', { href: '/new' }, 'Make a new deal'), '.')]
     : await page.picture(view, party, inputs);
   if (shown !== key) return;
-  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof(view, party, seat, own) : element('p', {}, 'The certificate is being signed…'), end);
+  const again = () => {
+    shown = '';
+    showResult({ view, party, page, seat, own: { ...own, consented: true }, consented, end }, panel);
+  };
+  const show = sight === 'consent' ? showing({ view, party, seat, own, missing }, () => {
+    consented();
+    again();
+  }) : null;
+  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof({ view, party, seat, own, sight, show }) : element('p', {}, 'The certificate is being signed…'), end);
 }
 
-/** Returns the buttons that save and verify the bundle. */
-function proof(view, party, seat, own) {
+/** Returns who sees the inputs of an ended deal: 'all' parties; all after 'consent'; 'nobody'; or 'needless' if the result follows from the declared values. */
+function sightOf({ state, mode, retention, algorithm }) {
+  const about = algorithmOf(algorithm);
+  if (state === 'VOID') return 'nobody';
+  if (about?.may_reject) return 'needless';
+  if (retention === 'purge') return 'nobody';
+  return mode === 'open' || about?.needs_beacon ? 'all' : 'consent';
+}
+
+/** Consents, or repeats the consent. Returns the parties that have not consented. */
+async function consent(seat, { input, salt }) {
+  const answer = await seat.act('disclose', { input, salt });
+  if (!answer.ok) throw new Error(answer.json?.error ?? 'The service did not take the consent.');
+  return answer.json.missing;
+}
+
+const PROVES = {
+  all: 'The file also holds the inputs of all parties, so anybody who has it can compute the result again: it is as private as they are.',
+  needless: 'The result follows from the declared values, which the file holds, so anybody who has it can compute the result again.',
+  consent: 'The file does not prove that the result is right: until all parties show their inputs, that is the operator’s word.',
+  nobody: 'The file does not prove that the result is right: no inputs are shown, so that is the operator’s word.',
+};
+
+/** Returns the buttons that save and verify the bundle, and what lets all parties check a sealed deal. */
+function proof({ view, party, seat, own, sight, show }) {
   const report = element('div', { class: 'report', id: 'report', 'aria-live': 'polite' });
   const saved = element('p', { class: 'hint', id: 'saved', role: 'status' });
+  const files = element('input', { type: 'file', id: 'openings', multiple: true, accept: '.json,application/json' });
   const act = (id, words, does) => element('button', {
     type: 'button', class: 'second', id, onclick: (event) => once(event.target, async () => {
       try {
@@ -43,16 +79,51 @@ function proof(view, party, seat, own) {
   }, words);
   return [
     element('h2', {}, 'Proof'),
-    element('p', {}, 'One file proves this result to anybody who knows this service’s key, even if this service is gone. The file holds the signed certificate and its place in the public log, but no input.'),
+    element('p', {}, 'One file proves to anybody who knows this service’s key that the service signed this and logged it, even if the service is gone. ', view.state === 'VOID' ? 'Who missed a deadline is the service’s word.' : PROVES[sight]),
     element('p', { class: 'actions' },
       act('save-bundle', 'Download the proof', (text) => {
         const file = `fairpact-${view.deal_id}-proof.json`;
         saveFile(file, text);
         saved.textContent = `Saved as ${file}. Whoever gets it can check it at ${location.host}${location.pathname}.`;
       }),
-      act('verify-bundle', 'Check it in this browser', (text) => verifyText(withInput(text, own), report, new Map(own?.seat_key ? [[party, own.seat_key.public]] : [])))),
-    saved, report,
+      act('verify-bundle', 'Check it in this browser', async (text) => verifyText(withInput(text, own), report, new Map(own?.seat_key ? [[party, own.seat_key.public]] : []), await openingsIn(files)))),
+    element('p', { class: 'hint' }, `The check here uses the keys that this deployment, ${location.host}, names. To use keys of your own, take the file to `, element('a', { href: '/#verify' }, 'the whole verifier'), '.'),
+    saved, report, show,
+    sight === 'consent' || (sight === 'nobody' && view.state !== 'VOID') ? exchange(view, party, own, files) : null,
   ];
+}
+
+/** Returns the offer to show this party's input to the other parties. */
+function showing({ view, party, seat, own, missing }, done) {
+  const title = element('h2', {}, 'Let all parties check the result');
+  if (missing) {
+    return element('div', { id: 'showing' }, title, element('p', { id: 'missing' }, 'You have consented. Still missing: ', ...names(missing.map((i) => view.parties[i].label)),
+      '. Nobody sees an input until all have consented: load this page again later.'));
+  }
+  if (!own) return element('div', { id: 'showing' }, title, element('p', {}, 'If all parties consent, each sees the inputs of all. This browser does not hold what you sealed: consent where you sealed it.'));
+  const problem = element('p', { class: 'say bad', role: 'alert' });
+  return element('div', { id: 'showing' }, title,
+    element('p', {}, 'If all parties consent, each sees the inputs of all, and can compute the result again. Until then nobody sees yours. A consent cannot be taken back.'),
+    element('p', { class: 'actions' }, element('button', {
+      type: 'button', class: 'second', id: 'disclose', onclick: (event) => once(event.target, async () => {
+        try {
+          await consent(seat, own);
+          done();
+        } catch (fault) {
+          problem.textContent = fault.message;
+        }
+      }),
+    }, 'Show my input, once all consent')), problem);
+}
+
+/** Returns the exchange of openings without the service. */
+function exchange(view, party, own, files) {
+  return element('details', { id: 'exchange' }, element('summary', {}, 'Check it among yourselves, without the service'),
+    element('p', {}, 'Each party saves what it opened, and sends the file to those whom it lets see its input. With the files of all, the check above computes the result again.'),
+    own ? element('p', { class: 'actions' }, element('button', {
+      type: 'button', class: 'second', id: 'save-opening', onclick: () => saveFile(`fairpact-${view.deal_id}-opening-${party}.json`, JSON.stringify({ deal_id: view.deal_id, party, input: own.input, salt: own.salt }, null, 2)),
+    }, 'Save my opening'), element('span', { class: 'hint' }, 'It shows your input, and holds no key.')) : null,
+    element('label', { for: 'openings' }, 'Openings of the others ', element('span', { class: 'hint' }, 'any number of files, for the check above')), files);
 }
 
 /** Returns the bundle with the party's input, so that the verification checks the input too. Returns it unchanged if own is not set. */

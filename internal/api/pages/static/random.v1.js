@@ -20,7 +20,7 @@ export function redraw(labels, shown) {
 }
 
 /** Returns the hex SHA-256 over the XOR of all nonces, right-aligned to the longest. */
-async function nonceDigest(inputs) {
+export async function nonceDigest(inputs) {
   let [total, longest] = [0n, 0];
   inputs.forEach((input, party) => {
     const nonce = member(input, 'nonce', 'string');
