@@ -61,6 +61,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/signing"
@@ -254,10 +255,8 @@ func (c *cache[K, V]) Purge() {
 }
 
 var (
-	dealsEnded = promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairpact_deals_ended_total", Help: "Deals that this process ended, by final state.",
-	}, []string{"state"})
-	endedBy = map[deal.State]prometheus.Counter{
+	dealsEnded = telemetry.NewCounterVec("fairpact_deals_ended_total", "Deals that this process ended, by final state.", "state")
+	endedBy    = map[deal.State]prometheus.Counter{
 		deal.Computed: dealsEnded.WithLabelValues(string(deal.Computed)), deal.Void: dealsEnded.WithLabelValues(string(deal.Void)),
 		deal.Expired: dealsEnded.WithLabelValues(string(deal.Expired)), deal.Cancelled: dealsEnded.WithLabelValues(string(deal.Cancelled)),
 	}
@@ -265,16 +264,12 @@ var (
 		Name: "fairpact_deadline_lateness_seconds", Help: "Seconds between a deadline and its processing, by the database's clock.",
 		Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
 	})
-	inputsLost = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_inputs_unopened_total", Help: "Failed attempts to decrypt a stored input; attempts during resealing are not counted.",
-	})
-	inputsResealed = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_inputs_resealed_total", Help: "Stored inputs that this process encrypted again under the active server secret.",
-	})
-	formerSecrets = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_former_server_secrets", Help: "Former server secrets that stored data still needs. Only the deadline-worker that holds the Lease counts them; any other process shows 0.",
-	})
-	certificatesIssued = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_certificates_issued_total", Help: "Certificates whose leaf this process stored.",
-	})
+	inputsLost = telemetry.NewCounter("fairpact_inputs_unopened_total",
+		"Failed attempts to decrypt a stored input; attempts during resealing are not counted.")
+	inputsResealed = telemetry.NewCounter("fairpact_inputs_resealed_total",
+		"Stored inputs that this process encrypted again under the active server secret.")
+	formerSecrets = telemetry.NewGauge("fairpact_former_server_secrets",
+		"Former server secrets that stored data still needs. Only the deadline-worker that holds the Lease counts them; any other process shows 0.")
+	certificatesIssued = telemetry.NewCounter("fairpact_certificates_issued_total",
+		"Certificates whose leaf this process stored.")
 )

@@ -15,10 +15,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/sony/gobreaker/v2"
 
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing/awskms"
 	"github.com/fairpact/fairpact/internal/signing/gcpkms"
@@ -214,10 +213,8 @@ func retry[T any](ctx context.Context, tries int, retryable func(error) bool, ca
 	}
 }
 
-var breakerOpen = promauto.NewGaugeVec(prometheus.GaugeOpts{
-	Name: "fairpact_signing_breaker_open",
-	Help: "1 while the circuit breaker is open: several calls to the key's provider failed in a row, so signing fails immediately, without a call to the provider.",
-}, []string{"provider"})
+var breakerOpen = telemetry.NewGaugeVec("fairpact_signing_breaker_open",
+	"1 while the circuit breaker is open: several calls to the key's provider failed in a row, so signing fails immediately, without a call to the provider.", "provider")
 
 // breaker is a circuit breaker: while a provider is down, calls fail without reaching it. Transient
 // failures and invalid signatures count as failures. A refusal (no permission, a disabled key) does

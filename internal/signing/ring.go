@@ -9,9 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
@@ -41,15 +39,11 @@ func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySe
 }
 
 var (
-	keySetInfo = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_signing_key_set",
-		Help: "Always 1. The digest label identifies this process's key set. All processes should show the same digest.",
-	}, []string{"digest"})
+	keySetInfo = telemetry.NewGaugeVec("fairpact_signing_key_set",
+		"Always 1. The digest label identifies this process's key set. All processes should show the same digest.", "digest")
 
-	keysUnusable = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_signing_keys_unusable",
-		Help: "Number of keys that sign now or later and that this process could not open.",
-	})
+	keysUnusable = telemetry.NewGauge("fairpact_signing_keys_unusable",
+		"Number of keys that sign now or later and that this process could not open.")
 )
 
 // Ring signs with the key of a KeySet that signs now. It is safe for concurrent use.

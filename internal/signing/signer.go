@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing/provider"
@@ -41,10 +42,8 @@ var (
 		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 	}, []string{"provider"})
 
-	requests = promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairpact_signing_requests_total",
-		Help: "Requested signatures, by outcome: ok, timeout, unavailable (includes an open breaker), refused, invalid, canceled.",
-	}, []string{"provider", "outcome"})
+	requests = telemetry.NewCounterVec("fairpact_signing_requests_total",
+		"Requested signatures, by outcome: ok, timeout, unavailable (includes an open breaker), refused, invalid, canceled.", "provider", "outcome")
 )
 
 func outcome(err error) string {

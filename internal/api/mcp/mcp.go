@@ -253,9 +253,8 @@ func refusal(p *problem.Error) *mcp.CallToolResult {
 }
 
 var (
-	toolCalls = promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairpact_mcp_tool_calls_total", Help: "Tool calls by outcome: ok, refused (the caller can correct the call) or failed (a fault of the service).",
-	}, []string{"tool", "outcome"})
+	toolCalls = telemetry.NewCounterVec("fairpact_mcp_tool_calls_total",
+		"Tool calls by outcome: ok, refused (the caller can correct the call) or failed (a fault of the service).", "tool", "outcome")
 	toolDurations = promauto.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "fairpact_mcp_tool_duration_seconds", Help: "Time to answer a tool call, not counting the time that the call waited for its deal to change.", Buckets: telemetry.Seconds,
 	}, []string{"tool"})

@@ -24,11 +24,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -264,10 +262,6 @@ func (c *Waiter) Wake() {
 }
 
 var (
-	waitingCalls = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_waiting_calls", Help: "Calls that wait for a change of a deal.",
-	})
-	looks = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_waiting_looks_total", Help: "SQL statements that read the deals of waiting calls.",
-	})
+	waitingCalls = telemetry.NewGauge("fairpact_waiting_calls", "Calls that wait for a change of a deal.")
+	looks        = telemetry.NewCounter("fairpact_waiting_looks_total", "SQL statements that read the deals of waiting calls.")
 )

@@ -13,8 +13,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -216,24 +214,18 @@ const measureEvery = 5 * time.Second
 // every measureEvery, because a query at each scrape would delay the scrape while the
 // database hangs.
 var (
-	running = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_deals", Help: "Deals that have not ended, by phase; COMMITTING includes those shown as OPEN.",
-	}, []string{"state"})
-	oldest = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_deals_oldest_age_seconds", Help: "Time since the oldest deal of the phase was created; 0 if there is none.",
-	}, []string{"state"})
-	overdue = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_deadline_overdue_seconds", Help: "Time since the oldest unprocessed step (deadline or draw) became due; 0 if no step is due. A draw may wait for its beacon.",
-	}, []string{"step"})
-	pending = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_certificates_pending", Help: "Pending certificates: the deal has ended, and its certificate is not published yet.",
-	})
-	pendingAge = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_certificates_pending_oldest_age_seconds", Help: "Time since the oldest pending certificate was written; 0 if there is none.",
-	})
-	lastRelist = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_deadline_last_relist_timestamp_seconds", Help: "Unix time of the last successful listing of due deals; 0 before the first success and on a standby.",
-	})
+	running = telemetry.NewGaugeVec("fairpact_deals",
+		"Deals that have not ended, by phase; COMMITTING includes those shown as OPEN.", "state")
+	oldest = telemetry.NewGaugeVec("fairpact_deals_oldest_age_seconds",
+		"Time since the oldest deal of the phase was created; 0 if there is none.", "state")
+	overdue = telemetry.NewGaugeVec("fairpact_deadline_overdue_seconds",
+		"Time since the oldest unprocessed step (deadline or draw) became due; 0 if no step is due. A draw may wait for its beacon.", "step")
+	pending = telemetry.NewGauge("fairpact_certificates_pending",
+		"Pending certificates: the deal has ended, and its certificate is not published yet.")
+	pendingAge = telemetry.NewGauge("fairpact_certificates_pending_oldest_age_seconds",
+		"Time since the oldest pending certificate was written; 0 if there is none.")
+	lastRelist = telemetry.NewGauge("fairpact_deadline_last_relist_timestamp_seconds",
+		"Unix time of the last successful listing of due deals; 0 before the first success and on a standby.")
 )
 
 // measure sets the gauges until ctx ends. Then it resets them, because a worker that no

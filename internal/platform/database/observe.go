@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/puddle/v2"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 )
@@ -86,9 +85,7 @@ var newest atomic.Pointer[pgxpool.Pool]
 
 func init() { prometheus.MustRegister(poolStats{}) }
 
-var up = promauto.NewGauge(prometheus.GaugeOpts{
-	Name: "fairpact_database_up", Help: "1 while Postgres answers this process within 3 s, checked every 5 s.",
-})
+var up = telemetry.NewGauge("fairpact_database_up", "1 while Postgres answers this process within 3 s, checked every 5 s.")
 
 // watch sets the gauge until the pool is closed. The readiness check cannot: nothing calls it
 // outside a cluster.

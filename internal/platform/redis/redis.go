@@ -18,8 +18,6 @@ import (
 
 	"github.com/go-redis/redis_rate/v10"
 	lru "github.com/hashicorp/golang-lru/v2"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
@@ -215,13 +213,9 @@ func connect(text string) (client redis.UniversalClient, timeout time.Duration, 
 }
 
 var (
-	reachable = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_redis_up", Help: "1 while Redis answers, checked every 5 s.",
-	})
-	failures = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_redis_errors_total", Help: "Redis commands that failed; no API call fails because of them.",
-	})
-	dropped = promauto.NewCounter(prometheus.CounterOpts{
-		Name: "fairpact_announcements_dropped_total", Help: "Deal changes that this process failed to announce to the other processes. Waiting calls in those processes see the change some seconds late.",
-	})
+	reachable = telemetry.NewGauge("fairpact_redis_up", "1 while Redis answers, checked every 5 s.")
+	failures  = telemetry.NewCounter("fairpact_redis_errors_total",
+		"Redis commands that failed; no API call fails because of them.")
+	dropped = telemetry.NewCounter("fairpact_announcements_dropped_total",
+		"Deal changes that this process failed to announce to the other processes. Waiting calls in those processes see the change some seconds late.")
 )

@@ -21,8 +21,6 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -74,9 +72,7 @@ func (g grpcErrors) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-var readOnly = promauto.NewGauge(prometheus.GaugeOpts{
-	Name: "fairpact_read_only", Help: "1 if this process refuses all changes (FAIRPACT_READ_ONLY).",
-})
+var readOnly = telemetry.NewGauge("fairpact_read_only", "1 if this process refuses all changes (FAIRPACT_READ_ONLY).")
 
 // ReadOnly sets the metric of read-only mode to 1 and logs a warning if `on` is true.
 func ReadOnly(on bool, logger *slog.Logger) {

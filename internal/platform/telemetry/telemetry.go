@@ -33,19 +33,34 @@ import (
 var Seconds = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
 
 var (
-	build = promauto.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "fairpact_build_info", Help: "Build of this process; always 1.",
-	}, []string{"binary", "version", "revision"})
-	requests = promauto.NewCounterVec(prometheus.CounterOpts{
-		Name: "fairpact_http_requests_total", Help: "Calls by route pattern, method and status.",
-	}, []string{"route", "method", "status"})
+	build    = NewGaugeVec("fairpact_build_info", "Build of this process; always 1.", "binary", "version", "revision")
+	requests = NewCounterVec("fairpact_http_requests_total",
+		"Calls by route pattern, method and status.", "route", "method", "status")
 	durations = promauto.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "fairpact_http_request_duration_seconds", Help: "Seconds to answer a call, without the time that the call waited for a change of its deal.", Buckets: Seconds,
 	}, []string{"route", "method"})
-	inFlight = promauto.NewGauge(prometheus.GaugeOpts{
-		Name: "fairpact_http_requests_in_flight", Help: "Calls in flight.",
-	})
+	inFlight = NewGauge("fairpact_http_requests_in_flight", "Calls in flight.")
 )
+
+// NewGauge registers a gauge.
+func NewGauge(name, help string) prometheus.Gauge {
+	return promauto.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+}
+
+// NewGaugeVec registers a gauge with labels.
+func NewGaugeVec(name, help string, labels ...string) *prometheus.GaugeVec {
+	return promauto.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+// NewCounter registers a counter.
+func NewCounter(name, help string) prometheus.Counter {
+	return promauto.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+// NewCounterVec registers a counter with labels.
+func NewCounterVec(name, help string, labels ...string) *prometheus.CounterVec {
+	return promauto.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
 
 // Binary sets fairpact_build_info.
 func Binary(name string) {

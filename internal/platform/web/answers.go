@@ -12,15 +12,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
-
+	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-var errorsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
-	Name: "fairpact_errors_total", Help: "Errors answered over REST and MCP, by code.",
-}, []string{"code"})
+var errorsTotal = telemetry.NewCounterVec("fairpact_errors_total", "Errors answered over REST and MCP, by code.", "code")
 
 func init() {
 	// Without a series at 0, increase() in Prometheus misses the first error of a code.
