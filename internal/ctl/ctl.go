@@ -69,12 +69,10 @@ var (
 	errUnknownIssuer = errors.New("the certificate is consistent, but its issuer is not proven")
 )
 
-// For a refusal, Main returns ExitFailed: the usage was right, but the command or the service
-// refused.
+// refusal is an error for which Main returns ExitFailed: the usage was right.
 type refusal struct{ error }
 
-// Main runs a command line and returns the exit code. args does not contain the program's
-// name. Main writes errors to stderr.
+// Main runs a command line (without the program's name) and returns the exit code.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	var c commands
 	exited, code := false, 0
@@ -134,8 +132,7 @@ func subject(err error) string {
 
 var secret = regexp.MustCompile(`\b(fp|it)_[A-Za-z0-9_-]{4,}`)
 
-// redacted hides API keys and tokens: an error may quote a key that a user typed instead of
-// a file name.
+// redacted hides credentials: an error may quote a key that a user typed instead of a file name.
 func redacted(text string) string { return secret.ReplaceAllString(text, "${1}_…") }
 
 // printable escapes control characters and characters that change the text direction. Labels and
@@ -157,7 +154,6 @@ func printable(line string) string {
 //go:embed help.md
 var helpTexts string
 
-// addHelp sets the help texts of a command and of its subcommands.
 func addHelp(node *kong.Node) {
 	if _, text, found := strings.Cut(helpTexts, "\n## "+cmp.Or(node.Path(), node.Name)+"\n"); found {
 		text, _, _ = strings.Cut(text, "\n## ")

@@ -169,7 +169,6 @@ type adopted struct {
 	LeafIndex int64  `json:"leaf_index"`
 }
 
-// copied reads and verifies a party's copy of a certificate.
 func (v verifyCommand) copied(ctx context.Context, t *terminal) (e verification.Evidence, r verification.Report, err error) {
 	cert, _, err := t.certificate(v.File)
 	if err == nil {

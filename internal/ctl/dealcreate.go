@@ -66,8 +66,7 @@ func (c createCommand) Run(ctx context.Context, t *terminal) error {
 	return t.answer(shown)
 }
 
-// created is the output of `fairpactctl deal create`: the service's answer without the invite
-// tokens, and the name of the state file.
+// created is the output of `fairpactctl deal create`: the answer without tokens, and the state file.
 type created struct {
 	DealID    string     `json:"deal_id"`
 	State     deal.State `json:"state"`

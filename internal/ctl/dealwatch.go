@@ -55,8 +55,7 @@ func (c *call) watch(ctx context.Context, t *terminal) ([]byte, error) {
 		case tag != last:
 			t.note("%s", progressLine(view, time.Now()))
 		default:
-			// A service that is stopping answers without waiting for a change. The pause limits
-			// the rate of requests.
+			// A service that is stopping answers at once, so limit the rate of requests.
 			if err := httpclient.Pause(ctx, time.Second); err != nil {
 				return nil, err
 			}
@@ -68,9 +67,8 @@ func (c *call) watch(ctx context.Context, t *terminal) ([]byte, error) {
 	}
 }
 
-// cause returns the cause of ctx once ctx has ended, because err may say no more than
-// "context deadline exceeded". It returns err unchanged while ctx is active, and if err already
-// wraps the cause.
+// cause returns the cause of ctx once ctx has ended, unless err wraps it: err may say no more than
+// "context deadline exceeded".
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, context.Cause(ctx)) {
 		return context.Cause(ctx)
@@ -122,8 +120,7 @@ type certificateCommand struct {
 }
 
 func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
-	// The service returns a bundle only for an invite token. The initiator's state file holds all
-	// tokens, so the initiator uses the token of party 0.
+	// The service returns a bundle only for an invite token, so the initiator uses that of party 0.
 	if c.Party == nil && c.Token == "" && c.TokenFile == "" {
 		if s, err := c.load(t); err == nil && len(s.Invites) > 1 {
 			c.Party = &s.Invites[0].Party
@@ -191,8 +188,7 @@ func (c *call) bundle(ctx context.Context, t *terminal) (text json.RawMessage, e
 	return text, nil
 }
 
-// noteQuorum prints a note if the checkpoint in logProof lacks the quorum of witnesses that
-// the deployment's published policy requires.
+// noteQuorum prints a note if logProof lacks the quorum that the deployment's policy requires.
 func (c *call) noteQuorum(ctx context.Context, t *terminal, logProof string) error {
 	text, err := c.client.Get(ctx, "/v1/log/policy", "")
 	if err != nil {

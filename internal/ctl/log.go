@@ -79,9 +79,8 @@ type logReport struct {
 	Notes     []string        `json:"notes,omitempty"` // the signed checkpoints that contradict each other or the log
 }
 
-// judged prints the verdict on a log. It returns the error that sets the exit code, or nil
-// for a good log. If err is neither nil nor a Contradiction, there is no verdict: judged prints
-// nothing and returns err.
+// judged prints the verdict on a log, and returns the error that sets the exit code. If err is neither nil
+// nor a Contradiction, there is no verdict, and judged returns err.
 func (t *terminal) judged(head audit.Head, policy *checkpoint.Policy, err error) error {
 	found, contradiction := errors.AsType[*audit.Contradiction](err)
 	if err != nil && !contradiction {
@@ -158,8 +157,7 @@ func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
 	return t.judged(head, policy, audit.Audit(ctx, from, head))
 }
 
-// seen reads a signed checkpoint from a file, which may also be a .tlog-proof. It fails if the log did
-// not sign the checkpoint.
+// seen reads a checkpoint that the log signed from a file, which may also be a .tlog-proof.
 func (t *terminal) seen(name string, policy *checkpoint.Policy) (audit.Head, error) {
 	signed, err := t.read(name)
 	if err != nil {

@@ -60,9 +60,8 @@ func haveSecrets(processes []service.Process, err error, digest string) verifica
 	return agree(processes, err, "set of server secrets", digest, func(p service.Process) string { return p.Secrets })
 }
 
-// agree checks that of(p) is the given digest for every process p. `what` says what the digest
-// covers, such as "key set". If err is not nil, the processes could not be listed, and the check
-// fails.
+// agree checks that of(p) is the given digest for every process p. err says why the processes could not be
+// listed.
 func agree(processes []service.Process, err error, what, digest string, of func(service.Process) string) verification.Check {
 	if err == nil && len(processes) == 0 {
 		err = errors.New("no process is connected to the database: correct --database-url")

@@ -63,9 +63,8 @@ func (c signingKeysCheckCommand) Run(ctx context.Context, t *terminal) error {
 	return t.keysReport(report, next(file, list, report.Valid))
 }
 
-// published fetches /v1/pubkeys and /v1/status ten times, to reach several replicas. It adds the checks
-// of the answers to the report. If the answers of /v1/pubkeys differ, it returns neither keys nor an
-// error.
+// published fetches /v1/pubkeys and /v1/status ten times, to reach several replicas, and reports on the
+// answers. If those of /v1/pubkeys differ, it returns neither keys nor an error.
 func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclient.Client, file *keys.Set, report *verification.Report) (keys.List, error) {
 	var first string
 	var list keys.List
@@ -132,9 +131,7 @@ func checkedHead(document any, list keys.List) (signedHead, error) {
 	return signedHead{members["tree_size"].(int64), root, by}, err
 }
 
-// grown checks that the newest tree continues an earlier one. The earlier tree is never empty,
-// because any tree continues the empty tree. For a new log without an earlier head, the user
-// gives --tree-head none to skip the check.
+// grown checks that the newest tree continues an earlier one, which is never empty: any tree continues it.
 func (c signingKeysCheckCommand) grown(ctx context.Context, t *terminal, client *httpclient.Client, newest signedHead, list keys.List) verification.Check {
 	if c.TreeHead == "none" {
 		return checked("consistency", nil, "not checked, because of --tree-head none; keep today's tree head for the next check")
@@ -150,8 +147,7 @@ func (c signingKeysCheckCommand) grown(ctx context.Context, t *terminal, client 
 	return checked("consistency", err, "the tree of size %d continues the tree of size %d%s", newest.size, earlier.size, source)
 }
 
-// earlier returns the head in the file of --tree-head. Without the flag, it asks the log for
-// a head of size/2 leaves or slightly more.
+// earlier returns the head in the file of --tree-head, or else one of at least size/2 leaves of the log.
 func (c signingKeysCheckCommand) earlier(ctx context.Context, t *terminal, client *httpclient.Client, size int64, list keys.List) (signedHead, error) {
 	if c.TreeHead != "" {
 		document, err := t.tree(c.TreeHead)
@@ -218,8 +214,7 @@ func next(file *keys.Set, list keys.List, agreed bool) string {
 		case k.State == keys.Next:
 			return fmt.Sprintf("nothing: %s will sign later; give --file to see from when", k.Label)
 		case k.State == keys.Retired && !k.Closed():
-			// A key is published as retired before RetiredAt. A process whose clock is behind
-			// may sign with the key until one signing.Margin after RetiredAt.
+			// A process whose clock is behind may sign until one signing.Margin after RetiredAt.
 			if k.RetiredAt != nil {
 				if open := time.Unix(*k.RetiredAt, 0).Add(signing.Margin()); time.Now().Before(open) {
 					return fmt.Sprintf("wait: %s may sign until %s; then run this check again and close the key", k.Label, open.UTC().Format(time.RFC3339))

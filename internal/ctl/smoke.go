@@ -139,8 +139,7 @@ func commitAndReveal(ctx context.Context, client *httpclient.Client, s state, in
 	return opened, nil
 }
 
-// retryWhileRefused calls send every half second while the service refuses with the code. If ctx
-// ends first, the error holds the cause of ctx and the last refusal.
+// retryWhileRefused calls send every half second while the service refuses with the code.
 func retryWhileRefused(ctx context.Context, code string, send func() error) error {
 	var pending error
 	for {
