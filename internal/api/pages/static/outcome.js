@@ -71,7 +71,7 @@ function proof({ view, party, seat, own, sight, show }) {
   const act = (id, words, does) => element('button', {
     type: 'button', class: 'second', id, onclick: (event) => once(event.target, async () => {
       try {
-        await does(await seat.fetch('bundle'));
+        await does(await seat.fetch('bundle?openings=1')); // with the openings of any size
       } catch (fault) {
         report.replaceChildren(element('p', { class: 'say bad' }, fault.message));
       }
