@@ -25,7 +25,7 @@ type verifyCommand struct {
 	BaseURL  string   `env:"FAIRPACT_URL" placeholder:"URL" help:"For a certificate alone: URL of the deployment, from which the command fetches what is not given as a file."`
 	Policy   string   `placeholder:"FILE" help:"For a bundle: file with the trust policy (c2sp.org/tlog-policy). The quorum of its witnesses must have cosigned."`
 	Inputs   string   `placeholder:"FILE" help:"File with a JSON array of {input, salt} in party order, to open the commitments and recompute the result."`
-	Opening  []string `placeholder:"FILE" help:"File with the opening of one party, {deal_id, party, input, salt}, as its page or fairpactctl keeps it; repeatable."`
+	Opening  []string `placeholder:"FILE" sep:"none" help:"File with the opening of one party, {deal_id, party, input, salt}, as its page or fairpactctl keeps it; repeatable."`
 	Params   string   `placeholder:"FILE" help:"For a certificate alone: file with algorithm_params of the deal, which the result needs. A bundle holds them."`
 	SeatKey  []string `placeholder:"N=KEY" help:"Require that this seat key, es256:HEX or ed25519:HEX, signed the commitment of party N; repeatable."`
 }

@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/dev/localstack"
+)
+
+// lies are edits of the source that make a dishonest operator's service: file, what stands there, and
+// what stands there instead.
+var lies = [][3]string{
+	// The draw takes the digest that lets party 0 win, instead of the digest of the nonces.
+	{"internal/rules/algorithm/random.go", "	return drawn(labels, chain, randomness, sha256.Sum256(xorNonces(nonces)), b), nil", `	for try := byte(0); ; try++ {
+		if result := drawn(labels, chain, randomness, sha256.Sum256([]byte{try}), b); result.Winner == 0 {
+			return result, nil
+		}
+	}`},
+	// The split gives each of two parties what the other one would get.
+	{"internal/rules/algorithm/split.go", "for p, input := range inputs {\n\t\tvalues, err", "for p := range inputs {\n\t\tinput := inputs[len(inputs)-1-p]\n\t\tvalues, err"},
+}
+
+var dishonest = sync.OnceValues(func() (bin string, err error) {
+	root, err := localstack.Root()
+	if err != nil {
+		return "", err
+	}
+	bin = filepath.Join(root, "bin", "e2e", "dishonest")
+	overlay := struct{ Replace map[string]string }{map[string]string{}}
+	for _, lie := range lies {
+		text, err := os.ReadFile(filepath.Join(root, lie[0]))
+		if err != nil {
+			return "", err
+		}
+		if strings.Count(string(text), lie[1]) != 1 {
+			return "", &os.PathError{Op: "lie in", Path: lie[0], Err: os.ErrNotExist} // the code has changed: renew the lie
+		}
+		edited := filepath.Join(bin, "src", filepath.Base(lie[0])+".lie") // no Go file, so that no tool builds it
+		if err := os.MkdirAll(filepath.Dir(edited), 0o755); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(edited, []byte(strings.Replace(string(text), lie[1], lie[2], 1)), 0o644); err != nil {
+			return "", err
+		}
+		overlay.Replace[filepath.Join(root, lie[0])] = edited
+	}
+	text, err := json.Marshal(overlay)
+	if err != nil {
+		return "", err
+	}
+	named := filepath.Join(bin, "src", "overlay.json")
+	if err := os.WriteFile(named, text, 0o644); err != nil {
+		return "", err
+	}
+	return bin, localstack.Build(context.Background(), bin, "-overlay", named)
+})
+
+// Dishonest starts the stack of an operator who signs, with the deployment's own key, draws that party 0
+// wins and splits in which the two parties' shares are exchanged.
+func Dishonest(t testing.TB) *localstack.Stack {
+	t.Helper()
+	bin, err := dishonest()
+	Must(t, err)
+	return Own(t, func(o *localstack.Options) { o.Bin = bin })
+}
+
+// Lie is a certified lie: the bundle that a party was given, the openings that the parties keep, and the
+// key of the deployment.
+type Lie struct {
+	Bundle   []byte
+	Openings []Body // opening files
+	Pubkey   string
+}
+
+// Lies returns a ground draw and a wrong split of a dishonest operator, as parties get them.
+func Lies(t testing.TB) (draw, split Lie) {
+	t.Helper()
+	stack := Dishonest(t)
+	c := NewClient(t, stack.BaseURL())
+	var status KeysOfStatus
+	c.Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
+	played := func(x *UnfinishedDeal) Lie {
+		lie := Lie{Pubkey: status.Pubkey}
+		Eventually(t, "the certificate is there", 20*time.Second, func() bool {
+			a := c.Do("GET", x.Deal.Path("/bundle"), x.Deal.Tokens[1], nil)
+			lie.Bundle = a.Body
+			return a.Status == 200 && strings.Contains(string(a.Body), `"log_proof":"`)
+		})
+		for i, in := range x.Inputs {
+			lie.Openings = append(lie.Openings, Body{"deal_id": x.Deal.ID, "party": i, "input": in.Input, "salt": in.Salt})
+		}
+		return lie
+	}
+	draws := Open(c, RandomBody(3, stack.Chain().RoundAt(time.Now().Unix())-10, time.Hour, 2*time.Hour), 3, 3, Body{"nonce": "aa"}, Body{"nonce": "0b"}, Body{"nonce": ""})
+	c.Want(200, "POST", draws.Deal.Path("/entropy"), draws.Deal.Tokens[2], nil)
+	return played(draws), played(Open(c, SplitBody(time.Hour, 2*time.Hour), 2, 2, AnnsValues, BobsValues))
+}
