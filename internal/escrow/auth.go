@@ -142,7 +142,7 @@ func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, act
 	}
 	switch {
 	case p.isParty() && action == CancelDeal:
-		return Access{}, problem.New(problem.Forbidden, "only the initiator can cancel; pass the API key that created the deal")
+		return Access{}, onlyTheInitiator()
 	case p.isParty() && p.seat.dealID != dealID:
 		return Access{}, problem.New(problem.Forbidden, "this invite token is for another deal; use the token that belongs to this deal_id")
 	case p.isParty():
@@ -150,17 +150,25 @@ func (s *Service) Authorize(ctx context.Context, p Principal, dealID string, act
 	case action == AsParty:
 		return Access{}, problem.New(problem.Forbidden, "this call needs an invite token, not an API key; pass your invite token of this deal (the initiator passes the token of party 0)")
 	case !bytes.Equal(p.keyHash, d.OwnerHash) && action == CancelDeal:
-		return Access{}, problem.New(problem.Forbidden, "this API key did not create this deal; pass the initiator's key")
+		return Access{}, onlyTheInitiator()
 	case !bytes.Equal(p.keyHash, d.OwnerHash):
 		return Access{}, problem.New(problem.Forbidden, "this API key did not create this deal; pass the initiator's key or an invite token of the deal")
 	}
 	return Access{d, -1, p, action}, nil
 }
 
+// onlyTheInitiator refuses every other cancellation, of a deal that exists or not, in the same words.
+func onlyTheInitiator() error {
+	return problem.New(problem.Forbidden, "only the initiator can cancel; pass the API key that created the deal, and the deal_id that %s returned with it", problem.Call{Op: problem.CreateDeal})
+}
+
 func unknownDeal(action Action) error {
 	create := problem.Call{Op: problem.CreateDeal}
 	if action == Read {
 		return problem.New(problem.DealNotFound, "no deal has this id; use the deal_id that %s returned", create)
+	}
+	if action == CancelDeal { // an invite token would be refused too
+		return onlyTheInitiator()
 	}
 	return problem.New(problem.Forbidden, "this credential is not for this deal; use an invite token of the deal and the deal_id that %s returned", create)
 }

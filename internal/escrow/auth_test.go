@@ -1,0 +1,32 @@
+package escrow_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// No refusal of a cancellation asks for a credential that the next call would refuse.
+func TestOnlyTheInitiatorsKeyIsAskedForToCancel(t *testing.T) {
+	t.Parallel()
+	h := newFixture(t)
+	svc := h.at(h.origin)
+	own, other := h.split(t, nil), h.split(t, nil)
+	for name, row := range map[string]struct{ credential, deal string }{
+		"a party":                     {own.tokens[0], own.id},
+		"a party of another deal":     {other.tokens[0], own.id},
+		"another initiator":           {other.key, own.id},
+		"a party, unknown deal":       {own.tokens[0], "nope"},
+		"the initiator, unknown deal": {own.key, "nope"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			who := of(svc.Authenticate(t.Context(), row.credential)).ok(t)
+			text := of(svc.Authorize(t.Context(), who, row.deal, escrow.CancelDeal)).refused(t, problem.Forbidden).In(problem.Call.REST)
+			if !strings.Contains(text, "the API key that created the deal") || !strings.Contains(text, "the deal_id that POST /v1/deals returned") || strings.Contains(text, "token") {
+				t.Errorf("got %q, want a text that asks for the key of the initiator and the deal_id, and for no invite token", text)
+			}
+		})
+	}
+}
