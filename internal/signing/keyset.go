@@ -69,6 +69,9 @@ func (k *KeySet) unix() int64 { return k.now().Unix() }
 // Keys returns all keys as published now.
 func (k *KeySet) Keys() keys.List { return k.set.At(k.unix()) }
 
+// Status returns the label of the key that signs now, and the labels of the other accepted keys.
+func (k *KeySet) Status() (signs string, others []string) { return k.set.Status(k.unix()) }
+
 // Published returns the body that GET /v1/pubkeys answers now.
 func (k *KeySet) Published() []byte { return k.set.Published(k.unix()) }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/service"
 	"github.com/fairpact/fairpact/internal/platform/version"
-	"github.com/fairpact/fairpact/internal/rules/keys"
 )
 
 type config struct {
@@ -57,10 +56,10 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	defer parts.Close()
 	defer parts.ServeWaits(c.MaxConnections)()
 	status := func() wire.Status {
-		list := parts.Keys.Keys()
+		signs, others := parts.Keys.Status()
 		s := wire.Status{
 			Status: "ok", Service: "fairpact", Version: version.String(),
-			PublicKey: list.Current(), Custody: parts.Signer.Custody(), LegacyKeys: list.In(keys.Retired).Labels(), DevEphemeral: parts.Signer.Ephemeral(),
+			PublicKey: signs, Custody: parts.Signer.Custody(), LegacyKeys: others, DevEphemeral: parts.Signer.Ephemeral(),
 			Note: "neutral escrow for sealed-input computation; start with POST /v1/keys, the API is described at /openapi.json",
 		}
 		if c.ReadOnly {

@@ -170,6 +170,19 @@ func (s *Set) successor(i int) *int64 {
 // Signs returns the key that signs at the unix time now.
 func (s *Set) Signs(now int64) Key { return s.at(s.signs[s.signer(now)], now) }
 
+// Status returns the label of the key that signs at the unix time now, and the labels of the other accepted
+// keys: the retired ones, and within one margin before its signs_from the key that signs next, because a
+// process whose clock is ahead signs with it.
+func (s *Set) Status(now int64) (signs string, others []string) {
+	signs, others = s.Signs(now).Label, []string{}
+	for _, key := range s.At(now) {
+		if key.State != Next && key.Label != signs {
+			others = append(others, key.Label)
+		}
+	}
+	return signs, others
+}
+
 // Due returns the keys that have begun to sign, earliest first. The last one signs now.
 func (s *Set) Due(now int64) List { return s.signing(0, s.signer(now)+1, now) }
 
