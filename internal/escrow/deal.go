@@ -99,7 +99,7 @@ func (s *Service) keep(d *Deal) {
 // rules returns the deal for the decisions of package deal.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {
 	v := deal.Deal{ID: d.DealID, Terms: &d.Terms, Snapshot: now.Snapshot, EntropyWindow: int64(s.options.EntropyWindow / time.Second)}
-	if s.mayBeCertified(now) && *now.LeafIndex < s.log.Certified() {
+	if s.mayBeCertified(now) && *now.LeafIndex < s.certified.Load() {
 		v.Phase = deal.Certified
 	}
 	return v
@@ -110,10 +110,36 @@ func (s *Service) mayBeCertified(now *store.Snapshot) bool {
 	return now.Phase == deal.Computed && now.LeafIndex != nil
 }
 
+// learnCertified asks the log for cosigned trees, unless the deal is CERTIFIED or cannot become so. What
+// it learns it stores before a caller sees CERTIFIED: the log may forget its witnesses, and other replicas
+// may not reach the log.
 func (s *Service) learnCertified(ctx context.Context, now *store.Snapshot) {
-	if s.mayBeCertified(now) && *now.LeafIndex >= s.log.Certified() {
-		s.log.LearnCertified(ctx)
+	raise(&s.certified, int(now.CertifiedSize))
+	if !s.mayBeCertified(now) || *now.LeafIndex < s.certified.Load() {
+		return
 	}
+	s.log.LearnCertified(ctx)
+	if s.log.Certified() <= s.certified.Load() || s.options.ReadOnly {
+		return
+	}
+	_, _, _ = s.loads.Do("certified", func() (any, error) {
+		ctx, cancel := detached(ctx)
+		defer cancel()
+		size := s.log.Certified()
+		err := s.store.KeepCertified(ctx, size)
+		if err == nil {
+			raise(&s.certified, int(size))
+		} else {
+			s.logger.WarnContext(ctx, "cannot store the certified tree size, retrying", "err", err)
+		}
+		return nil, nil
+	})
+}
+
+// awaitsWitnesses reports whether the deal is COMPUTED and becomes CERTIFIED once the witnesses have
+// cosigned its leaf. While the log has not said whether it has witnesses, it counts as having some.
+func (s *Service) awaitsWitnesses(now *store.Snapshot) bool {
+	return s.mayBeCertified(now) && *now.LeafIndex >= s.certified.Load() && s.log.Witnessed()
 }
 
 // partyStatus returns what a party has done. The snapshot MUST include the party.
@@ -154,8 +180,10 @@ type View struct {
 
 // View takes the steps that are due, and returns the deal.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
+	// While the deal awaits its witnesses, another replica may show it as CERTIFIED already, so the cache
+	// does not do.
 	now, ok := s.ended.Get(a.deal.DealID)
-	if !ok {
+	if !ok || s.awaitsWitnesses(now) {
 		var err error
 		if now, err = s.advance(ctx, a, store.AllParties(len(a.deal.Labels))); err != nil {
 			return View{}, err

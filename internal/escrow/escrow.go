@@ -82,6 +82,9 @@ type Log interface {
 	// It never falls. LearnCertified updates it from the log, at most once a second.
 	Certified() int64
 	LearnCertified(ctx context.Context)
+	// Witnessed reports whether the log demands cosignatures, at the last LearnCertified that it answered.
+	// It is true until then.
+	Witnessed() bool
 	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers the leaf.
 	TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error)
 }
@@ -121,6 +124,7 @@ type Service struct {
 	ended       *cache[string, *store.Snapshot] // deals whose certificate is published
 	verified    *cache[hash, checked]
 	server      atomic.Value // the database server that filled the caches
+	certified   atomic.Int64 // the largest tree size that the database is known to store as cosigned by a quorum of witnesses
 
 	loads  singleflight.Group // keyed by deal_id
 	steps  singleflight.Group // keyed by deal_id and deal.Step
@@ -192,6 +196,7 @@ func (s *Service) forget() {
 	s.deals.Purge()
 	s.commitments.Purge()
 	s.ended.Purge()
+	s.certified.Store(0)
 }
 
 // detached returns a context that does not end when the caller hangs up, so that the service finishes

@@ -71,7 +71,10 @@ type fakeLog struct {
 	// cosigned is the tree size that a quorum of witnesses has cosigned. LearnCertified copies
 	// cosigned to certified, and Certified returns certified.
 	cosigned, certified atomic.Int64
+	witnessed           atomic.Bool // what Witnessed returns
 }
+
+func (l *fakeLog) Witnessed() bool { return l.witnessed.Load() }
 
 func (l *fakeLog) Certified() int64 { return l.certified.Load() }
 

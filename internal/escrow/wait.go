@@ -27,7 +27,7 @@ type Wait struct {
 // ViewAfter waits for a change of the deal and returns the deal. The wait also ends after w.For, when
 // the process drains, or at the time of the beacon round that the deal waits for.
 func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error) {
-	if _, final := s.ended.Get(a.deal.DealID); w.For > 0 && !final {
+	if now, ended := s.ended.Get(a.deal.DealID); w.For > 0 && (!ended || s.awaitsWitnesses(now)) {
 		if err := s.awaitChange(ctx, a, w); err != nil {
 			return View{}, err
 		}
@@ -48,14 +48,19 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 	timeUp := time.NewTimer(s.untilRound(a.deal, snapshot, w.For))
 	defer timeUp.Stop()
 	known, stateOnly := snapshot.Progress(), w.State != ""
-	for now := known; now.Same(known, stateOnly) && !final(now); {
-		if !pause(ctx, waiter, now, stateOnly, timeUp.C) {
+	for snapshot.Progress().Same(known, stateOnly) && !s.final(snapshot) {
+		wake := func() bool { return false }
+		if s.awaitsWitnesses(snapshot) { // no process announces a cosigned tree
+			wake = time.AfterFunc(witnessInterval, waiter.Wake).Stop
+		}
+		changed := pause(ctx, waiter, snapshot.Progress(), stateOnly, timeUp.C)
+		wake()
+		if !changed {
 			return ctx.Err()
 		}
 		if snapshot, err = s.advance(ctx, a, store.NoParties); err != nil {
 			return err
 		}
-		now = snapshot.Progress()
 	}
 	return nil
 }
@@ -70,7 +75,7 @@ func (s *Service) known(ctx context.Context, a Access, w Wait) (*store.Snapshot,
 		return view.Snapshot, nil
 	}
 	now, err := s.advance(ctx, a, store.NoParties)
-	if err != nil || w.State != "" && now.Progress().State() != w.State {
+	if err != nil || w.State != "" && s.rules(a.deal, now).State() != w.State {
 		return nil, err
 	}
 	return now, nil
@@ -85,9 +90,12 @@ func (s *Service) untilRound(d *Deal, now *store.Snapshot, longest time.Duration
 	return min(time.Duration(*d.RoundTime*1000-now.NowMilli)*time.Millisecond, longest)
 }
 
-// final reports whether the deal can no longer change, except from COMPUTED to CERTIFIED.
-func final(now store.Progress) bool {
-	return now.Published || now.Phase == deal.Expired || now.Phase == deal.Cancelled
+// witnessInterval is how often a waiting call looks whether its COMPUTED deal has become CERTIFIED.
+const witnessInterval = time.Second
+
+// final reports whether the deal can no longer change.
+func (s *Service) final(now *store.Snapshot) bool {
+	return now.Published && !s.awaitsWitnesses(now) || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
 // pause waits without the slot for large work and the memory of the request body. The metrics of
@@ -156,7 +164,7 @@ func (s *Service) tryCertificate(ctx context.Context, a Access, prepare func() e
 // LookAt returns the unix time by which a caller should read the deal again. It returns false if time
 // alone no longer changes the deal.
 func (s *Service) LookAt(v View) (int64, bool) {
-	if v.CertID != nil && !v.Published {
+	if v.CertID != nil && !v.Published || s.awaitsWitnesses(v.Snapshot) {
 		return v.Now + 5, true
 	}
 	return s.rules(v.Deal, v.Snapshot).LookAt(v.Now)

@@ -237,9 +237,10 @@ func (c *checkpoints) read(ctx context.Context, query string, args ...any) (*sig
 	return &s, nil
 }
 
-// certify raises c.certified to newest.witnessed if its stored cosignatures meet the current policy.
+// certify raises c.certified to newest.witnessed if its stored cosignatures meet the current policy. Without
+// a policy that demands any, the size counts that met the policy of its time: what was CERTIFIED stays so.
 func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) error {
-	if c.Policy == nil || !c.Policy.Demands() || newest.witnessed <= c.certified.Load() {
+	if newest.witnessed <= c.certified.Load() {
 		return nil
 	}
 	of := newest
@@ -249,7 +250,7 @@ func (c *checkpoints) certify(ctx context.Context, newest *signedCheckpoint) err
 			return err
 		}
 	}
-	if c.met(of) {
+	if c.Policy == nil || !c.Policy.Demands() || c.met(of) {
 		raise(&c.certified, of.Size)
 		certifiedSize.Set(float64(of.Size))
 	}

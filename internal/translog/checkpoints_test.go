@@ -521,6 +521,27 @@ func TestCertifiedSizeIsCappedByASignedHead(t *testing.T) {
 	}
 }
 
+// A log without witnesses keeps what its former witnesses certified.
+func TestCertifiedSizeOutlivesThePolicy(t *testing.T) {
+	t.Parallel()
+	d, ws, l := witnessed(t, "quorum w0", 1)
+	d.mustAppend(t, l, 0)
+	eventually(t, "the witness cosigns", func() bool { return l.checkpoints.certified.Load() == 1 })
+	l.Close()
+	without := d.withCheckpoints(t, d.pool, Checkpoints{Key: ws.policy.Key})
+	d.mustAppend(t, without, 1)
+	waitForCheckpoint(t, without, 2)
+	client := NewClient("", readPort(t, without), "")
+	client.Trust(d.keys)
+	if !client.Witnessed() {
+		t.Error("Witnessed is false before the log has answered, want true")
+	}
+	client.LearnCertified(t.Context())
+	if client.Certified() != 1 || client.Witnessed() {
+		t.Errorf("certified size %d, witnessed %t; want 1, not witnessed", client.Certified(), client.Witnessed())
+	}
+}
+
 func TestTLogProofPrefersTheQuorum(t *testing.T) {
 	t.Parallel()
 	d, ws, l := witnessed(t, "quorum w0", 1)

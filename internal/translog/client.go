@@ -260,6 +260,8 @@ type certified struct {
 	size   atomic.Int64
 	next   atomic.Int64 // when LearnCertified may ask the log again, in unix nanoseconds
 	asking singleflight.Group
+
+	unwitnessed atomic.Bool // the log has said that it demands no cosignatures
 }
 
 // Trust sets the keys of LearnCertified, before its first call. Without keys, Certified stays 0.
@@ -267,6 +269,10 @@ func (c *Client) Trust(keys *signing.KeySet) { c.heads = &checks{keys: keys} }
 
 // Certified returns the largest tree size known to be cosigned by a quorum, or 0. It never falls.
 func (c *Client) Certified() int64 { return c.certified.size.Load() }
+
+// Witnessed reports whether the log demands cosignatures, at the last LearnCertified that the log
+// answered. It is true until then.
+func (c *Client) Witnessed() bool { return !c.certified.unwitnessed.Load() }
 
 // LearnCertified asks the log for Certified, at most once a second. A call waits at most certifiedTimeout.
 // The client trusts the log about the quorum. It checks only that the newest head covers the size and is
@@ -285,10 +291,13 @@ func (c *Client) LearnCertified(ctx context.Context) {
 		var status Status
 		err := c.get(ctx, "/v1/log/status", nil, &status)
 		wait := certifiedEvery
+		if err == nil {
+			c.certified.unwitnessed.Store(!status.Quorum)
+		}
 		if err == nil && !status.Quorum {
 			wait = certifiedRarely
 		}
-		if err == nil && status.Quorum && status.CertifiedSize != nil && c.covered(ctx, *status.CertifiedSize) {
+		if err == nil && status.CertifiedSize != nil && c.covered(ctx, *status.CertifiedSize) {
 			raise(&c.certified.size, *status.CertifiedSize)
 		}
 		c.certified.next.Store(time.Now().Add(wait).UnixNano())

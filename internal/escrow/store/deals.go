@@ -100,6 +100,7 @@ type Snapshot struct {
 	CertID          *string
 	Published       bool   // the certificate has a leaf in the log
 	LeafIndex       *int64 // nil: no leaf when the row was read; Published may become true later
+	CertifiedSize   int64  // the largest tree size that is stored as cosigned by a quorum of witnesses; 0: none
 	Now             int64  // time of the read
 	NowMilli        int64  // Now, in unix milliseconds
 
@@ -183,7 +184,7 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 	var commitments [][]byte
 	var attested []*string
 	s := &Snapshot{}
-	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.LeafIndex,
+	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.LeafIndex, &s.CertifiedSize,
 		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &s.Sealed, &attested)
 	if err != nil {
 		return nil, err
@@ -300,4 +301,10 @@ type Load struct {
 func (s *Store) Load(ctx context.Context) (l Load, err error) {
 	err = s.pool.QueryRow(ctx, sql("load"), deal.DrawDelay).Scan(&l.Committing, &l.CommittingAge, &l.Revealing, &l.RevealingAge, &l.Pending, &l.PendingAge, &l.Overdue, &l.DrawOverdue)
 	return l, translate(err)
+}
+
+// KeepCertified stores that a quorum of witnesses has cosigned a tree of this size.
+func (s *Store) KeepCertified(ctx context.Context, size int64) error {
+	_, err := s.pool.Exec(ctx, sql("keep_certified"), size)
+	return translate(err)
 }

@@ -128,5 +128,12 @@ CREATE TABLE server_secret (
     former      bytea[] NOT NULL DEFAULT '{}'
 );
 
+-- The largest tree size of the log that is known to have met a quorum of witnesses. It never falls, so that a deal that was
+-- shown as CERTIFIED stays CERTIFIED, even if the witnesses are taken out of the configuration. At most one row.
+CREATE TABLE certified (
+    singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),
+    size      bigint  NOT NULL
+);
+
 -- +goose Down
-DROP TABLE server_secret, beacon_rounds, idempotency, certificates, reveals, commitments, parties, deals, api_keys;
+DROP TABLE certified, server_secret, beacon_rounds, idempotency, certificates, reveals, commitments, parties, deals, api_keys;

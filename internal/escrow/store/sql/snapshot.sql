@@ -3,6 +3,7 @@
 -- moment. Returns each deal with the position of its query, counted from 1.
 SELECT w.n, d.parties, d.phase, d.commits_closed_at, d.reveals_closed_at, d.computed_at, d.result, d.void_flakers, d.cert_id,
        (SELECT c.leaf_index FROM certificates c WHERE c.cert_id = d.cert_id),
+       coalesce((SELECT size FROM certified WHERE singleton), 0),
        (SELECT count(*) FROM commitments c WHERE c.deal_id = d.deal_id),
        (SELECT count(*) FROM reveals r WHERE r.deal_id = d.deal_id),
        (SELECT coalesce(max(r.revealed_at), 0) FROM reveals r WHERE r.deal_id = d.deal_id),
