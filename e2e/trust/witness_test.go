@@ -3,6 +3,8 @@ package trust
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +87,75 @@ func TestWitnessesCertify(t *testing.T) {
 	})
 	if state := rejected.Deal.View().State; state != "VOID" {
 		t.Errorf("the VOID deal shows %s, want VOID", state)
+	}
+}
+
+// What was CERTIFIED stays so: for a replica that cannot reach log-server's read port, and after the
+// witnesses are out of the configuration. A wait on a COMPUTED deal ends with CERTIFIED.
+func TestCertifiedStays(t *testing.T) {
+	t.Parallel()
+	stack := e2e.Own(t, func(o *localstack.Options) { o.Witnesses = 2 })
+	c := e2e.NewClient(t, stack.BaseURL())
+	shows := func(d *e2e.CreatedDeal, want string) {
+		t.Helper()
+		for range 3 {
+			if state := d.View().State; state != want {
+				t.Errorf("the deal shows %s, want %s", state, want)
+			}
+		}
+	}
+	restart := func(name string, env ...string) {
+		t.Helper()
+		if err := stack.Restart(t.Context(), name, env...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stack.Witness(2, false)
+	d := e2e.Open(c, e2e.SplitBody(time.Hour, 2*time.Hour), 2, 2, e2e.AnnsValues, e2e.BobsValues).Deal
+	d.Certified(e2e.DefaultTimeout)
+	if a := c.Want(200, "GET", d.Path(""), d.Tokens[0], nil); a.Header.Get("Fairpact-Next-Look") == "" {
+		t.Error("a COMPUTED deal that awaits its witnesses has no Fairpact-Next-Look")
+	}
+	stack.Witness(2, true)
+	var v e2e.View
+	for v.State = "COMPUTED"; v.State == "COMPUTED"; {
+		began := time.Now()
+		c.Want(200, "GET", d.Path("?wait=45&since=COMPUTED"), d.Tokens[0], nil).Into(t, &v)
+		if v.State == "COMPUTED" && time.Since(began) < 40*time.Second {
+			t.Fatalf("the wait ended after %s with COMPUTED, want CERTIFIED", time.Since(began))
+		}
+	}
+	if v.State != "CERTIFIED" {
+		t.Fatalf("the wait ended with %s, want CERTIFIED", v.State)
+	}
+	shows(d, "CERTIFIED")
+
+	restart(localstack.DealAPI, "FAIRPACT_LOG_READ_URL=http://127.0.0.1:1")
+	shows(d, "CERTIFIED")
+
+	text, err := os.ReadFile(stack.PolicyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := "quorum none\n"
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "log ") {
+			without = line + without
+		}
+	}
+	file := filepath.Join(t.TempDir(), "policy")
+	if err := os.WriteFile(file, []byte(without), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	restart(localstack.LogServer, "FAIRPACT_WITNESS_POLICY_FILE="+file)
+	restart(localstack.DealAPI)
+	shows(d, "CERTIFIED")
+	later := e2e.Open(c, e2e.SplitBody(time.Hour, 2*time.Hour), 2, 2, e2e.AnnsValues, e2e.BobsValues).Deal
+	later.Certified(e2e.DefaultTimeout)
+	shows(later, "COMPUTED")
+	c.Want(200, "GET", later.Path("?wait=45&since=COMPUTED"), later.Tokens[0], nil).Into(t, &v)
+	if v.State != "COMPUTED" {
+		t.Errorf("the wait without witnesses ended with %s, want COMPUTED", v.State)
 	}
 }
 
