@@ -61,6 +61,7 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
+	"github.com/fairpact/fairpact/internal/platform/database"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -174,7 +175,7 @@ func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
 // new server may be older than the caches. The store notices a change within a second.
 func (s *Service) sameServer(ctx context.Context) {
 	s.store.Confirm(ctx)
-	now := s.store.Server()
+	now := database.Server()
 	if before := s.server.Swap(now); before != nil && before != now {
 		s.purgeCachesTwice()
 	}

@@ -84,6 +84,9 @@ type KeyedCall struct {
 // call's change (Replay, ReplayWith). While neither Lost nor Answered, the caller of Begin runs the
 // effect, and passes its outcome to Keep.
 type Record struct {
+	Lost     bool // an earlier call took effect, but its response was not stored: render it from the deal's present state
+	Answered bool // the record has a response (see Answer)
+
 	guard  *Guard
 	call   KeyedCall
 	secret *sealing.Secret
@@ -93,17 +96,9 @@ type Record struct {
 	unlock func()   // ends the lock in Redis; nil: not locked
 	tries  int
 
-	lost, answered bool
-	response       []byte // the encrypted response of another call; nil: the response is that of this call's effect
-	atOnce         bool   // the effect stores the response itself (ReplayWith)
+	response []byte // the encrypted response of another call; nil: the response is that of this call's effect
+	atOnce   bool   // the effect stores the response itself (ReplayWith)
 }
-
-// Lost reports whether an earlier call with the key took effect, but its response was not stored. The
-// caller then renders the response from the present state of the deal.
-func (r *Record) Lost() bool { return r.lost }
-
-// Answered reports whether the record has a response (see Answer).
-func (r *Record) Answered() bool { return r.answered }
 
 // Replay returns the record without a response, which is stored later; nil for a call without a key.
 func (r *Record) Replay() *store.Replay {
@@ -178,7 +173,7 @@ func (r *Record) begin(ctx context.Context) error {
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return err
-		case free || r.answered:
+		case free || r.Answered:
 			return nil
 		case time.Now().After(deadline):
 			return problem.New(problem.IdempotencyInProgress, "a request with this %s is still running; send the same request again in a few seconds", problem.KeyHeader)
@@ -195,7 +190,7 @@ func (r *Record) begin(ctx context.Context) error {
 // find looks for the stored record, and for its response, or returns store.ErrNotFound. It switches r to
 // the secret of the stored record.
 func (r *Record) find(ctx context.Context) error {
-	r.lost, r.answered = false, false
+	r.Lost, r.Answered = false, false
 	found, err := r.guard.store.FindReplay(ctx, r.scope, r.former)
 	if err != nil {
 		return err
@@ -208,7 +203,7 @@ func (r *Record) find(ctx context.Context) error {
 	if !hmac.Equal(found.Body, r.body) {
 		return problem.New(problem.IdempotencyKeyReused, "this %s was used with another body; send the same body to replay its response, or a new key for a new request", problem.KeyHeader)
 	}
-	r.response, r.answered, r.lost = found.Response, found.Response != nil, found.Response == nil
+	r.response, r.Answered, r.Lost = found.Response, found.Response != nil, found.Response == nil
 	return nil
 }
 
@@ -224,11 +219,11 @@ func (r *Record) Keep(ctx context.Context, response any, failure error) error {
 	if failure != nil {
 		return r.failed(ctx, failure)
 	}
-	r.answered = true
+	r.Answered = true
 	if r.call.Key == "" {
 		return nil
 	}
-	if !r.lost {
+	if !r.Lost {
 		crash.Point("idempotency.effect")
 		if r.atOnce {
 			return nil
@@ -249,7 +244,7 @@ func (r *Record) Keep(ctx context.Context, response any, failure error) error {
 }
 
 func (r *Record) failed(ctx context.Context, failure error) error {
-	if r.call.Key != "" && !r.lost {
+	if r.call.Key != "" && !r.Lost {
 		found := r.find(ctx)
 		switch {
 		case found == nil || problem.Is(found, problem.IdempotencyKeyReused):
@@ -260,7 +255,7 @@ func (r *Record) failed(ctx context.Context, failure error) error {
 	}
 	r.tries++
 	switch last := r.tries == attempts; {
-	case errors.Is(failure, store.ErrReplayed) && !last && !r.lost: // an expired record still has this scope
+	case errors.Is(failure, store.ErrReplayed) && !last && !r.Lost: // an expired record still has this scope
 		return r.guard.store.ExpireReplay(ctx, r.scope)
 	case !errors.Is(failure, store.ErrSecretReplaced):
 		return failure
@@ -271,7 +266,7 @@ func (r *Record) failed(ctx context.Context, failure error) error {
 		return err
 	}
 	r.End()
-	r.lost, r.atOnce = false, false
+	r.Lost, r.atOnce = false, false
 	return r.begin(ctx)
 }
 

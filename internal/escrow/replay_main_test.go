@@ -129,8 +129,8 @@ func (b *bench) keyed(ctx context.Context, replica int, req escrow.KeyedCall, e 
 		return answer, err
 	}
 	defer rec.End()
-	for !rec.Answered() {
-		if rec.Lost() {
+	for !rec.Answered {
+		if rec.Lost {
 			answer, err = r()
 		} else {
 			answer, err = e(rec)

@@ -69,13 +69,10 @@ func Full(d Deployment) string {
 	return b.String()
 }
 
-// Vectors returns all published test vectors as one JSON array.
-func Vectors() ([]byte, error) { return canon.Marshal(algorithm.Vectors()) }
-
 // Pages returns the handlers of the texts by path, for GET and HEAD. Web pages of any origin may
 // read the texts (CORS).
 func Pages(d Deployment) map[string]http.Handler {
-	vectors, err := Vectors()
+	vectors, err := canon.Marshal(algorithm.Vectors())
 	if err != nil {
 		panic(err) // impossible: the vectors are embedded in the binary, and tests encode them
 	}

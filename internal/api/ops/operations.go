@@ -32,7 +32,6 @@ var (
 	// CreateKey needs no credential, so its Idempotency-Key is scoped to the client's address.
 	CreateKey = &Endpoint[none, escrow.NewKey]{
 		Operation: Operation{Op: problem.CreateKey, Who: Newcomer, Limit: maxSmall, Empty: true, Status: http.StatusCreated, Lifetime: escrow.KeyLifetime},
-		Parse:     nothing,
 		Do: func(ctx context.Context, s *Services, _ Caller, _ none, rec *escrow.Record) (escrow.NewKey, error) {
 			return s.Escrow.CreateKey(ctx, rec)
 		},
@@ -63,7 +62,6 @@ var (
 
 	ReadDeclaration = &Endpoint[none, escrow.Declaration]{
 		Operation: Operation{Op: problem.ReadDeclaration, Who: Member, Action: escrow.Read},
-		Parse:     nothing,
 		Do:        of((*escrow.Service).Declaration),
 	}
 
@@ -96,7 +94,6 @@ var (
 
 	Cancel = &Endpoint[none, escrow.Cancelled]{
 		Operation: Operation{Op: problem.Cancel, Who: Member, Action: escrow.CancelDeal, Limit: maxSmall, Empty: true, Lifetime: escrow.ReplayLifetime},
-		Parse:     nothing,
 		Do: func(ctx context.Context, s *Services, by Caller, _ none, rec *escrow.Record) (escrow.Cancelled, error) {
 			return s.Escrow.Cancel(ctx, by.Access, rec)
 		},
@@ -126,7 +123,6 @@ var (
 
 	ReadInputs = &Endpoint[none, escrow.OpenInputs]{
 		Operation: Operation{Op: problem.ReadInputs, Who: Member, Action: escrow.AsParty},
-		Parse:     nothing,
 		Do:        of((*escrow.Service).Inputs),
 	}
 
@@ -157,7 +153,6 @@ var (
 
 	ReadBeacon = &Endpoint[none, wire.Beacon]{
 		Operation: Operation{Op: problem.ReadBeacon, Public: true, Cache: web.CachePublic},
-		Parse:     nothing,
 		Do: func(_ context.Context, s *Services, _ Caller, _ none, _ *escrow.Record) (wire.Beacon, error) {
 			return wire.BeaconOf(s.Escrow.Chain()), nil
 		},
@@ -165,8 +160,6 @@ var (
 )
 
 // The functions below adapt the parsers and the use cases to the fields of Endpoint.
-
-func nothing(*Message, map[string]any) (none, error) { return none{}, nil }
 
 func wait(m *Message, _ map[string]any) (escrow.Wait, error) { return m.Wait() }
 

@@ -86,8 +86,8 @@ type Answer[T any] struct {
 // Endpoint is an operation with the types of its request and its answer.
 type Endpoint[Req, T any] struct {
 	Operation
-	Parse   func(m *Message, body map[string]any) (Req, error)
-	Reserve func(Req) int // size of the answer in bytes, to reserve before an effect whose answer must not be lost; may be nil
+	Parse   func(m *Message, body map[string]any) (Req, error) // nil: the request is the zero Req
+	Reserve func(Req) int                                      // size of the answer in bytes, to reserve before an effect whose answer must not be lost; may be nil
 	Do      func(context.Context, *Services, Caller, Req, *escrow.Record) (T, error)
 	Stored  func(context.Context, *Services, Caller) (T, error) // renders the answer of an idempotency record that has none; nil if Do stores the answer with the effect
 	Encode  func(*Message, Caller, T) (any, error)              // returns the JSON, or a value to encode; nil: T is encoded
@@ -116,9 +116,11 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 			return answer, err
 		}
 	}
-	request, err := e.Parse(m, body) // 6
-	if err != nil {
-		return answer, err
+	var request Req
+	if e.Parse != nil {
+		if request, err = e.Parse(m, body); err != nil { // 6
+			return answer, err
+		}
 	}
 	key := ""
 	if e.Lifetime > 0 {
@@ -137,8 +139,8 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 		return answer, err
 	}
 	defer rec.End()
-	for !rec.Answered() {
-		if rec.Lost() {
+	for !rec.Answered {
+		if rec.Lost {
 			answer.Value, err = e.Stored(ctx, s, by)
 		} else {
 			answer.Value, err = e.Do(ctx, s, by, request, rec) // 8, 9

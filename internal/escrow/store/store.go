@@ -105,9 +105,6 @@ func (s *Store) Close() {
 	database.Close(s.pool)
 }
 
-// Server returns a text that identifies the database server (see database.Server).
-func (s *Store) Server() string { return database.Server() }
-
 const confirmInterval = time.Second
 
 // Confirm sends a query if the last answer of the database is at least a second old. Without
@@ -120,7 +117,7 @@ func (s *Store) Confirm(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmInterval)
 	defer cancel()
-	_, _ = s.Now(ctx) // after a failover the pool opens a new connection, and Server then identifies the new server
+	_, _ = s.Now(ctx) // after a failover the pool opens a new connection, and database.Server then identifies the new server
 }
 
 // Ready returns an error if the database does not answer or its schema is older than this binary needs.

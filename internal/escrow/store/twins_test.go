@@ -43,7 +43,7 @@ func TestOneKeyTwiceInOneGroup(t *testing.T) {
 		go func() {
 			var id string
 			rec, err := guard.Begin(t.Context(), escrow.KeyedCall{Key: key, Caller: "fp_caller", Method: "POST", Path: "/v1/deals", Lifetime: time.Hour})
-			for runs := 0; err == nil && !rec.Answered(); runs++ {
+			for runs := 0; err == nil && !rec.Answered; runs++ {
 				switch d.Replay, err = rec.ReplayWith(d.DealID); {
 				case runs > 0:
 					err = errors.New("the effect runs again")

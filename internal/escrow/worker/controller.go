@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -231,33 +232,28 @@ var (
 // measure sets the gauges until ctx ends. Then it resets them, because a worker that no
 // longer leads must show nothing.
 func (c *Controller) measure(ctx context.Context) error {
-	defer reset()
+	defer func() {
+		for _, gauges := range []*prometheus.GaugeVec{running, oldest, overdue} {
+			gauges.Reset()
+		}
+		for _, gauge := range []prometheus.Gauge{pending, pendingAge, lastRelist} {
+			gauge.Set(0)
+		}
+	}()
 	c.every(ctx, measureEvery, measureEvery, "deals cannot be counted, retrying", func(ctx context.Context) (time.Duration, error) {
 		l, err := c.rows.Load(ctx)
-		if err == nil {
-			show(l)
+		if err != nil {
+			return 0, err
 		}
-		return 0, err
+		running.WithLabelValues(string(deal.Committing)).Set(float64(l.Committing))
+		running.WithLabelValues(string(deal.Revealing)).Set(float64(l.Revealing))
+		oldest.WithLabelValues(string(deal.Committing)).Set(l.CommittingAge)
+		oldest.WithLabelValues(string(deal.Revealing)).Set(l.RevealingAge)
+		overdue.WithLabelValues("deadline").Set(l.Overdue)
+		overdue.WithLabelValues("draw").Set(l.DrawOverdue)
+		pending.Set(float64(l.Pending))
+		pendingAge.Set(l.PendingAge)
+		return 0, nil
 	})
 	return nil
-}
-
-func show(l store.Load) {
-	running.WithLabelValues(string(deal.Committing)).Set(float64(l.Committing))
-	running.WithLabelValues(string(deal.Revealing)).Set(float64(l.Revealing))
-	oldest.WithLabelValues(string(deal.Committing)).Set(l.CommittingAge)
-	oldest.WithLabelValues(string(deal.Revealing)).Set(l.RevealingAge)
-	overdue.WithLabelValues("deadline").Set(l.Overdue)
-	overdue.WithLabelValues("draw").Set(l.DrawOverdue)
-	pending.Set(float64(l.Pending))
-	pendingAge.Set(l.PendingAge)
-}
-
-func reset() {
-	running.Reset()
-	oldest.Reset()
-	overdue.Reset()
-	pending.Set(0)
-	pendingAge.Set(0)
-	lastRelist.Set(0)
 }
