@@ -35,7 +35,8 @@ async function showPart() {
   if (id !== kind()) return;
   if (part !== parts[id]) byId('part').replaceChildren(...[parts[id].fields].flat());
   part = parts[id];
-  byId('modes').hidden = algorithmOf(id).needs_beacon; // a draw shows its numbers in either mode
+  const { needs_beacon: draws, may_reject: accepts } = algorithmOf(id);
+  byId('modes').hidden = draws || accepts; // a draw shows its numbers in either mode, and Shapley shares follow from what is declared
   part.offer?.(lines(byId('names')));
 }
 

@@ -121,7 +121,7 @@ function fairDivision(view, labels, party, inputs) {
 }
 
 /** Says what the result tells of the points of the others. */
-const givenAway = ({ length }) => (length <= 2 ? 'of two things all points can be computed from it' : 'some points can be computed from it: the fewer things, the more');
+const givenAway = ({ length }) => (length <= 2 ? 'from a result on two things all points can be computed' : 'some points can be computed from the result: the fewer things, the more');
 
 const valuations = (input) => input?.valuations ?? {};
 const total = (input) => Object.values(valuations(input)).reduce((sum, value) => sum + value, 0);
