@@ -53,6 +53,10 @@ func TestToolDescriptions(t *testing.T) {
 					}
 				}
 				described(t, name, s.Properties, name == "input")
+				// An unknown argument is refused, so a client must not offer one.
+				if closed := s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil; name == "input" && !closed {
+					t.Error("the input schema has no additionalProperties: false")
+				}
 			}
 		})
 	}
