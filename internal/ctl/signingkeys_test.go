@@ -163,6 +163,9 @@ func serving(t *testing.T, current string, heads map[string]string, documents ..
 			if legacy == nil {
 				legacy = []string{"", ""}
 			}
+			if legacy[1] == current { // it still signs, and the other key is published as current
+				legacy = regexp.MustCompile(`"pubkey":"([^"]*)","state":"current"`).FindStringSubmatch(documents[0])
+			}
 			fmt.Fprint(w, strings.Replace(fmt.Sprintf(`{"pubkey":%q,"legacy_pubkeys":[%q],"key_custody":"a test"}`, current, legacy[1]), `[""]`, `[]`, 1))
 		case "/v1/log/tree-head":
 			if heads[r.URL.RawQuery] == "" {
@@ -215,10 +218,11 @@ func TestKeysCheck(t *testing.T) {
 		{"the next key is published", deployed(t, a, first, before), file, 0,
 			[]string{"10 answers of /v1/pubkeys, all the same", "size 2 continues the tree of size 1", "OK   file_agrees", "next: nothing: " + b + " signs from "}},
 		{"rotated", rotated, nil, 0, []string{"signed by the current key", "signing-keys close " + a}},
-		{"published as retired, and still signs", deployed(t, b, first, soon), nil, 0, []string{"signed by the retired key", "next: wait: " + a + " may sign until "}},
+		{"published as retired, and still signs", deployed(t, a, first, soon), nil, 0, []string{"signed by the retired key", "next: wait: " + a + " may sign until "}},
 		{"closed", deployed(t, b, second, after(`,"tree_size":2`)), nil, 0, []string{"next: nothing: one key signs"}},
 		{"half rolled out", deployed(t, a, first, before, after("")), nil, 1, []string{"FAIL replicas_agree", "wait until the roll-out is done"}},
 		{"another file", rotated, file, 1, []string{"FAIL file_agrees", "correct what failed"}},
+		{"a status of a key that signs no more", deployed(t, a, second, after("")), nil, 1, []string{"FAIL status_agrees"}},
 		{"a status of another key", deployed(t, b, first, before), nil, 1, []string{"FAIL status_agrees"}},
 		{"a closed key signs heads", deployed(t, b, first, after(`,"tree_size":1`)), nil, 1, []string{"FAIL tree_head", "retired at tree size 1, so it must not sign a head of size 2"}},
 		{"a strange head", deployed(t, a, newKeyed(t), before), nil, 1, []string{"FAIL tree_head"}},

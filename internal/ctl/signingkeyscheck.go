@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/transparency-dev/merkle/proof"
@@ -87,15 +88,15 @@ func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclie
 		if err != nil {
 			return nil, err
 		}
-		if current := list.Current(); listed[0].Label != current || len(listed) != 1+len(list.In(keys.Retired)) {
-			misfits = fmt.Errorf("/v1/status names the current key %s and %d legacy keys, but /v1/pubkeys names the current key %s and %d retired keys", listed[0].Label, len(listed)-1, current, len(list.In(keys.Retired)))
+		if !signsNow(list, listed[0].Label) || len(listed) != 1+len(list.In(keys.Retired)) {
+			misfits = fmt.Errorf("/v1/status names the key %s and %d legacy keys, but /v1/pubkeys names the current key %s and %d retired keys", listed[0].Label, len(listed)-1, list.Current(), len(list.In(keys.Retired)))
 		}
 	}
 	report.Add(checked("replicas_agree", differs, "%d answers of /v1/pubkeys, all the same", times))
 	if differs != nil {
 		return nil, nil
 	}
-	report.Add(checked("status_agrees", misfits, "/v1/status and /v1/pubkeys name the same current key and the same number of retired keys"))
+	report.Add(checked("status_agrees", misfits, "the key of /v1/status signs now according to /v1/pubkeys, and both name the same number of keys"))
 	if file != nil {
 		var other error
 		if given := string(file.Published(time.Now().Unix())); given != first {
@@ -104,6 +105,14 @@ func (c signingKeysCheckCommand) published(ctx context.Context, client *httpclie
 		report.Add(checked("file_agrees", other, "the published key set matches %s", c.File))
 	}
 	return list, nil
+}
+
+// signsNow reports whether the labelled key may be the one that signs. A key is published as current one
+// margin before it signs; until then the key before it, published as retired, signs.
+func signsNow(list keys.List, label string) bool {
+	return label == list.Current() || slices.ContainsFunc(list.In(keys.Retired), func(key keys.Key) bool {
+		return key.Label == label && key.RetiredAt != nil && *key.RetiredAt+keys.Margin > time.Now().Unix()
+	})
 }
 
 // A signedHead has a verified signature.
