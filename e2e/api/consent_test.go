@@ -166,3 +166,23 @@ func TestDrawShowsItsNonces(t *testing.T) {
 		}
 	}
 }
+
+// Openings of more than 4 MiB are in the bundle only on request.
+func TestLargeOpeningsOnlyOnRequest(t *testing.T) {
+	c := newClient(t)
+	const parties = 1050 // with inputs of almost 4 KiB, the most that random.v1 takes
+	past := e2e.BeaconChain(t).RoundAt(time.Now().Unix()) - 10
+	d := c.Create(e2e.Timed(random(parties, past), e2e.After(20*time.Minute), e2e.After(40*time.Minute)))
+	inputs := make([]e2e.Body, parties)
+	for i := range inputs {
+		inputs[i] = e2e.Body{"nonce": "1f", "pad": strings.Repeat("x", 4050)}
+	}
+	all := d.Play(inputs...)
+	c.Want(200, "POST", d.Path("/entropy"), d.Tokens[0], nil)
+	d.Certified(e2e.DefaultTimeout)
+	a := c.Want(200, "GET", d.Path("/bundle"), d.Tokens[0], nil)
+	if found := openings(t, a); found != nil || a.Header.Get("Cache-Control") == "no-store" {
+		t.Errorf("the bundle has %d openings, want none, and it may be stored: %v", len(found), a.Header)
+	}
+	isOpened(t, c.Want(200, "GET", d.Path("/bundle?openings=1"), d.Tokens[0], nil), all)
+}

@@ -67,6 +67,14 @@ func TestTenThousandParties(t *testing.T) {
 		t.Errorf("verification report %+v, want valid with outcome COMPUTED", r)
 	}
 
+	var bundle struct {
+		Openings []struct{ Salt string } `json:"openings"`
+	}
+	c.Want(200, "GET", d.Path("/bundle"), d.Tokens[0], nil).Into(t, &bundle)
+	if len(bundle.Openings) != parties || bundle.Openings[parties-1].Salt != secrets[parties-1].Salt {
+		t.Errorf("the bundle has %d openings, want those of all %d parties", len(bundle.Openings), parties)
+	}
+
 	inputs := make([]e2e.Body, parties)
 	for i, s := range secrets {
 		inputs[i] = e2e.Body{"input": s.Input, "salt": s.Salt}

@@ -3,6 +3,7 @@ package ops
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -108,6 +109,18 @@ func TestCtlSplit(t *testing.T) {
 	c.File("swapped.json", []json.RawMessage{c.Read("sealed-1.json"), c.Read("sealed-0.json")})
 	if failed := failures(t, c.Offline(1, append(verifyOffline, "--inputs", "swapped.json", "--params", "params.json", "--json")...)); !slices.Equal(failed, []string{"commitments"}) {
 		t.Errorf("verify with swapped inputs fails the checks %q, want only commitments", failed)
+	}
+
+	says(t, c, 1, "COMMITMENT_MISMATCH", "deal", "disclose", "sealed-0.json", "--state", "party-1.json")
+	for party, missing := range []string{`"missing":[1]`, `"missing":[]`} {
+		if out, _ := c.Run(0, "deal", "disclose", fmt.Sprintf("sealed-%d.json", party), "--state", fmt.Sprintf("party-%d.json", party), "--json"); !strings.Contains(strings.ReplaceAll(out, " ", ""), missing) {
+			t.Errorf("deal disclose of party %d: %s, want %s", party, out, missing)
+		}
+	}
+	for _, flags := range [][]string{nil, {"--large"}} {
+		if out, _ := c.Run(0, append([]string{"deal", "certificate", "--state", "party-1.json"}, flags...)...); !strings.Contains(out, `"openings"`) {
+			t.Errorf("deal certificate %q shows no openings after the consent of all: %s", flags, out)
+		}
 	}
 
 	secrets := c.Secrets()

@@ -116,6 +116,7 @@ func progressLine(v wire.View, now time.Time) string {
 type certificateCommand struct {
 	partyFlags
 	Out    string `placeholder:"FILE" help:"File for the bundle. Default: standard output."`
+	Large  bool   `help:"Include the inputs of all parties, if you may see them, even if they take more than 4 MiB."`
 	Sealed string `placeholder:"FILE" help:"Your sealed file. The command puts its input and salt into the bundle, and does not send them."`
 }
 
@@ -137,7 +138,11 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	text, err := call.bundle(ctx, t)
+	path := "/bundle"
+	if c.Large {
+		path += "?openings=1"
+	}
+	text, err := call.bundle(ctx, t, path)
 	if err == nil {
 		text, err = withInput(t, text, mine)
 	}
@@ -154,7 +159,7 @@ func (c certificateCommand) Run(ctx context.Context, t *terminal) error {
 
 // bundle fetches the bundle. It waits up to 5 s for a checkpoint that covers the certificate,
 // because the log signs at most one checkpoint a second. It prints what the bundle lacks.
-func (c *call) bundle(ctx context.Context, t *terminal) (text json.RawMessage, err error) {
+func (c *call) bundle(ctx context.Context, t *terminal, path string) (text json.RawMessage, err error) {
 	var status struct {
 		Origin *string
 		Quorum bool
@@ -164,7 +169,7 @@ func (c *call) bundle(ctx context.Context, t *terminal) (text json.RawMessage, e
 	}
 	var bundle wire.Bundle
 	for try := 0; ; try++ {
-		if err := c.get(ctx, "/bundle?openings=1", &text); err != nil {
+		if err := c.get(ctx, path, &text); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal(text, &bundle); err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	maxAnswer      = 16 << 20               // bytes; the view of a deal with 10,000 parties has 2 MiB
+	maxAnswer      = 64 << 20               // bytes; the view of a deal with 10,000 parties has 2 MiB, its bundle with large inputs 50 MiB
 	firstWait      = 200 * time.Millisecond // pause after the first attempt; doubles after each further attempt
 	longWait       = 10 * time.Second       // longest pause between two attempts, even if Retry-After is longer
 	attempts       = 6                      // maximum number for one call
