@@ -82,7 +82,7 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		return nil, problem.New(problem.CertNotReady, "all have revealed, and the beacon round is due at %d (now %d); then draw with %s", *rules.RoundTime, now.Now, a.call(problem.Draw)).
 			WithRetryAfter(min(*rules.RoundTime-now.Now, 86_400))
 	}
-	return nil, problem.New(problem.CertNotReady, "the deal is %s; its certificate is issued when the deal ends: call again with a wait of at most 45 s, or call %s until the deal has ended", rules.State(), a.call(problem.ReadDeal))
+	return nil, problem.New(problem.CertNotReady, "the deal is %s; its certificate is issued when the deal ends: call again with %s, or call %s until the deal has ended", rules.State(), problem.WaitLongest, a.call(problem.ReadDeal))
 }
 
 // issuePending issues a pending certificate within the call, or returns the reason why it cannot.

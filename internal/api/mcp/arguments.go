@@ -57,9 +57,9 @@ func (a arguments) quoted(err error) error {
 	if !problem.Is(err, problem.InvalidRequest) {
 		return err
 	}
-	for _, name := range []string{"input", "algorithm_params", "party_labels", "party_keys", "certificate"} {
+	for name, kind := range map[string]string{"input": "object", "algorithm_params": "object", "certificate": "object", "party_labels": "array", "party_keys": "array"} {
 		if text, ok := a[name].(string); ok && strings.ContainsAny(text, "{[") {
-			return problem.From(err).WithHint("; pass %s as a JSON object or array, not as a string that holds JSON", name)
+			return problem.From(err).WithHint("; pass %s as a JSON %s, not as a string that holds JSON", name, kind)
 		}
 	}
 	return err
@@ -155,7 +155,7 @@ func (c *call) Wait() (escrow.Wait, error) {
 	}
 	since, _ := c.args["since"].(string)
 	if wait.State = deal.State(since); !slices.Contains(deal.States, wait.State) {
-		return wait, problem.New(problem.InvalidRequest, "the argument `since` must be the state that you saw last, one of %v", deal.States)
+		return wait, problem.New(problem.InvalidRequest, "the argument `since` must be the state that you saw last, one of %s", problem.List(deal.States, "%s", ", "))
 	}
 	return wait, nil
 }

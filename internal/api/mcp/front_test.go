@@ -214,6 +214,23 @@ func post(handler http.Handler, message string, headers ...string) *httptest.Res
 	return w
 }
 
+func TestToolErrorsSayWhatToPass(t *testing.T) {
+	handler := handlerOf(t)
+	for call, says := range map[string]string{
+		`"verify_certificate","arguments":{"certificate":"{}"}`: "pass certificate as a JSON object, not",
+		`"compute_commitment_tool","arguments":{"input":"{}"}`:  "pass input as a JSON object, not",
+		`"compute_commitment_tool","arguments":{}`:              "input is missing: give your input, a JSON object",
+	} {
+		if w := post(handler, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":`+call+`}}`); !strings.Contains(w.Body.String(), says) {
+			t.Errorf("%s is answered %s, want %q", call, w.Body, says)
+		}
+	}
+	c := call{args: arguments{"since": "FOO"}}
+	if _, err := c.Wait(); err == nil || !strings.Contains(err.Error(), "one of OPEN, COMMITTING, REVEALING, ") {
+		t.Errorf("since FOO: %v, want the states with commas", err)
+	}
+}
+
 // The tool refuses an input that reveal_input would refuse.
 func TestADeepInputIsRefusedBeforeItsCommitment(t *testing.T) {
 	handler := handlerOf(t)

@@ -99,7 +99,7 @@ func SubmittedCertificate(body map[string]any) (s Submitted, err error) {
 // Opening parses `{input, salt}`. An error never quotes the input or the salt.
 func Opening(body map[string]any) (r escrow.Opening, err error) {
 	m := canon.MembersOf(body, "")
-	r.Input = m.Object("input", "the object that was committed to")
+	r.Input = m.Object("input", "your input, a JSON object")
 	if m.Has("salt") {
 		r.Salt = m.Text("salt", "a string")
 	}

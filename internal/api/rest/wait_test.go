@@ -3,6 +3,7 @@ package rest
 import (
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -57,5 +58,12 @@ func TestWaitLengthensTheCall(t *testing.T) {
 		if got := waitOf(httptest.NewRequest(method, path, nil)); got != want {
 			t.Errorf("%s: %s, want %s", target, got, want)
 		}
+	}
+}
+
+func TestErrorTextsNameTheLongestWait(t *testing.T) {
+	seconds := strconv.Itoa(int(waiting.Longest / time.Second))
+	if rest, mcp := problem.WaitLongest.REST(), problem.WaitLongest.MCP(); rest != "?wait="+seconds || mcp != "wait_seconds "+seconds {
+		t.Errorf("the longest wait is %q in REST and %q in MCP, want %s s in both", rest, mcp, seconds)
 	}
 }

@@ -189,6 +189,9 @@ type Call struct {
 // KeyHeader is the idempotency key in an error text: Idempotency-Key in REST, idempotency_key in MCP.
 var KeyHeader = Call{Op: Op{"idempotency key", "", "Idempotency-Key", "idempotency_key"}}
 
+// WaitLongest is the longest wait of a call in an error text.
+var WaitLongest = Call{Op: Op{"wait", "", "?wait=45", "wait_seconds 45"}}
+
 // String returns the operation's name for logs, followed by DealID if it is set.
 func (c Call) String() string { return strings.TrimSpace(c.Op.Name + " " + c.DealID) }
 
