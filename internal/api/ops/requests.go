@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/escrow"
@@ -11,9 +10,9 @@ import (
 )
 
 // Object parses a request body for the other parsers in this file. If empty is true, the body may
-// be left out or blank. An error never contains a name or a value from raw.
+// be left out. An error never contains a name or a value from raw.
 func Object(raw []byte, empty bool) (map[string]any, error) {
-	if empty && len(bytes.Trim(raw, " \t\r\n")) == 0 {
+	if empty && len(raw) == 0 {
 		return map[string]any{}, nil
 	}
 	tree, err := canon.Parse(raw)
