@@ -64,14 +64,18 @@ def proof(certificate, head, cosigned=True):
     return "\n".join(["c2sp.org/tlog-proof@v1", "index %d" % of["leaf_index"]] + rows) + "\n\n" + text + "\n" + lines
 
 
-def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True):
-    """Returns the bundle of a deal that has ended. result: the certified result; None: the true one. void: the reason."""
+def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=1600000150, declared=None):
+    """Returns the bundle of a deal that has ended. result: the certified result; None: the true one. void: the reason.
+
+    chain: hash of the beacon chain. closed: when the reveals closed. declared: labels in the declaration, if others.
+    """
     labels = LABELS[:len(sealed)]
     of = KNOWN[algorithm]
     draws = hasattr(of, "redraw")
-    declaration = {"algorithm": algorithm, "algorithm_params": params, "beacon_chain": QUICKNET if draws else None,
+    beacon = dict(BEACON, chain_hash=chain) if draws else None
+    declaration = {"algorithm": algorithm, "algorithm_params": params, "beacon_chain": chain if draws else None,
                    "commit_deadline": 1600000100, "reveal_deadline": 1600000200, "mode": mode, "retention": "standard",
-                   "party_keys": [SEATS[i].public if signed else None for i in range(len(sealed))], "party_labels": labels}
+                   "party_keys": [SEATS[i].public if signed else None for i in range(len(sealed))], "party_labels": declared or labels}
     named = seats.digest(declaration)
     parties = []
     for i, label in enumerate(labels):
@@ -81,7 +85,7 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
             by = "declared %s %s %s" % (SEATS[i].public, SEATS[i].sign(seats.message("https://" + ORIGIN, "d_rows", i, fixed, named)), "https://" + ORIGIN)
         parties.append({"index": i, "label": label, "commitment": fixed, "attested_by": by})
     if void is None and result is None:
-        result = of.result(labels, params, [s["input"] for s in sealed], BEACON if draws else None)
+        result = of.result(labels, params, [s["input"] for s in sealed], beacon)
     properties = ["inputs-committed-before-reveal", "deterministic-recomputable", "logged", "declaration-sha256:" + named]
     properties += ["beacon-verified"] if draws and void is None else []
     properties += [void] if void else []
@@ -90,11 +94,11 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
         "cert_version": "1", "cert_id": "c_rows", "deal_id": "d_rows", "outcome": "VOID" if void else "COMPUTED",
         "algorithm": algorithm, "mode": mode, "retention": "standard", "parties": parties, "input_root": root if revealed else None,
         "result": result, "void_flakers": flakers, "properties": properties, "tee_attestation": None,
-        "timing": {"created_at": 1600000000, "commits_closed_at": 1600000050, "reveals_closed_at": 1600000150 if revealed else None,
+        "timing": {"created_at": 1600000000, "commits_closed_at": 1600000050, "reveals_closed_at": closed if revealed else None,
                    "computed_at": None if void else 1600000150}})
     bundle = {"bundle_version": "1", "certificate": certificate, "tree_head": head, "keys": toys.key_set((toys.KEY, "current")),
               "log_proof": proof(certificate, head), "declaration": declaration}
-    return dict(bundle, beacon=CHAIN) if draws and void is None else bundle
+    return dict(bundle, beacon=dict(CHAIN, chain_hash=chain)) if draws and void is None else bundle
 
 
 def opening(party, sealed):
@@ -134,6 +138,8 @@ def cases():
     forged = deal("random.v1", {"beacon_round": 12040883}, NONCES, result=ground((true + 1) % 3))
     yield "rows-draw-ground", dict(given, bundle=dict(forged, openings=NONCES), failed=["result"]), [P, P, P, P, O, F, F], all3
     yield "rows-draw-ground-unseen", dict(given, bundle=forged), [P, P, P, P, O, O, O], all3
+    foreign = deal("random.v1", {"beacon_round": 12040883}, NONCES, chain="0" * 64)
+    yield "rows-draw-of-a-renamed-chain", dict(given, bundle=dict(foreign, openings=NONCES)), [P, P, P, P, O, P, O], all3
     other = NONCES[:2] + [dict(NONCES[2], input={"nonce": "abce"})]
     yield "rows-draw-other-opening", dict(given, bundle=dict(draw, openings=other), failed=["commitments"]), [P, P, P, P, O, F, O], all3
     given = dict(given, parties=two)
@@ -152,13 +158,25 @@ def cases():
     yield "rows-shapley", dict(given, bundle=game), [P, P, P, P, O, P, N], all3
     lie = deal("shapley.v1", WORTH, ANSWERS, result=wrong_shapley())
     yield "rows-shapley-lie", dict(given, bundle=lie, failed=["result"]), [P, P, P, P, O, F, N], all3
+    mine = [opening(0, ANSWERS[0])]
+    yield "rows-shapley-half", dict(given, bundle=game, openings=mine), [P, P, P, P, O, P, N], all3
+    yield "rows-shapley-lie-half", dict(given, bundle=lie, openings=mine, failed=["result"]), [P, P, P, P, O, F, N], all3
     rejected = ANSWERS[:2] + [{"input": {"accept": False}, "salt": "salt 2"}]
+    lie = deal("shapley.v1", WORTH, rejected, result=KNOWN["shapley.v1"].result(LABELS, WORTH, [s["input"] for s in ANSWERS]))
+    yield "rows-shapley-hidden-rejection", dict(given, bundle=lie, openings=[opening(2, rejected[2])], failed=["result"]), [P, P, P, P, O, F, N], all3
     void = deal("shapley.v1", WORTH, rejected, flakers=[2], void="void:rejected")
     yield "rows-void-rejected", dict(given, bundle=dict(void, openings=rejected)), [P, P, P, P, O, P, N], all3
     lie = deal("shapley.v1", WORTH, rejected, flakers=[1], void="void:rejected")
     yield "rows-void-rejected-lie", dict(given, bundle=dict(lie, openings=rejected), failed=["result"]), [P, P, P, P, O, F, N], all3
     void = deal("random.v1", {"beacon_round": 12040883}, NONCES, flakers=[1], void="void:missed-reveal", revealed=False)
     yield "rows-void-missed", dict(given, bundle=void), [P, P, P, P, O, O, N], all3
+    late = deal("split.v1", {"items": ["house", "boat"]}, POINTS, closed=1600000200)
+    yield "rows-late", dict(given, bundle=late, parties=two, failed=["declaration"]), [P, P, P, P, F, O, N], all2
+    strangers = {"bundle": late, "pubkeys": [toys.OLD_KEY.public], "parties": two,
+                 "failed": ["signature", "tree_head_signature", "key_in_force", "checkpoint_signature", "declaration"]}
+    yield "rows-late-of-another-issuer", strangers, [F, F, O, O, F, O, N], all2
+    other = deal("split.v1", {"items": ["house", "boat"]}, POINTS, closed=1600000200, declared=["Ann", "Rob"])
+    yield "rows-late-with-other-labels", dict(given, bundle=other, parties=two, failed=["declaration"]), [P, P, P, F, O, O, N], all2
     alone = deal("split.v1", {"items": ["house", "boat"]}, POINTS, signed=False)
     yield "rows-alone", {"bundle": alone, "pubkeys": [toys.KEY.public], "failed": []}, [P, P, O, O, O, O, N], [O, O]
     quiet = dict(split, log_proof=proof(split["certificate"], split["tree_head"], cosigned=False))

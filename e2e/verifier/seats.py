@@ -118,8 +118,9 @@ def check_declaration(report, declaration, certificate):
             if row["label"] != label or (by["key"] if by["declared"] else None) != key:
                 problem = "party %d has another label or another declared key in the declaration than in the certificate" % i
                 break
-        report.late = late(declaration, certificate["timing"])
-        problem = problem or other_draw(declaration, certificate["result"]) or report.late
+        problem = problem or other_draw(declaration, certificate["result"])
+        report.late = None if problem else late(declaration, certificate["timing"])
+        problem = problem or report.late
     report.add("declaration", problem, named or "")
 
 

@@ -24,6 +24,8 @@ type Opening struct {
 	Salt   string
 }
 
+const fromDeclared = "recomputed from the declared values: every party's acceptance gives this result"
+
 // open adds the checks Commitments and, once all commitments are open, InputRoot and Result. params are
 // nil if unknown. No detail of these checks contains an input or a salt.
 func (r *Report) open(given Openings, params map[string]any) {
@@ -34,10 +36,12 @@ func (r *Report) open(given Openings, params map[string]any) {
 		return
 	}
 	a, _ := algorithm.Lookup(p.Algorithm)
+	// Where every input of a COMPUTED deal is an acceptance, the result follows without openings. A known
+	// input stands for itself: it may be a rejection that the operator hid.
+	accepted := p.Outcome == certificate.Computed && a.Accepted != nil && params != nil
 	if !slices.ContainsFunc(known, func(rows []Opening) bool { return len(rows) > 0 }) {
-		if p.Outcome == certificate.Computed && a.Accepted != nil && params != nil {
-			inputs := slices.Repeat([]map[string]any{a.Accepted}, len(p.Parties))
-			r.recompute(inputs, params, "recomputed from the declared values: every party's acceptance gives this result")
+		if accepted {
+			r.recompute(slices.Repeat([]map[string]any{a.Accepted}, len(known)), params, fromDeclared)
 		}
 		return
 	}
@@ -62,6 +66,13 @@ func (r *Report) open(given Openings, params map[string]any) {
 	r.hold(Commitments, len(closed) == 0, fmt.Sprintf("the input and salt of parties %v do not open the commitments", closed),
 		fmt.Sprintf("%d of %d opened", len(r.seen.opened), len(known)))
 	if len(r.seen.opened) < len(known) || p.InputRoot == nil {
+		if accepted && len(closed) == 0 {
+			all := slices.Repeat([]map[string]any{a.Accepted}, len(known))
+			for i := range r.seen.opened {
+				all[i] = known[i][0].Input
+			}
+			r.recompute(all, params, fromDeclared)
+		}
 		return
 	}
 	root := certificate.InputRoot(leaves)

@@ -135,7 +135,7 @@ export async function addDeclaration(add, seen, declaration, certificate) {
       return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
     });
     problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, result?.beacon);
-    seen.late = late(declaration, timing);
+    seen.late = problem ? null : late(declaration, timing);
     problem ??= seen.late;
   }
   add('declaration', 'What was declared is what the certificate names', problem, named ?? '', [['declaration', JSON.stringify(declaration)]]);

@@ -108,7 +108,7 @@ async function addBeacon(add, seen, beacon, chain) {
     problem = 'the signature of the round does not verify';
   }
   add('beacon_signature', 'The beacon signed its round', problem, `${name} signed round ${shown(beacon?.round)}`);
-  if (!problem && key === QUICKNET.key) seen.chain = name;
+  if (!problem && beacon.chain_hash === QUICKNET.hash) seen.chain = name;
 }
 
 /** Returns {key, good}: the key under which the signature verifies, and the detail text of the check. Returns {problem} if there is no such key. */
@@ -184,16 +184,21 @@ export async function addOpenings(add, seen, certificate, lists, files, params) 
     add('result', titles.result, problem, ...rest);
     if (!problem) seen.recomputed = from;
   };
-  if (!known.flat().length) {
-    if (certificate.outcome === 'COMPUTED' && of?.ACCEPTED && params) await compare(parties.map(() => of.ACCEPTED), 'recomputed from the declared values: every party’s acceptance gives this result');
-    return null;
-  }
   const opened = await Promise.all(known.map((rows, i) => Promise.all(rows.map((row) => opening(parties[i].commitment, row)))));
   const closed = opened.flatMap((data, i) => (data.includes(null) ? [parties[i].label] : []));
-  seen.opened = new Set(opened.flatMap((data, i) => (data.length && !data.includes(null) ? [i] : [])));
-  add('commitments', titles.commitments, closed.length && `the input and salt of ${few(closed)} do not open the commitments`, `${seen.opened.size} of ${parties.length} opened`,
-    parties.map((p) => [p.label, String(p.commitment)]));
-  if (seen.opened.size < parties.length || certificate.input_root === null) return null;
+  if (known.flat().length) {
+    seen.opened = new Set(opened.flatMap((data, i) => (data.length && !data.includes(null) ? [i] : [])));
+    add('commitments', titles.commitments, closed.length && `the input and salt of ${few(closed)} do not open the commitments`, `${seen.opened.size} of ${parties.length} opened`,
+      parties.map((p) => [p.label, String(p.commitment)]));
+  }
+  if (!known.length || closed.length || known.some((rows) => !rows.length) || certificate.input_root === null) {
+    // Where every input of a COMPUTED deal is an acceptance, the result follows without openings. A known
+    // input stands for itself: it may be a rejection that the operator hid.
+    if (certificate.outcome === 'COMPUTED' && of?.ACCEPTED && params && !closed.length) {
+      await compare(known.map(([row]) => row?.input ?? of.ACCEPTED), 'recomputed from the declared values: every party’s acceptance gives this result');
+    }
+    return null;
+  }
   const root = `sha256:${toHex(await rootOf(await Promise.all(opened.map((data) => leafHash(data[0])))))}`;
   add('input_root', titles.input_root, root !== certificate.input_root && 'the root computed from the inputs is not input_root', root);
   if (params && of) await compare(known.map((rows) => rows[0].input), 'recomputed from the inputs of all parties');
