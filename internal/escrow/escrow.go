@@ -6,7 +6,7 @@
 // # Order of reading
 //
 //	escrow.go     Service, its dependencies and its caches
-//	idempotency.go    Guard, which makes a POST repeatable
+//	idempotency.go Guard, which makes a POST repeatable
 //	auth.go       authenticates callers, authorizes their actions, limits the open deals of an API key
 //	deal.go       Deal, a deal as it was declared, and View
 //	create.go     Create
@@ -17,7 +17,7 @@
 //	end.go        computes the result and stores it with the unsigned certificate
 //	issue.go      signs the certificate, appends it to the log, publishes it
 //	wait.go, certificate.go, verify.go    reads; check.go serves them
-//	reseal.go     what only the worker calls
+//	reseal.go     seals again what a former server secret sealed, for the worker
 //
 // # The life of a deal
 //

@@ -1,3 +1,6 @@
+// Package web is the HTTP layer of the API ports: it routes and observes requests, and writes JSON
+// answers and errors. On every port it also replaces the errors of net/http itself. The handlers
+// of the admin port do not use it: they answer plain text.
 package web
 
 import (
