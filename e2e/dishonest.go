@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +33,11 @@ var dishonest = sync.OnceValues(func() (bin string, err error) {
 		return "", err
 	}
 	bin = filepath.Join(root, "bin", "e2e", "dishonest")
+	unlock, err := lockDir(bin) // test packages run side by side, and two of them build it
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for _, lie := range lies {
 		text, err := os.ReadFile(filepath.Join(root, lie[0]))
@@ -60,6 +66,22 @@ var dishonest = sync.OnceValues(func() (bin string, err error) {
 	}
 	return bin, localstack.Build(context.Background(), bin, "-overlay", named)
 })
+
+// lockDir makes the directory and holds the lock of it until unlock is called or the process ends.
+func lockDir(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return func() { _ = f.Close() }, nil
+}
 
 // Dishonest starts the stack of an operator who signs, with the deployment's own key, draws that party 0
 // wins and splits in which the two parties' shares are exchanged.
