@@ -75,17 +75,11 @@ func build() (string, error) {
 	}
 	sum := sha256.Sum256([]byte(strings.Join(args, "\n")))
 	dir := filepath.Join(root, "bin", "e2e", hex.EncodeToString(sum[:4]))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	unlock, err := lockDir(dir)
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close()
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
-	}
+	defer unlock()
 	return dir, localstack.Build(context.Background(), dir, args...)
 }
 
