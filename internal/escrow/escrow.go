@@ -16,6 +16,7 @@
 //	advance.go    takes the steps that are due, also for the worker, and draws a random.v1 deal
 //	end.go        computes the result and stores it with the unsigned certificate
 //	issue.go      signs the certificate, appends it to the log, publishes it
+//	openings.go   the inputs that parties may see, and a party's consent to show its own
 //	wait.go, certificate.go, verify.go    reads; check.go serves them
 //	reseal.go     seals again what a former server secret sealed, for the worker
 //

@@ -40,7 +40,8 @@ func (s *Service) tryIssue(ctx context.Context, c *store.Certificate) error {
 //	interrupted after         state                      the next process
 //	the deal's end            no signature               signs
 //	the signature             no signature               signs again; nobody saw the first signature
-//	an append that failed     signature stored           appends the entry; no call to the KMS
+//	an append that failed     signature stored; the      appends the same entry without a call to the
+//	                          entry may be in the log    KMS; a log that has it returns its leaf
 //	the append                leaf in the log, not in    signs again and appends: the log finds
 //	                          the row                    the digest and returns the same leaf
 //
