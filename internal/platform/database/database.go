@@ -112,6 +112,9 @@ func Outage(err error) bool {
 	switch pg.Code[:2] {
 	case "08", "40", "53", "57": // SQLSTATE classes: connection, transaction rollback, resources, operator intervention
 		return true
+	case "XX", "58": // internal and system errors: the server refuses connections like this when its disk is full
+		_, connecting := errors.AsType[*pgconn.ConnectError](err)
+		return connecting
 	}
 	return pg.Code == lockTimeout
 }

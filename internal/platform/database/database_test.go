@@ -2,6 +2,7 @@ package database_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
@@ -130,6 +133,50 @@ func TestErrorsHideThePassword(t *testing.T) {
 			t.Errorf("Migrate of %s: got error %v, want one without the password", url, err)
 		}
 	}
+}
+
+func TestRefusedConnections(t *testing.T) {
+	for code, outage := range map[string]bool{
+		"XX000": true,  // "could not write init file" of a full disk
+		"58030": true,  // input/output error
+		"28P01": false, // wrong password: this process alone is at fault
+	} {
+		t.Run(code, func(t *testing.T) {
+			_, err := database.Now(t.Context(), refusing(t, code))
+			if errors.Is(err, database.ErrNoAnswer) != outage {
+				t.Errorf("got error %v, want ErrNoAnswer: %t", err, outage)
+			}
+		})
+	}
+	t.Run("statement", func(t *testing.T) {
+		if database.Outage(&pgconn.PgError{Code: "XX000"}) {
+			t.Error("an internal error of a statement counts as an outage")
+		}
+	})
+}
+
+// refusing returns a pool on a server that refuses each connection with this SQLSTATE.
+func refusing(t *testing.T, code string) *pgxpool.Pool {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			backend := pgproto3.NewBackend(conn, conn)
+			_, _ = backend.ReceiveStartupMessage()
+			backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: code, Message: "refused"})
+			_ = backend.Flush()
+			_ = conn.Close()
+		}
+	}()
+	pool, err := pgxpool.New(t.Context(), "postgres://u@"+l.Addr().String()+"/none?sslmode=disable")
+	check(t, err)
+	t.Cleanup(pool.Close)
+	return pool
 }
 
 func TestErrorsNameTheTLSSetting(t *testing.T) {
