@@ -170,6 +170,23 @@ func TestStrangersTextStaysOnItsLine(t *testing.T) {
 	}
 }
 
+func TestAnswersInJSON(t *testing.T) {
+	var out bytes.Buffer
+	term := &terminal{out: &out, json: true}
+	if err := term.answer([]byte("{\"label\":\"\u009b2J\u202e<é\",\"n\":12345678901234567890}\n")); err != nil {
+		t.Fatal(err)
+	}
+	if want := "{\n  \"label\": \"\\u009b2J\\u202e<é\",\n  \"n\": 12345678901234567890\n}\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+	out.Reset()
+	for _, body := range []string{"<html>\x1b[2J", "", "{", "{\"a\":\"\x1b\"}"} {
+		if err := term.answer([]byte(body)); err == nil || out.Len() > 0 {
+			t.Errorf("%q: got error %v and output %q, want an error alone", body, err, out.String())
+		}
+	}
+}
+
 func TestInputsFile(t *testing.T) {
 	nested := func(n int) string { return strings.Repeat(`{"a":`, n) + "1" + strings.Repeat("}", n) }
 	term := &terminal{}

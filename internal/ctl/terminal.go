@@ -23,10 +23,19 @@ func (t *terminal) note(format string, args ...any) {
 }
 
 func (t *terminal) value(v any) error {
-	enc := json.NewEncoder(t.out)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = printable(line) // its escapes are escapes of JSON too
+	}
+	_, err := io.WriteString(t.out, strings.Join(lines, "\n")+"\n")
+	return err
 }
 
 func (t *terminal) show(value any, format string, args ...any) error {
@@ -37,12 +46,14 @@ func (t *terminal) show(value any, format string, args ...any) error {
 	return nil
 }
 
-// answer prints an answer of the service: unchanged with --json, otherwise one line for each
-// member that is not null or "".
+// answer prints an answer of the service: its JSON with --json, otherwise one line for each member
+// that is not null or "".
 func (t *terminal) answer(body []byte) error {
 	if t.json {
-		_, err := fmt.Fprintln(t.out, string(bytes.TrimSpace(body)))
-		return err
+		if !json.Valid(body) {
+			return errors.New("the service's answer is not JSON")
+		}
+		return t.value(json.RawMessage(body))
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if _, err := dec.Token(); err != nil {
