@@ -104,6 +104,25 @@ func verdictsOnBundles(t *testing.T, p *tab) {
 		t.Errorf("%d verdicts on %d cases, %d of them forgeries", len(found), len(files), forged)
 	}
 
+	// A member of another type fails a check; the page does not throw.
+	thrown := modules[[]string](t, p, `
+		const {parse, verifyBundle} = await load('jcs', 'bundle');
+		const {bundle, pubkeys} = parse(`+e2e.JsonText(t, texts[slices.Index(files, e2e.Repo("e2e/testdata/bundles/rows-draw-ground.json"))])+`, 36);
+		const thrown = [];
+		const replaceIn = async (at, path) => {
+			for (const [name, old] of Object.entries(at)) {
+				at[name] = Object.create(null); // as parse makes them
+				await verifyBundle({bundle, keys: pubkeys.map((pubkey) => ({pubkey}))}).catch((fault) => thrown.push(path + name + ': ' + fault.message));
+				at[name] = old;
+				if (old && typeof old === 'object') await replaceIn(old, path + name + '.');
+			}
+		};
+		await replaceIn(bundle.certificate, '');
+		return thrown;`)
+	if len(thrown) > 0 {
+		t.Errorf("the page throws if these members are objects: %q", thrown)
+	}
+
 	// A witness policy is refused if a key is on a line of the wrong kind or has two names.
 	said := modules[[]string](t, p, `
 		const {parse, parsePolicy} = await load('jcs', 'notes');

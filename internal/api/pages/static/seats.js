@@ -109,7 +109,7 @@ function agreement(row, problem, signer, known) {
 function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: round } }, drawn) {
   if (drawn?.chain_hash === undefined) return null;
   if (chain !== drawn.chain_hash) return 'the result was not drawn from the declared beacon chain';
-  return round === drawn.round ? null : `the declaration names beacon round ${round}, but the result was drawn from round ${drawn.round}`;
+  return round === drawn.round ? null : `the declaration names beacon round ${round}, but the result was drawn from round ${JSON.stringify(drawn.round)}`;
 }
 
 /** Returns a problem if a phase closed at or after its deadline, or null. A phase that missed its deadline has no closing time. */
