@@ -176,7 +176,7 @@ func TestAnswersInJSON(t *testing.T) {
 	if err := term.answer([]byte("{\"label\":\"\u009b2J\u202e<é\",\"n\":12345678901234567890}\n")); err != nil {
 		t.Fatal(err)
 	}
-	if want := "{\n  \"label\": \"\\u009b2J\\u202e<é\",\n  \"n\": 12345678901234567890\n}\n"; out.String() != want {
+	if want := "{\"label\":\"\\u009b2J\\u202e<é\",\"n\":12345678901234567890}\n"; out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
 	}
 	out.Reset()

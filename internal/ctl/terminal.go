@@ -46,14 +46,16 @@ func (t *terminal) show(value any, format string, args ...any) error {
 	return nil
 }
 
-// answer prints an answer of the service: its JSON with --json, otherwise one line for each member
-// that is not null or "".
+// answer prints an answer of the service: its JSON on one line with --json, otherwise one line for
+// each member that is not null or "".
 func (t *terminal) answer(body []byte) error {
 	if t.json {
-		if !json.Valid(body) {
-			return errors.New("the service's answer is not JSON")
+		var line bytes.Buffer
+		if err := json.Compact(&line, body); err != nil {
+			return fmt.Errorf("the service's answer is not JSON: %w", err)
 		}
-		return t.value(json.RawMessage(body))
+		_, err := fmt.Fprintln(t.out, printable(line.String()))
+		return err
 	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	if _, err := dec.Token(); err != nil {
