@@ -25,6 +25,17 @@ func (p *tab) reaches(phase string) {
 	p.until("the page shows the phase "+phase, "document.querySelector('#status-box')?.dataset.phase === '"+phase+"'")
 }
 
+// seals reviews the form, confirms what the page doubts, and seals.
+func (p *tab) seals() {
+	p.t.Helper()
+	p.enter("#review", "\r")
+	p.until("the review is shown", "document.querySelector('#reviewed')")
+	if eval[bool](p, "Boolean(document.querySelector('#meant'))") {
+		p.enter("#meant", " ")
+	}
+	p.enter("#seal", "\r")
+}
+
 func (p *tab) take(d *e2e.CreatedDeal, party int, width int64, scheme string) {
 	p.t.Helper()
 	p.open("/d/"+d.ID+"#"+d.Tokens[party], width, scheme)
@@ -108,9 +119,9 @@ func TestPeopleSettleASplit(t *testing.T) {
 	if said := ben.text("#points-total"); said != "whole numbers only" {
 		t.Errorf("the total of the points is %q, want \"whole numbers only\"", said)
 	}
-	ben.enter("#seal", "\r")
+	ben.enter("#review", "\r")
 	ben.until("a half is refused", "document.querySelector('#problem').textContent")
-	if said := ben.text("#problem"); said != "The points for \u2068boat\u2069 must be a whole number, 0 or more." {
+	if said := ben.text("#problem"); said != "The points for \u2068boat\u2069 must be a whole number, 0 or more: “1.5” is not one." {
 		t.Errorf("the page shows the problem %q, want that the points for boat must be a whole number", said)
 	}
 	eval[bool](ben, "document.querySelector('#points-1').value = '', true")
@@ -121,7 +132,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	if total, part := ben.text("#points-total"), ben.text("#part-1"); total != "100" || part != "50 %" {
 		t.Errorf("after a reload in the middle the total is %s and the boat is %s, want 100 and 50 %%", total, part)
 	}
-	ben.enter("#seal", "\r")
+	ben.seals()
 	ben.reaches("sealed")
 	if focus := eval[string](ben, "document.activeElement.textContent"); focus != "Sealed" {
 		t.Errorf("after sealing, the focus is on %q, want Sealed", focus)
@@ -145,7 +156,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 	ann.accessible("5 seal desk light")
 	ben.do(chromedp.Reload()) // the browser must have kept the sealed input
 	ben.reaches("sealed")
-	ann.enter("#seal", "\r")
+	ann.seals()
 	for _, p := range []*tab{ann, ben} {
 		p.reaches("done")
 		p.until("the proof is there", "document.querySelector('#verify-bundle')")
@@ -261,6 +272,11 @@ func TestPersonDraws(t *testing.T) {
 	for i, s := range others {
 		d.Commit(i, s)
 	}
+	p.enter("#prove summary", "\r")
+	p.enter("#new-key", "\r")
+	if seen := string(c.Want(200, "GET", d.Path(""), d.Tokens[2], nil).Body); strings.Count(seen, `"committed":true`) != 2 {
+		t.Errorf("after Enter in a box the deal is %s, want nothing sealed by the person", seen)
+	}
 	p.enter("#seal", "\r")
 	p.reaches("opened")
 	p.accessible("draw opened phone light")
@@ -299,13 +315,13 @@ func TestPersonAnswersTerms(t *testing.T) {
 		p.take(d, 0, 1280, "dark")
 		p.until("the terms are shown", "document.querySelector('.terms')")
 		p.reaches("seal")
-		p.enter("#seal", "\r")
+		p.enter("#review", "\r")
 		p.until("an answer is asked for", "document.querySelector('#problem').textContent")
 		p.enter("input[name=accept]", " ")
 		if accepts {
 			p.accessible("terms seal desk dark")
 		}
-		p.enter("#seal", "\r")
+		p.seals()
 		p.reaches("sealed")
 		d.Commit(1, other)
 		p.reaches("opened")
@@ -357,7 +373,7 @@ func TestPageSealsOnce(t *testing.T) {
 		})()`)
 	}
 	for _, p := range []*tab{one, two} {
-		p.click("#seal")
+		p.seals()
 		p.until("the commit is under way", "globalThis.release")
 	}
 	for _, p := range []*tab{one, two} {
@@ -413,7 +429,7 @@ func TestPageCommitsAfterACopyIsSaved(t *testing.T) {
 		t.Errorf("the address bar shows the fragments %q, want the token and #main", hashes)
 	}
 	p.set("#points-0", "7")
-	p.click("#seal")
+	p.seals()
 	p.until("a copy is asked for", "document.querySelector('#seal-saved')?.disabled")
 	p.accessible("save first phone light")
 	if seen := string(c.Want(200, "GET", d.Path(""), d.Tokens[0], nil).Body); strings.Contains(seen, `"committed":true`) {
@@ -588,10 +604,10 @@ func TestPersonSignsWithASeatKey(t *testing.T) {
 	p.enter("#points-0", "40")
 	p.enter("#points-1", "60")
 	p.hand("#seat-key", other)
-	p.enter("#seal", "\r")
+	p.enter("#review", "\r")
 	p.until("another key is refused", "document.querySelector('#problem').textContent.includes('another key')")
 	p.hand("#seat-key", own)
-	p.enter("#seal", "\r")
+	p.seals()
 	p.reaches("sealed")
 	ann := e2e.Seal(t, e2e.AnnsValues)
 	d.Commit(0, ann)
@@ -637,7 +653,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 		return true;
 	})()`)
 	p.enter("#points-0", "40")
-	p.enter("#seal", "\r")
+	p.seals()
 	p.reaches("sealed")
 	p.accessible("proven phone dark")
 	key := p.text("#own-key code")
@@ -704,7 +720,7 @@ func TestPersonProvesItsSeat(t *testing.T) {
 	p.reaches("keyed")
 	p.enter("#points-0", "1")
 	p.hand("#seat-key", string(text))
-	p.enter("#seal", "\r")
+	p.seals()
 	p.reaches("sealed")
 }
 
@@ -739,11 +755,11 @@ func TestFormWaitsForTheDeclaration(t *testing.T) {
 	p.do(chromedp.Reload())
 	p.reaches("seal")
 	p.enter("#points-0", "1")
-	p.enter("#seal", "\r")
+	p.enter("#review", "\r")
 	p.until("the page does not seal without the chosen key", "document.querySelector('#problem').textContent.includes('chose to sign')")
 	eval[bool](p, "broken = false, true")
 	p.until("the choice is back", "document.querySelector('#new-key')?.checked")
-	p.enter("#seal", "\r")
+	p.seals()
 	p.reaches("sealed")
 	p.until("the key is shown", "document.querySelector('#own-key code')")
 }

@@ -148,7 +148,7 @@ func TestPeopleAndAgentsSettleASplit(t *testing.T) {
 		p.reaches("seal")
 		p.enter("#points-0", fmt.Sprint(50+10*i))
 		p.enter("#points-1", fmt.Sprint(50-10*i))
-		p.enter("#seal", "\r")
+		p.seals()
 	}
 	for _, p := range []*tab{ann, ben} {
 		p.reaches("done")

@@ -10,6 +10,7 @@ import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
 import { parse } from './jcs.js';
 import { showResult } from './outcome.js';
 import { makeKey } from './p256.js';
+import { review } from './review.js';
 import { commitmentOf, seal } from './seal.js';
 import { signSeat } from './seats.js';
 import { Refused, Seat } from './seat.js';
@@ -76,12 +77,12 @@ function show() {
 
 /** Draws the form again after the declaration is read, and keeps the focus. Does nothing while the form is being sent. */
 function redraw() {
-  const button = byId('seal');
+  const button = byId('seal') ?? byId('review');
   if (!button || button.hasAttribute('aria-disabled')) return;
   const field = document.activeElement;
   if (byId('action').contains(field)) field.blur(); // otherwise panel() would move the focus to its heading
   ask();
-  if (field.id) byId(field.id)?.focus({ preventScroll: true });
+  if (field.id) (byId(field.id) ?? byId('review'))?.focus({ preventScroll: true });
 }
 
 function tick() {
@@ -120,7 +121,7 @@ const panels = {
   sealed() {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
-    panel('Sealed', element('p', {}, 'Your input is sealed. Nobody can read it, and nobody can change it, you included.'), whatIfLeft(), ownKey(one), copyOf(one),
+    panel('Sealed', element('p', {}, 'Your input is sealed. Nobody else can read it, and nobody can change it, you included.'), ownInput(), whatIfLeft(), ownKey(one), copyOf(one),
       unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
         : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete a page’s data after seven days without a visit, and this deal may last longer: save the copy.') : null);
   },
@@ -138,7 +139,7 @@ const panels = {
     panel('Opening your input', element('p', {}, 'All have sealed. This page sends your input and its salt now; the service checks them against the hash.'));
   },
   opened() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), keyPart());
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), ownInput(), keyPart());
   },
   draw() {
     panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, the service makes the draw a minute later.'), keyPart());
@@ -148,6 +149,12 @@ const panels = {
   cancelled: unsettled,
   expired: unsettled,
 };
+
+/** Returns what this party sealed, or null if the browser does not hold it or it holds no choice. */
+function ownInput() {
+  const one = held(now.view.parties[now.party].commitment);
+  return one && page.own ? element('div', { class: 'card', id: 'own-input' }, element('h3', {}, 'What you sealed'), page.own(now.view, one.input)) : null;
+}
 
 /** Returns a list of the seat keys that are declared for other parties, or null. The person compares these keys before sealing. */
 function otherKeys() {
@@ -194,11 +201,14 @@ function ask(keyFile = null) {
   early = !declared;
   let chosen = false; // the person chose a new key before a reload, but this form lacks that choice
   const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
-  const button = element('button', { class: 'button', id: 'seal' }, form.button);
+  const button = element('button', page.own ? { class: 'button', id: 'review' } : { class: 'button', id: 'seal', type: 'button' }, form.button);
   const node = element('form', { class: 'card', novalidate: true, id: 'input-form' }, form.fields, keyFile && [element('label', { for: 'seat-key' }, 'The file of your private key, or the copy that you saved with it'), keyFile, element('p', { class: 'hint' }, 'This seat takes only an input that this key signs: ', element('code', {}, declared.declaration.party_keys[now.party]), '. The file stays in this browser.')], offer, problem, element('p', { class: 'actions' }, button,
-    element('span', { class: 'hint' }, 'It is final: what is sealed cannot be changed. Your input stays in this browser until all have sealed; now only its fingerprint (a hash) is sent.')));
+    element('span', { class: 'hint' }, page.own ? 'Nothing is sealed yet.' : 'It is final: you cannot leave the draw afterwards.')));
   node.addEventListener('input', () => { problem.textContent = ''; });
-  node.addEventListener('submit', (event) => {
+  const open = () => panel('Your input', form.intro, otherKeys(), node, whatIfLeft());
+  const send = async (one) => (keep(one) ? commit(one) : saveFirst(one)); // keep the input first: the service's answer may be lost
+  node.addEventListener('submit', (event) => event.preventDefault());
+  button.addEventListener('click', (event) => { // Enter in a field clicks a submit button, which only reviews
     event.preventDefault();
     once(button, async () => {
       problem.textContent = '';
@@ -208,14 +218,18 @@ function ask(keyFile = null) {
         if (newKey()?.checked) one.seat_key = await makeKey();
         const key = keyFile ? { public: declared.declaration.party_keys[now.party], private: privateKeyIn(await keyFile.files[0]?.text()) } : one.seat_key;
         if (key) one.signed = await signSeat(key, declared, now.view, now.party, one.commitment);
-        if (keep(one)) await commit(one); // keep the input first: the service's answer may be lost
-        else saveFirst(one);
+        if (!page.own) return await send(one);
+        acted = true;
+        review(panel, page.own(now.view, one.input), form.doubts(), () => {
+          acted = true;
+          open();
+        }, () => send(one));
       } catch (fault) {
         problem.textContent = fault.message;
       }
     });
   });
-  panel('Your input', form.intro, otherKeys(), node, whatIfLeft());
+  open();
   [chosen] = remember(node, form.refresh);
   if (newKey()?.checked) offer.open = true;
 }

@@ -4,8 +4,9 @@
 //   declare(id)                   the part of the form for a new deal: {fields, params(), check(), offer(labels)};
 //                                 check marks wrong fields, offer follows the names; both may be missing
 //   check(params, input)          what is wrong with an input, or null
-//   form(view, party)             the form for a party's input: {intro, fields, button, read(), refresh()}. read returns
-//                                 the input, or focuses the wrong field and throws; refresh shows sums, and may be missing
+//   form(view, party)             the form for a party's input: {intro, fields, button, read(), doubts(), refresh()}. read returns
+//                                 the input, or focuses the wrong field and throws; doubts are lines that the person confirms; refresh may be missing
+//   own(view, input)              nodes that show the party its own input; without it there is nothing to review
 //   picture(view, party, inputs)  nodes that show the result; inputs are by party, null for unknown ones
 
 import { element } from './dom.js';
@@ -40,7 +41,8 @@ export function form(view) {
   return {
     intro: [element('p', {}, 'This page has no form for this algorithm. Enter your input as JSON, with whole numbers only. The page cannot check whether your input fits the rules, and a sealed input cannot be changed: compare it with the published example.')],
     fields: element('div', {}, element('label', { for: 'any-input' }, `Your input for ${isolated(view.algorithm)}`), field, example),
-    button: 'Seal my input',
+    button: 'Review my input',
+    doubts: () => [],
     read() {
       try {
         return checked(check, view, parse(field.value, INPUT_DEPTH));
@@ -51,5 +53,7 @@ export function form(view) {
     },
   };
 }
+
+export const own = (_, input) => element('pre', {}, JSON.stringify(input, null, 2));
 
 export const picture = (view) => [element('pre', {}, JSON.stringify(view.result, null, 2))];

@@ -39,6 +39,12 @@ export function checked(check, { algorithm, algorithm_params: params }, input) {
   return input;
 }
 
+/** Returns the whole number in a text field, 0 for an empty one, and NaN for anything but digits. A number field would drop the comma of "1,5" and read 15. */
+export const wholeNumber = (field) => (/^\s*\d*\s*$/.test(field.value) ? Number(field.value) : NaN);
+
+/** Returns the attributes of a text field for a whole number. */
+export const wholeField = { type: 'text', inputmode: 'numeric', autocomplete: 'off' };
+
 /** Returns the non-empty lines of a text field. */
 export const lines = (field) => field.value.split('\n').map((line) => line.trim()).filter(Boolean);
 

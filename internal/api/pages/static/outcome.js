@@ -1,4 +1,4 @@
-// The panel of an ended deal: a picture of the result, the bundle, its verification in this browser,
+// The panel of an ended deal: a picture of the result, the party's own input, the bundle, its verification in this browser,
 // and the consent to show this party's input to the others.
 
 import { element, once } from './dom.js';
@@ -37,7 +37,7 @@ export async function showResult({ view, party, page, seat, own, consented, end 
     consented();
     again();
   }) : null;
-  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, view.certificate_id ? proof({ view, party, seat, own, sight, show }) : element('p', {}, 'The certificate is being signed…'), end);
+  panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, own && page.own ? element('details', { id: 'own-input' }, element('summary', {}, 'What you sealed'), page.own(view, own.input)) : null, view.certificate_id ? proof({ view, party, seat, own, sight, show }) : element('p', {}, 'The certificate is being signed…'), end);
 }
 
 /** Returns who sees the inputs of an ended deal: 'all' parties; all after 'consent'; 'nobody'; or 'needless' if the result follows from the declared values. */

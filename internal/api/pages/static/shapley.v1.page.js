@@ -2,7 +2,7 @@
 
 import { bar, youOr } from './bars.js';
 import { element } from './dom.js';
-import { checked, missing } from './inputcheck.js';
+import { checked, missing, wholeField, wholeNumber } from './inputcheck.js';
 import { byteOrder, coalitions, shapley } from './shapley.v1.js';
 import { name } from './words.js';
 
@@ -19,10 +19,11 @@ export function declare() {
       worths.replaceChildren(...groups(labels).map((group, i) => {
         const [id, key] = [`worth-${i}`, coalitionKey(group)];
         return element('div', {}, element('label', { for: id }, name(group.join(' + ')), group.length === 1 ? ' alone' : ''),
-          element('input', { id, type: 'number', inputmode: 'numeric', min: '0', step: '1', 'data-key': key, value: before.get(key) ?? '' }));
+          element('input', { ...wholeField, id, 'data-key': key, value: before.get(key) ?? '' }));
       }));
     },
-    params: () => ({ coalition_values: Object.fromEntries(fields().map((field) => [field.dataset.key, field.value === '' ? 0 : field.valueAsNumber])) }),
+    check: () => fields().forEach((field) => field.setCustomValidity(Number.isSafeInteger(wholeNumber(field)) ? '' : 'Give a whole number: only digits, without a comma or a point.')),
+    params: () => ({ coalition_values: Object.fromEntries(fields().map((field) => [field.dataset.key, wholeNumber(field)])) }),
   };
 }
 
@@ -58,7 +59,8 @@ export function form(view, party) {
   return {
     intro: [element('p', {}, 'The worth of each group is declared, so the outcome is known already. Each gets the average of what it adds to the others, over every order in which they could join.')],
     fields,
-    button: 'Seal my answer',
+    button: 'Review my answer',
+    doubts: () => [],
     read() {
       const chosen = fields.querySelector('input:checked');
       if (!chosen) {
@@ -69,6 +71,8 @@ export function form(view, party) {
     },
   };
 }
+
+export const own = (_, { accept }) => element('p', {}, element('strong', {}, accept ? 'You accept these terms.' : 'You reject these terms: the deal becomes void.'));
 
 function coalitionList(labels, { coalition_values: values }) {
   return element('details', {}, element('summary', {}, 'What each group is worth, as declared'),

@@ -2,7 +2,7 @@
 
 import { bar, youOr } from './bars.js';
 import { element } from './dom.js';
-import { MOST, checked, lines, listed, missing, quoted, repeated } from './inputcheck.js';
+import { MOST, checked, lines, listed, missing, quoted, repeated, wholeField, wholeNumber } from './inputcheck.js';
 import { isObject } from './jcs.js';
 import { isolated, name, names, percent, ratio } from './words.js';
 
@@ -34,14 +34,13 @@ export function check({ items }, input) {
 export function form(view) {
   const { items } = view.algorithm_params;
   const fields = items.map((item, i) => element('input', {
-    type: 'number', inputmode: 'numeric', min: '0', step: '1', id: `points-${i}`, placeholder: '0', autocomplete: 'off', 'aria-describedby': `part-${i}`, oninput: total,
+    ...wholeField, id: `points-${i}`, placeholder: '0', 'aria-describedby': `part-${i}`, oninput: total,
   }));
   const parts = items.map((_, i) => element('td', { id: `part-${i}`, class: 'number' }));
   const sum = element('td', { class: 'number', id: 'points-total' });
   const note = element('td', { class: 'number' });
-  const valueOf = (field) => (field.value === '' && !field.validity.badInput ? 0 : field.valueAsNumber);
   function total() {
-    const values = fields.map(valueOf);
+    const values = fields.map(wholeNumber);
     const good = values.map((v) => Number.isSafeInteger(v) && v >= 0);
     const all = good.every(Boolean) ? values.reduce((a, v) => a + v, 0) : NaN;
     fields.forEach((field, i) => {
@@ -64,17 +63,32 @@ export function form(view) {
         element('th', { scope: 'row' }, element('label', { for: `points-${i}` }, name(item))), element('td', {}, fields[i]), parts[i]))),
       element('tfoot', {}, element('tr', {}, element('th', { scope: 'row' }, 'Total'), sum, note))),
     refresh: total,
-    button: 'Seal my points',
+    button: 'Review my points',
+    doubts() {
+      if (fields.every((field) => wholeNumber(field) === 0)) return ['You give no points to anything. You then get nothing that another party gives points to.'];
+      const empty = items.filter((_, i) => fields[i].value.trim() === '');
+      return empty.length ? [['You left ', ...names(empty), ` empty. ${empty.length === 1 ? 'It counts' : 'They count'} 0: you say that you do not want ${empty.length === 1 ? 'it' : 'them'}.`]] : [];
+    },
     read() {
       total();
       const wrong = fields.findIndex((field) => field.hasAttribute('aria-invalid'));
       if (wrong >= 0) {
         fields[wrong].focus();
-        throw new Error(`The points for ${isolated(items[wrong])} ${valueOf(fields[wrong]) > Number.MAX_SAFE_INTEGER ? 'are too many' : 'must be a whole number, 0 or more'}.`);
+        throw new Error(`The points for ${isolated(items[wrong])} ${wholeNumber(fields[wrong]) > MOST ? 'are too many' : `must be a whole number, 0 or more: “${fields[wrong].value.trim()}” is not one`}.`);
       }
-      return checked(check, view, { valuations: Object.fromEntries(items.map((item, i) => [item, valueOf(fields[i])])) });
+      return checked(check, view, { valuations: Object.fromEntries(items.map((item, i) => [item, wholeNumber(fields[i])])) });
     },
   };
+}
+
+export function own({ algorithm_params: { items } }, input) {
+  const sum = total(input);
+  const row = (what, points) => element('tr', {}, element('th', { scope: 'row' }, what), element('td', { class: 'number' }, String(points)), element('td', { class: 'number' }, sum > 0 ? percent(points / sum) : ''));
+  return element('table', { class: 'points' },
+    element('caption', { class: 'unseen' }, 'Your points'),
+    element('thead', {}, element('tr', {}, ['Thing', 'Points', 'Part'].map((head) => element('th', { scope: 'col', class: head === 'Thing' ? null : 'number' }, head)))),
+    element('tbody', {}, items.map((item) => row(name(item), valuations(input)[item] ?? 0))),
+    element('tfoot', {}, row('Total', sum)));
 }
 
 export function picture(view, party, inputs) {

@@ -1,0 +1,25 @@
+// The step before sealing: the person sees the input as it would be sealed, and what is final.
+
+import { element, once } from './dom.js';
+
+/** Shows the review. words: the input as nodes; doubts: lines that the person has to confirm; back: returns to the form; send: seals. */
+export function review(panel, words, doubts, back, send) {
+  const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
+  const meant = element('input', { type: 'checkbox', id: 'meant' });
+  const button = element('button', {
+    type: 'button', class: 'button', id: 'seal', onclick: () => once(button, async () => {
+      problem.textContent = '';
+      try {
+        if (doubts.length && !meant.checked) throw new Error('Tick the box above if you mean it, or change your input.');
+        await send();
+      } catch (fault) {
+        problem.textContent = fault.message;
+      }
+    }),
+  }, 'Seal it');
+  panel('Seal this?', element('div', { class: 'card', id: 'reviewed' }, words,
+    doubts.length ? [element('div', { class: 'warn' }, doubts.map((line) => element('p', {}, line))),
+      element('label', { class: 'choice' }, meant, element('span', {}, 'Yes, I mean it'))] : null,
+    problem, element('p', { class: 'actions' }, button, element('button', { type: 'button', class: 'second', id: 'change', onclick: back }, 'Change it'))),
+  element('p', {}, element('strong', {}, 'Sealing is final.'), ' Afterwards nobody can change this, you included. It stays in this browser until all have sealed; now only a fingerprint goes out, from which nobody can read it.'));
+}
