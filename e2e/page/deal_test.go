@@ -342,6 +342,14 @@ func TestPersonAnswersTerms(t *testing.T) {
 				t.Errorf("the report is %q, want that bob rejected the terms", said)
 			}
 			p.accessible("terms void desk dark")
+			eval[bool](p, "sessionStorage.setItem('fairpact:created', JSON.stringify({deal: '"+d.ID+"', own: 'it_dead', texts: []})), true")
+			p.enter("#try-again", "\r")
+			p.until("the terms are entered again", "document.querySelector('#worth-2')?.value === '120'")
+			if got := eval[string](p, "[document.querySelector('#kinds :checked').value, document.querySelector('#names').value, document.querySelector('#worth-0').value, document.querySelector('#made').hidden, sessionStorage.getItem('fairpact:created')].join()"); got != "shapley.v1,ann\nbob,60,true," {
+				t.Errorf("the new form holds %q, want the terms of the void deal and no dead invitations", got)
+			}
+			p.enter("#create", "\r")
+			p.until("the deal is made again", "!document.querySelector('#made').hidden")
 		}
 	}
 }

@@ -8,7 +8,7 @@ import { byId, copyButton, element, once } from './dom.js';
 import { algorithmOf, drawTime, pageOf } from './facts.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
 import { parse } from './jcs.js';
-import { showResult } from './outcome.js';
+import { showResult, tryAgain } from './outcome.js';
 import { makeKey } from './p256.js';
 import { review } from './review.js';
 import { commitmentOf, seal } from './seal.js';
@@ -235,7 +235,7 @@ function ask(keyFile = null) {
 }
 
 function unsettled() {
-  panel('Nothing was settled', element('p', {}, 'There is no certificate. ', element('a', { href: '/new' }, 'Make a new deal'), '.'), forget());
+  panel('Nothing was settled', element('p', {}, 'There is no certificate. ', tryAgain(now.view, now.party)), forget());
 }
 
 function ended() {
@@ -251,6 +251,7 @@ function forget() {
     type: 'button', class: 'second', id: 'forget', onclick: (event) => {
       sealed.dropAll(id);
       byId('own-key')?.remove();
+      byId('own-input')?.remove();
       byId('save-sealed')?.closest('p').remove();
       event.target.closest('p').textContent = 'This browser has forgotten what you sealed.';
     },

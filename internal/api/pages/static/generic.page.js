@@ -1,8 +1,8 @@
 // The pages of a deal whose algorithm has no module ID.page.js: JSON. Each such module has
 //
 //   title(labels, params, id)     one sentence about what the deal settles; labels are nodes
-//   declare(id)                   the part of the form for a new deal: {fields, params(), check(), offer(labels)};
-//                                 check marks wrong fields, offer follows the names; both may be missing
+//   declare(id)                   the part of the form for a new deal: {fields, params(), check(), offer(labels), fill(params)};
+//                                 check marks wrong fields, offer follows the names, fill enters params; these may be missing
 //   check(params, input)          what is wrong with an input, or null
 //   form(view, party)             the form for a party's input: {intro, fields, button, read(), doubts(), refresh()}. read returns
 //                                 the input, or focuses the wrong field and throws; doubts are lines that the person confirms; refresh may be missing
@@ -22,6 +22,7 @@ export function declare(id) {
   return {
     fields: [element('label', { for: 'params' }, 'Parameters ', element('span', { class: 'hint' }, 'algorithm_params, JSON')), params],
     params: () => parse(params.value),
+    fill: (before) => { params.value = JSON.stringify(before); },
   };
 }
 

@@ -36,6 +36,7 @@ const named = (store, prefix) => ({
 export const tokens = named(tab, 'fairpact:token:');
 export const drafts = named(tab, 'fairpact:draft:');
 export const created = named(tab, 'fairpact:created');
+export const again = named(tab, 'fairpact:again'); // the terms of an ended deal, for the next form
 export const apiKey = named(browser, 'fairpact:key');
 
 // Each commitment has its own entry, so two tabs with different inputs do not overwrite each

@@ -4,7 +4,7 @@ import { byId, call, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, facts, pageOf, roundAfter } from './facts.js';
 import { lines, repeated } from './inputcheck.js';
 import { invitation, linkOf } from './invite.js';
-import { apiKey, created, saveFile } from './keep.js';
+import { again, apiKey, created, saveFile } from './keep.js';
 import { keyProblem } from './p256.js';
 import { randomHex } from './seal.js';
 import { isolated, name } from './words.js';
@@ -41,6 +41,17 @@ async function showPart() {
 }
 
 const show = () => showPart().catch(() => { byId('new-problem').textContent = 'The connection is lost. Load the page again.'; });
+
+/** Enters the terms of an ended deal. Its invitations are dead, so this tab forgets them. */
+async function refill({ deal, algorithm, params, mode: who, retention, names }) {
+  if (created.get()?.deal === deal) created.drop();
+  again.drop();
+  byId('names').value = names.join('\n');
+  for (const [list, value] of [['kinds', algorithm], ['modes', who]]) [...byId(list).querySelectorAll('input')].forEach((field) => { field.checked = field.value === value; });
+  byId('retention').value = retention;
+  await show();
+  part?.fill?.(params);
+}
 
 /** Shows at a field what is wrong with its list. The service's errors name members of the request, not fields. */
 function checkLists() {
@@ -151,6 +162,10 @@ byId('names').addEventListener('input', () => part?.offer?.(lines(byId('names'))
 
 byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys
 offerKinds();
-show();
+const terms = again.get();
 const before = created.get();
-if (before) showMade(before);
+if (terms) refill(terms);
+else {
+  show();
+  if (before) showMade(before);
+}

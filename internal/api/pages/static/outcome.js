@@ -5,7 +5,7 @@ import { element, once } from './dom.js';
 import { algorithmOf } from './facts.js';
 import { openingsIn, verifyText } from './submitted.js';
 import { parse } from './jcs.js';
-import { saveFile } from './keep.js';
+import { again, saveFile } from './keep.js';
 import { names } from './words.js';
 
 let shown = ''; // identifies the panel on the page by state and certificate
@@ -26,7 +26,7 @@ export async function showResult({ view, party, page, seat, own, consented, end 
   } catch { /* the picture shows what is known */ }
   if (shown !== key) return; // a newer state replaced the panel
   const result = view.state === 'VOID'
-    ? [element('p', {}, `Nothing was settled. The signed certificate says who caused that.${view.commits_closed_at ? '' : ' No sealed input was opened.'} `, element('a', { href: '/new' }, 'Make a new deal'), '.')]
+    ? [element('p', {}, `Nothing was settled. The signed certificate says who caused that.${view.commits_closed_at ? '' : ' No sealed input was opened.'} `, tryAgain(view, party))]
     : await page.picture(view, party, inputs);
   if (shown !== key) return;
   const again = () => {
@@ -39,6 +39,11 @@ export async function showResult({ view, party, page, seat, own, consented, end 
   }) : null;
   panel(view.state === 'VOID' ? 'The deal is void' : 'The result', result, own && page.own ? element('details', { id: 'own-input' }, element('summary', {}, 'What you sealed'), page.own(view, own.input)) : null, view.certificate_id ? proof({ view, party, seat, own, sight, show }) : element('p', {}, 'The certificate is being signed…'), end);
 }
+
+/** Returns a link to a new deal with the same terms, which this party makes. The new deal has links of its own. */
+export const tryAgain = ({ deal_id: deal, algorithm, algorithm_params: params, mode, retention, parties }, party) => element('a', {
+  href: '/new', id: 'try-again', onclick: () => again.set('', { deal, algorithm, params, mode, retention, names: [parties[party], ...parties.filter((p) => p.index !== party)].map((p) => p.label) }),
+}, 'Try again with the same terms and new links');
 
 /** Returns who sees the inputs of an ended deal: 'all' parties; all after 'consent'; 'nobody'; or 'needless' if the result follows from the declared values. */
 function sightOf({ state, mode, retention, algorithm }) {

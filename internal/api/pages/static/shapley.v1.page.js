@@ -23,6 +23,7 @@ export function declare() {
       }));
     },
     check: () => fields().forEach((field) => field.setCustomValidity(Number.isSafeInteger(wholeNumber(field)) ? '' : 'Give a whole number: only digits, without a comma or a point.')),
+    fill: ({ coalition_values: before }) => fields().forEach((field) => { field.value = before[field.dataset.key] ?? ''; }), // keys by labels
     params: () => ({ coalition_values: Object.fromEntries(fields().map((field) => [field.dataset.key, wholeNumber(field)])) }),
   };
 }

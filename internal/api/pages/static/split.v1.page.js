@@ -14,6 +14,7 @@ export function declare() {
     fields: [element('label', { for: 'items' }, 'What is to be divided? ', element('span', { class: 'hint' }, 'one thing a line. A party gives more points to a thing that it wants more; for a chore, points mean “I would rather do it”')), items],
     check: () => items.setCustomValidity(repeated(lines(items))),
     params: () => ({ items: lines(items) }),
+    fill: ({ items: before }) => { items.value = before.join('\n'); },
   };
 }
 
