@@ -66,14 +66,29 @@ func TestEnterNeverSeals(t *testing.T) {
 	p.do(chromedp.Reload())
 	p.reaches("sealed")
 	says("#own-input", "70 %")
-	other := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}})
-	d.Commit(1, other)
+	// Another tab of this device finds the seat without the link.
+	other := p.beside()
+	other.open("/new", 390, "dark")
+	other.until("the deal is listed", "!document.querySelector('#mine').hidden")
+	other.enter("#mine summary", "\r")
+	other.accessible("my deals phone dark")
+	other.enter("#mine a", "\r")
+	other.reaches("sealed")
+	other.open("/new", 390, "dark") // so that only one tab opens the input
+	bob := e2e.Seal(t, e2e.Body{"valuations": e2e.Body{"car": 1}})
+	d.Commit(1, bob)
 	p.reaches("opened")
 	says("#own-input", "70 %")
-	d.Reveal(1, other)
+	d.Reveal(1, bob)
 	p.reaches("done")
 	p.until("the result is there", "document.querySelector('#verify-bundle')")
 	p.enter("#own-input summary", "\r")
 	says("#own-input", "70 %")
 	p.accessible("result with the own points phone light")
+	p.enter("#forget", "\r")
+	other.open("/new", 390, "dark")
+	other.until("the form is there", "document.querySelector('#kinds input:checked')")
+	if !eval[bool](other, "document.querySelector('#mine').hidden") {
+		t.Error("a seat that was deleted is still listed")
+	}
 }

@@ -6,7 +6,7 @@ import { verifyFile } from './submitted.js';
 import { countdown, describe, status } from './describe.js';
 import { byId, copyButton, element, once } from './dom.js';
 import { algorithmOf, drawTime, pageOf } from './facts.js';
-import { drafts, onSealedElsewhere, saveFile, sealed, tokens } from './keep.js';
+import { drafts, onSealedElsewhere, saveFile, sealed, seats, tokens } from './keep.js';
 import { parse } from './jcs.js';
 import { showResult, tryAgain } from './outcome.js';
 import { makeKey } from './p256.js';
@@ -32,14 +32,14 @@ let page; // the forms and pictures of the deal's algorithm, from pageOf
 let declared; // {declaration, origin} of the deal; undefined until it is read
 let early = false; // whether the form was drawn before the declaration was read
 
-/** Returns the token of the link, or else the token stored in this tab. Stores the token of the link and removes it from the address bar, so that no screenshot or bookmark shows it. The browser's history may still contain the link. */
+/** Returns the token of the link, or else the token stored in this tab, or of the seat that has sealed on this device. Stores the token of the link and removes it from the address bar, so that no screenshot or bookmark shows it. The browser's history may still contain the link. */
 function takeToken() {
   const given = location.hash.slice(1);
   if (given.startsWith('it_')) {
     if (tokens.set(id, given)) history.replaceState(null, '', location.pathname);
     return given;
   }
-  return tokens.get(id);
+  return tokens.get(id) ?? seats.get(id)?.token;
 }
 
 function phaseOf({ view, party }) {
@@ -250,6 +250,7 @@ function forget() {
   return sealed.any(id) ? element('p', { class: 'actions' }, element('button', {
     type: 'button', class: 'second', id: 'forget', onclick: (event) => {
       sealed.dropAll(id);
+      seats.drop(id);
       byId('own-key')?.remove();
       byId('own-input')?.remove();
       byId('save-sealed')?.closest('p').remove();
@@ -299,6 +300,7 @@ async function commit(one) {
   }
   sent = one.commitment;
   acted = true;
+  seats.set(id, { token: seat.token, title: byId('title').textContent });
   drafts.drop(id);
   seat.lookNow(); // reads whether the service accepted this commitment
 }

@@ -1,5 +1,5 @@
 // Storage in this browser. Tokens, typed values and new invitations last as long as the tab.
-// Sealed inputs, their seat keys and the API key stay until the page or the user deletes them.
+// Sealed inputs, their seat keys, sealed seats and the API key stay until the page or the user deletes them.
 
 function read(store, key) {
   try {
@@ -34,6 +34,10 @@ const named = (store, prefix) => ({
 });
 
 export const tokens = named(tab, 'fairpact:token:');
+
+// The seats that have sealed on this device: {token, title} by deal.
+const SEAT = 'fairpact:seat:';
+export const seats = { ...named(browser, SEAT), deals: () => keysUnder(SEAT).map((key) => key.slice(SEAT.length)) };
 export const drafts = named(tab, 'fairpact:draft:');
 export const created = named(tab, 'fairpact:created');
 export const again = named(tab, 'fairpact:again'); // the terms of an ended deal, for the next form

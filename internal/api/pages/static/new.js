@@ -4,7 +4,7 @@ import { byId, call, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, facts, pageOf, roundAfter } from './facts.js';
 import { lines, repeated } from './inputcheck.js';
 import { invitation, linkOf } from './invite.js';
-import { again, apiKey, created, saveFile } from './keep.js';
+import { again, apiKey, created, saveFile, seats } from './keep.js';
 import { keyProblem } from './p256.js';
 import { randomHex } from './seal.js';
 import { isolated, name } from './words.js';
@@ -162,6 +162,18 @@ byId('names').addEventListener('input', () => part?.offer?.(lines(byId('names'))
 
 byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys
 offerKinds();
+byId('mine').hidden = seats.deals().length === 0;
+byId('mine').querySelector('ul').append(...seats.deals().map((deal) => {
+  const link = element('a', { href: `/d/${encodeURIComponent(deal)}` }, name(seats.get(deal)?.title ?? deal));
+  const row = element('li', { class: 'actions' }, link, element('button', {
+    type: 'button', class: 'copy', 'aria-label': `Forget ${isolated(link.textContent)}`, onclick: () => {
+      seats.drop(deal);
+      row.remove();
+      byId('mine').querySelector('summary').focus();
+    },
+  }, 'Forget'));
+  return row;
+}));
 const terms = again.get();
 const before = created.get();
 if (terms) refill(terms);
