@@ -1,11 +1,16 @@
 package e2e
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
 
 // After returns the current unix time plus d, rounded up to a whole second.
@@ -161,6 +166,41 @@ func Near(c *Client, commitDeadline, revealDeadline int64) *UnfinishedDeal {
 	}
 	return &UnfinishedDeal{Deal: d, Params: b["algorithm_params"].(Body), Outcome: "COMPUTED",
 		Inputs: []Sealed{Seal(c.T, AnnsValues), Seal(c.T, BobsValues)}}
+}
+
+// Timelocked returns the request body of a commit with the party's opening, sealed for the round that
+// follows from the deadline.
+func (s Sealed) Timelocked(chain drand.Chain, d *CreatedDeal, party int, commitDeadline int64) Body {
+	d.C.T.Helper()
+	text, err := canon.Marshal(s.Input)
+	Must(d.C.T, err)
+	input, err := canon.ParseObject(text)
+	Must(d.C.T, err)
+	var random timelock.Random
+	_, _ = rand.Read(random[:])
+	opening := timelock.Opening{DealID: d.ID, Party: int64(party), Input: input, Salt: s.Salt}
+	b := s.Act("commit")
+	b["seal"] = timelock.Seal(chain, timelock.RoundOf(chain, commitDeadline), opening.Plaintext(), random)
+	return b
+}
+
+// SealedRound is a scenario in which both parties leave after they have sealed.
+func SealedRound(chain drand.Chain) Scenario {
+	return func(c *Client, lead time.Duration) *UnfinishedDeal {
+		at := After(lead)
+		x := Near(c, at, at+140)
+		if x == nil {
+			return nil
+		}
+		for party, in := range x.Inputs {
+			if !x.Deal.Attempt("commit", party, in.Timelocked(chain, x.Deal, party, at)) {
+				return nil
+			}
+		}
+		x.EndsByDeadline, x.From = true, chain.RoundTime(timelock.RoundOf(chain, at))
+		x.Last.Token = x.Deal.Tokens[0]
+		return x
+	}
 }
 
 // Commits and Reveals send the commit or reveal of each party from 0 to `parties`-1. They stop at

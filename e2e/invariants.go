@@ -30,7 +30,10 @@ var never = []struct{ what, query string }{
 		WHERE (SELECT array_agg(leaf_index) FROM translog.leaves l WHERE l.entry = sha256(c.payload)) IS DISTINCT FROM ARRAY[c.leaf_index]`},
 	{"a certificate whose leaf does not have the deal's tag", `SELECT cert_id FROM certificates c WHERE c.leaf_index IS DISTINCT FROM
 		(SELECT leaf_index FROM translog.leaves WHERE tag = sha256('fairpact deal\000'::bytea || convert_to(c.deal_id, 'UTF8')))`},
-	{"a leaf without a certificate", `SELECT leaf_index FROM translog.leaves WHERE entry NOT IN (SELECT sha256(payload) FROM certificates)`},
+	{"a leaf that is neither of a certificate nor the closing of a deal with seals", `SELECT leaf_index FROM translog.leaves WHERE entry NOT IN (SELECT sha256(payload) FROM certificates)
+		AND tag NOT IN (SELECT sha256('fairpact closing\000'::bytea || convert_to(deal_id, 'UTF8')) FROM deals WHERE seal_time IS NOT NULL)`},
+	{"a closing without its leaf", `SELECT deal_id FROM deals d WHERE closing_leaf IS NOT NULL AND closing_leaf IS DISTINCT FROM
+		(SELECT leaf_index FROM translog.leaves WHERE tag = sha256('fairpact closing\000'::bytea || convert_to(d.deal_id, 'UTF8')))`},
 	{"a gap in the leaves", `SELECT count(*) FROM translog.leaves HAVING count(*) > 0 AND (min(leaf_index) <> 0 OR max(leaf_index) <> count(*) - 1)`},
 	{"a log_head size that differs from the number of leaves or from the newest published tree_size", `SELECT size FROM translog.log_head
 		WHERE size <> (SELECT count(*) FROM translog.leaves) OR size <> (SELECT max(tree_size) FROM translog.tree_heads)`},
@@ -58,7 +61,7 @@ var never = []struct{ what, query string }{
 }
 
 // Invariants checks the invariants of the database after [DB.Converged]. They must hold after any
-// crash. Every leaf of the log must belong to a certificate of this stack.
+// crash. Every leaf of the log must belong to a certificate or a closing of this stack.
 func Invariants(t testing.TB, stack *localstack.Stack) {
 	t.Helper()
 	InvariantsUnder(t, stack, Trusted(t, stack))

@@ -21,9 +21,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/dev/devbeacon"
+	"github.com/fairpact/fairpact/internal/dev/localservers"
 	"github.com/fairpact/fairpact/internal/dev/localstack"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 // Bin is the directory of the binaries under test. By default they are built with
@@ -173,7 +174,7 @@ func options() localstack.Options {
 	return localstack.Options{
 		Bin: Bin,
 		// Without atexit_sleep_ms=0, the race detector delays every exit by a second.
-		Env: map[string][]string{"": {"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_OPEN_DEAL_UNITS=0", "FAIRPACT_LOG_LEVEL=debug", "GORACE=atexit_sleep_ms=0"}},
+		Env: map[string][]string{"": {"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_OPEN_DEAL_UNITS=0", "FAIRPACT_KEY_MIB_PER_DAY=0", "FAIRPACT_NETWORK_MIB_PER_DAY=0", "FAIRPACT_LOG_LEVEL=debug", "GORACE=atexit_sleep_ms=0"}},
 	}
 }
 
@@ -220,12 +221,21 @@ func BaseURL(t testing.TB) string {
 }
 
 // BeaconChain returns the beacon chain of random.v1.
-func BeaconChain(t testing.TB) beacon.Chain {
+func BeaconChain(t testing.TB) drand.Chain {
 	t.Helper()
 	if remote() != "" {
 		return devbeacon.New([]byte(os.Getenv("FAIRPACT_BEACON_SEED"))).Chain()
 	}
 	return Shared(t).Chain()
+}
+
+// PostgresGuard starts a Postgres for the fork guard of several log-servers, and returns the setting that names it.
+func PostgresGuard(t testing.TB) []string {
+	t.Helper()
+	p, err := localservers.StartPostgres(t.Context(), localservers.Options{})
+	Must(t, err)
+	t.Cleanup(func() { Must(t, p.Close()) })
+	return []string{"FAIRPACT_FORK_GUARD=" + p.AdminURL()}
 }
 
 // SecondLogEnv returns environment variables that make a process call the stack's second log-server.

@@ -2,12 +2,19 @@ package e2e
 
 import (
 	"crypto/elliptic"
+	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"math/big"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fairpact/fairpact/internal/dev/localstack"
+	"github.com/fairpact/fairpact/internal/signing"
+	"github.com/fairpact/fairpact/internal/translog"
 )
 
 // RowEditor tampers with rows of the database, with triggers off.
@@ -73,4 +80,27 @@ func HighS(t *testing.T, signature string) string {
 	}
 	s.Sub(elliptic.P256().Params().N, s)
 	return signature[:len("es256:")+64] + hex.EncodeToString(s.FillBytes(make([]byte, 32)))
+}
+
+// Forge appends false entry number n to the log, as a thief who has the key and the append secret can.
+func Forge(t testing.TB, stack *localstack.Stack, key *signing.Signer, n int) (index int64, err error) {
+	t.Helper()
+	secret, err := os.ReadFile(stack.AppendSecretFile())
+	Must(t, err)
+	entry := sha256.Sum256(fmt.Appendf(nil, "a false certificate, number %d", n))
+	signature, err := key.Sign(t.Context(), entry)
+	Must(t, err)
+	log := translog.NewClient(stack.LogAppendURL(localstack.LogServer), stack.LogReadURL(localstack.LogServer), strings.TrimSpace(string(secret)))
+	return log.Append(t.Context(), entry, signature, translog.Tag(entry))
+}
+
+// ForeignLeaves returns the query of runbooks/stolen-key.md for the leaves of a thief.
+func ForeignLeaves(t testing.TB) string {
+	t.Helper()
+	_, query, _ := strings.Cut(Read(t, "runbooks/stolen-key.md"), `psql "${DATABASE_URL:?}" -c "`)
+	query, _, found := strings.Cut(query, `"`)
+	if !found {
+		t.Fatal("runbooks/stolen-key.md has no query for the leaves of a thief")
+	}
+	return query
 }

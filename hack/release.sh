@@ -2,9 +2,9 @@
 # release.sh VERSION: tags the commit as VERSION, with the version's section of .github/CHANGELOG.md as message. Push the tag,
 # and the workflow `release` publishes it.
 #   hack/release.sh v1.2.3
-# release.sh VERSION REGISTRY: publishes the three images and the chart. Both forms refuse a version without a section.
+# release.sh VERSION REGISTRY: publishes the three images and the chart, and packs and checks the verifiers. Both forms refuse a version without a section.
 #   hack/release.sh v1.2.3 ghcr.io/fairpact
-# Each image is built for amd64 and arm64 and pushed under one tag, with signed bills of materials and a signature. The
+# Each image is built for amd64 and arm64 and pushed under one tag, with signed bills of materials and provenance, and a signature. The
 # chart is pushed with a signature. The chart's default values name these images by digest.
 # The script needs `go` and `cosign` on the PATH. Log in first with `docker login` or `crane auth login`, and with
 # `helm registry login`.
@@ -30,6 +30,7 @@ fi
 read -ra archs <<< "${ARCHS:-amd64 arm64}"
 read -ra cosign_flags <<< "${COSIGN_FLAGS:-}"
 read -ra helm_flags <<< "${HELM_FLAGS:-}"
+hack/release-verifiers.sh "$version" # bin/verifiers: an npm package and a wheel, which nobody publishes yet
 out=bin/release
 rm -rf $out
 mkdir -p $out
@@ -42,12 +43,22 @@ for arch in "${archs[@]}"; do
 done
 cp -r charts/fairpact $out/fairpact
 values=$out/fairpact/values.yaml
-sed -i "s|^  registry: \"\"$|  registry: $registry|" $values
+sed -i "s|^  registry: \"\"$|  registry: $registry|; s|/blob/main/charts/|/blob/$version/charts/|" $values
+# The predicate of https://slsa.dev/provenance/v1. Its builder is the workflow, whose identity also signs it; elsewhere it is this script.
+repository=${GITHUB_SERVER_URL:-https://github.com}/${GITHUB_REPOSITORY:-fairpact/fairpact}
+cat > $out/provenance.json <<END
+{"buildDefinition": {"buildType": "$repository/blob/$version/hack/release.sh",
+  "externalParameters": {"version": "$version", "registry": "$registry"},
+  "resolvedDependencies": [{"uri": "git+$repository@refs/tags/$version", "digest": {"gitCommit": "$(git rev-parse HEAD)"}}]},
+ "runDetails": {"builder": {"id": "${GITHUB_WORKFLOW_REF:+https://github.com/}${GITHUB_WORKFLOW_REF:-hack/release.sh}"},
+  "metadata": {"invocationId": "${GITHUB_RUN_ID:+$repository/actions/runs/$GITHUB_RUN_ID/attempts/$GITHUB_RUN_ATTEMPT}"}}}
+END
 for name in deal-api:dealApi log-server:logServer deadline-worker:deadlineWorker; do
   image=${name%:*} section=${name#*:} parts=()
   for arch in "${archs[@]}"; do
     pushed=$(bin/crane push $out/$arch/"${image}_$version.tar" "$registry/$image:$version-$arch")
     cosign attest --yes "${cosign_flags[@]}" --type cyclonedx --predicate $out/$arch/"${image}_$version.sbom.json" "$pushed"
+    cosign attest --yes "${cosign_flags[@]}" --type slsaprovenance1 --predicate $out/provenance.json "$pushed"
     parts+=(--manifest "$pushed")
   done
   pushed=$(bin/crane index append "${parts[@]}" --tag "$registry/$image:$version")

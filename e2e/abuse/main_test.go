@@ -20,7 +20,13 @@ const mostMemory = 512 << 20
 // peak returns deal-api's peak memory so far, in bytes.
 func peak(t *testing.T, stack *localstack.Stack) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", stack.PID(localstack.DealAPI)))
+	return peakOf(t, stack, localstack.DealAPI)
+}
+
+// peakOf returns the peak memory of a process so far, in bytes.
+func peakOf(t *testing.T, stack *localstack.Stack, name string) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", stack.PID(name)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +39,7 @@ func peak(t *testing.T, stack *localstack.Stack) int64 {
 			return kib << 10
 		}
 	}
-	t.Fatal("/proc/PID/status of deal-api has no line VmHWM")
+	t.Fatalf("/proc/PID/status of %s has no line VmHWM", name)
 	return 0
 }
 

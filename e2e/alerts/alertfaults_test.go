@@ -5,11 +5,13 @@ package alerts
 import (
 	"context"
 	"encoding/json"
+	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"cloud.google.com/go/kms/apiv1/kmspb"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairpact/fairpact/e2e"
@@ -106,6 +108,9 @@ var faults = []fault{
 	{alert: "FairpactDown", what: "no deal-api", do: gone(localstack.DealAPI)},
 	{alert: "FairpactDown", what: "no log-server", do: gone(localstack.LogServer)},
 	{alert: "FairpactDown", what: "no deadline-worker", do: gone(localstack.DeadlineWorker)},
+	{alert: "FairpactNotReady", what: "the schema of the deals was set back", also: outdated, do: schemaSetBack("public")},
+	{alert: "FairpactReplicaNotReady", what: "the schema of the log was set back", also: outdated, do: schemaSetBack("translog")},
+	{alert: "FairpactSchemaOld", what: "the schema of the deals was set back", also: outdated, do: schemaSetBack("public")},
 	{alert: "FairpactErrorBudgetFast", what: "Postgres is down under load", also: callsFail, do: func(s *site) func() {
 		stop, back := s.load(1), s.withoutPostgres()
 		return func() {
@@ -164,6 +169,20 @@ var faults = []fault{
 		"FairpactErrorBudgetFast": "the only calls are those of the processes for the tree head, which fail",
 		"FairpactErrorBudgetSlow": "the only calls are those of the processes for the tree head, which fail",
 	}, do: (*site).withoutPostgres},
+	{alert: "FairpactCommitsWait", what: "the synchronous standby is gone", also: map[string]string{
+		"FairpactCertificatesPending": "no certificate can be stored",
+		"FairpactDatabasePoolFull":    "commits that wait keep their connections",
+		"FairpactDeadlinesLate":       "the ends of deals are not stored",
+		"FairpactErrorBudgetFast":     "changes fail",
+		"FairpactErrorBudgetSlow":     "changes fail",
+		"FairpactLogUnpublished":      "leaves are stored, but their head waits",
+		"FairpactPostgresDown":        "the check of Postgres waits for a connection too",
+		"FairpactSlow":                "changes wait",
+	}, do: func(s *site) func() {
+		e2e.Must(s.t, s.stack.Postgres().Synchronous(s.t.Context(), true)) // there is no standby
+		stop := s.load(1)
+		return func() { e2e.Must(s.t, s.stack.Postgres().Synchronous(s.t.Context(), false)); stop() }
+	}},
 	{alert: "FairpactReadOnly", what: "the release is read-only", do: func(s *site) func() {
 		return s.with([]string{localstack.DealAPI, localstack.DeadlineWorker}, "FAIRPACT_READ_ONLY=true")
 	}},
@@ -190,6 +209,11 @@ var faults = []fault{
 		}
 	}},
 
+	{alert: "FairpactCheckpointsFailing", what: "the log key is disabled", env: []string{"FAIRPACT_LOG_KEY={log-key}"}, do: func(s *site) func() {
+		s.kms.SetState(s.logKey, kmspb.CryptoKeyVersion_DISABLED)
+		s.c.ComputedDeal().Certified(e2e.DefaultTimeout)
+		return func() { s.kms.SetState(s.logKey, kmspb.CryptoKeyVersion_ENABLED) }
+	}},
 	{alert: "FairpactQuorumBehind", what: "all witnesses are gone", witnesses: 2, also: map[string]string{
 		"FairpactWitnessBehind": "each of them has not cosigned",
 	}, do: unwitnessed(1, 2)},
@@ -200,6 +224,12 @@ var faults = []fault{
 	{alert: "FairpactRedisDown", what: "Redis is down", do: func(s *site) func() {
 		e2e.Must(s.t, s.stack.Redis().Stop())
 		return func() { e2e.Must(s.t, s.stack.Redis().Restart(s.t.Context())) }
+	}},
+	{alert: "FairpactRedisDown", what: "Redis refuses the password", do: func(s *site) func() {
+		u, err := url.Parse(s.stack.Redis().URL())
+		e2e.Must(s.t, err)
+		u.User = url.UserPassword("", "wrong")
+		return s.with([]string{localstack.DealAPI}, "REDIS_URL="+u.String())
 	}},
 	{alert: "FairpactDatabasePoolFull", what: "calls wait for a locked table", env: []string{"FAIRPACT_DATABASE_CONNS=4"},
 		also: map[string]string{
@@ -219,6 +249,24 @@ var callsFail = map[string]string{
 	"FairpactErrorBudgetSlow": "the slow window sees the same failures",
 	"FairpactPostgresDown":    "the calls fail because Postgres is down",
 	"FairpactWorkerBlind":     unhastened,
+}
+
+// outdated has the fault.also of a schema that is older than the binaries.
+var outdated = map[string]string{
+	"FairpactNotReady":        "the only process of a binary is not ready",
+	"FairpactReplicaNotReady": "the process stays so",
+	"FairpactSchemaOld":       "it says why",
+}
+
+func schemaSetBack(schema string) func(s *site) func() {
+	return func(s *site) func() {
+		newest := func(applied bool) {
+			_, err := s.w.Pool.Exec(s.t.Context(), "UPDATE "+schema+".goose_db_version SET is_applied = $1 WHERE version_id = (SELECT max(version_id) FROM "+schema+".goose_db_version)", applied)
+			e2e.Must(s.t, err)
+		}
+		newest(false)
+		return func() { newest(true) }
+	}
 }
 
 // guardBeside makes log-server keep its fork guard in a file. siteOf replaces {dir} by site.dir.

@@ -16,12 +16,12 @@ func TestNewAlgorithmTouchesFewPlaces(t *testing.T) {
 	if len(places) > mostPlaces {
 		t.Errorf("max.v1 touches %d files, want at most %d", len(places), mostPlaces)
 	}
-	guide, err := os.ReadFile(e2e.Repo(".github/CONTRIBUTING.md"))
+	guide, err := os.ReadFile(e2e.Repo(".github/ADDING.md"))
 	e2e.Must(t, err)
 	for path := range places {
 		name := strings.ReplaceAll(filepath.Base(path), "max.v1", "<id>")
 		if name = strings.TrimPrefix(strings.TrimPrefix(name, "max_v1"), "max"); !strings.Contains(string(guide), name+"`") {
-			t.Errorf("CONTRIBUTING.md does not list %s among the files of a new algorithm", path)
+			t.Errorf("ADDING.md does not list %s among the files of a new algorithm", path)
 		}
 	}
 }

@@ -12,7 +12,7 @@ func guarded(d *e2e.CreatedDeal) map[string][2]string {
 	return map[string][2]string{
 		"create": {"POST", "/v1/deals"}, "view": {"GET", d.Path("")}, "commit": {"POST", d.Path("/commit")}, "reveal": {"POST", d.Path("/reveal")},
 		"entropy": {"POST", d.Path("/entropy")}, "cancel": {"POST", d.Path("/cancel")}, "certificate": {"GET", d.Path("/certificate")}, "inputs": {"GET", d.Path("/inputs")},
-		"bundle": {"GET", d.Path("/bundle")}, "declaration": {"GET", d.Path("/declaration")}, "disclose": {"POST", d.Path("/disclose")},
+		"bundle": {"GET", d.Path("/bundle")}, "declaration": {"GET", d.Path("/declaration")}, "disclose": {"POST", d.Path("/disclose")}, "seals": {"GET", d.Path("/seals")},
 	}
 }
 
@@ -73,7 +73,7 @@ func TestPermissions(t *testing.T) {
 	credentials := map[string]string{"key": d.Key, "token": d.Tokens[1], "other key": other.Key, "other token": other.Tokens[1]}
 	for name, allowed := range map[string][]string{
 		"create": {"key", "other key"}, "view": {"key", "token"}, "commit": {"token"}, "reveal": {"token"}, "entropy": {"key", "token"},
-		"cancel": {"key"}, "certificate": {"token"}, "bundle": {"token"}, "inputs": {"token"}, "declaration": {"key", "token"}, "disclose": {"token"},
+		"cancel": {"key"}, "certificate": {"token"}, "bundle": {"token"}, "inputs": {"token"}, "declaration": {"key", "token"}, "disclose": {"token"}, "seals": {"token"},
 	} {
 		call := guarded(d)[name]
 		for who, token := range credentials {

@@ -1,19 +1,22 @@
 package api
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 )
 
 const (
 	// Limits of request bodies, in bytes.
-	bodyLimit      = 4 << 20
-	smallBodyLimit = 64 << 10 // for POST keys, POST commit and POST cancel
-	verifyLimit    = 8 << 20
+	bodyLimit       = 4 << 20
+	smallBodyLimit  = 4 << 10 // for POST keys and POST cancel
+	commitBodyLimit = 1 << 20
+	verifyLimit     = 8 << 20
 )
 
 func nested(open, inner, end string, depth int) string {
@@ -43,7 +46,7 @@ func TestMalformedBodies(t *testing.T) {
 		path, token string
 		limit       int
 	}{
-		{"/v1/keys", "", smallBodyLimit}, {"/v1/deals", d.Key, bodyLimit}, {d.Path("/commit"), d.Tokens[0], smallBodyLimit},
+		{"/v1/keys", "", smallBodyLimit}, {"/v1/deals", d.Key, bodyLimit}, {d.Path("/commit"), d.Tokens[0], commitBodyLimit},
 		{revealing.Path("/reveal"), revealing.Tokens[0], bodyLimit}, {d.Path("/cancel"), d.Key, smallBodyLimit}, {d.Path("/entropy"), d.Key, smallBodyLimit},
 	} {
 		for what, body := range malformed {
@@ -110,7 +113,8 @@ func TestBodyThatIsCutOff(t *testing.T) {
 func TestBoundsWithinABody(t *testing.T) {
 	c := newClient(t)
 	key := c.Key()
-	c.Want(201, "POST", "/v1/deals", key, changed(split(), "more", make([]int, 131_000)))
+	c.Want(201, "POST", "/v1/deals", key, changed(split(), "more", make([]int, 32_000)))
+	c.Refused(400, "INVALID_REQUEST", "POST", "/v1/deals", key, changed(split(), "more", make([]int, 1<<15)))
 	params := func(size int) e2e.Body {
 		return changed(split(), "algorithm_params", e2e.Body{"items": []string{"car"}, "note": strings.Repeat("x", size-len(`{"items":["car"],"note":""}`))})
 	}
@@ -131,14 +135,14 @@ func TestBoundsWithinABody(t *testing.T) {
 		input string
 		most  int
 	}{
-		{split(), `{"note":"%s","valuations":{}}`, 512 << 10},
+		{split(), `{"note":"%s","valuations":{}}`, 4<<10 + len(`"car""boat"`) + 2*18},
 		{random(2, 1), `{"nonce":"","note":"%s"}`, 4 << 10},
 		{shapley(), `{"accept":true,"note":"%s"}`, 4 << 10},
 	} {
 		reveal(200, row.b, fmt.Sprintf(row.input, strings.Repeat("x", row.most-len(row.input)+len("%s"))))
 		reveal(400, row.b, fmt.Sprintf(row.input, strings.Repeat("x", row.most+1-len(row.input)+len("%s"))))
-		if !strings.Contains(catalogue.Commitment, fmt.Sprint(row.most)) {
-			t.Errorf("the catalogue does not publish the limit %d: %s", row.most, catalogue.Commitment)
+		if a, _ := algorithm.Lookup(row.b["algorithm"].(string)); !strings.Contains(catalogue.Commitment, a.ID+": "+cmp.Or(a.InputSize, fmt.Sprint(row.most))) {
+			t.Errorf("the catalogue does not publish the limit of %s: %s", a.ID, catalogue.Commitment)
 		}
 	}
 	// The body has 32 levels, the maximum.

@@ -25,7 +25,7 @@ func examplesOf(t *testing.T, page string) []example {
 		all = append(all, example{first, m[1], m[2]})
 	}
 	if n := strings.Count(page, "```bash\n"); n != len(all) || n < 12 {
-		t.Fatalf("/llms.txt has %d shell blocks, of which %d were read; want at least 12 and all of them", n, len(all))
+		t.Fatalf("/llms-full.txt has %d shell blocks, of which %d were read; want at least 12 and all of them", n, len(all))
 	}
 	return all
 }
@@ -33,7 +33,7 @@ func examplesOf(t *testing.T, page string) []example {
 func TestLLMsExamples(t *testing.T) {
 	t.Parallel()
 	base := e2e.BaseURL(t)
-	examples := examplesOf(t, string(newClient(t).Want(200, "GET", "/llms.txt", "", nil).Body))
+	examples := examplesOf(t, string(newClient(t).Want(200, "GET", "/llms-full.txt", "", nil).Body))
 	const mark = "=== end of example ==="
 	var script strings.Builder
 	script.WriteString("set -eu -o pipefail\n")
@@ -66,7 +66,7 @@ func printedForm(block string) *regexp.Regexp {
 	return regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(block), "…", "[^\n]+") + "$")
 }
 
-// toolbox returns a directory with links to the only programs that examples in /llms.txt may use.
+// toolbox returns a directory with links to the only programs that the examples may use.
 func toolbox(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -93,7 +93,8 @@ func TestPublishedTexts(t *testing.T) {
 	c := newClient(t)
 	for path, contentType := range map[string]string{
 		"/llms.txt": "text/plain; charset=utf-8", "/llms-full.txt": "text/plain; charset=utf-8",
-		"/protocol": "text/markdown; charset=utf-8", "/trust": "text/markdown; charset=utf-8", "/vectors.json": "application/json",
+		"/protocol": "text/markdown; charset=utf-8", "/trust": "text/markdown; charset=utf-8", "/vectors.json": "application/json", "/verify.py": "text/x-python; charset=utf-8",
+		"/use-cases": "text/markdown; charset=utf-8", "/compare": "text/markdown; charset=utf-8",
 	} {
 		a := c.Want(200, "GET", path, "", nil)
 		if a.Header.Get("Content-Type") != contentType || a.Header.Get("Access-Control-Allow-Origin") != "*" || a.Header.Get("Content-Disposition") != "" {

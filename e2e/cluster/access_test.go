@@ -157,8 +157,10 @@ func dryRun(t *testing.T, c *cluster) {
 			if strings.Contains(pattern, "combinations") {
 				args = append(args, "--values", minimal)
 			}
-			rendered := must(t, "helm", append(args, "--values", file)...)
-			said, err := try(rendered)
+			documents := strings.Split(must(t, "helm", append(args, "--values", file)...), "\n---\n")
+			// Only GKE defines this kind of extraObjects. `make chart` skips it too.
+			documents = slices.DeleteFunc(documents, func(one string) bool { return strings.Contains(one, "\nkind: GCPBackendPolicy\n") })
+			said, err := try(strings.Join(documents, "\n---\n"))
 			if err != nil || strings.Contains(said, "Warning") {
 				t.Errorf("server-side dry run with %s: %v\n%s", file, err, said)
 			}

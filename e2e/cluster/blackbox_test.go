@@ -52,7 +52,7 @@ func beaconOf(t *testing.T, tag string) (file string) {
 	apply(t, namespace, fmt.Sprintf(beaconPods, tag, seed))
 	chain := devbeacon.New([]byte(seed)).Chain()
 	return e2e.File(t, e2e.Body{"beacon": e2e.Body{
-		"relays": []string{"http://beacon:8080"}, "chainHash": chain.Hash, "publicKey": hex.EncodeToString(chain.PublicKey),
+		"relays": []string{"http://beacon:8080"}, "chainHash": chain.Hash, "publicKey": hex.EncodeToString(chain.PublicKey), "genesisSeed": chain.GenesisSeed, "id": chain.BeaconID,
 		"period": chain.Period, "genesis": chain.Genesis,
 	}})
 }

@@ -234,7 +234,7 @@ func gitOps(t *testing.T, c *cluster) {
 	hooks, rest := hooksOf(t, rendered)
 	apply(t, in, hooks["-10"])
 	apply(t, in, hooks["0"])
-	must(t, "kubectl", "-n", in, "wait", "--for=condition=complete", "job/"+release+"-migration", "--timeout=120s")
+	must(t, "kubectl", "-n", in, "wait", "--for=condition=complete", "job", "-l", "app.kubernetes.io/component=migration", "--timeout=120s")
 	apply(t, in, rest)
 	rolledOut(t, in, workloads...)
 	smoke := func() string {

@@ -91,9 +91,11 @@ func TestCrashDealAPI(t *testing.T) {
 
 func TestCrashWorker(t *testing.T) {
 	t.Parallel()
-	newCrashTest(t, localstack.DeadlineWorker).crash([]crashes{
+	y := newCrashTest(t, localstack.DeadlineWorker)
+	y.crash([]crashes{
 		{name: "missed commit", play: e2e.MissedCommit, cuts: ending, turns: true},
 		{name: "missed reveal", play: e2e.MissedReveal, cuts: ending, turns: true, locks: true},
+		{name: "seals", play: e2e.SealedRound(y.stack.Chain()), cuts: []crashPoint{{"escrow.unsealed", "active"}}, turns: true},
 	})
 }
 

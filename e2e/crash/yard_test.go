@@ -30,8 +30,7 @@ type crashTest struct {
 func newCrashTest(t *testing.T, victim string) *crashTest {
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
-		o.Env[localstack.LogServer] = []string{"FAIRPACT_FORK_GUARD=file://" + t.TempDir() + "/guard.json"}
-		o.Env[e2e.SecondLog] = []string{"FAIRPACT_FORK_GUARD="} // a guard file serves only one process
+		o.Env[localstack.LogServer] = e2e.PostgresGuard(t)
 	})
 	y := (&crashTest{stack: stack, redis: e2e.Cache(t, stack), victim: victim}).at(t)
 	y.rest()

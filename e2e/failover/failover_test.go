@@ -25,7 +25,7 @@ func TestSynchronousStandbyLosesNothing(t *testing.T) {
 	stack := e2e.Own(t, func(o *localstack.Options) {
 		o.DatabaseURL = localservers.PrimaryURL("fairpact", primary, standby)
 		o.Replicas = map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2}
-		o.Env[localstack.LogServer], o.Env[e2e.SecondLog] = guarded(t), []string{"FAIRPACT_FORK_GUARD="}
+		o.Env[localstack.LogServer] = e2e.PostgresGuard(t)
 	})
 	pids := map[string]int{}
 	for _, name := range stack.Names() {

@@ -4,6 +4,7 @@ package failover
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/dev/localservers"
 	"github.com/fairpact/fairpact/internal/dev/localstack"
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // `make drill` runs this test. The test follows charts/fairpact/runbooks/restore.md. The database is
@@ -155,5 +157,15 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	e2e.Must(t, conn.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM deals), (SELECT count(*) FROM translog.leaves)").Scan(&deals, &leaves))
 	if deals != 4 || leaves != 5 {
 		t.Errorf("%d deals and %d leaves, want 4 and 5", deals, leaves)
+	}
+
+	// One of the returned leaves is of a deal that the database lost, so it has no certificate. The query for the
+	// leaves of a thief must not list it: the operator would disown genuine certificates.
+	thief, err := signing.Open(t.Context(), "dev://"+filepath.Join(stack.Dir(), "dev-key.pem"))
+	e2e.Must(t, err)
+	forged, err := e2e.Forge(t, stack, thief, 1)
+	e2e.Must(t, err)
+	if listed := e2e.OpenDB(t, stack).Column(e2e.ForeignLeaves(t)); fmt.Sprint(listed) != fmt.Sprintf("[%d]", forged) {
+		t.Errorf("the query of stolen-key.md lists the leaves %v, want only the thief's leaf %d", listed, forged)
 	}
 }

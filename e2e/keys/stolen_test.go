@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -39,26 +38,15 @@ func (b *theft) newKey() (name, uri, label string) {
 	return name, b.kms.URI(name), label
 }
 
-// forge appends a false entry to the log, as a thief who has the key and the append secret can.
 func (b *theft) forge(key *signing.Signer) (index int64, err error) {
 	b.T.Helper()
-	secret, err := os.ReadFile(b.Stack.AppendSecretFile())
-	e2e.Must(b.T, err)
 	b.tries++
-	entry := sha256.Sum256(fmt.Appendf(nil, "a false certificate, number %d", b.tries))
-	signature, err := key.Sign(b.T.Context(), entry)
-	e2e.Must(b.T, err)
-	log := translog.NewClient(b.Stack.LogAppendURL(localstack.LogServer), b.Stack.LogReadURL(localstack.LogServer), strings.TrimSpace(string(secret)))
-	return log.Append(b.T.Context(), entry, signature, translog.Tag(entry))
+	return e2e.Forge(b.T, b.Stack, key, b.tries)
 }
-
-// foreignLeaves is the query of runbooks/stolen-key.md for leaves without a certificate.
-const foreignLeaves = `SELECT l.leaf_index FROM translog.leaves l
- WHERE NOT EXISTS (SELECT FROM public.certificates c WHERE c.leaf_index = l.leaf_index AND sha256(c.payload) = l.entry) ORDER BY 1`
 
 func (b *theft) found(leaves string) {
 	b.T.Helper()
-	if foreign := b.w.Column(foreignLeaves); fmt.Sprint(foreign) != leaves {
+	if foreign := b.w.Column(e2e.ForeignLeaves(b.T)); fmt.Sprint(foreign) != leaves {
 		b.T.Errorf("the leaves without a certificate are %v, want %s", foreign, leaves)
 	}
 }
@@ -168,7 +156,7 @@ func TestStolenKeys(t *testing.T) {
 	b.good(overtaken, newKey)
 	b.good(waiting, newKey)
 	b.checked()
-	// The log now refuses the thief's entries. The query foreignLeaves still finds the leaf that the
+	// The log now refuses the thief's entries. The query still finds the leaf that the
 	// thief appended before the rotation.
 	b.kms.SetState(oldName, kmspb.CryptoKeyVersion_ENABLED) // simulates the thief's copy of the key
 	b.refused(thief)

@@ -46,9 +46,9 @@ func TestMCPNineTools(t *testing.T) {
 	want := map[string][]string{
 		"create_key":              {"idempotency_key"},
 		"list_algorithms":         {"vectors"},
-		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "commit_seconds", "idempotency_key", "mode", "party_keys", "party_labels", "retention", "reveal_deadline", "reveal_seconds"},
-		"compute_commitment_tool": {"commitment", "deal_id", "input", "invite_token", "salt"},
-		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token", "party_key", "party_signature"},
+		"create_deal":             {"algorithm", "algorithm_params", "api_key", "commit_deadline", "commit_seconds", "idempotency_key", "mode", "party_keys", "party_labels", "retention", "reveal_deadline", "reveal_seconds", "seals"},
+		"compute_commitment_tool": {"commitment", "deal_id", "input", "invite_token", "salt", "timelock"},
+		"commit_input":            {"commitment", "deal_id", "idempotency_key", "invite_token", "party_key", "party_signature", "seal"},
 		"reveal_input":            {"deal_id", "idempotency_key", "input", "invite_token", "salt"},
 		"get_deal":                {"api_key", "deal_id", "invite_token", "since", "wait_seconds"},
 		"get_certificate":         {"bundle", "deal_id", "invite_token", "wait_seconds"},
@@ -406,7 +406,7 @@ func TestMCPProtocol(t *testing.T) {
 	}
 	a := newest("server/discover")
 	var r struct{ Result mcp.DiscoverResult }
-	if a.Into(t, &r); a.Status != 200 || !strings.Contains(r.Result.Instructions, "THE WAY OF A DEAL") {
+	if a.Into(t, &r); a.Status != 200 || !strings.Contains(r.Result.Instructions, "8. verify_certificate") {
 		t.Errorf("server/discover: %d %.500s, want 200 with the instructions", a.Status, a.Body)
 	}
 	if a := newest("subscriptions/listen"); a.Status != 404 {

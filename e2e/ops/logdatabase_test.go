@@ -35,6 +35,22 @@ func TestLogInADatabaseOfItsOwn(t *testing.T) {
 	if err != nil || !strings.Contains(said, "1 leaves, ") {
 		t.Errorf("fsck: %v\n%s", err, said)
 	}
+	for _, step := range []struct {
+		says  string
+		flags []string
+		fails bool
+	}{
+		{says: "the log has no fork guard"},
+		{"only one of --from and --to", []string{"--to=a"}, true},
+		{`fork guard is not "b"`, []string{"--from=b", "--to=a"}, true},
+		{"a\n", []string{"--from=", "--to=a"}, false},
+		{"a\n", nil, false},
+	} {
+		said, err := stack.Fairpactctl(t.Context(), append([]string{"log", "guard"}, step.flags...)...)
+		if (err != nil) != step.fails || !strings.Contains(said, step.says) && (err == nil || !strings.Contains(err.Error(), step.says)) {
+			t.Errorf("log guard %v: %v\n%s, want %q", step.flags, err, said, step.says)
+		}
+	}
 	if said, err := stack.Fairpactctl(t.Context(), "migrate"); err != nil {
 		t.Errorf("a second migration: %v\n%s", err, said)
 	}

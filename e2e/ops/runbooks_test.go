@@ -45,7 +45,7 @@ func TestEveryAlertHasItsRunbook(t *testing.T) {
 		_, section, _ := strings.Cut(page, "## "+name+"\n")
 		impact, _, _ := strings.Cut(section, ".**")
 		_, impact, _ = strings.Cut(impact, "**Impact (")
-		shared := strings.ToLower(strings.TrimPrefix(name, "FairpactErrorBudget")) + ": " + severity // the two of this name share a section
+		shared := strings.ToLower(strings.TrimPrefix(strings.TrimPrefix(name, "Fairpact"), "ErrorBudget")) + ": " + severity // in a section of two alerts
 		if impact != severity+")" && !slices.Contains(strings.Split(strings.TrimSuffix(impact, ")"), ", "), shared) {
 			t.Errorf("runbooks/alerts.md: the section of %s begins with Impact (%s, want the severity %s", name, impact, severity)
 		}
@@ -68,7 +68,11 @@ func pages(t *testing.T) []string {
 	if err != nil || len(runbooks) == 0 {
 		t.Fatalf("no runbooks: %v", err)
 	}
-	return append(runbooks, e2e.Chart+"README.md", e2e.Repo("README.md"), e2e.Repo(".github/CONTRIBUTING.md"), e2e.Repo(".github/SECURITY.md"))
+	project, err := filepath.Glob(e2e.Repo(".github/*.md"))
+	if err != nil || len(project) == 0 {
+		t.Fatalf("no pages in .github: %v", err)
+	}
+	return append(append(runbooks, project...), e2e.Chart+"README.md", e2e.Repo("README.md"))
 }
 
 func TestLinksLeadToFilesAndHeadings(t *testing.T) {
@@ -102,6 +106,19 @@ func TestLinksLeadToFilesAndHeadings(t *testing.T) {
 	}
 }
 
+// A link that names a step of another page leads to the heading of this step, so that it breaks when
+// the steps are numbered again.
+func TestLinksToStepsLeadToTheStep(t *testing.T) {
+	step := regexp.MustCompile(`\[[^\]]*\bsteps? (\d)[^\]]*\]\(([^)]*)\)`)
+	for _, page := range pages(t) {
+		for _, m := range step.FindAllStringSubmatch(text(t, page), -1) {
+			if _, anchor, _ := strings.Cut(m[2], "#"); !strings.HasPrefix(anchor, m[1]+"-") {
+				t.Errorf("%s links to step %s by %s, want the heading of the step", page, m[1], m[2])
+			}
+		}
+	}
+}
+
 // anchors returns the anchors that GitHub makes from a page's headings.
 func anchors(page string) (all []string) {
 	drop := regexp.MustCompile(`[^\p{L}\p{N}\- _]`)
@@ -112,12 +129,12 @@ func anchors(page string) (all []string) {
 }
 
 // The queries of the alerts and the dashboard use only metrics and labels that a binary serves,
-// and the labels namespace, pod and instance, which Prometheus adds.
+// and the labels cluster, namespace, pod and instance, which Prometheus adds.
 func TestAlertsAndDashboardAskForWhatIsMeasured(t *testing.T) {
 	labels := map[string][]string{}
 	for _, metrics := range listed(t) {
 		for name, shape := range metrics {
-			labels[name] = append(strings.Split(shape[1], ","), "namespace", "pod", "instance")
+			labels[name] = append(strings.Split(shape[1], ","), "cluster", "namespace", "pod", "instance")
 			if shape[0] == "histogram" {
 				labels[name+"_bucket"] = append(labels[name], "le")
 			}

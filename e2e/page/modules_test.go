@@ -258,7 +258,7 @@ func refusesInputsLikeTheService(t *testing.T, p *tab) {
 		params, err := canon.ParseObject([]byte(e2e.JsonText(t, v.Input.AlgorithmParams)))
 		e2e.Must(t, err)
 		said := ""
-		if err := a.CheckInput(v.Input.PartyLabels, params, input); err != nil {
+		if err := a.CheckInput(v.Input.PartyLabels, params, input, a.InputLimit(params)); err != nil {
 			said = err.Error()
 		}
 		cases = append(cases, checked{a.ID, a.MaxInput, v.Input.PartyLabels, canon.Encode(params), canon.Encode(input), said})

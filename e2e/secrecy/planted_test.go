@@ -202,8 +202,10 @@ func (l *leakTest) tools(b e2e.Body) {
 		l.plant("token over MCP", token, allowed)
 		all[p] = e2e.Seal(l.T, e2e.Body{"valuations": e2e.Body{"car": p + 1}, l.plant("member over MCP", "MARKED"+rand.Text(), allowed): 1})
 		l.plant("salt over MCP", all[p].Salt, allowed)
-		l.Tool("compute_commitment_tool", e2e.Body{"input": all[p].Input, "salt": all[p].Salt})
-		l.Tool("commit_input", e2e.Body{"deal_id": d.ID, "invite_token": token, "commitment": all[p].Commitment})
+		var hashed struct{ Seal string }
+		l.Tool("compute_commitment_tool", e2e.Body{"input": all[p].Input, "salt": all[p].Salt, "deal_id": d.ID, "invite_token": token, "timelock": true}).Into(l.T, &hashed)
+		l.plant("seal over MCP", strings.Split(hashed.Seal, "\n")[5], allowed)
+		l.Tool("commit_input", e2e.Body{"deal_id": d.ID, "invite_token": token, "commitment": all[p].Commitment, "seal": hashed.Seal})
 		l.Fails("INVALID_CREDENTIAL", "get_deal", `{"invite_token":"it_`+l.mark("unknown token")+`"}`)
 	}
 	for _, form := range []string{

@@ -186,6 +186,14 @@ class Policy:
         by = note.signed(self.logs + list(self.witnesses.values()))
         return [name for name, key in self.witnesses.items() if key in by]
 
+    def early(self, note, before):
+        """Returns the note without the cosignatures of the policy's witnesses that have this unix time or a later one."""
+        late = lambda name, key_id, signature: int.from_bytes(signature[:8], "big") >= before and any(
+            key.name == name and key.id == key_id for key in self.witnesses.values())
+        kept = Note.__new__(Note)
+        kept.__dict__.update(note.__dict__, lines=[line for line in note.lines if not late(*line)])
+        return kept
+
     def unchecked(self, note):
         """Returns the witnesses that have an ML-DSA-44 key and a signature line, valid or not, in the note."""
         lines = {(name, key_id) for name, key_id, _ in note.lines}

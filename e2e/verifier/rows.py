@@ -8,6 +8,7 @@ import base64
 import json
 import os
 
+import closing
 import jcs
 import notes
 import seats
@@ -50,13 +51,12 @@ def der(signature):
     return b"\x30" + bytes([len(body)]) + body
 
 
-def proof(certificate, head, cosigned=True):
+def proof(certificate, head, cosigned=True, time=1700000000):
     """Returns the bundle's log_proof: a checkpoint of the tree head, signed by the log and cosigned by the witness."""
     text = "%s\n%d\n%s\n" % (ORIGIN, head["tree_size"], base64.b64encode(bytes.fromhex(head["root_hash"])).decode())
     line = lambda key, data: "— %s %s\n" % (key.name, base64.b64encode(key.id + data).decode())
     lines = line(log_key(), der(toys.KEY.sign(text.encode())))
     if cosigned:
-        time = 1700000000
         signature = bytes.fromhex(WITNESS.sign(b"cosignature/v1\ntime %d\n" % time + text.encode()).partition(":")[2])
         lines += line(WITNESS_KEY, time.to_bytes(8, "big") + signature)
     of = certificate["log_proof"]
@@ -64,10 +64,11 @@ def proof(certificate, head, cosigned=True):
     return "\n".join(["c2sp.org/tlog-proof@v1", "index %d" % of["leaf_index"]] + rows) + "\n\n" + text + "\n" + lines
 
 
-def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=1600000150, declared=None):
+def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=1600000150, declared=None, sealed_for=None):
     """Returns the bundle of a deal that has ended. result: the certified result; None: the true one. void: the reason.
 
     chain: hash of the beacon chain. closed: when the reveals closed. declared: labels in the declaration, if others.
+    sealed_for: the round that opened inputs, of a deal whose commit_deadline is SEALED_BY.
     """
     labels = LABELS[:len(sealed)]
     of = KNOWN[algorithm]
@@ -76,6 +77,8 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
     declaration = {"algorithm": algorithm, "algorithm_params": params, "beacon_chain": chain if draws else None,
                    "commit_deadline": 1600000100, "reveal_deadline": 1600000200, "mode": mode, "retention": "standard",
                    "party_keys": [SEATS[i].public if signed else None for i in range(len(sealed))], "party_labels": declared or labels}
+    if sealed_for:
+        declaration.update(commit_deadline=SEALED_BY, reveal_deadline=SEALED_BY + 300)
     named = seats.digest(declaration)
     parties = []
     for i, label in enumerate(labels):
@@ -89,6 +92,7 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
     properties = ["inputs-committed-before-reveal", "deterministic-recomputable", "logged", "declaration-sha256:" + named]
     properties += ["beacon-verified"] if draws and void is None else []
     properties += [void] if void else []
+    properties += ["opened-by-timelock:%d" % sealed_for] if sealed_for else []
     root = "sha256:" + toys.tree([jcs.encode(s["input"]) + s["salt"].encode() for s in sealed]).hex()
     certificate, head = toys.issue({
         "cert_version": "1", "cert_id": "c_rows", "deal_id": "d_rows", "outcome": "VOID" if void else "COMPUTED",
@@ -99,6 +103,20 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
     bundle = {"bundle_version": "1", "certificate": certificate, "tree_head": head, "keys": toys.key_set((toys.KEY, "current")),
               "log_proof": proof(certificate, head), "declaration": declaration}
     return dict(bundle, beacon=dict(CHAIN, chain_hash=chain)) if draws and void is None else bundle
+
+
+SEALED_BY = 1700000100  # the round is due at 1700000160
+ROUND = 2398932
+
+
+def closed(bundle, time=1700000130, commitments=None, hashes=("0a" * 32, "0b" * 32), number=ROUND, beacon=CHAIN):
+    """Returns the bundle with its closing. time: when the witness cosigned. commitments: what was in the log, if not those of the certificate."""
+    certificate = bundle["certificate"]
+    commitments = commitments or [p["commitment"] for p in certificate["parties"]]
+    leaves = [toys.H(b"closing %d" % i) for i in range(15)]
+    leaves[5] = closing.entry("d_rows", seats.digest(bundle["declaration"]), beacon["chain_hash"], number, list(zip(commitments, hashes)))
+    at = {"log_proof": {"leaf_index": 5, "inclusion_path": [p.hex() for p in toys.path(5, leaves)]}}
+    return dict(bundle, closing={"beacon": beacon, "seal_hashes": list(hashes), "log_proof": proof(at, toys.signed_head(15, toys.tree(leaves)), time=time)})
 
 
 def opening(party, sealed):
@@ -140,6 +158,17 @@ def cases():
     yield "rows-draw-ground-unseen", dict(given, bundle=forged), [P, P, P, P, O, O, O], all3
     foreign = deal("random.v1", {"beacon_round": 12040883}, NONCES, chain="0" * 64)
     yield "rows-draw-of-a-renamed-chain", dict(given, bundle=dict(foreign, openings=NONCES)), [P, P, P, P, O, P, O], all3
+    # The key of one chain under the hash of another: drand's chain `default`, with the seed and id that this chain publishes.
+    label = deal("random.v1", {"beacon_round": 12040883}, NONCES, chain="8990e7a9aaed2ffed73dbd7092123d6f289930540d7651336225dc172e51b2ce")
+    label = dict(label, beacon=dict(label["beacon"], genesis_seed="176f93498eac9ca337150b46d21dd58673ea4e3581185f869672e59fa4cb390a", beacon_id="default"))
+    yield "rows-draw-of-a-false-label", dict(given, bundle=dict(label, openings=NONCES), failed=["beacon_chain"]), [P, P, P, P, O, P, F], all3
+    parts = dict(CHAIN, genesis_seed="ab" * 32, beacon_id="rows")
+    numbers = parts["period"].to_bytes(4, "big") + parts["genesis_time"].to_bytes(8, "big")
+    bound = toys.H(numbers + bytes.fromhex(parts["public_key"] + parts["genesis_seed"]) + b"rows").hex()
+    own = deal("random.v1", {"beacon_round": 12040883}, NONCES, chain=bound)
+    yield "rows-draw-of-an-own-chain", dict(given, bundle=dict(own, beacon=dict(parts, chain_hash=bound), openings=NONCES)), [P, P, P, P, O, P, O], all3
+    del parts["beacon_id"]
+    yield "rows-draw-of-half-a-chain", dict(given, bundle=dict(own, beacon=dict(parts, chain_hash=bound), openings=NONCES), failed=["beacon_chain"]), [P, P, P, P, O, P, F], all3
     other = NONCES[:2] + [dict(NONCES[2], input={"nonce": "abce"})]
     yield "rows-draw-other-opening", dict(given, bundle=dict(draw, openings=other), failed=["commitments"]), [P, P, P, P, O, F, O], all3
     given = dict(given, parties=two)
@@ -179,6 +208,31 @@ def cases():
     yield "rows-late-with-other-labels", dict(given, bundle=other, parties=two, failed=["declaration"]), [P, P, P, F, O, O, N], all2
     alone = deal("split.v1", {"items": ["house", "boat"]}, POINTS, signed=False)
     yield "rows-alone", {"bundle": alone, "pubkeys": [toys.KEY.public], "failed": []}, [P, P, O, O, O, O, N], [O, O]
+    both = {"failed": ["closing", "closing_witnesses"]}
+    given = dict(given, parties=two)
+    lock = deal("split.v1", {"items": ["house", "boat"]}, POINTS, sealed_for=ROUND)
+    yield "rows-sealed", dict(given, bundle=closed(lock)), [P, P, P, P, P, O, N], all2
+    unwitnessed = {name: value for name, value in given.items() if name != "policy"}
+    yield "rows-sealed-without-policy", dict(unwitnessed, bundle=closed(lock)), [P, P, O, P, O, O, N], all2
+    yield "rows-sealed-cosigned-late", dict(given, bundle=closed(lock, 1700000160), failed=["closing_witnesses"]), [P, P, P, P, F, O, N], all2
+    yield "rows-sealed-late-without-policy", dict(unwitnessed, bundle=closed(lock, 1700000160)), [P, P, O, P, O, O, N], all2
+    first = [lock["certificate"]["parties"][0]["commitment"], toys.commitment(POINTS[0])]
+    yield "rows-sealed-other-commitment", dict(given, bundle=closed(lock, commitments=first), **both), [P, P, P, P, F, O, N], all2
+    swapped = closed(lock)
+    swapped["closing"] = dict(swapped["closing"], seal_hashes=["0a" * 32, "0c" * 32])
+    yield "rows-sealed-other-seal", dict(given, bundle=swapped, **both), [P, P, P, P, F, O, N], all2
+    yield "rows-sealed-without-closing", dict(given, bundle=lock, failed=["closing_witnesses"]), [P, P, P, P, F, O, N], all2
+    yield "rows-sealed-half", dict(given, bundle=closed(lock, hashes=("0a" * 32, None))), [P, P, P, P, O, O, N], all2
+    later = deal("split.v1", {"items": ["house", "boat"]}, POINTS, sealed_for=ROUND + 100)
+    yield "rows-sealed-for-a-later-round", dict(given, bundle=closed(later, 1700000300, number=ROUND + 100), **both), [P, P, P, P, F, O, N], all2
+    slow = dict(CHAIN, chain_hash="0" * 64)
+    yield "rows-sealed-for-a-renamed-chain", dict(given, bundle=closed(lock, beacon=slow)), [P, P, P, P, O, O, N], all2
+    slow = dict(CHAIN, genesis_time=CHAIN["genesis_time"] + 1000)
+    yield "rows-sealed-for-other-times", dict(given, bundle=closed(lock, beacon=slow), **both), [P, P, P, P, F, O, N], all2
+    yield "rows-sealed-revealed-by-hand", dict(given, bundle=closed(split, number=1), failed=["closing_witnesses"]), [P, P, P, P, F, O, N], all2
+    undeclared = closed(lock)
+    del undeclared["declaration"]
+    yield "rows-sealed-without-declaration", dict(given, bundle=undeclared, **both), [P, P, P, P, F, O, N], all2
     quiet = dict(split, log_proof=proof(split["certificate"], split["tree_head"], cosigned=False))
     yield "rows-not-cosigned", dict(given, bundle=quiet, parties=two, failed=["witnesses"]), [P, P, F, P, O, O, N], all2
 

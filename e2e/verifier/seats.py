@@ -119,9 +119,14 @@ def check_declaration(report, declaration, certificate):
                 problem = "party %d has another label or another declared key in the declaration than in the certificate" % i
                 break
         problem = problem or other_draw(declaration, certificate["result"])
-        report.late = None if problem else late(declaration, certificate["timing"])
+        report.late = None if problem else late(declaration, certificate)
         problem = problem or report.late
     report.add("declaration", problem, named or "")
+
+
+def opened_by_seal(properties):
+    """Reports whether at least one input came from a timelock seal."""
+    return any(p.startswith("opened-by-timelock:") for p in properties)
 
 
 def other_draw(declaration, result):
@@ -137,11 +142,11 @@ def other_draw(declaration, result):
     return None
 
 
-def late(declaration, timing):
+def late(declaration, certificate):
     """Returns a problem if a phase closed at or after its deadline, or None. A phase that missed its deadline has
-    no closing time."""
+    no closing time. Reveals from seals may come later, because their beacon round may be late."""
     for phase in ("commit", "reveal"):
-        by, closed = declaration[phase + "_deadline"], timing[phase + "s_closed_at"]
-        if closed is not None and closed >= by:
+        by, closed = declaration[phase + "_deadline"], certificate["timing"][phase + "s_closed_at"]
+        if closed is not None and closed >= by and not (phase == "reveal" and opened_by_seal(certificate["properties"])):
             return "%ss must close before the declared %s_deadline %d, but they closed at %d" % (phase, phase, by, closed)
     return None

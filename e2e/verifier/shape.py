@@ -100,14 +100,15 @@ KEY_SET = record(keys=array(record(optional=("retired_at", "tree_size"), pubkey=
                                    state=one_of("current", "next", "retired"), retired_at=integer, tree_size=integer),
                            MOST_KEYS))
 DECLARATION = record(
-    algorithm=string, algorithm_params=thing, beacon_chain=nullable(HASH), commit_deadline=integer, mode=string,
+    optional=("seals",), seals=one_of("required"), algorithm=string, algorithm_params=thing, beacon_chain=nullable(HASH), commit_deadline=integer, mode=string,
     party_keys=array(nullable(string)), party_labels=array(string), retention=string, reveal_deadline=integer,
 )
 INPUTS = array(nullable(record(optional=("salt",), input=thing, salt=salt)))
+BEACON = record(optional=("genesis_seed", "beacon_id"), chain_hash=HASH, public_key=string, genesis_time=integer, period=integer, genesis_seed=HASH, beacon_id=string)
 BUNDLE = record(
-    optional=("log_proof", "declaration", "beacon", "own_input", "openings"), bundle_version=one_of("1"),
+    optional=("log_proof", "declaration", "beacon", "closing", "own_input", "openings"), bundle_version=one_of("1"),
     certificate=thing, tree_head=thing, keys=thing, log_proof=string, declaration=DECLARATION,
-    beacon=record(chain_hash=HASH, public_key=string, genesis_time=integer, period=integer),
+    beacon=BEACON, closing=record(beacon=BEACON, seal_hashes=array(nullable(HASH)), log_proof=string),
     own_input=record(optional=("input", "salt", "input_path"), party=integer, input=thing, salt=text, input_path=array(HASH)),
     openings=INPUTS,
 )
@@ -150,6 +151,8 @@ def contradictions(c):
         ("inputs-purged" not in flags or c["retention"] == "purge", "properties contains inputs-purged, but retention is not purge"),
         ("beacon-verified" not in flags or (computed and algorithms.draws(c["algorithm"])),
          "properties contains beacon-verified, but the result was not drawn with a beacon"),
+        (not seats.opened_by_seal(flags) or "inputs-committed-before-reveal" in flags,
+         "properties contains opened-by-timelock, but no input was revealed"),
     ]
     if seats.digest_in(flags)[1]:
         claims.append((False, seats.digest_in(flags)[1]))

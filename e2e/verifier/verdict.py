@@ -10,7 +10,7 @@ CHECKS = {
     "logged": ("tree_size", "merkle_inclusion", "log_proof", "checkpoint_signature"),
     "cosigned": ("witnesses",),
     "agreed": ("party_signatures", "party_keys", "declaration"),
-    "fixed": (),
+    "fixed": ("closing", "closing_witnesses"),
     "result": ("input_root_wellformed", "consistency", "commitments", "input_root", "result", "own_input", "input_path"),
     "draw": ("draw", "beacon_chain", "beacon_signature"),
 }
@@ -72,7 +72,19 @@ def agreed(report, _):
 def fixed(report, _):
     if report.late:
         return FALSE, report.late
-    return OPEN, "the times are the service's word"
+    if report.closed is None:
+        return OPEN, "the times are the service's word"
+    if report.policy is None:
+        return OPEN, "the commitments are in the log, but only witnesses show since when; give a policy with --policy"
+    if report.policy.quorum == "none":
+        return OPEN, "the commitments are in the log, but only witnesses show since when, and the policy requires no cosignatures"
+    if not report.closed["known"]:
+        return OPEN, "the beacon's chain is not drand quicknet, and its times are only in this file; compare them with those that you know"
+    if not report.closed["by_seal"]:
+        return OPEN, "no input came from a seal, and when each party revealed is the service's word"
+    if report.closed["unsealed"]:
+        return OPEN, "%s, but when the parties without a seal revealed is the service's word: %s" % (report.closed["detail"], few(report.closed["unsealed"]))
+    return PROVEN, report.closed["detail"] + "; an input that its party revealed by hand before is not covered"
 
 
 def result(report, certificate):
@@ -99,7 +111,9 @@ def draw(report, certificate):
     if not report.recomputed:
         return OPEN, "nonce_digest is the service's word: the openings of all parties are missing; get the bundle again"
     if report.chain is None:
-        return OPEN, "the beacon's chain is not drand quicknet, and its key is only in this file; compare it with the one that you know"
+        if report.bound:
+            return OPEN, "the beacon's chain is not drand quicknet; its key belongs to the chain hash, which the deal declared, but whose chain it is you must know"
+        return OPEN, "the beacon's chain is not drand quicknet, and nothing shows that its key belongs to the chain hash; compare it with the one that you know"
     return PROVEN, "nonces, beacon round and winner were recomputed; %s signed the round" % report.chain
 
 

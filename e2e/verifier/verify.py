@@ -5,10 +5,12 @@ import argparse
 import hashlib
 import json
 import re
+import struct
 import sys
 
 import algorithms
 import bls
+import closing
 import jcs
 import notes
 import seats
@@ -66,9 +68,11 @@ class Report:
         self.alone = True         # the certificate came without its bundle
         self.policy = None
         self.parties = []         # per party: {party, status, detail} of the claim `agreed`
+        self.closed = None        # what the closing shows, see closing.py; None if the bundle has none
         self.late = None          # how the times contradict the declaration
         self.opened = None        # indexes of the parties whose commitments were opened; None if no opening is known
         self.recomputed = None    # says from what the result was recomputed
+        self.bound = False        # the hash of the beacon chain in the bundle is that of its key and its other values
         self.chain = None         # name of the beacon chain, known beforehand, that signed the round
 
     def add(self, name, problem, good=""):
@@ -227,12 +231,20 @@ def verify_bundle(bundle, keys=None, policy=None, known=None, inputs=None, openi
         return report.judge(None)
     check_log_proof(report, bundle, keys, policy)
     seats.check_declaration(report, declaration, certificate)
+    closing.check(report, bundle, declaration if declaration and report.checked("declaration") else {}, policy,
+                  lambda note: checkpoint_signer(note, keys, policy)[0],
+                  lambda entry, index, path, note: included(leaf_hash(entry), index, note.size, path, note.root))
     if "beacon" in bundle:
         shown = (certificate["result"] or {}).get("beacon")
         shown = shown.get("chain_hash") if type(shown) is dict else None
         of = bundle["beacon"]["chain_hash"]
-        report.add("beacon_chain", None if of == shown else
-                   "the bundle has the key of beacon chain %s, but the result was not drawn from that chain" % of, of)
+        report.bound = chain_hash(bundle["beacon"]) == of
+        problem = None
+        if of != shown:
+            problem = "the bundle has the key of beacon chain %s, but the result was not drawn from that chain" % of
+        elif not report.bound and (of == QUICKNET[0] or "genesis_seed" in bundle["beacon"] or "beacon_id" in bundle["beacon"]):
+            problem = "the key and the other values of the beacon in the bundle do not hash to its chain_hash"
+        report.add("beacon_chain", problem, of)
     own = check_own_input(report, bundle.get("own_input"), certificate)
     declared = declaration["algorithm_params"] if declaration and report.checked("declaration") else None
     check_openings(report, certificate, [bundle.get("openings"), inputs], list(openings) + own, declared)
@@ -242,6 +254,22 @@ def verify_bundle(bundle, keys=None, policy=None, known=None, inputs=None, openi
 QUICKNET = ("52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
             "83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c8c4b450b6a0a6c3ac6a5776a2d106451"
             "0d1fec758c921cc22b0e17e63aaf4bcb5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a")
+QUICKNET_SEED = "f477d5c89f21a17c863a7f937c6a6d15859414d2be09cd448d4279af331c5d3e"
+
+
+def chain_hash(chain):
+    """Returns drand's hash of a chain, or None if a value is missing or impossible. Quicknet's seed and id are known."""
+    known = {"genesis_seed": QUICKNET_SEED, "beacon_id": "quicknet"}
+    if chain["chain_hash"] == QUICKNET[0] and not set(known) & set(chain):
+        chain = {**chain, **known}
+    try:
+        key, seed, name = bytes.fromhex(chain["public_key"]), bytes.fromhex(chain["genesis_seed"]), chain["beacon_id"].encode()
+        if len(key) != 96 or chain["public_key"] != key.hex() or chain["period"] < 1 or chain["genesis_time"] < 0:
+            return None
+        numbers = struct.pack(">IQ", chain["period"], chain["genesis_time"])
+    except (KeyError, ValueError, struct.error):
+        return None
+    return hashlib.sha256(numbers + key + seed + (b"" if name == b"default" else name)).hexdigest()
 
 
 def check_beacon(report, result, chain):

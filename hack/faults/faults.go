@@ -73,7 +73,7 @@ func (s *stack) strike(ctx context.Context, f Fault, n int) (lift func() error, 
 	case stickLink:
 		return link(linkStuck)
 	case blockGuard:
-		return func() error { return s.blockGuard(false) }, s.blockGuard(true)
+		return func() error { return s.blockGuard(ctx, false) }, s.blockGuard(ctx, true)
 	case signerFails:
 		return signer(failures[n%len(failures)])
 	case signerLies:

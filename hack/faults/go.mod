@@ -7,6 +7,7 @@ replace github.com/fairpact/fairpact => ../../
 require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/fairpact/fairpact v0.0.0-00010101000000-000000000000
+	github.com/jackc/pgx/v5 v5.12.0
 	github.com/transparency-dev/merkle v0.0.2
 	golang.org/x/sync v0.24.0
 )
@@ -57,7 +58,6 @@ require (
 	github.com/hashicorp/golang-lru/v2 v2.0.7 // indirect
 	github.com/jackc/pgpassfile v1.0.0 // indirect
 	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
-	github.com/jackc/pgx/v5 v5.12.0 // indirect
 	github.com/jackc/puddle/v2 v2.2.3 // indirect
 	github.com/klauspost/compress v1.20.3 // indirect
 	github.com/mfridman/interpolate v0.0.2 // indirect

@@ -7,12 +7,13 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/dev/kmstest"
@@ -50,6 +51,7 @@ type stack struct {
 
 	databases        sync.Mutex // held during a fault of Postgres
 	primary, standby *localservers.Postgres
+	guard            *localservers.Postgres // keeps the fork guard's record
 
 	clockRand *rand.Rand             // the random source of the clock offsets
 	starting  map[string]*sync.Mutex // by process name: held while s.run starts the process
@@ -69,6 +71,9 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure fun
 	if s.primary, err = localservers.StartPostgres(ctx, localservers.Options{}); err != nil {
 		return nil, err
 	}
+	if s.guard, err = localservers.StartPostgres(ctx, localservers.Options{}); err != nil {
+		return nil, err
+	}
 	signing, err := localstack.OneKey(filepath.Join(dir, "keys.json"), s.kms.URI(s.kms.NewKey()))
 	if err != nil {
 		return nil, err
@@ -83,7 +88,7 @@ func startStack(ctx context.Context, seed uint64, bin, dir string, onFailure fun
 		DatabaseURL: database,
 		Replicas:    map[string]int{localstack.DealAPI: 2, localstack.LogServer: 2, localstack.DeadlineWorker: 2},
 		Env: map[string][]string{"": {
-			"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_LOG_LEVEL=debug", signing,
+			"FAIRPACT_KEYS_PER_MINUTE=0", "FAIRPACT_DEAL_UNITS_PER_MINUTE=0", "FAIRPACT_KEY_MIB_PER_DAY=0", "FAIRPACT_NETWORK_MIB_PER_DAY=0", "FAIRPACT_LOG_LEVEL=debug", signing,
 		}},
 	})
 	if err != nil {
@@ -153,9 +158,8 @@ func (s *stack) envThroughLinks(name string) (env []string, err error) {
 		over("FAIRPACT_LOG_APPEND_URL", s.LogAppendURL("log-server"), "log append")
 		over("FAIRPACT_LOG_READ_URL", s.LogReadURL("log-server"), "log read")
 		env = append(env, "FAIRPACT_BEACON_RELAYS="+s.relay.url)
-	} else if name == localstack.LogServer {
-		// A fork guard in a file works for only one log-server, so the second gets none.
-		env = append(env, "FAIRPACT_FORK_GUARD=file://"+s.guard())
+	} else {
+		env = append(env, "FAIRPACT_FORK_GUARD="+s.guard.AdminURL())
 	}
 	// Each process's clock differs from the machine's clock by at most 4 minutes, which is less
 	// than signing.Margin.
@@ -200,17 +204,19 @@ func (s *stack) toPostgres(targets ...string) {
 	}
 }
 
-func (s *stack) guard() string { return filepath.Join(s.Dir(), "guard.json") }
-
-// blockGuard makes writes of the fork guard fail, as on a full disk. If `blocked` is false,
-// the writes work again. A directory with the name of the guard's temporary file blocks the writes.
-// Read-only permissions would not block the writes of a process that runs as root.
-func (s *stack) blockGuard(blocked bool) error {
-	beside := s.guard() + ".new"
-	if err := os.RemoveAll(beside); err != nil || !blocked {
+// blockGuard makes writes of the fork guard fail, as on a full disk or after a failover of its database. If
+// `blocked` is false, the writes work again.
+func (s *stack) blockGuard(ctx context.Context, blocked bool) error {
+	conn, err := pgx.Connect(ctx, s.guard.URL("template1"))
+	if err != nil {
 		return err
 	}
-	return os.Mkdir(beside, 0o700)
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "ALTER DATABASE postgres SET default_transaction_read_only = "+strconv.FormatBool(blocked))
+	if err == nil { // the setting is for new connections
+		_, err = conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres'")
+	}
+	return err
 }
 
 // run starts the process if it has ended. It retries a failed start until ctx ends, because the
@@ -248,7 +254,7 @@ func (s *stack) close() error {
 	if s.Stack != nil {
 		err = s.Stack.Close()
 	}
-	for _, p := range []*localservers.Postgres{s.standby, s.primary} {
+	for _, p := range []*localservers.Postgres{s.standby, s.primary, s.guard} {
 		if p != nil {
 			err = errors.Join(err, p.Close())
 		}

@@ -1,3 +1,6 @@
+// Package beacon fetches rounds of a drand randomness beacon from relays, which it does
+// not trust. It accepts a round only if the round's BLS signature verifies under the
+// chain's pinned public key. It computes the randomness from that signature.
 package beacon
 
 import (
@@ -19,6 +22,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/fairpact/fairpact/internal/platform/crash"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 var (
@@ -46,7 +50,7 @@ type Round struct {
 
 // Client fetches rounds of one chain from relays. It is safe for concurrent use.
 type Client struct {
-	chain  Chain
+	chain  drand.Chain
 	relays []relay
 	http   *http.Client
 	flight singleflight.Group
@@ -56,7 +60,7 @@ type Client struct {
 
 // NewClient returns a client of a chain. It asks the relays in this order. The caller MUST check
 // them with CheckRelays.
-func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
+func NewClient(chain drand.Chain, relays []string, hc *http.Client) *Client {
 	known, _ := lru.New[int64, Round](cachedRounds) // fails only for a size below 1
 	c := &Client{chain: chain, http: hc, now: crash.Now, known: known}
 	for _, base := range relays {
@@ -66,14 +70,14 @@ func NewClient(chain Chain, relays []string, hc *http.Client) *Client {
 }
 
 // Chain returns the client's chain.
-func (c *Client) Chain() Chain { return c.chain }
+func (c *Client) Chain() drand.Chain { return c.chain }
 
 // Fetch returns a verified round. Concurrent calls for one round share the requests, which
-// continue if one caller gives up. The error wraps ErrBadRound, ErrNotYet, ErrUnavailable or
+// continue if one caller gives up. The error wraps drand.ErrBadRound, ErrNotYet, ErrUnavailable or
 // the context's error. A call may take seconds.
 func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
-	if round < 1 || round > MaxRound {
-		return Round{}, fmt.Errorf("%w: %d", ErrBadRound, round)
+	if round < 1 || round > drand.MaxRound {
+		return Round{}, fmt.Errorf("%w: %d", drand.ErrBadRound, round)
 	}
 	if known, ok := c.known.Get(round); ok {
 		return known, nil
@@ -223,7 +227,7 @@ func CheckRelays(relays []string) error {
 // round asks for one round and verifies the answer. For a round that is not due (by the local
 // clock), older drand relays answer 404 instead of 425. Otherwise 404 means that the relay does
 // not serve the chain.
-func (r relay) round(ctx context.Context, hc *http.Client, chain Chain, round int64, notDue bool) (Round, error) {
+func (r relay) round(ctx context.Context, hc *http.Client, chain drand.Chain, round int64, notDue bool) (Round, error) {
 	address := r.base + "/" + chain.Hash + "/public/" + strconv.FormatInt(round, 10)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -264,7 +268,7 @@ func transportError(err error) error {
 
 // parseRound verifies an answer. If it contains randomness, which drand's newer interface does
 // not send, that value MUST be right.
-func parseRound(body []byte, chain Chain, round int64) (Round, error) {
+func parseRound(body []byte, chain drand.Chain, round int64) (Round, error) {
 	var answer struct {
 		Round      int64   `json:"round"`
 		Randomness *string `json:"randomness"`

@@ -17,6 +17,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/dev/devbeacon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 // network is an http.RoundTripper without sockets, because synctest cannot fake time for
@@ -68,7 +69,7 @@ var (
 	goodSig = hex.EncodeToString(good.Sign(testRound))
 )
 
-var today = time.Unix(beacon.Quicknet().RoundTime(testRound)+1_000_000, 0)
+var today = time.Unix(drand.Quicknet().RoundTime(testRound)+1_000_000, 0)
 
 func newBeacon(seed string) *devbeacon.Server {
 	s := devbeacon.New([]byte(seed))
@@ -247,8 +248,8 @@ func TestNotYet(t *testing.T) {
 
 func TestNoRequestForInvalidRoundsOrCancelledCallers(t *testing.T) {
 	client, n := clientOf(map[string]http.Handler{"a": good}, "a")
-	for _, round := range []int64{0, -1, beacon.MaxRound + 1} {
-		if _, err := client.Fetch(t.Context(), round); !errors.Is(err, beacon.ErrBadRound) {
+	for _, round := range []int64{0, -1, drand.MaxRound + 1} {
+		if _, err := client.Fetch(t.Context(), round); !errors.Is(err, drand.ErrBadRound) {
 			t.Errorf("round %d: %v, want ErrBadRound", round, err)
 		}
 	}
@@ -260,7 +261,7 @@ func TestNoRequestForInvalidRoundsOrCancelledCallers(t *testing.T) {
 	if asked := n.requests(); len(asked) != 0 {
 		t.Errorf("relays asked: %v, want none", asked)
 	}
-	if _, err := client.Fetch(t.Context(), beacon.MaxRound); !errors.Is(err, beacon.ErrNotYet) {
+	if _, err := client.Fetch(t.Context(), drand.MaxRound); !errors.Is(err, beacon.ErrNotYet) {
 		t.Errorf("the last round: %v, want ErrNotYet", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
@@ -155,7 +155,7 @@ func TestInputIsPutIntoABundle(t *testing.T) {
 func TestBeaconSignature(t *testing.T) {
 	t.Parallel()
 	const round, genuine = 12040883, "929906c959032ab363c9f26570d215d66f5c06cb0c44fe508c12bb5839f04ec895bb6868e5b9ff13ab289bdb5266b394"
-	quicknet := beacon.Quicknet()
+	quicknet := drand.Quicknet()
 	key, unknown, bad := hex.EncodeToString(quicknet.PublicKey), strings.Repeat("0", 64), strings.Repeat("0", 192)
 	chain := func(key string) map[string]any {
 		return map[string]any{"public_key": key, "period": int64(3), "genesis_time": int64(1692803367)}

@@ -38,6 +38,8 @@ type commands struct {
 	Seal        sealCommand               `cmd:"" group:"parties" help:"Make the commitment to an input, with a new salt if none is given."`
 	Deal        dealCommands              `cmd:"" group:"parties" help:"Take part in a deal: create, invite, commit, reveal, watch, fetch its bundle."`
 	Verify      verifyCommand             `cmd:"" group:"auditors" help:"Verify a bundle or a certificate, and recompute the result from the inputs."`
+	Receipt     receiptCommand            `cmd:"" group:"auditors" help:"Prove with a receipt that a party sealed in time, and what its seal opens to."`
+	Settle      settleCommand             `cmd:"" group:"auditors" help:"Compute the result of a deal from its seals, without the service. No certificate is issued."`
 	Log         logCommands               `cmd:"" help:"Audit, mirror and watch a transparency log; make the key that signs its checkpoints."`
 	SigningKeys signingKeysCommands       `cmd:"" group:"operators" help:"Check and change the key set of a deployment; rotate its signing key."`
 	Secret      secretCommands            `cmd:"" group:"operators" help:"Rotate the server secret, show the progress of a rotation, or replace a lost secret."`

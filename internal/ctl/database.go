@@ -17,6 +17,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/keys"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -111,6 +112,35 @@ func (c logFsckCommand) Run(ctx context.Context, t *terminal) error {
 		return errForged
 	}
 	return nil
+}
+
+type logGuardCommand struct {
+	databases
+	From *string `placeholder:"IDENTITY" help:"With --to: the fork guard under which the log is signed now. Its log-servers refuse to sign from then on."`
+	To   *string `placeholder:"IDENTITY" help:"With --from: the fork guard under which the log is signed from now on, as the log line of its log-server names it. An empty identity means no guard."`
+}
+
+func (c logGuardCommand) Run(ctx context.Context, t *terminal) error {
+	if (c.From == nil) != (c.To == nil) {
+		return errors.New("only one of --from and --to is given: give both or neither")
+	}
+	pool, err := database.Open(ctx, c.log(), 1)
+	if err != nil {
+		return err
+	}
+	defer database.Close(pool)
+	if c.From != nil {
+		if err := translog.MoveGuard(ctx, pool, *c.From, *c.To); errors.Is(err, translog.ErrRefused) {
+			return refusal{err}
+		} else if err != nil {
+			return err
+		}
+	}
+	guard, err := translog.GuardOf(ctx, pool)
+	if err != nil {
+		return err
+	}
+	return t.show(map[string]string{"guard": guard}, "%s", cmp.Or(guard, "the log has no fork guard"))
 }
 
 type certificateCommands struct {
@@ -208,8 +238,15 @@ func (a certificateReturnCommand) Run(ctx context.Context, t *terminal) error {
 		if err := json.Unmarshal(canon.Encode(copied.TreeHead), &head); err != nil {
 			return err
 		}
-		_, _, leaf := leafOf(copied)
+		c, _, leaf := leafOf(copied)
 		leaves = append(leaves, leaf)
+		_, bundle, err := t.certificate(path)
+		if err != nil {
+			return err
+		}
+		if index, entry, found := verification.ClosingLeaf(bundle); found {
+			leaves = append(leaves, translog.TaggedLeaf{Index: index, Entry: entry, Tag: timelock.ClosingTag(c.DealID)})
+		}
 	}
 	log, err := database.Open(ctx, a.log(), 1)
 	if err != nil {

@@ -17,12 +17,14 @@ import (
 type dealCommands struct {
 	Create      createCommand      `cmd:"" help:"Create a deal and write its tokens to a state file."`
 	Invite      inviteCommand      `cmd:"" help:"Write a state file or an invitation for one party."`
+	Join        joinCommand        `cmd:"" help:"Accept an invitation: check and commit an input, sealed so that it opens by itself."`
 	Commit      commitCommand      `cmd:"" help:"Send the commitment of a sealed file."`
 	Reveal      revealCommand      `cmd:"" help:"Reveal the input and salt of a sealed file."`
 	Status      statusCommand      `cmd:"" help:"Show the deal."`
 	Watch       watchCommand       `cmd:"" help:"Follow the deal until it has ended and its certificate is issued."`
 	Draw        drawCommand        `cmd:"" help:"Make the draw of a random.v1 deal, once all parties have revealed and the beacon round is published."`
 	Certificate certificateCommand `cmd:"" help:"Fetch the bundle: the certificate with all that verify needs offline."`
+	Seals       sealsCommand       `cmd:"" help:"Fetch all seals of a deal of mode open, with which settle computes the result without the service."`
 	Disclose    discloseCommand    `cmd:"" help:"Consent to show your input to the other parties, so that all can check the result."`
 	Cancel      cancelCommand      `cmd:"" help:"Cancel the deal as the initiator, if no other party has committed."`
 }
@@ -161,10 +163,18 @@ func (c *call) post(ctx context.Context, t *terminal, suffix string, body any) e
 	return t.answer(answer)
 }
 
+// commitFlags are the flags of the commands that commit.
+type commitFlags struct {
+	SeatKey           string `placeholder:"FILE" help:"File with the seat key that signs the commitment (see fairpactctl seat-key)."`
+	Origin            string `placeholder:"URL" help:"With --seat-key: the public URL of the deployment, if you reach the deployment under another URL."`
+	Timelock          bool   `help:"Also send the input, sealed for the beacon round of the deal: it opens by itself, and you need not come back. fairpactctl deal join always does so."`
+	Receipt           string `placeholder:"FILE" help:"With --timelock: new file for the seal and the deployment's receipt, which proves that you sealed in time."`
+	DevelopmentBeacon bool   `help:"With --timelock: accept a beacon chain other than drand quicknet. Its operator may be able to open the seal at any time."`
+}
+
 type commitCommand struct {
-	Sealed  string `arg:"" help:"Sealed file that fairpactctl seal --out wrote."`
-	SeatKey string `placeholder:"FILE" help:"File with the seat key that signs the commitment (see fairpactctl seat-key)."`
-	Origin  string `placeholder:"URL" help:"With --seat-key: the public URL of the deployment, if you reach the deployment under another URL."`
+	Sealed string `arg:"" help:"Sealed file that fairpactctl seal --out wrote."`
+	commitFlags
 	partyFlags
 }
 
@@ -177,32 +187,63 @@ func (c commitCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	of, err := call.declaration(ctx)
+	return call.commit(ctx, t, mine, c.commitFlags, func() error { return nil })
+}
+
+// commit checks the input against the deal, sends its commitment and prints the answer. With a
+// seal it calls keep before it sends anything.
+func (c *call) commit(ctx context.Context, t *terminal, mine sealed, flags commitFlags, keep func() error) error {
+	of, err := c.declaration(ctx)
 	if err != nil {
 		return err
 	}
-	if known := cmp.Or(c.Origin, call.client.BaseURL()); c.SeatKey != "" && of.Origin != nil && *of.Origin != known {
+	if known := cmp.Or(flags.Origin, c.client.BaseURL()); flags.SeatKey != "" && of.Origin != nil && *of.Origin != known {
 		return refusal{fmt.Errorf("the expected public URL is %s, but the deployment says that its public URL is %s: if the deployment is right, give --origin %s", known, *of.Origin, *of.Origin)}
 	}
 	// A newer service may have an algorithm that is unknown here; it checks the input at the reveal.
 	if a, known := algorithm.Lookup(of.algorithm); known {
-		if err := a.CheckInput(of.labels, of.params, mine.members); err != nil {
+		if err := a.CheckInput(of.labels, of.params, mine.members, a.InputLimit(of.params)); err != nil {
 			return refusal{fmt.Errorf("the commitment was not sent, because the reveal of this input would be refused: %w", err)}
 		}
 	}
 	request := commitment{Commitment: canon.Commitment(mine.canonical, []byte(mine.salt))}
-	if c.SeatKey != "" {
-		if request, err = of.sign(c.SeatKey, request.Commitment); err != nil {
+	if flags.SeatKey != "" {
+		if request, err = of.sign(flags.SeatKey, request.Commitment); err != nil {
 			return err
 		}
 	}
-	return call.post(ctx, t, "/commit", request)
+	if !flags.Timelock {
+		return c.post(ctx, t, "/commit", request)
+	}
+	sealed, err := c.seal(ctx, of, mine, flags.DevelopmentBeacon)
+	if err != nil {
+		return err
+	}
+	request.Seal = sealed.text
+	if err := keep(); err != nil {
+		return err
+	}
+	answer, err := c.client.Post(ctx, c.path("/commit"), c.token, request)
+	if err != nil {
+		return err
+	}
+	var committed wire.Committed
+	if err := json.Unmarshal(answer, &committed); err != nil {
+		return err
+	}
+	if flags.Receipt != "" {
+		if err := c.keepReceipt(ctx, flags.Receipt, sealed, of, request.Commitment, committed.Receipt); err != nil {
+			return err
+		}
+	}
+	return t.answer(answer)
 }
 
 type commitment struct {
 	Commitment string `json:"commitment"`
 	Key        string `json:"party_key,omitempty"`
 	Signature  string `json:"party_signature,omitempty"`
+	Seal       string `json:"seal,omitempty"`
 }
 
 type revealCommand struct {

@@ -22,11 +22,12 @@ type createCommand struct {
 	Params         string        `required:"" placeholder:"FILE" help:"File with algorithm_params, a JSON object; '-' reads standard input."`
 	Out            string        `required:"" placeholder:"FILE" help:"New state file, which only you can read. It holds the deployment's URL, the deal_id, the API key and the invite tokens."`
 	CommitIn       time.Duration `default:"1h" help:"Time to commit, from now."`
-	RevealIn       time.Duration `default:"2h" help:"Time to reveal, from now."`
+	RevealIn       time.Duration `default:"2h" help:"Time to reveal, from now (over MCP, reveal_seconds counts from the end of the commit phase)."`
 	CommitDeadline int64         `placeholder:"UNIX" help:"Commit deadline in unix seconds, instead of --commit-in."`
 	RevealDeadline int64         `placeholder:"UNIX" help:"Reveal deadline in unix seconds, instead of --reveal-in."`
 	Mode           string        `default:"sealed" help:"Who sees the inputs after the result. 'open': all parties, so each can recompute it. 'sealed': no party until all consent (a draw shows them anyway)."`
 	Retention      string        `default:"standard" help:"'standard': the deployment keeps the inputs. 'purge': the deployment deletes the inputs when the deal ends."`
+	RequireSeals   bool          `help:"Take only commitments with a timelock seal: every input opens by itself, so no absence makes the deal VOID. The reveal deadline must be some two minutes after the commit deadline."`
 	deployment
 	apiKeyFlags
 }
@@ -91,9 +92,13 @@ func (c createCommand) create(ctx context.Context, client *httpclient.Client, ke
 	if err != nil {
 		return s, made, err
 	}
+	seals := ""
+	if c.RequireSeals {
+		seals = deal.SealsRequired
+	}
 	var answer wire.Created
 	if err := client.PostInto(ctx, "/v1/deals", key, request{
-		c.Algorithm, c.Mode, c.Retention, c.Label, keys, c.CommitDeadline, c.RevealDeadline, params,
+		c.Algorithm, c.Mode, c.Retention, c.Label, keys, c.CommitDeadline, c.RevealDeadline, params, seals,
 	}, &answer); err != nil {
 		return s, made, err
 	}
@@ -110,6 +115,7 @@ type request struct {
 	CommitDeadline int64          `json:"commit_deadline"`
 	RevealDeadline int64          `json:"reveal_deadline"`
 	Params         map[string]any `json:"algorithm_params"`
+	Seals          string         `json:"seals,omitempty"`
 }
 
 type inviteCommand struct {
@@ -181,12 +187,20 @@ func (s state) invitation(ctx context.Context, i wire.Invite) (string, error) {
 	if err := call.get(ctx, "/declaration", &declared); err != nil {
 		return "", err
 	}
+	var terms struct{ Seals string }
+	if err := json.Unmarshal(declared.Declared, &terms); err != nil {
+		return "", err
+	}
+	opens := int64(0)
+	if terms.Seals != "" && declared.Seals != nil {
+		opens = declared.Seals.OpensAt
+	}
 	origin := call.client.BaseURL()
 	if declared.Origin != nil {
 		origin = *declared.Origin
 	}
 	return invitation.Text(origin, invitation.Seat{
 		DealID: s.DealID, Algorithm: alg, From: view.Parties[0].Label, Party: i.Party, Label: i.Label, Token: i.Token,
-		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline,
+		CommitDeadline: view.CommitDeadline, RevealDeadline: view.RevealDeadline, OpensAt: opens,
 	}), nil
 }

@@ -24,6 +24,7 @@ type logCommands struct {
 	Audit  logAuditCommand  `cmd:"" group:"auditors" help:"Compute the root of a log from its entries and check every tile."`
 	Mirror logMirrorCommand `cmd:"" group:"auditors" help:"Copy a log up to its newest checkpoint into a folder, which any static file server can serve as the log."`
 	Fsck   logFsckCommand   `cmd:"" group:"operators" help:"Check the log's tables in the database against each other."`
+	Guard  logGuardCommand  `cmd:"" group:"operators" help:"Show the fork guard under which the log is signed, or move the log to another guard."`
 	Watch  logWatchCommand  `cmd:"" group:"auditors" help:"Prove that a log only grows, from one checkpoint to the next."`
 }
 

@@ -116,6 +116,9 @@ type terms struct {
 	algorithm string
 	params    map[string]any
 	labels    []string
+	commitBy  int64
+	revealBy  int64
+	chain     any    // hash of the declared beacon chain, or nil
 	keys      []any  // in party order, nil for a party without a declared seat key
 	digest    string // computed here, so that a party signs exactly the terms that were fetched
 }
@@ -129,6 +132,7 @@ func (c *call) declaration(ctx context.Context) (d terms, err error) {
 		m := canon.MembersOf(of, "declaration.")
 		d.algorithm, d.params = m.Text("algorithm", "a text"), m.Object("algorithm_params", "an object")
 		d.labels, d.keys = m.Texts("party_labels", "an array of texts"), m.List("party_keys", "an array")
+		d.commitBy, d.revealBy, d.chain = m.Integer("commit_deadline", "an integer"), m.Integer("reveal_deadline", "an integer"), of["beacon_chain"]
 		err = m.Err()
 	}
 	if err == nil && (d.Party == nil || *d.Party < 0 || *d.Party >= len(d.labels) || len(d.keys) != len(d.labels)) {
@@ -154,13 +158,16 @@ func (d terms) sign(path, commits string) (c commitment, err error) {
 	}
 	seat := certificate.Seat{DealID: d.DealID, Party: *d.Party, Commitment: commits, Declaration: d.digest}
 	signature, err := key.Sign(seat.Message(*d.Origin))
-	return commitment{commits, key.Label, signature}, err
+	return commitment{Commitment: commits, Key: key.Label, Signature: signature}, err
 }
 
 type sealCommand struct {
 	Input string  `arg:"" help:"File with the input, a JSON object; '-' reads standard input."`
 	Salt  *string `help:"The salt, as text. Default: 16 random bytes as 32 hex digits."`
 	Out   string  `placeholder:"FILE" help:"New file for the input and the salt. fairpactctl deal commit and fairpactctl deal reveal read this sealed file."`
+
+	Timelock          string `placeholder:"LINK" help:"Also seal input and salt for the beacon round of the deal of this invitation; '-' reads the link from standard input. Nothing is committed."`
+	DevelopmentBeacon bool   `help:"With --timelock: accept a beacon chain other than drand quicknet. Its operator may be able to open the seal at any time."`
 }
 
 // sealedFile has a party's input and salt. The body of a reveal request is the same.
@@ -169,7 +176,7 @@ type sealedFile struct {
 	Salt  string          `json:"salt"`
 }
 
-func (c sealCommand) Run(t *terminal) error {
+func (c sealCommand) Run(ctx context.Context, t *terminal) error {
 	data, err := t.read(c.Input)
 	if err != nil {
 		return err
@@ -186,6 +193,22 @@ func (c sealCommand) Run(t *terminal) error {
 		return fmt.Errorf("the salt has %d bytes: give at most %d", len(salt), canon.MaxSalt)
 	}
 	canonical := canon.Encode(input)
+	text := ""
+	if c.Timelock != "" {
+		call, err := t.invited(c.Timelock)
+		if err != nil {
+			return err
+		}
+		of, err := call.declaration(ctx)
+		if err != nil {
+			return err
+		}
+		made, err := call.seal(ctx, of, sealed{input, canonical, salt}, c.DevelopmentBeacon)
+		if err != nil {
+			return err
+		}
+		text = made.text
+	}
 	if c.Out != "" {
 		text, err := json.Marshal(sealedFile{canonical, salt})
 		if err != nil {
@@ -197,10 +220,17 @@ func (c sealCommand) Run(t *terminal) error {
 	}
 	commitment := canon.Commitment(canonical, []byte(salt))
 	if t.json {
-		return t.value(map[string]string{"commitment": commitment, "salt": salt})
+		out := map[string]string{"commitment": commitment, "salt": salt}
+		if text != "" {
+			out["seal"] = text
+		}
+		return t.value(out)
 	}
 	t.line("commitment %s", commitment)
 	t.line("salt       %s", salt)
+	if text != "" {
+		t.line("%s", strings.TrimSpace(text))
+	}
 	if salt == "" {
 		t.note("no salt: whoever sees this commitment can guess the input and check the guess")
 	}

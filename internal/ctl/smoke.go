@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/api/wire"
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
 
@@ -63,7 +63,7 @@ func (c smokeCommand) play(ctx context.Context, t *terminal, client *httpclient.
 		if err := client.GetInto(ctx, "/v1/beacon", "", &of); err != nil {
 			return cause(ctx, err)
 		}
-		chain, err := beacon.ParseChain(of.Hash, of.PublicKey, of.Period, of.Genesis)
+		chain, err := drand.ParseChain(of.Hash, of.PublicKey, of.Period, of.Genesis)
 		if err != nil {
 			return fmt.Errorf("GET /v1/beacon: %w", err)
 		}

@@ -8,11 +8,11 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
@@ -155,7 +155,7 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 		return
 	}
 	drawn := c.Result.Beacon
-	chain, name := beacon.Quicknet(), "drand quicknet"
+	chain, name := drand.Quicknet(), "drand quicknet"
 	var err error
 	switch {
 	case drawn.ChainHash == chain.Hash && given != nil && given["public_key"] != hex.EncodeToString(chain.PublicKey):
@@ -167,7 +167,7 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 		key, _ := given["public_key"].(string)
 		period, _ := given["period"].(int64)
 		genesis, _ := given["genesis_time"].(int64)
-		chain, err = beacon.ParseChain(drawn.ChainHash, key, period, genesis)
+		chain, err = drand.ParseChain(drawn.ChainHash, key, period, genesis)
 		name = "the chain of the bundle, checked with the key in the bundle,"
 	}
 	if err == nil {
@@ -177,7 +177,7 @@ func checkBeacon(report *verification.Report, cert any, given map[string]any) {
 		}
 	}
 	known := ""
-	if err == nil && drawn.ChainHash == beacon.Quicknet().Hash {
+	if err == nil && drawn.ChainHash == drand.Quicknet().Hash {
 		known = name
 	}
 	report.AddBeacon(checked(verification.BeaconSignature, err, "%s signed round %d", name, drawn.Round), known)

@@ -12,27 +12,34 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/translog"
 )
 
 // advance takes the due steps of a deal except Draw, and returns the resulting snapshot. If an input
-// cannot be decrypted, it returns the deal unchanged until the deal expires.
+// or a seal cannot be decrypted, or the round of the seals is late, it returns the deal unchanged until
+// the deal expires. Of many seals it opens only some.
 func (s *Service) advance(ctx context.Context, a Access, selection store.Selection) (*store.Snapshot, error) {
 	now, err := s.takeSteps(ctx, a.deal, selection)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, s.dealMissing(a)
 	}
-	if now != nil && errors.Is(err, errInputLost) {
+	if now != nil && (errors.Is(err, errInputLost) || waitsForBeacon(err)) {
 		return now, nil
 	}
 	return now, err
 }
 
-// takeSteps is advance for deadline-worker, which logs and retries errInputLost.
+func waitsForBeacon(err error) bool {
+	return problem.Is(err, problem.BeaconUnavailable) || problem.Is(err, problem.BeaconNotReady)
+}
+
+// takeSteps is advance for deadline-worker, which logs and retries errInputLost and late rounds.
 func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Selection) (*store.Snapshot, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
+	opened := false
 	for range 8 {
 		now, err := s.store.Snapshot(ctx, d.DealID, selection)
 		if err != nil {
@@ -43,10 +50,17 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Select
 		step := rules.Next(now.Now)
 		var ended *store.Snapshot
 		switch {
+		case step == deal.OpenSeals && opened:
+			return now, nil
+		case step == deal.OpenSeals:
+			opened = true
+			if err = s.openSeals(ctx, d); waitsForBeacon(err) {
+				return now, err
+			}
 		case step == deal.None || step == deal.Draw: // Entropy (for a caller) or ProcessDeal (for deadline-worker) draws
 			return now, nil
 		case step == deal.Expire:
-			ended, err = s.drawOrExpire(ctx, d)
+			ended, err = s.drawOrExpire(ctx, d, now.Pending)
 		default:
 			ended, err = s.endDeal(ctx, d, step, nil)
 		}
@@ -67,14 +81,18 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Select
 	return nil, fmt.Errorf("deal %s: a step is still due after 8 tries", d.DealID)
 }
 
-// drawOrExpire ends a random.v1 deal after its entropy window. It first tries the draw, because the
+// drawOrExpire ends a deal after its entropy window. It first tries the draw or opens seals, because the
 // round may have been published while this deployment was down. Only an unavailable round expires it.
-func (s *Service) drawOrExpire(ctx context.Context, d *Deal) (*store.Snapshot, error) {
-	drawn, err := s.endDeal(ctx, d, deal.Draw, nil)
-	if !problem.Is(err, problem.BeaconUnavailable) && !problem.Is(err, problem.BeaconNotReady) {
+func (s *Service) drawOrExpire(ctx context.Context, d *Deal, pending int) (drawn *store.Snapshot, err error) {
+	if pending > 0 {
+		err = s.openSeals(ctx, d)
+	} else {
+		drawn, err = s.endDeal(ctx, d, deal.Draw, nil)
+	}
+	if !waitsForBeacon(err) {
 		return drawn, err
 	}
-	s.logger.WarnContext(ctx, "deal expires without its beacon round", "round", *d.BeaconRound, "err", err)
+	s.logger.WarnContext(ctx, "deal expires without its beacon round", "err", err)
 	return s.endDeal(ctx, d, deal.Expire, nil)
 }
 
@@ -107,6 +125,9 @@ func (s *Service) ProcessDeal(ctx context.Context, dealID string) (again time.Du
 		return 0, err
 	}
 	now, err := s.takeSteps(ctx, d, store.NoParties)
+	if err == nil && s.rules(d, now).Next(now.Now) == deal.OpenSeals { // the other seals after other deals
+		return time.Millisecond, nil
+	}
 	if err == nil && s.rules(d, now).Next(now.Now) == deal.Draw {
 		if now, err = s.endDeal(ctx, d, deal.Draw, nil); errors.Is(err, errDealChanged) {
 			now, err = s.takeSteps(ctx, d, store.NoParties)
@@ -114,6 +135,11 @@ func (s *Service) ProcessDeal(ctx context.Context, dealID string) (again time.Du
 	}
 	if err != nil {
 		return 0, err
+	}
+	if closes(now) {
+		if err := s.closeCommits(ctx, d); err != nil {
+			return 0, err
+		}
 	}
 	if now.CertID != nil && !now.Published {
 		c, err := s.store.Certificate(ctx, *now.CertID)
@@ -166,10 +192,10 @@ func (s *Service) Entropy(ctx context.Context, a Access) (Drawn, error) {
 	return Drawn{}, fmt.Errorf("deal %s changed during the draw, %d times in a row", a.deal.DealID, attempts)
 }
 
-// pinnedRound returns the deal's stored beacon round. If the row is missing or invalid, it fetches the
-// round from a relay, and stores it if the row was missing. It never replaces a row.
-func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, error) {
-	drawn := &algorithm.Beacon{ChainHash: *d.ChainHash, Round: *d.BeaconRound}
+// pinnedRound returns a stored beacon round. If the row is missing or invalid, it fetches the round
+// from a relay, and stores it if the row was missing. It never replaces a row.
+func (s *Service) pinnedRound(ctx context.Context, chainHash string, number int64) (*algorithm.Beacon, error) {
+	drawn := &algorithm.Beacon{ChainHash: chainHash, Round: number}
 	chain := s.beacon.Chain()
 	if chain.Hash != drawn.ChainHash {
 		return nil, problem.New(problem.BeaconUnavailable, "the deal's beacon chain %s is not the chain that this deployment uses (%s); tell the operator of this deployment", drawn.ChainHash, chain.Hash)
@@ -187,7 +213,7 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	round, err := s.beacon.Fetch(ctx, drawn.Round)
 	switch {
 	case errors.Is(err, beacon.ErrNotYet):
-		return nil, problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has published it yet; call again in a few seconds", drawn.Round, *d.RoundTime).WithRetryAfter(3)
+		return nil, problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has published it yet; call again in a few seconds", drawn.Round, chain.RoundTime(number)).WithRetryAfter(3)
 	case err != nil:
 		return nil, problem.New(problem.BeaconUnavailable, "no relay returned a verified value of beacon round %d; nothing changed: call again in a few seconds", drawn.Round).WithCause(err)
 	}
@@ -195,7 +221,7 @@ func (s *Service) pinnedRound(ctx context.Context, d *Deal) (*algorithm.Beacon, 
 	return drawn, s.store.PutRound(ctx, drawn.ChainHash, drawn.Round, drawn.Randomness, drawn.Signature)
 }
 
-func verifies(chain beacon.Chain, drawn *algorithm.Beacon) bool {
+func verifies(chain drand.Chain, drawn *algorithm.Beacon) bool {
 	signature, err := hex.DecodeString(drawn.Signature)
 	if err != nil {
 		return false

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -56,6 +57,11 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 		if a, ok := s.apiKeys.Get(hash(sum)); ok {
 			return Principal{keyHash: sum, account: a}, nil
 		}
+		done, err := budget.From(ctx).Lookup(ctx)
+		if err != nil {
+			return Principal{}, err
+		}
+		defer done()
 		known, open, err := s.store.UseKey(ctx, sum, max(0, s.options.OpenUnits))
 		readOnly := problem.Is(err, problem.ReadOnly)
 		if readOnly {
@@ -94,6 +100,11 @@ func (s *Service) seatOf(ctx context.Context, tokenHash []byte) (seat, error) {
 	if at, ok := s.tokens.Get(hash(tokenHash)); ok {
 		return at, nil
 	}
+	done, err := budget.From(ctx).Lookup(ctx)
+	if err != nil {
+		return seat{}, err
+	}
+	defer done()
 	dealID, party, err := s.store.PartyByToken(ctx, tokenHash)
 	if err != nil {
 		return seat{}, err

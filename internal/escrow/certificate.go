@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -31,11 +32,10 @@ type Issued struct {
 // yet), NO_CERTIFICATE (the deal ended without one), LOG_INCONSISTENT (the certificate or its proof
 // does not verify, or the log has another certificate of the deal) and LOG_UNAVAILABLE.
 func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
-	if err := a.deal.acquireSlot(ctx); err != nil {
+	if err := budget.From(ctx).Hold(ctx, budget.MaxSmall); err != nil {
 		return Issued{}, err
 	}
 	c, err := s.store.CertificateOf(ctx, a.deal.DealID)
-	limits.ReleaseSlot(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		c, err = s.certificateAfterSteps(ctx, a)
 	}
@@ -115,7 +115,8 @@ type Bundle struct {
 	TLogProof   []byte // the inclusion proof as a .tlog-proof file (c2sp.org/tlog-proof)
 	Keys        []byte // the response body of GET /v1/pubkeys
 	Declaration []byte
-	Chain       *beacon.Chain // the beacon chain of a random.v1 result
+	Chain       *drand.Chain // the beacon chain of a random.v1 result
+	Closing     *Closing     // nil if the log has no closing of the deal
 	// Own is the proof for the caller's input. It is nil if the caller did not reveal, or if
 	// the proof needs inputs that were deleted (retention "purge").
 	Own *OwnInput
@@ -143,61 +144,87 @@ type OwnInput struct {
 // Bundle returns a deal's bundle for the calling party, or an error of Service.Certificate. With `whole`
 // it has Openings of any size.
 func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, error) {
+	if err := hold(ctx, a.deal.bundleBytes()); err != nil {
+		return Bundle{}, err
+	}
 	issued, err := s.Certificate(ctx, a)
 	if err != nil {
 		return Bundle{}, err
 	}
 	b := Bundle{Issued: issued, Keys: s.keys.Published()}
-	limits.ReleaseSlot(ctx)
-	if b.TLogProof, err = s.log.TLogProof(ctx, certificate.Entry(issued.Payload), issued.Proof.LeafIndex); err != nil {
+	budget.From(ctx).Rest()
+	if b.TLogProof, err = s.log.TLogProof(ctx, certificate.Entry(issued.Payload), issued.Proof.LeafIndex, false); err != nil {
 		return Bundle{}, logTrouble(err)
 	}
 	if chain := s.beacon.Chain(); issued.Outcome == certificate.Computed && a.deal.RoundTime != nil && a.deal.ChainHash != nil && *a.deal.ChainHash == chain.Hash {
 		b.Chain = &chain
 	}
-	// Acquire a slot even if the declaration is small: addInputs may read large inputs.
-	if err := limits.AcquireSlot(ctx); err != nil {
+	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.OneParty(a.party))
+	if err == nil && now.SealTime != 0 {
+		err = s.addClosing(ctx, a.deal, &b)
+	}
+	if err == nil {
+		err = s.addInputs(ctx, a, now, &b, whole)
+	}
+	if err != nil {
 		return Bundle{}, err
 	}
-	if b.Declaration, err = a.deal.Canonical(); err != nil {
+	if err := a.deal.turn(ctx); err != nil {
 		return Bundle{}, err
 	}
-	return b, s.addInputs(ctx, a, &b, whole)
+	b.Declaration, err = a.deal.Canonical()
+	return b, err
 }
 
-// addInputs sets Own and Openings.
-func (s *Service) addInputs(ctx context.Context, a Access, b *Bundle, whole bool) error {
-	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.OneParty(a.party))
+// addInputs sets Own and Openings. `now` has the calling party.
+func (s *Service) addInputs(ctx context.Context, a Access, now *store.Snapshot, b *Bundle, whole bool) error {
 	switch {
-	case err != nil || !partyStatus(now, a.party).Revealed:
-		return err
+	case !partyStatus(now, a.party).Revealed:
+		return nil
 	case now.Reveals < len(a.deal.Labels):
 		b.Own = &OwnInput{Party: a.party}
 		return nil
 	case a.deal.Retention == "purge":
 		return nil
 	}
-	inputs, err := s.storedInputs(ctx, a)
-	if err != nil {
-		return err
-	}
-	b.Own = &OwnInput{a.party, certificate.InputPath(leavesOf(inputs), a.party)}
+	shown := true
 	switch err := s.hidden(ctx, a, now); {
 	case problem.Is(err, problem.InputsSealed), problem.Is(err, problem.InputsNotReady):
-		return nil
+		shown = false
 	case err != nil:
 		return err
 	}
+	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.OnlyInputs(len(a.deal.Labels)))
+	if err != nil {
+		return err
+	}
+	if now.InputBytes > store.SmallRead {
+		n := a.deal.bundleBytes() + store.InputsPage
+		switch {
+		case shown && whole:
+			n += inputCopies * now.InputBytes
+		case shown:
+			n += inputCopies * min(now.InputBytes, maxOpenings)
+		}
+		if err := budget.From(ctx).Hold(ctx, int64(n)); err != nil {
+			return err
+		}
+	}
+	var tree certificate.InputTree
 	bytes := 0
-	for _, in := range inputs {
-		bytes += len(in.Canonical) + len(canon.Encode(in.Salt)) + len(`{"input":,"salt":},`)
-	}
-	if bytes > maxOpenings && !whole {
+	err = s.eachInput(ctx, a.deal, now, nil, func(_ int, in sealing.Input) error {
+		tree.Add(in.Canonical, in.SaltBytes)
+		if bytes += len(in.Canonical) + len(canon.Encode(in.Salt)) + len(`{"input":,"salt":},`); bytes > maxOpenings && !whole {
+			shown, b.Openings = false, nil
+		}
+		if shown {
+			b.Openings = append(b.Openings, Opened{in.Canonical, in.Salt})
+		}
 		return nil
+	})
+	if err != nil {
+		return err
 	}
-	b.Openings = make([]Opened, len(inputs))
-	for i, in := range inputs {
-		b.Openings[i] = Opened{in.Canonical, in.Salt}
-	}
+	b.Own = &OwnInput{a.party, tree.Path(a.party)}
 	return nil
 }

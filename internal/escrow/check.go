@@ -7,7 +7,7 @@ import (
 	"fmt"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -80,8 +80,8 @@ func (s *Service) inspect(ctx context.Context, c *store.Certificate) (inspected,
 	}
 	i.add(verification.TreeHeadSignature, err)
 	i.add(verification.MerkleInclusion, err)
-	if len(c.Payload) >= large {
-		if err := limits.AcquireSlot(ctx); err != nil {
+	if len(c.Payload) >= budget.MaxSmall {
+		if err := budget.From(ctx).Turn(ctx); err != nil {
 			return i, err
 		}
 	}

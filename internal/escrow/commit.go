@@ -19,15 +19,21 @@ type Committed struct {
 	State     deal.State `json:"state"`
 	Party     int        `json:"party"`
 	Committed bool       `json:"committed"` // always true
+	Receipt   *Receipt   `json:"receipt,omitempty"`
+	OpensAt   int64      `json:"opens_at,omitempty"` // when the round of the party's seal is due; 0: it did not seal
 }
 
-// Commit stores a party's commitment (SPEC 4), which a declared seat key MUST have signed.
+// Commit stores a party's commitment (SPEC 4), which a declared seat key MUST have signed, and its
+// seal.
 func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *Record) (Committed, error) {
 	attestedBy, err := s.attest(a, c)
 	if err != nil {
 		return Committed{}, s.lateFirst(ctx, a, deal.Deal.Commit, err)
 	}
 	act := store.Act{DealID: a.deal.DealID, Party: a.party, Commitment: c.Hash, AttestedBy: attestedBy, Replay: rec.Replay()}
+	if err := s.attachSeal(&act, a, c.Seal); err != nil {
+		return Committed{}, s.lateFirst(ctx, a, deal.Deal.Commit, err)
+	}
 	var stored store.ActResult
 	for tries := 1; !stored.Done; tries++ {
 		act.First = int(a.deal.firstUncommitted.Load())
@@ -41,11 +47,18 @@ func (s *Service) Commit(ctx context.Context, a Access, c Commitment, rec *Recor
 	crash.Point("escrow.committed")
 	s.options.Waits.Notify(a.deal.DealID)
 	s.commitments.Add(seat{a.deal.DealID, a.party}, c.Hash, len(a.deal.DealID))
-	if stored.All {
-		return Committed{a.deal.DealID, deal.Revealing, a.party, true}, nil
+	answer := Committed{DealID: a.deal.DealID, State: deal.Revealing, Party: a.party, Committed: true}
+	if !stored.All {
+		raise(&a.deal.firstUncommitted, stored.Missing)
+		answer.State = deal.Committing
 	}
-	raise(&a.deal.firstUncommitted, stored.Missing)
-	return Committed{a.deal.DealID, deal.Committing, a.party, true}, nil
+	if stored.All && stored.SealTime != nil {
+		s.tryClose(ctx, a.deal)
+	}
+	if act.Seal != nil {
+		s.addReceipt(ctx, a, &answer, c.Hash, act.Seal.Hash, stored.At)
+	}
+	return answer, nil
 }
 
 // StoredCommit answers a repeated commit whose first call stored the commitment but no answer. It
@@ -55,7 +68,16 @@ func (s *Service) StoredCommit(ctx context.Context, a Access) (Committed, error)
 	if err != nil {
 		return Committed{}, err
 	}
-	return Committed{a.deal.DealID, s.rules(a.deal, now).State(), a.party, true}, nil
+	answer := Committed{DealID: a.deal.DealID, State: s.rules(a.deal, now).State(), Party: a.party, Committed: true}
+	seals, err := s.store.Seals(ctx, a.deal.DealID, a.party, a.party)
+	if err != nil || len(seals) == 0 {
+		return answer, err
+	}
+	commitment, err := s.commitmentOf(ctx, a)
+	if err == nil {
+		s.addReceipt(ctx, a, &answer, commitment, [32]byte(seals[0].Hash), seals[0].At)
+	}
+	return answer, err
 }
 
 // Cancelled is the answer to Service.Cancel.
@@ -93,6 +115,7 @@ type Commitment struct {
 	Hash      [32]byte
 	Key       string // the party's public key (seat key): es256:HEX or ed25519:HEX
 	Signature string // verifies under Key for the bytes that Service.ToSign returns
+	Seal      string // the party's opening, sealed for the round of the deal's seals; "": none
 }
 
 var errNoOrigin = problem.New(problem.InvalidRequest, "this deployment accepts no seat keys, because it has no public address for them to sign: leave out party_keys, party_key and party_signature, or ask its operator to set FAIRPACT_PUBLIC_URL")
@@ -169,11 +192,15 @@ type Declaration struct {
 	Digest     string          `json:"declaration_sha256"`
 	Declared   json.RawMessage `json:"declaration"` // canonical JSON (RFC 8785)
 	AttestedBy []string        `json:"attested_by"` // in party order, as in a certificate issued now
+	Seals      *Seals          `json:"seals,omitempty"`
 }
 
 // Declaration returns the terms of the deal, which a party should read before it commits, and each
 // party's present attested_by.
 func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error) {
+	if err := hold(ctx, a.deal.declarationBytes()); err != nil {
+		return Declaration{}, err
+	}
 	now, err := s.advance(ctx, a, store.Attested(len(a.deal.Labels)))
 	if err != nil {
 		return Declaration{}, err
@@ -185,7 +212,7 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	if s.options.PublicURL != "" {
 		d.Origin = &s.options.PublicURL
 	}
-	if err := a.deal.acquireSlot(ctx); err != nil {
+	if err := a.deal.turn(ctx); err != nil {
 		return Declaration{}, err
 	}
 	if d.Declared, err = a.deal.Canonical(); err != nil {
@@ -198,5 +225,6 @@ func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error
 	for i, stored := range now.AttestedBy {
 		d.AttestedBy[i] = a.deal.attested(i, stored)
 	}
-	return d, nil
+	d.Seals, err = s.seals(ctx, a.deal)
+	return d, err
 }

@@ -25,6 +25,11 @@ type Declared struct {
 // Units returns the deal's cost, at least 1. An API key has limits on the units of its open deals
 // and of its new deals per minute.
 func (d Declared) Units() int {
+	return 1 + len(d.Labels)/partiesPerUnit + d.bytes()/bytesPerUnit
+}
+
+// bytes returns the size of labels, seat keys and params.
+func (d Declared) bytes() int {
 	bytes := len(d.Params)
 	for _, label := range d.Labels {
 		bytes += len(label)
@@ -34,17 +39,22 @@ func (d Declared) Units() int {
 			bytes += len(*key)
 		}
 	}
-	return 1 + len(d.Labels)/partiesPerUnit + bytes/bytesPerUnit
-}
-
-// AnswerBytes returns the approximate size of Created in bytes.
-func (d Declared) AnswerBytes() int {
-	bytes := 0
-	for _, label := range d.Labels {
-		bytes += len(label) + 100 // 100 bytes for the invite token and the JSON member names
-	}
 	return bytes
 }
+
+// Storage returns how many bytes the deal can store at most: what it declares, and for each party a
+// commitment and the larger of seal and opening. It is charged at the creation, so that no commitment,
+// seal or reveal is refused because too much is stored.
+func (d Declared) Storage() int {
+	total := d.bytes()
+	if alg, ok := algorithm.Lookup(d.Algorithm); ok {
+		params, _ := canon.ParseObject(d.Params) // Create refuses malformed params
+		total += len(d.Labels) * (maxSeal(alg.InputLimit(params)) + rowBytes)
+	}
+	return total
+}
+
+const rowBytes = 512 // of a party's rows, without label, seat key, seal and opening
 
 // Created is the result of Create (SPEC 2.3), with the deadlines of the deal.
 type Created struct {
@@ -156,12 +166,21 @@ func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 	if err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
 	}
+	if r.Seals != "" {
+		chain := s.beacon.Chain()
+		r.ChainHash = &chain.Hash
+	}
 	if alg.NeedsBeacon {
 		advice, err := s.pinBeacon(&r.Terms, params)
 		if err != nil {
 			return nil, nil, err
 		}
 		warnings = append(warnings, advice...)
+	}
+	if r.Seals != "" {
+		if _, err := s.sealRound(&r.Terms); err != nil {
+			return nil, nil, problem.New(problem.InvalidParams, "seals is %s, but %s", r.Seals, err)
+		}
 	}
 	warnings = append(warnings, cautionsOf(&r.Terms, now)...)
 	if len(r.Unknown) > 0 {
@@ -170,7 +189,8 @@ func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 	if r.Mode == "open" && r.Retention == "purge" {
 		warnings = append(warnings, "mode open with retention purge leaves no inputs to fetch once the deal has ended")
 	}
-	return newDeal(&store.Declaration{DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, Terms: r.Terms}, alg, params), warnings, nil
+	r.Params = canon.Encode(alg.Known(params)) // what the algorithm ignores would only fill the disk
+	return newDeal(&store.Declaration{DealID: sealing.ID(dealPrefix), OwnerHash: p.keyHash, InputLimit: alg.InputLimit(params), Terms: r.Terms}, alg, params), warnings, nil
 }
 
 // pinBeacon adds the beacon round, with its chain and time, to the terms. A round that is published at

@@ -9,7 +9,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
@@ -33,6 +33,8 @@ type Deal struct {
 	// Every party with an index below firstUncommitted has committed, and every party below
 	// firstUnrevealed has revealed. The store searches for a missing party from these indexes on.
 	firstUncommitted, firstUnrevealed atomic.Int64
+
+	roundAgain atomic.Int64 // unix seconds; until then nobody asks a relay for the late round of the seals
 
 	disclosed atomic.Bool // all parties show their inputs to each other (Service.Disclose)
 }
@@ -86,6 +88,13 @@ func newDeal(declaration *store.Declaration, alg *algorithm.Algorithm, params ma
 		return certificate.DeclarationDigest(text), err
 	})
 	return d
+}
+
+// inputLimit returns the most bytes that an input of the deal may have in its canonical form.
+func (d *Deal) inputLimit() int { return min(d.InputLimit, d.algorithm.MaxInput) }
+
+func (d *Deal) checkInput(input map[string]any) error {
+	return d.algorithm.CheckInput(d.Labels, d.params, input, d.inputLimit())
 }
 
 func (s *Service) keep(d *Deal) {
@@ -148,17 +157,12 @@ func partyStatus(now *store.Snapshot, party int) deal.Party {
 	return deal.Party{Index: party, Committed: p.Commitment != nil, Revealed: p.Revealed}
 }
 
-// partyStatusBytes is the approximate size of one store.PartyStatus in memory.
-const partyStatusBytes = 128
-
-// large is the size in bytes of a deal or certificate from which work on it needs a slot.
-const large = 64 << 10
-
-func (d *Deal) acquireSlot(ctx context.Context) error {
-	if len(d.Params)+partyStatusBytes*len(d.Labels) < large {
+// turn waits for a turn at the CPU if the deal is large. The answer gives it back.
+func (d *Deal) turn(ctx context.Context) error {
+	if d.viewBytes() <= budget.MaxSmall {
 		return nil
 	}
-	return limits.AcquireSlot(ctx)
+	return budget.From(ctx).Turn(ctx)
 }
 
 func raise(number *atomic.Int64, to int) {
@@ -180,20 +184,53 @@ type View struct {
 
 // View takes the steps that are due, and returns the deal.
 func (s *Service) View(ctx context.Context, a Access) (View, error) {
-	// While the deal awaits its witnesses, another replica may show it as CERTIFIED already, so the cache
-	// does not do.
-	now, ok := s.ended.Get(a.deal.DealID)
-	if !ok || s.awaitsWitnesses(now) {
-		var err error
-		if now, err = s.advance(ctx, a, store.AllParties(len(a.deal.Labels))); err != nil {
-			return View{}, err
-		}
-		if now.LeafIndex != nil {
-			s.ended.Add(a.deal.DealID, now, 512+len(now.Result)+160*len(now.Parts))
-		}
+	budget.From(ctx).Rest()
+	if err := hold(ctx, a.deal.viewBytes()); err != nil {
+		return View{}, err
+	}
+	now, err := s.viewed(ctx, a)
+	if err != nil {
+		return View{}, err
 	}
 	s.learnCertified(ctx, now)
-	return View{a.deal, now, s.rules(a.deal, now).State(), publishedID(now)}, a.deal.acquireSlot(ctx)
+	return View{a.deal, now, s.rules(a.deal, now).State(), publishedID(now)}, a.deal.turn(ctx)
+}
+
+// manyParties is the number of parties from which a process remembers what the parties have done.
+const manyParties = 128
+
+// viewed returns a snapshot of all parties. A deal of many parties is read again only if a party has
+// acted since: no commitment or reveal is ever removed, so equal counts mean equal parties.
+func (s *Service) viewed(ctx context.Context, a Access) (*store.Snapshot, error) {
+	before, known := s.seen.Get(a.deal.DealID)
+	// While the deal awaits its witnesses, another replica may show it as CERTIFIED already, so the cache
+	// does not do.
+	if known && before.LeafIndex != nil && !s.awaitsWitnesses(before) {
+		return before, nil
+	}
+	if known && len(a.deal.Labels) >= manyParties {
+		now, err := s.advance(ctx, a, store.NoParties)
+		if err != nil {
+			return nil, err
+		}
+		if now.Commits == before.Commits && now.Reveals == before.Reveals {
+			all := *now // now belongs to other calls too
+			all.Parts, all.First = before.Parts, before.First
+			return s.remember(a, &all), nil
+		}
+	}
+	now, err := s.advance(ctx, a, store.AllParties(len(a.deal.Labels)))
+	if err != nil {
+		return nil, err
+	}
+	return s.remember(a, now), nil
+}
+
+func (s *Service) remember(a Access, now *store.Snapshot) *store.Snapshot {
+	if now.LeafIndex != nil || len(a.deal.Labels) >= manyParties {
+		s.seen.Add(a.deal.DealID, now, 512+len(now.Result)+160*len(now.Parts))
+	}
+	return now
 }
 
 func publishedID(now *store.Snapshot) *string {

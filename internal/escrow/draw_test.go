@@ -12,6 +12,7 @@ import (
 	"github.com/fairpact/fairpact/internal/dev/devbeacon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -38,7 +39,7 @@ func TestBeaconFailures(t *testing.T) {
 	own, strange := h.beacon.Chain(), devbeacon.New([]byte("strange")).Chain()
 	for _, row := range []struct {
 		name  string
-		chain beacon.Chain
+		chain drand.Chain
 		err   error
 		code  problem.Code
 	}{

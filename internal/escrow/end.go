@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
@@ -32,23 +31,29 @@ func (s *Service) endDeal(ctx context.Context, d *Deal, step deal.Step, now *sto
 		var drawn *algorithm.Beacon
 		var err error
 		if step == deal.Draw { // without the beacon round there is no reason to read the inputs
-			if drawn, err = s.pinnedRound(ctx, d); err != nil {
+			if drawn, err = s.pinnedRound(ctx, *d.ChainHash, *d.BeaconRound); err != nil {
 				return nil, err
 			}
 		}
 		if now == nil {
+			if err := hold(ctx, d.endBytes(0)); err != nil {
+				return nil, err
+			}
 			selection := store.Attested(len(d.Labels))
 			if step == deal.Compute || step == deal.Draw {
-				selection = store.WithInputs
+				selection = store.WithInputs(len(d.Labels))
 			}
 			if now, err = s.store.Snapshot(ctx, d.DealID, selection); err != nil {
 				return nil, err
 			}
 		}
+		if err := hold(ctx, d.endBytes(now.InputBytes)); err != nil {
+			return nil, err
+		}
 		if !s.stillDue(d, now, step) {
 			return nil, errDealChanged
 		}
-		e, err := s.ending(d, now, step, drawn)
+		e, err := s.ending(ctx, d, now, step, drawn)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +75,7 @@ func (s *Service) stillDue(d *Deal, now *store.Snapshot, step deal.Step) bool {
 	if step == deal.Draw {
 		return rules.AllRevealed()
 	}
-	rules.InputLost = step == deal.Expire // without InputLost, Next returns Expire only for random.v1
+	rules.InputLost = step == deal.Expire // without InputLost, Next returns Expire only for a deal that waits for a beacon round
 	return rules.Next(now.Now) == step
 }
 
@@ -98,7 +103,7 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 	return &after, nil
 }
 
-func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *algorithm.Beacon) (*store.Ending, error) {
+func (s *Service) ending(ctx context.Context, d *Deal, now *store.Snapshot, step deal.Step, drawn *algorithm.Beacon) (*store.Ending, error) {
 	e := &store.Ending{DealID: d.DealID, Parties: len(d.Labels), From: now.Phase, Commits: now.Commits, Reveals: now.Reveals, At: now.Now}
 	if s.rules(d, now).AllRevealed() {
 		e.RevealsClosedAt = &now.LastReveal
@@ -109,14 +114,25 @@ func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *al
 		return e, nil
 	case deal.Compute, deal.Draw:
 		e.To, e.ComputedAt = deal.Computed, &now.Now
-		inputs, err := s.inputs(d, now.Sealed)
+		var tree certificate.InputTree
+		inputs := make([]map[string]any, 0, len(d.Labels))
+		err := s.eachInput(ctx, d, now, nil, func(party int, in sealing.Input) error {
+			tree.Add(in.Canonical, in.SaltBytes)
+			input, err := canon.ParseObject(in.Canonical)
+			if err != nil {
+				return fmt.Errorf("cannot parse the stored input of party %d of deal %s: %w", party, d.DealID, err)
+			}
+			inputs = append(inputs, d.algorithm.KnownInput(input))
+			return nil
+		})
 		if err != nil {
 			return nil, err
 		}
-		if e.Result, err = compute(d, inputs, drawn); err != nil {
+		// SPEC 1: the algorithm is deterministic and pure.
+		if e.Result, err = d.algorithm.Compute(d.Labels, d.params, inputs, drawn); err != nil {
 			return nil, err
 		}
-		return e, s.certify(d, now, inputs, "", e)
+		return e, s.certify(d, now, &tree, "", e)
 	}
 	e.To = deal.Void
 	cause, failed := certificate.MissedReveal, func(p store.PartyStatus) bool { return !p.Revealed }
@@ -131,46 +147,65 @@ func (s *Service) ending(d *Deal, now *store.Snapshot, step deal.Step, drawn *al
 	return e, s.certify(d, now, nil, cause, e)
 }
 
-// inputs decrypts the inputs of all parties, in party order. It returns errDealChanged if they are
-// purged, and UNAVAILABLE with the cause errInputLost if one cannot be decrypted.
-func (s *Service) inputs(d *Deal, sealed [][]byte) ([]sealing.Input, error) {
-	if len(sealed) != len(d.Labels) {
-		return nil, errDealChanged
-	}
-	all := make([]sealing.Input, len(sealed))
-	for i := range sealed {
-		if sealed[i] == nil {
-			return nil, errDealChanged
+// eachInput decrypts the inputs of all parties, and calls `do` in party order. `now` MUST have been read
+// with the inputs. `unstored` are reveals that are not stored yet, in party order. The error is errDealChanged if an
+// input is missing or purged, and UNAVAILABLE with the cause errInputLost if one cannot be decrypted.
+func (s *Service) eachInput(ctx context.Context, d *Deal, now *store.Snapshot, unstored []store.Act, do func(party int, in sealing.Input) error) error {
+	next := 0
+	open := func(sealed []byte) error {
+		if sealed == nil || next >= len(d.Labels) {
+			return errDealChanged
 		}
-		var err error
-		if all[i], err = s.secrets.OpenInput(d.DealID, i, sealed[i]); err != nil {
+		in, err := s.secrets.OpenInput(d.DealID, next, sealed)
+		if err != nil {
 			inputsLost.Inc()
-			return nil, problem.New(problem.Unavailable, "this service cannot open a stored input of the deal at present, and the operator of this deployment is alerted; send the same request again later").
+			return problem.New(problem.Unavailable, "this service cannot open a stored input of the deal at present, and the operator of this deployment is alerted; send the same request again later").
 				WithRetryAfter(60).WithCause(fmt.Errorf("%w: %w", errInputLost, err))
 		}
+		next++
+		return do(next-1, in)
 	}
-	return all, nil
+	own := func() error {
+		for len(unstored) > 0 && next == unstored[0].Party {
+			if err := open(unstored[0].Sealed); err != nil {
+				return err
+			}
+			unstored = unstored[1:]
+		}
+		return nil
+	}
+	stored := func(in store.SealedInput) error {
+		if err := own(); err != nil {
+			return err
+		}
+		return open(in.Sealed)
+	}
+	if now.Sealed == nil && now.InputBytes > store.SmallRead {
+		if err := s.store.Inputs(ctx, d.DealID, len(d.Labels), stored); err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+	}
+	for _, sealed := range now.Sealed {
+		if err := stored(store.SealedInput{Sealed: sealed}); err != nil {
+			return err
+		}
+	}
+	if err := own(); err != nil {
+		return err
+	}
+	if next != len(d.Labels) {
+		return errDealChanged
+	}
+	return nil
 }
 
 // errInputLost: the server secret that encrypted an input is missing, or the row was changed. Unless
 // an operator adds the secret before the last deadline, the deal becomes EXPIRED.
 var errInputLost = errors.New("input lost")
 
-// compute runs the deal's algorithm. SPEC 1: the algorithm is deterministic and pure.
-func compute(d *Deal, inputs []sealing.Input, drawn *algorithm.Beacon) ([]byte, error) {
-	objects := make([]map[string]any, len(inputs))
-	for i, in := range inputs {
-		var err error
-		if objects[i], err = canon.ParseObject(in.Canonical); err != nil {
-			return nil, fmt.Errorf("cannot parse the stored input of party %d of deal %s: %w", i, d.DealID, err)
-		}
-	}
-	return d.algorithm.Compute(d.Labels, d.params, objects, drawn)
-}
-
 // certify adds the unsigned certificate to e (SPEC 2.5). `void` is the property that says why the deal
 // is VOID, or "". `inputs` is nil if a party has not revealed.
-func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, void string, e *store.Ending) error {
+func (s *Service) certify(d *Deal, now *store.Snapshot, inputs *certificate.InputTree, void string, e *store.Ending) error {
 	digest, err := d.digest()
 	if err != nil {
 		return err
@@ -189,12 +224,13 @@ func (s *Service) certify(d *Deal, now *store.Snapshot, inputs []sealing.Input, 
 	}
 	p.Properties = certificate.Properties(certificate.Facts{
 		Algorithm: d.Algorithm, Retention: d.Retention, Void: void, Revealed: now.Reveals > 0 || void == certificate.Rejected, Declaration: digest,
+		SealRound: s.openedBy(d, now),
 	})
 	for i, status := range now.Parts {
 		p.Parties[i] = certificate.Party{Index: i, Label: d.Labels[i], Commitment: status.Commitment, AttestedBy: d.attested(i, now.AttestedBy[i])}
 	}
 	if inputs != nil { // SPEC 2.5: input_root is null for a VOID deal with insufficient reveals
-		root := certificate.InputRoot(leavesOf(inputs))
+		root := inputs.Root()
 		p.InputRoot = &root
 	}
 	payload, err := p.SigningBytes()
@@ -214,15 +250,6 @@ func (d *Deal) attested(party int, stored *string) string {
 		return certificate.Attestation{Declared: true, Key: *declared}.String()
 	}
 	return certificate.AttestedByInitiator
-}
-
-// leavesOf returns the leaves under input_root: input ‖ salt of each party.
-func leavesOf(inputs []sealing.Input) [][]byte {
-	leaves := make([][]byte, len(inputs))
-	for i, in := range inputs {
-		leaves[i] = slices.Concat(in.Canonical, in.SaltBytes)
-	}
-	return leaves
 }
 
 // payloadMAC shows that this service wrote the payload. The service signs only payloads with this MAC,

@@ -13,12 +13,17 @@
 //	cautions.go   warnings about a deal's beacon round, deadlines and labels
 //	commit.go     Commit and Cancel, and the signatures of seat keys
 //	reveal.go     Reveal, the rejection of a shapley.v1 deal, and what commit, reveal and cancel share
+//	seals.go      the timelock seals that come with commitments, and their receipts
+//	closing.go    logs a digest of all commitments and seals, before the round of the seals
+//	sealtexts.go  returns the seals of an open deal to its parties
+//	openseals.go  opens the seals of a deal once their beacon round is published
 //	advance.go    takes the steps that are due, also for the worker, and draws a random.v1 deal
 //	end.go        computes the result and stores it with the unsigned certificate
 //	issue.go      signs the certificate, appends it to the log, publishes it
 //	openings.go   the inputs that parties may see, and a party's consent to show its own
 //	wait.go, certificate.go, verify.go    reads; check.go serves them
-//	reseal.go     seals again what a former server secret sealed, for the worker
+//	reseal.go     what only the worker calls
+//	memory.go     what each call may hold in memory, granted before it reads
 //
 // # The life of a deal
 //
@@ -66,6 +71,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -87,13 +93,14 @@ type Log interface {
 	// Witnessed reports whether the log demands cosignatures, at the last LearnCertified that it answered.
 	// It is true until then.
 	Witnessed() bool
-	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers the leaf.
-	TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error)
+	// TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers the leaf. With `first` it
+	// leads to the first checkpoint that met the quorum.
+	TLogProof(ctx context.Context, entry [32]byte, leafIndex int64, first bool) ([]byte, error)
 }
 
 // Beacon fetches rounds of a public randomness beacon, and verifies them.
 type Beacon interface {
-	Chain() beacon.Chain
+	Chain() drand.Chain
 	Fetch(ctx context.Context, round int64) (beacon.Round, error)
 }
 
@@ -123,14 +130,14 @@ type Service struct {
 	tokens      *cache[hash, seat]
 	deals       *cache[string, *Deal]
 	commitments *cache[seat, [32]byte]
-	ended       *cache[string, *store.Snapshot] // deals whose certificate is published
+	seen        *cache[string, *store.Snapshot] // of all parties; of deals whose certificate is published, and of those with many parties
 	verified    *cache[hash, checked]
 	server      atomic.Value // the database server that filled the caches
 	certified   atomic.Int64 // the largest tree size that the database is known to store as cosigned by a quorum of witnesses
 
 	loads  singleflight.Group // keyed by deal_id
 	steps  singleflight.Group // keyed by deal_id and deal.Step
-	issues singleflight.Group // keyed by cert_id
+	issues singleflight.Group // keyed by cert_id, and for a closing by deal_id
 
 	contradicted *expirable.LRU[string, contradiction] // keyed by deal_id
 }
@@ -144,8 +151,11 @@ type seat struct {
 }
 
 const (
-	smallCache = 8 << 20  // bytes
-	largeCache = 32 << 20 // bytes
+	// Bytes of the caches. Their sum is in package budget (caches).
+	smallCache = 4 << 20
+	tokenCache = 12 << 20
+	dealCache  = 16 << 20
+	seenCache  = 8 << 20
 )
 
 // New returns a Service with empty caches.
@@ -159,10 +169,10 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 	return &Service{
 		store: s, secrets: secrets, signer: signer, keys: keys, log: log, beacon: b, options: o, logger: logger,
 		apiKeys:     newCache[hash, *account](smallCache),
-		tokens:      newCache[hash, seat](largeCache),
-		deals:       newCache[string, *Deal](largeCache),
+		tokens:      newCache[hash, seat](tokenCache),
+		deals:       newCache[string, *Deal](dealCache),
 		commitments: newCache[seat, [32]byte](smallCache),
-		ended:       newCache[string, *store.Snapshot](largeCache),
+		seen:        newCache[string, *store.Snapshot](seenCache),
 		verified:    newCache[hash, checked](smallCache),
 
 		contradicted: expirable.NewLRU[string, contradiction](1<<14, nil, contradictedFor),
@@ -170,7 +180,7 @@ func New(s *store.Store, secrets *sealing.Secrets, signer Signer, keys *signing.
 }
 
 // Chain returns the beacon chain of new random.v1 deals.
-func (s *Service) Chain() beacon.Chain { return s.beacon.Chain() }
+func (s *Service) Chain() drand.Chain { return s.beacon.Chain() }
 
 // sameServer empties the caches if the database server has changed, because the data of the
 // new server may be older than the caches. The store notices a change within a second.
@@ -197,7 +207,7 @@ func (s *Service) forget() {
 	s.tokens.Purge()
 	s.deals.Purge()
 	s.commitments.Purge()
-	s.ended.Purge()
+	s.seen.Purge()
 	s.certified.Store(0)
 }
 
@@ -238,14 +248,14 @@ func (c *cache[K, V]) Get(key K) (V, bool) {
 	return found.value, ok
 }
 
-// Add replaces the value of `key`. If the new value takes more than an eighth of the limit, Add only
+// Add replaces the value of `key`. If the new value takes more than a quarter of the limit, Add only
 // removes the old one, because the new value would evict too many others.
 func (c *cache[K, V]) Add(key K, value V, bytes int) {
 	bytes += overhead
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.entries.Remove(key)
-	if bytes > c.limit/8 {
+	if bytes > c.limit/4 {
 		return
 	}
 	c.entries.Add(key, sized[V]{value, bytes})
@@ -275,6 +285,8 @@ var (
 		"Failed attempts to decrypt a stored input; attempts during resealing are not counted.")
 	inputsResealed = telemetry.NewCounter("fairpact_inputs_resealed_total",
 		"Stored inputs that this process encrypted again under the active server secret.")
+	sealsOpened = telemetry.NewCounterVec("fairpact_seals_opened_total",
+		"Timelock seals that this process opened at their round, by outcome: opened, or failed (the seal does not open to its commitment).", "outcome")
 	formerSecrets = telemetry.NewGauge("fairpact_former_server_secrets",
 		"Former server secrets that stored data still needs. Only the deadline-worker that holds the Lease counts them; any other process shows 0.")
 	certificatesIssued = telemetry.NewCounter("fairpact_certificates_issued_total",

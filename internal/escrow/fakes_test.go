@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/dev/devbeacon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -119,7 +120,7 @@ func (l *fakeLog) Append(_ context.Context, entry [32]byte, signature string, ta
 }
 
 // TLogProof returns nil, because fakeLog signs no checkpoints.
-func (l *fakeLog) TLogProof(context.Context, [32]byte, int64) ([]byte, error) { return nil, nil }
+func (l *fakeLog) TLogProof(context.Context, [32]byte, int64, bool) ([]byte, error) { return nil, nil }
 
 func (l *fakeLog) Inclusion(ctx context.Context, entry [32]byte, index int64) (translog.Inclusion, error) {
 	l.mu.Lock()
@@ -186,7 +187,7 @@ func (l *fakeLog) size() int {
 type fakeBeacon struct {
 	server *devbeacon.Server
 	mu     sync.Mutex
-	chain  beacon.Chain
+	chain  drand.Chain
 	err    error
 	asked  int
 }
@@ -196,7 +197,7 @@ func newWell() *fakeBeacon {
 	return &fakeBeacon{server: s, chain: s.Chain()}
 }
 
-func (b *fakeBeacon) set(chain beacon.Chain, err error) {
+func (b *fakeBeacon) set(chain drand.Chain, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.chain, b.err = chain, err
@@ -208,7 +209,7 @@ func (b *fakeBeacon) fetched() int {
 	return b.asked
 }
 
-func (b *fakeBeacon) Chain() beacon.Chain {
+func (b *fakeBeacon) Chain() drand.Chain {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.chain

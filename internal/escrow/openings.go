@@ -6,6 +6,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -33,20 +34,22 @@ func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err err
 	if err = s.hidden(ctx, a, now); err != nil {
 		return all, err
 	}
-	inputs, err := s.storedInputs(ctx, a)
+	if err := budget.From(ctx).Hold(ctx, budget.MaxSmall); err != nil {
+		return all, err
+	}
+	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.OnlyInputs(len(a.deal.Labels))); err != nil {
+		return all, err
+	}
+	if now.InputBytes > store.SmallRead {
+		if err := budget.From(ctx).Hold(ctx, int64(inputCopies*now.InputBytes+store.InputsPage)); err != nil {
+			return all, err
+		}
+	}
 	all.DealID = a.deal.DealID
-	for i, in := range inputs {
-		all.Inputs = append(all.Inputs, OpenInput{i, in.Canonical, in.Salt})
-	}
-	return all, err
-}
-
-func (s *Service) storedInputs(ctx context.Context, a Access) ([]sealing.Input, error) {
-	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.WithInputs)
-	if err != nil {
-		return nil, err
-	}
-	return s.inputs(a.deal, now.Sealed)
+	return all, s.eachInput(ctx, a.deal, now, nil, func(party int, in sealing.Input) error {
+		all.Inputs = append(all.Inputs, OpenInput{party, in.Canonical, in.Salt})
+		return nil
+	})
 }
 
 // hidden returns why the parties of a deal do not see each other's inputs, or nil if each of them sees

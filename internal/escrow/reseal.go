@@ -23,7 +23,7 @@ const ReplayTime = int64(ReplayLifetime / time.Second)
 // should call it again immediately. It can be interrupted at any point, and several processes can
 // run it concurrently.
 //
-// First it encrypts the stored inputs under the secret in force, one batch in each call. The next
+// First it encrypts the stored inputs and seals under the secret in force, one batch in each call. The next
 // calls do nothing until the replays under former secrets have expired. Then Reseal renews the MACs
 // of pending certificates, and records that the former secrets can go.
 func (s *Service) Reseal(ctx context.Context) (more bool, err error) {
@@ -67,12 +67,9 @@ func (s *Service) resealInputs(ctx context.Context) error {
 	fresh := make([][]byte, len(inputs))
 	lost := 0
 	for i, in := range inputs {
-		input, err := s.secrets.OpenInput(in.DealID, in.Party, in.Sealed)
-		if err != nil { // the row was changed, so the rotation does not wait for it
+		if fresh[i] = s.resealed(writer, in); fresh[i] == nil { // the row was changed, so the rotation does not wait for it
 			lost++
-			continue
 		}
-		fresh[i] = writer.SealInput(in.DealID, in.Party, input)
 	}
 	if lost > 0 {
 		s.logger.WarnContext(ctx, "skipping stored inputs that cannot be decrypted", "count", lost, "batch_last_deal_id", inputs[len(inputs)-1].DealID)
@@ -82,6 +79,22 @@ func (s *Service) resealInputs(ctx context.Context) error {
 		inputsResealed.Add(float64(len(inputs) - lost))
 	}
 	return err
+}
+
+// resealed returns the input or seal, encrypted under the secret, or nil if it cannot be decrypted.
+func (s *Service) resealed(writer *sealing.Secret, in store.SealedInput) []byte {
+	if in.Seal {
+		text, err := s.secrets.DecryptSeal(in.DealID, in.Party, in.Sealed)
+		if err != nil {
+			return nil
+		}
+		return writer.EncryptSeal(in.DealID, in.Party, text)
+	}
+	input, err := s.secrets.OpenInput(in.DealID, in.Party, in.Sealed)
+	if err != nil {
+		return nil
+	}
+	return writer.SealInput(in.DealID, in.Party, input)
 }
 
 // renewMACs renews the MACs of pending certificates under the secret in force, so that a certificate

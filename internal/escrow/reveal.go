@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
@@ -58,6 +57,9 @@ func (s *Service) Reveal(ctx context.Context, a Access, o Opening, rec *Record) 
 		if errors.Is(err, errDealChanged) || errors.Is(err, errInputLost) { // the call succeeds all the same
 			return s.StoredReveal(ctx, a)
 		}
+		if problem.Is(err, problem.Overloaded) { // the reveal is stored; the worker ends the deal
+			return Revealed{a.deal.DealID, deal.Revealing, a.party, true, nil}, nil
+		}
 		if err != nil {
 			return Revealed{}, err
 		}
@@ -94,7 +96,7 @@ func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.
 	if err != nil {
 		return store.Act{}, err
 	}
-	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, o.Input); err != nil {
+	if err := a.deal.checkInput(o.Input); err != nil {
 		return store.Act{}, problem.New(problem.InvalidInput, "%s. The party committed to this input, and a commitment cannot be changed: the deal becomes VOID at reveal_deadline %d; create a new deal with %s", err, a.deal.RevealDeadline, problem.Call{Op: problem.CreateDeal})
 	}
 	writer := s.secrets.Writer()
@@ -106,7 +108,7 @@ func (s *Service) checkOpening(ctx context.Context, a Access, o Opening) (store.
 
 // CheckInput checks an input before it is committed. It stores nothing.
 func (a Access) CheckInput(input map[string]any) (warning string, err error) {
-	if err := a.deal.algorithm.CheckInput(a.deal.Labels, a.deal.params, input); err != nil {
+	if err := a.deal.checkInput(input); err != nil {
 		return "", problem.New(problem.InvalidInput, "%s. Nothing is committed yet: correct the input, then hash it", err)
 	}
 	return a.deal.algorithm.InputWarning(a.deal.params, input), nil
@@ -135,48 +137,62 @@ func saltHint(salt string) string {
 	return ""
 }
 
-// reject stores a shapley.v1 rejection and ends the deal in one transaction.
-// SPEC 3: any rejection makes the deal VOID and names the rejector.
+// reject stores a shapley.v1 rejection and ends the deal.
 func (s *Service) reject(ctx context.Context, a Access, act store.Act) (Revealed, error) {
 	ctx, cancel := detached(ctx)
 	defer cancel()
 	tries := attempts + len(a.deal.Labels) // each reveal by another party can make one try fail
 	for range tries {
-		now, err := s.advance(ctx, a, store.WithInputs)
+		now, err := s.advance(ctx, a, store.WithInputs(len(a.deal.Labels)))
 		if err != nil {
 			return Revealed{}, err
 		}
 		if refusal := s.rules(a.deal, now).Reveal(partyStatus(now, a.party), now.Now); refusal != nil {
 			return Revealed{}, refusal
 		}
-		e := &store.Ending{
-			DealID: a.deal.DealID, Parties: len(a.deal.Labels), From: deal.Revealing, To: deal.Void, Commits: now.Commits, Reveals: now.Reveals,
-			VoidFlakers: []int{a.party}, At: now.Now,
-		}
-		var inputs []sealing.Input
-		if now.Reveals+1 == len(a.deal.Labels) {
-			e.RevealsClosedAt = &now.Now
-			// now.Sealed has no element for this party, because the party has not revealed yet.
-			sealed := slices.Concat(now.Sealed[:a.party], [][]byte{act.Sealed}, now.Sealed[a.party:])
-			if inputs, err = s.inputs(a.deal, sealed); err != nil {
-				return Revealed{}, err
-			}
-		}
-		if err := s.certify(a.deal, now, inputs, certificate.Rejected, e); err != nil {
-			return Revealed{}, err
-		}
-		done, err := s.store.Reject(ctx, e, act)
+		done, err := s.rejected(ctx, a.deal, now, act)
 		if err != nil {
 			return Revealed{}, err
 		}
 		if done {
-			s.noteEnd(ctx, e)
-			crash.Point("escrow.ended")
-			_ = s.tryIssue(ctx, certificateOf(e)) // if tryIssue fails, the worker issues the certificate later
 			return Revealed{a.deal.DealID, deal.Void, a.party, true, nil}, nil
 		}
 	}
 	return Revealed{}, fmt.Errorf("the store did not record a rejection that the rules allow: deal %s, %d attempts", a.deal.DealID, tries)
+}
+
+// rejected stores the rejections of one or more parties and ends the deal in one transaction. SPEC 3: any
+// rejection makes the deal VOID and names the rejector. `now` is the snapshot WithInputs, and acts are in
+// party order. It returns false if the deal has changed since `now`.
+func (s *Service) rejected(ctx context.Context, d *Deal, now *store.Snapshot, acts ...store.Act) (bool, error) {
+	e := &store.Ending{
+		DealID: d.DealID, Parties: len(d.Labels), From: deal.Revealing, To: deal.Void, Commits: now.Commits, Reveals: now.Reveals, At: now.Now,
+	}
+	for _, act := range acts {
+		e.VoidFlakers = append(e.VoidFlakers, act.Party)
+	}
+	var inputs *certificate.InputTree
+	if now.Reveals+len(acts) == len(d.Labels) { // `now` has no input of a party that has not revealed
+		e.RevealsClosedAt = &now.Now
+		inputs = &certificate.InputTree{}
+		err := s.eachInput(ctx, d, now, acts, func(_ int, in sealing.Input) error {
+			inputs.Add(in.Canonical, in.SaltBytes)
+			return nil
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	if err := s.certify(d, now, inputs, certificate.Rejected, e); err != nil {
+		return false, err
+	}
+	done, err := s.store.Reject(ctx, e, acts...)
+	if err == nil && done {
+		s.noteEnd(ctx, e)
+		crash.Point("escrow.ended")
+		_ = s.tryIssue(ctx, certificateOf(e)) // if tryIssue fails, the worker issues the certificate later
+	}
+	return done, err
 }
 
 // A rule returns the reason why a commit, a reveal or a cancel is refused, or nil. The store

@@ -1,7 +1,9 @@
 package escrow
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,7 +11,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -40,7 +42,10 @@ func checksOf(r verification.Report) Checks {
 // Verify checks the stored certificate against the key set and the log. If the log or the database is
 // out of reach, the result is an error and no report.
 func (s *Service) Verify(ctx context.Context, certID string) (Verification, error) {
-	c, err := s.published(ctx, certID)
+	if err := budget.From(ctx).Hold(ctx, budget.MaxSmall); err != nil {
+		return Verification{}, err
+	}
+	c, err := s.published(ctx, certID, s.store.Certificate)
 	if errors.Is(err, store.ErrNotFound) {
 		return Verification{}, problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
 	}
@@ -73,11 +78,11 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 }
 
 // published returns the certificate with this id, or ErrNotFound if it has no leaf yet.
-func (s *Service) published(ctx context.Context, certID string) (*store.Certificate, error) {
+func (s *Service) published(ctx context.Context, certID string, read func(context.Context, string) (*store.Certificate, error)) (*store.Certificate, error) {
 	if !sealing.ValidID(certPrefix, certID) {
 		return nil, store.ErrNotFound
 	}
-	c, err := s.store.Certificate(ctx, certID)
+	c, err := read(ctx, certID)
 	if err == nil && (c.LeafIndex == nil || c.Signature == nil) {
 		return nil, store.ErrNotFound
 	}
@@ -123,25 +128,30 @@ type CertificateSummary struct {
 // of the same cert_id. If certID is not "", a document with another cert_id is invalid. If the log
 // or the database is out of reach, it returns an error instead of a report.
 func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, certID string) (SubmittedReport, error) {
-	if err := limits.AcquireSlot(ctx); err != nil {
+	call := budget.From(ctx)
+	if err := call.Turn(ctx); err != nil {
 		return SubmittedReport{}, err
 	}
 	// c is incomplete if the document is not a certificate; verification.Verify says why.
 	var c certificate.Certificate
 	formed := json.Unmarshal(canon.Encode(document), &c) == nil
-	limits.ReleaseSlot(ctx)
+	signed := verification.Signed(document)
+	call.Rest()
 	head, err := s.headOf(ctx, c.LogProof.TreeSize)
 	if err != nil {
 		return SubmittedReport{}, err
 	}
-	stored, err := s.published(ctx, c.CertID)
+	stored, err := s.published(ctx, c.CertID, func(ctx context.Context, certID string) (*store.Certificate, error) {
+		return s.store.CertificateLike(ctx, certID, signed)
+	})
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return SubmittedReport{}, err
 	}
-	if err := limits.AcquireSlot(ctx); err != nil {
+	if err := call.Turn(ctx); err != nil {
 		return SubmittedReport{}, err
 	}
-	answer := SubmittedReport{Stored: compare(document, stored), TreeHead: head}
+	defer call.Rest()
+	answer := SubmittedReport{Stored: compare(document["signature"], signed, stored), TreeHead: head}
 	// These two checks are in the report only if they fail.
 	report := verification.Report{Valid: true}
 	if certID != "" && certID != c.CertID {
@@ -150,8 +160,7 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 	if answer.Stored == StoredDiffers {
 		report.Add(verification.Check{Name: "stored", Detail: "forged or damaged: it is not the certificate that this service issued under this cert_id"})
 	}
-	s.verifyDocument(ctx, &report, &answer, document, c)
-	if err := ctx.Err(); err != nil { // the report may be incomplete, so its valid:false may be wrong
+	if err := s.verifyDocument(ctx, &report, &answer, document, signed, c); err != nil { // the report may be incomplete, so its valid:false may be wrong
 		return SubmittedReport{}, problem.New(problem.Overloaded, "the certificate was not checked to the end; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
 	}
 	answer.Verification = Verification{CertID: cut(c.CertID), Valid: report.Valid, Outcome: certificate.Void, Checks: checksOf(report)}
@@ -166,24 +175,28 @@ func (s *Service) VerifySubmitted(ctx context.Context, document map[string]any, 
 
 // verifyDocument adds the checks of the document to the report, and the findings and the signing
 // key to the answer.
-func (s *Service) verifyDocument(ctx context.Context, report *verification.Report, answer *SubmittedReport, document map[string]any, c certificate.Certificate) {
+func (s *Service) verifyDocument(ctx context.Context, report *verification.Report, answer *SubmittedReport, document map[string]any, signed []byte, c certificate.Certificate) error {
 	trusted := s.keys.Keys()
 	for i := range trusted {
 		trusted[i].Development = s.options.Development(trusted[i].Label)
 	}
-	// A document can name thousands of seat keys. Their signatures are checked only if this service
-	// signed the document, and until ctx ends.
-	never := make(chan struct{})
-	close(never)
-	evidence := verification.Evidence{Certificate: document, Keys: trusted, SeatsUntil: never}
-	if signer, err := s.keys.SignerOf(verification.Signed(document), c.Signature); err == nil {
-		evidence.SeatsUntil, answer.PubKey = ctx.Done(), &signer.Label
+	var failed error
+	evidence := verification.Evidence{Certificate: document, Keys: trusted, Seat: unchecked}
+	sum := hash(sha256.Sum256(append([]byte("seats\x00"), signed...)))
+	if signer, err := s.keys.SignerOf(signed, c.Signature); err == nil {
+		evidence.Seat, answer.PubKey = s.seatsOf(ctx, sum, &failed), &signer.Label
 	}
 	head := answer.TreeHead
 	if head != nil {
 		evidence.TreeHead = map[string]any{"tree_size": head.TreeSize, "root_hash": head.RootHash, "signature": head.Signature}
 	}
 	of := verification.Verify(evidence)
+	if failed != nil {
+		return failed
+	}
+	if answer.PubKey != nil && of.Holds(verification.PartySignatures) {
+		s.verified.Add(sum, checked{}, 0)
+	}
 	report.Claims = of.Claims
 	for _, check := range of.Checks {
 		if head == nil && check.Name == verification.TreeHeadSignature {
@@ -194,6 +207,35 @@ func (s *Service) verifyDocument(ctx context.Context, report *verification.Repor
 	for _, check := range report.Checks {
 		check.Detail = cut(check.Detail)
 		answer.Findings = append(answer.Findings, check)
+	}
+	return ctx.Err()
+}
+
+// unchecked is for a document that this service did not sign: it can name thousands of seat keys.
+func unchecked(certificate.Attestation, certificate.Seat) error {
+	return errors.New("seat signatures cannot be checked here: use fairpactctl verify")
+}
+
+// seatsPerTurn is the number of seat signatures that a call checks before it passes its turn on, about 20 ms.
+const seatsPerTurn = 64
+
+// seatsOf returns a verification.Evidence.Seat for a document that this service signed. The verdict on
+// all of its seat signatures is remembered by the digest of the document, because they take seconds.
+// If the call loses its turn or ctx ends, the function sets *failed and checks no more.
+func (s *Service) seatsOf(ctx context.Context, document hash, failed *error) func(certificate.Attestation, certificate.Seat) error {
+	_, valid := s.verified.Get(document)
+	n := 0
+	return func(by certificate.Attestation, seat certificate.Seat) error {
+		if n++; n%seatsPerTurn == 0 && !valid && *failed == nil {
+			if *failed = budget.From(ctx).Yield(ctx); *failed == nil {
+				*failed = ctx.Err()
+			}
+			_, valid = s.verified.Get(document) // another call may have checked it meanwhile
+		}
+		if valid || *failed != nil {
+			return *failed
+		}
+		return by.Verify(seat)
 	}
 }
 
@@ -238,11 +280,11 @@ func (s *Service) headOf(ctx context.Context, size int64) (*translog.TreeHead, e
 
 // compare ignores the proof, which differs from read to read. It does not say which members differ:
 // otherwise the holder of a redacted certificate could guess the redacted members one by one.
-func compare(document map[string]any, stored *store.Certificate) string {
+func compare(signature any, signed []byte, stored *store.Certificate) string {
 	switch {
 	case stored == nil:
 		return StoredUnknown
-	case document["signature"] == *stored.Signature && string(verification.Signed(document)) == string(stored.Payload):
+	case signature == *stored.Signature && bytes.Equal(signed, stored.Payload):
 		return StoredSame
 	}
 	return StoredDiffers

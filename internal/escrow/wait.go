@@ -1,13 +1,14 @@
 package escrow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -16,8 +17,7 @@ import (
 // Wait says how long a read may wait for a change of its deal, and which changes end the
 // wait. At most one of State and Same is set. CertificateAfter uses neither.
 type Wait struct {
-	For     time.Duration // 0: do not wait
-	Network string
+	For time.Duration // 0: do not wait
 	// State is the state that the caller knows: then only a change of the state, or of Drawing or
 	// Published in store.Progress, ends the wait. If State is "", any change does.
 	State deal.State
@@ -27,7 +27,7 @@ type Wait struct {
 // ViewAfter waits for a change of the deal and returns the deal. The wait also ends after w.For, when
 // the process drains, or at the time of the beacon round that the deal waits for.
 func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error) {
-	if now, ended := s.ended.Get(a.deal.DealID); w.For > 0 && (!ended || s.awaitsWitnesses(now)) {
+	if now, seen := s.seen.Get(a.deal.DealID); w.For > 0 && (!seen || now.LeafIndex == nil || s.awaitsWitnesses(now)) {
 		if err := s.awaitChange(ctx, a, w); err != nil {
 			return View{}, err
 		}
@@ -36,10 +36,7 @@ func (s *Service) ViewAfter(ctx context.Context, a Access, w Wait) (View, error)
 }
 
 func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
-	waiter, err := s.options.Waits.Join(a.deal.DealID, w.Network)
-	if err != nil {
-		return err
-	}
+	waiter := s.options.Waits.Join(a.deal.DealID)
 	defer waiter.Leave()
 	snapshot, err := s.known(ctx, a, w)
 	if err != nil || snapshot == nil {
@@ -53,10 +50,10 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 		if s.awaitsWitnesses(snapshot) { // no process announces a cosigned tree
 			wake = time.AfterFunc(witnessInterval, waiter.Wake).Stop
 		}
-		changed := pause(ctx, waiter, snapshot.Progress(), stateOnly, timeUp.C)
+		changed, err := pause(ctx, waiter, snapshot.Progress(), stateOnly, timeUp.C)
 		wake()
-		if !changed {
-			return ctx.Err()
+		if err != nil || !changed {
+			return cmp.Or(err, ctx.Err())
 		}
 		if snapshot, err = s.advance(ctx, a, store.NoParties); err != nil {
 			return err
@@ -98,13 +95,14 @@ func (s *Service) final(now *store.Snapshot) bool {
 	return now.Published && !s.awaitsWitnesses(now) || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
-// pause waits without the slot for large work and the memory of the request body. The metrics of
-// latency do not count the wait.
-func pause(ctx context.Context, waiter *waiting.Waiter, known store.Progress, stateOnly bool, timeUp <-chan time.Time) bool {
-	limits.ReleaseForWait(ctx)
+// pause waits for a change of the deal. While the process lacks memory for other calls, it ends the
+// waits of the network with the most calls. The metrics of latency do not count the wait.
+func pause(ctx context.Context, waiter *waiting.Waiter, known store.Progress, stateOnly bool, timeUp <-chan time.Time) (bool, error) {
 	began := time.Now()
-	defer func() { telemetry.NoteWait(ctx, time.Since(began)) }()
-	return waiter.Wait(ctx, known, stateOnly, timeUp)
+	resume := budget.From(ctx).Wait(waiter.End)
+	changed := waiter.Wait(ctx, known, stateOnly, timeUp)
+	telemetry.NoteWait(ctx, time.Since(began))
+	return changed, resume(ctx)
 }
 
 // CertificateAfter returns the deal's certificate. While it gets CERT_NOT_READY, it waits, at most w.For
@@ -117,14 +115,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 	if w.For <= 0 {
 		return s.tryCertificate(ctx, a, prepare)
 	}
-	waiter, refused := s.options.Waits.Join(a.deal.DealID, w.Network)
-	if refused != nil { // too many calls wait, but the certificate may be ready
-		issued, err := s.tryCertificate(ctx, a, prepare)
-		if problem.Is(err, problem.CertNotReady) {
-			err = refused
-		}
-		return issued, err
-	}
+	waiter := s.options.Waits.Join(a.deal.DealID)
 	defer waiter.Leave()
 	timeUp := time.NewTimer(w.For)
 	defer timeUp.Stop()
@@ -141,10 +132,13 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 		if retry := problem.From(err).RetryAfter; retry > 0 && s.rules(a.deal, now).AllRevealed() {
 			defer time.AfterFunc(time.Duration(retry)*time.Second, waiter.Wake).Stop()
 		}
-		if pause(ctx, waiter, now.Progress(), true, timeUp.C) {
+		changed, refused := pause(ctx, waiter, now.Progress(), true, timeUp.C)
+		switch {
+		case refused != nil:
+			return Issued{}, refused
+		case changed:
 			continue
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return Issued{}, err
 		}
 		// Try once more: a change just before the end of the wait may not have woken the call.

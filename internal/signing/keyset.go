@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -180,14 +179,9 @@ func (w *Watch) Ready() error {
 
 // Run calls `ask` every 5 s until ctx ends. `ask` must send a request to the log, so that an idle
 // process also learns of new keys.
-func (w *Watch) Run(ctx context.Context, ask func(context.Context) error, logger *slog.Logger) {
-	lacking := false
+func (w *Watch) Run(ctx context.Context, ask func(context.Context) error) {
 	for {
 		_ = ask(ctx) // the error is not needed: Ready returns what Check found
-		if err := w.Ready(); err != nil && !lacking {
-			logger.ErrorContext(ctx, "not ready: this process lacks a key of log-server", "err", err)
-		}
-		lacking = w.Ready() != nil
 		select {
 		case <-ctx.Done():
 			return

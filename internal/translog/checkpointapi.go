@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/transparency-dev/merkle/compact"
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -124,8 +125,9 @@ func (l *Log) checkpointing() (*checkpoints, error) {
 }
 
 // TLogProof returns the .tlog-proof of a leaf (c2sp.org/tlog-proof), which leads to the largest checkpoint
-// that met the quorum, or else to the newest one.
-func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
+// that met the quorum, or else to the newest one. With `first` it leads to the smallest checkpoint that
+// covers the leaf and met the quorum when it was cosigned: only its cosignatures show how old the leaf is.
+func (l *Log) TLogProof(ctx context.Context, q LeafQuery, first bool) ([]byte, error) {
 	c, err := l.checkpointing()
 	if err != nil {
 		return nil, err
@@ -133,6 +135,12 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 	of, err := c.newest(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if first {
+		if q, of, err = c.firstOver(ctx, q, of); err != nil {
+			return nil, l.checks.recordFailure(ctx, err)
+		}
+		return l.tlogProof(ctx, q, of)
 	}
 	if certified := c.certified.Load(); certified > 0 {
 		// Even if `of` has the same size, it may lack cosignatures that were stored since it was read.
@@ -145,6 +153,28 @@ func (l *Log) TLogProof(ctx context.Context, q LeafQuery) ([]byte, error) {
 		}
 	}
 	return l.tlogProof(ctx, q, of)
+}
+
+// firstOver returns the smallest checkpoint that covers the leaf and met the quorum, or else `newest`.
+func (c *checkpoints) firstOver(ctx context.Context, q LeafQuery, newest *signedCheckpoint) (LeafQuery, *signedCheckpoint, error) {
+	if q.LeafIndex == nil {
+		q.TreeSize = &newest.Size
+		in, err := c.log.Inclusion(ctx, q)
+		if err != nil {
+			return q, nil, err
+		}
+		q.LeafIndex = &in.LeafIndex
+	}
+	var size int64
+	err := c.log.store.pool.QueryRow(ctx, sqlFirstWitnessed, *q.LeafIndex).Scan(&size)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return q, newest, nil
+	case err != nil:
+		return q, nil, fromDatabase(err)
+	}
+	of, err := c.at(ctx, size)
+	return q, of, err
 }
 
 func (l *Log) tlogProof(ctx context.Context, q LeafQuery, under *signedCheckpoint) ([]byte, error) {
@@ -163,10 +193,14 @@ func (l *Log) tlogProof(ctx context.Context, q LeafQuery, under *signedCheckpoin
 func (l *Log) serveTLogProof(r *http.Request) (any, error) {
 	q := readQuery(r)
 	leaf := q.leaf()
+	first, given := q.one("first")
+	if given && first != "1" {
+		q.refuse("first is %.40q: send first=1 to get the first checkpoint that met the quorum, or leave it out", first)
+	}
 	if q.err != nil {
 		return nil, q.err
 	}
-	proof, err := l.TLogProof(r.Context(), leaf)
+	proof, err := l.TLogProof(r.Context(), leaf, given)
 	return plain{textPlain, "no-store", proof}, err
 }
 

@@ -3,6 +3,7 @@ package translog
 import (
 	"encoding/asn1"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -559,7 +560,7 @@ func TestTLogProofPrefersTheQuorum(t *testing.T) {
 		met  bool
 	}{0: {1, true}, 1: {2, false}} {
 		entry := entryOf(int(leaf))
-		text := of(client.TLogProof(t.Context(), entry, leaf)).ok(t)
+		text := of(client.TLogProof(t.Context(), entry, leaf, false)).ok(t)
 		proof := of(checkpoint.ParseProof(text)).ok(t)
 		c, _, err := ws.policy.Policy.Verify(proof.Note)
 		if proof.Index != leaf || c.Size != want.size || (err == nil) != want.met {
@@ -569,10 +570,10 @@ func TestTLogProofPrefersTheQuorum(t *testing.T) {
 	}
 
 	another := entryOf(7)
-	if text, err := client.TLogProof(t.Context(), another, 5); err != nil || text != nil {
+	if text, err := client.TLogProof(t.Context(), another, 5, false); err != nil || text != nil {
 		t.Errorf("a leaf that the log does not have: proof %q, %v; want none and no error", text, err)
 	}
-	if text, err := client.TLogProof(t.Context(), another, 0); err != nil || text != nil {
+	if text, err := client.TLogProof(t.Context(), another, 0, false); err != nil || text != nil {
 		t.Errorf("another entry than the leaf's: proof %q, %v; want none and no error", text, err)
 	}
 	for query, code := range map[string]string{"": "INVALID_REQUEST", "?leaf_index=x": "INVALID_REQUEST", "?leaf_index=9": "LEAF_NOT_FOUND"} {
@@ -580,4 +581,38 @@ func TestTLogProofPrefersTheQuorum(t *testing.T) {
 			t.Errorf("GET /v1/log/tlog-proof%s: status %d, body %s; want %s", query, response.StatusCode, body, code)
 		}
 	}
+}
+
+// The proof with first=1 leads to the first checkpoint over the leaf that met the quorum, however the log
+// grows. Its cosignatures show how old the leaf is.
+func TestFirstTLogProofStays(t *testing.T) {
+	t.Parallel()
+	d, _, l := witnessed(t, "quorum w0", 1)
+	server := readPort(t, l)
+	client := NewClient("", server, "")
+	size := func(leaf int64, first bool) int64 {
+		t.Helper()
+		proof := of(checkpoint.ParseProof(of(client.TLogProof(t.Context(), entryOf(int(leaf)), leaf, first)).ok(t))).ok(t)
+		return of(checkpoint.ParseNote(string(proof.Note))).ok(t).Size
+	}
+	for n := range int64(3) {
+		d.mustAppend(t, l, int(n))
+		eventually(t, "the witness cosigns", func() bool { return l.checkpoints.certified.Load() == n+1 })
+	}
+	for leaf := range int64(3) {
+		if first, newest := size(leaf, true), size(leaf, false); first != leaf+1 || newest != 3 {
+			t.Errorf("leaf %d: the first proof leads to size %d and the other one to size %d, want %d and 3", leaf, first, newest, leaf+1)
+		}
+	}
+	if response, body := send(t, "GET", server+"/v1/log/tlog-proof?first=1&entry="+hex.EncodeToString(entryBytes(0))); response.StatusCode != 200 || !strings.Contains(body, "\n1\n") {
+		t.Errorf("by entry: status %d\n%s", response.StatusCode, body)
+	}
+	if response, body := send(t, "GET", server+"/v1/log/tlog-proof?leaf_index=0&first=yes"); response.StatusCode != 400 || !strings.Contains(body, "INVALID_REQUEST:") {
+		t.Errorf("first=yes: status %d %s", response.StatusCode, body)
+	}
+}
+
+func entryBytes(n int) []byte {
+	entry := entryOf(n)
+	return entry[:]
 }

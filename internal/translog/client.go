@@ -152,10 +152,14 @@ func (c *Client) proofsOf(ctx context.Context, leaves []provedLeaf) ([]proved, e
 }
 
 // TLogProof returns the .tlog-proof of a leaf, or nil if no checkpoint covers the leaf yet. It verifies the
-// inclusion proof but not the signatures.
-func (c *Client) TLogProof(ctx context.Context, entry [32]byte, leafIndex int64) ([]byte, error) {
+// inclusion proof but not the signatures. See Log.TLogProof for `first`.
+func (c *Client) TLogProof(ctx context.Context, entry [32]byte, leafIndex int64, first bool) ([]byte, error) {
+	query := url.Values{"leaf_index": {strconv.FormatInt(leafIndex, 10)}, "entry": {hex.EncodeToString(entry[:])}}
+	if first {
+		query.Set("first", "1")
+	}
 	var text []byte
-	err := c.get(ctx, "/v1/log/tlog-proof", url.Values{"leaf_index": {strconv.FormatInt(leafIndex, 10)}, "entry": {hex.EncodeToString(entry[:])}}, &text)
+	err := c.get(ctx, "/v1/log/tlog-proof", query, &text)
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}

@@ -107,6 +107,30 @@
 //   - The committed head does not extend the newest published head or the fork guard's record.
 //   - No trusted key signed a stored head.
 //
+// # One guard for one log
+//
+// Only the fork guard knows what was signed, so a log must have one guard, also if two clusters share its
+// database or have copies of it. Each guard has an identity that a copy of its record lacks (package
+// forkguard). The table guards names the identity of the log's guard, and every dump contains it. A publisher
+// under another guard, or under none, refuses to sign, whatever Options.Adopt says. MoveGuard is the only way
+// to another guard.
+//
+//	two publishers with two guards          what happens
+//	--------------------------------------  ---------------------------------------------------
+//	on one database without a guard         the first to sign claims the log, the other refuses
+//	on one database with a guard            the other refuses each head
+//	one of them on a restored older copy    the copy names the same guard: the other refuses, and
+//	                                        that guard refuses because its record is larger
+//	the record is copied to the other       still another identity: the other refuses
+//	the log moves while the first signs     sqlInsertHead stores nothing under the first guard; the
+//	                                        signature is dropped, and the next round refuses
+//	a copy from before a move               names the first guard, which must be deleted after the
+//	                                        move: its record is old, so it would sign the copy
+//	a database from before this table,      the first to sign claims the copy, if its record does
+//	restored                                not refuse it
+//	two databases that each name their own  both sign: nothing is shared. Regions that may part
+//	guard                                   need one guard outside both
+//
 // A call, batch or round that finds a contradiction fails with ErrInconsistent, so it appends
 // and signs nothing. Log.ProofFailures counts each contradiction that was found, except a
 // refusal by the fork guard.

@@ -118,7 +118,7 @@ func TestWitnessRefusesAFork(t *testing.T) {
 		t.Errorf("a client believes that the fork is certified up to size %d", client.Certified())
 	}
 	for leaf, n := range []int{0, 1, 102, 103, 104} {
-		proof := of(checkpoint.ParseProof(of(client.TLogProof(t.Context(), entryOf(n), int64(leaf))).ok(t))).ok(t)
+		proof := of(checkpoint.ParseProof(of(client.TLogProof(t.Context(), entryOf(n), int64(leaf), false)).ok(t))).ok(t)
 		if _, names, err := ws.policy.Policy.Verify(proof.Note); err == nil || len(names) > 0 {
 			t.Errorf("leaf %d of the fork is cosigned by %v", leaf, names)
 		}

@@ -241,7 +241,8 @@ func Has(ctx context.Context, pool *pgxpool.Pool, leaf TaggedLeaf) (found bool, 
 	return found, fromDatabase(err)
 }
 
-// Return appends the newest leaves again if a restored backup lacks them, and returns their number. The
+// Return appends the newest leaves again if a restored backup lacks them, records their indexes in the table
+// returned, and returns their number. The
 // caller MUST have verified the signature of head. The missing leaves must grow the committed tree to exactly
 // the tree of head. Otherwise Return appends nothing and returns ErrRefused.
 func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head TreeHead) (returned int, err error) {
@@ -260,6 +261,9 @@ func Return(ctx context.Context, pool *pgxpool.Pool, leaves []TaggedLeaf, head T
 		appended, err := appendTo(ctx, tx, g)
 		if err == nil && !appended {
 			err = fmt.Errorf("%w: a given leaf has an entry or a tag that another leaf of the log already has", ErrRefused)
+		}
+		if err == nil {
+			_, err = tx.Exec(ctx, sqlReturned, g.from.size, g.to.size)
 		}
 		returned = len(g.entries)
 		return err

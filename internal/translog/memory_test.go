@@ -51,7 +51,7 @@ func TestMemoryOfAnotherHistoryIsReplaced(t *testing.T) {
 	history := append(leavesOf(0, 200), leavesOf(1200, 1300)...)
 	head := root{300, refRoot(history)}.head("")
 	head.Signature = d.sign(t, head.Digest())
-	check(t, second(l.store.insertHead(t.Context(), head, nil)))
+	check(t, second(l.store.insertHead(t.Context(), head, nil, none)))
 	// Leaf 299 comes first: memory has all tiles of its proof, but computed from the old leaves.
 	checkHeadAndPaths(t, l, history, []int{299, 0, 199, 200, 255, 256})
 	requireNoContradiction(t, l)
@@ -64,15 +64,15 @@ func TestHeadNeedsItsLastLeaf(t *testing.T) {
 	head := root{2, refRoot(leavesOf(0, 2))}.head("")
 	head.Signature = d.sign(t, head.Digest())
 	other, last := entryOf(9), entryOf(1)
-	if _, err := l.store.insertHead(t.Context(), head, other[:]); !errors.Is(err, pgx.ErrNoRows) {
+	if _, err := l.store.insertHead(t.Context(), head, other[:], none); !errors.Is(err, pgx.ErrNoRows) {
 		t.Errorf("another last leaf: %v, want pgx.ErrNoRows", err)
 	}
-	if stored, err := l.store.insertHead(t.Context(), head, last[:]); err != nil || stored != head {
+	if stored, err := l.store.insertHead(t.Context(), head, last[:], none); err != nil || stored != head {
 		t.Errorf("insert the head of size 2: %+v, %v; want it stored", stored, err)
 	}
 	second := head
 	second.Signature = d.sign(t, head.Digest())
-	if stored, err := l.store.insertHead(t.Context(), second, last[:]); err != nil || stored != head {
+	if stored, err := l.store.insertHead(t.Context(), second, last[:], none); err != nil || stored != head {
 		t.Errorf("the second head of a size: %+v, %v; want the first", stored, err)
 	}
 }

@@ -30,9 +30,10 @@ type publisher struct {
 	guard  forkguard.Guard // nil if the deployment has none
 	adopt  *int64          // Options.Adopt
 
-	// Only the goroutine of run uses these two fields.
-	guardAccepted bool  // the guard has accepted this database
-	proven        *root // what the last round verified; nil if it failed
+	// Only the goroutine of run uses these fields.
+	logGuard      string // identity of the guard that the database named last
+	guardAccepted bool   // the guard has accepted this database
+	proven        *root  // what the last round verified; nil if it failed
 
 	mu sync.Mutex
 	// mu guards the fields from size to lastBatch.

@@ -112,7 +112,7 @@ func TestReadPort(t *testing.T) {
 	if response, body := send(t, "GET", server.URL+"/v1/log/status"); response.StatusCode != 200 || !strings.Contains(body, `"origin":null`) {
 		t.Errorf("GET /v1/log/status: status %d, body %s; want 200 and a null origin", response.StatusCode, body)
 	}
-	if text, err := NewClient("", server.URL, "").TLogProof(t.Context(), [32]byte(leaves[0]), 0); err != nil || text != nil {
+	if text, err := NewClient("", server.URL, "").TLogProof(t.Context(), [32]byte(leaves[0]), 0, false); err != nil || text != nil {
 		t.Errorf("tlog-proof of a log without checkpoints: %q, %v; want none and no error", text, err)
 	}
 	response, body := send(t, "OPTIONS", server.URL+"/v1/log/proof")

@@ -198,7 +198,7 @@ func TestNoNewHeadIsByAClosedOrUnknownKey(t *testing.T) {
 
 	first := emptyRoot.head("")
 	first.Signature = of(r.by["open"].Sign(t.Context(), first.Digest())).ok(t)
-	check(t, second((&store{r.pool}).insertHead(t.Context(), first, nil)))
+	check(t, second((&store{r.pool}).insertHead(t.Context(), first, nil, none)))
 	l := r.open(t, r.pool, nil)
 	if head := waitForHead(t, l, 0); head != first {
 		t.Errorf("head of size 0: %+v, want the one that the retired key signed", head)

@@ -85,13 +85,24 @@ SELECT leaf_index, entry, NULL FROM translog.leaves WHERE leaf_index = ANY ($2::
 UNION ALL
 SELECT leaf_index, entry, NULL FROM translog.leaves WHERE entry = ANY ($3::bytea[])`
 
-// sqlInsertHead stores nothing if a head of the same size is stored, or if the database is an
-// older copy: $5, unless NULL, is not the entry of the last leaf under the head. ON CONFLICT names
-// no index, because tree_size and digest each have a unique index.
+// sqlGuard selects the identity of the log's fork guard, or an empty text if it has none.
+const sqlGuard = `SELECT coalesce((SELECT identity FROM translog.guards ORDER BY number DESC LIMIT 1), '')`
+
+// sqlMoveGuard replaces the guard $1 with the guard $2, and inserts nothing if another one is in force.
+const sqlMoveGuard = `
+INSERT INTO translog.guards (number, identity)
+SELECT coalesce((SELECT max(number) FROM translog.guards), 0) + 1, $2
+WHERE (` + sqlGuard + `) = $1
+ON CONFLICT DO NOTHING`
+
+// sqlInsertHead stores nothing if a head of the same size is stored, if $6 is not the log's fork guard, or
+// if the database is an older copy: $5, unless NULL, is not the entry of the last leaf under the head.
+// ON CONFLICT names no index, because tree_size and digest each have a unique index.
 const sqlInsertHead = `
 INSERT INTO translog.tree_heads (tree_size, root, digest, signature)
 SELECT $1, $2, $3, $4
-WHERE $5::bytea IS NULL OR EXISTS (SELECT FROM translog.leaves WHERE leaf_index = $1::bigint - 1 AND entry = $5)
+WHERE ($5::bytea IS NULL OR EXISTS (SELECT FROM translog.leaves WHERE leaf_index = $1::bigint - 1 AND entry = $5))
+  AND (` + sqlGuard + `) = $6
 ON CONFLICT DO NOTHING`
 
 // sqlDueCheckpoint returns the newest published head, unless the newest checkpoint covers that
@@ -129,9 +140,15 @@ INSERT INTO translog.cosignatures (tree_size, witness, line)
 SELECT $1, witness, line FROM unnest($2::text[], $3::text[]) AS t (witness, line)
 ON CONFLICT DO NOTHING`
 
+// sqlFirstWitnessed returns the smallest size over the leaf $1 that met the quorum.
+const sqlFirstWitnessed = `SELECT tree_size FROM translog.witnessed WHERE tree_size > $1 ORDER BY tree_size LIMIT 1`
+
 const sqlInsertWitnessed = `INSERT INTO translog.witnessed (tree_size) VALUES ($1) ON CONFLICT DO NOTHING`
 
 const sqlLockWitnesses = `SELECT pg_try_advisory_lock(hashtextextended('fairpact witnesses', 0))`
+
+// sqlReturned records the leaves from $1 to $2 - 1.
+const sqlReturned = `INSERT INTO translog.returned (leaf_index) SELECT generate_series($1::bigint, $2::bigint - 1)`
 
 const sqlHasLeaf = `SELECT EXISTS (SELECT FROM translog.leaves WHERE leaf_index = $1 AND entry = $2 AND tag = $3)`
 

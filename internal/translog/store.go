@@ -111,8 +111,8 @@ func CheckClosed(ctx context.Context, pool *pgxpool.Pool, list keys.List, limit 
 
 type store struct{ pool *pgxpool.Pool }
 
-// heads makes one round trip. newest is nil if no head is published.
-func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, err error) {
+// heads makes one round trip. newest is nil if no head is published. guard is the identity of the log's fork guard.
+func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, guard string, err error) {
 	batch := &pgx.Batch{}
 	// Otherwise the log could sign a head whose leaves are lost in a failover to the standby. The
 	// fork guard's record of that head would then block new heads for ever.
@@ -128,8 +128,9 @@ func (s *store) heads(ctx context.Context) (committed root, newest *TreeHead, er
 	batch.Queue(sqlCommittedHead).QueryRow(func(row pgx.Row) error {
 		return row.Scan(&committed.size, &committed.hash, nil)
 	})
+	batch.Queue(sqlGuard).QueryRow(func(row pgx.Row) error { return row.Scan(&guard) })
 	err = s.pool.SendBatch(ctx, batch).Close()
-	return committed, newest, fromDatabase(err)
+	return committed, newest, guard, fromDatabase(err)
 }
 
 func scanHead(row pgx.CollectableRow) (TreeHead, error) {
@@ -139,11 +140,12 @@ func scanHead(row pgx.CollectableRow) (TreeHead, error) {
 	return r.head(signature), err
 }
 
-// insertHead returns the stored head of the size, or pgx.ErrNoRows if the database lacks the entry `last`.
-func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte) (TreeHead, error) {
+// insertHead returns the stored head of the size, or pgx.ErrNoRows if the database lacks the entry `last` or
+// names another guard.
+func (s *store) insertHead(ctx context.Context, head TreeHead, last []byte, guard string) (TreeHead, error) {
 	r := treeOf(head)
 	digest := head.Digest()
-	tag, err := s.pool.Exec(ctx, sqlInsertHead, r.size, r.hash, digest[:], head.Signature, last)
+	tag, err := s.pool.Exec(ctx, sqlInsertHead, r.size, r.hash, digest[:], head.Signature, last, guard)
 	if err != nil || tag.RowsAffected() == 1 {
 		return head, fromDatabase(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 func (d *deployment) tagged(t testing.TB, l *Log, n int, tag Tag) (int64, error) {
@@ -159,6 +161,10 @@ func TestReturn(t *testing.T) {
 		if n, err := Return(t.Context(), restored.pool, all, head); err != nil || n != want {
 			t.Errorf("run %d: %d leaves returned, want %d: %v", i+1, n, want, err)
 		}
+	}
+	rows, _ := restored.pool.Query(t.Context(), "SELECT leaf_index FROM translog.returned ORDER BY 1")
+	if recorded := of(pgx.CollectRows(rows, pgx.RowTo[int64])).ok(t); !slices.Equal(recorded, []int64{2, 3, 4}) {
+		t.Errorf("recorded as returned: leaves %v, want 2, 3 and 4", recorded)
 	}
 	for want, leaf := range map[bool]TaggedLeaf{true: {3, entryOf(3), tag(3)}, false: {3, entryOf(3), tag(4)}} {
 		if found, err := Has(t.Context(), restored.pool, leaf); err != nil || found != want {

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/wiring"
 	"github.com/fairpact/fairpact/internal/escrow/worker"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/service"
 )
 
@@ -32,8 +32,7 @@ type config struct {
 
 func main() {
 	var c config
-	kong.Parse(&c, kong.Name("deadline-worker"), kong.Description("The deadline worker of a Fairpact deployment."))
-	service.Main("deadline-worker", c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
+	service.Main("deadline-worker", "The deadline worker of a Fairpact deployment.", &c, &c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
@@ -48,7 +47,11 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	controller := worker.New(parts.Escrow, parts.Store, logger)
+	memory, err := budget.NewWorker()
+	if err != nil {
+		return err
+	}
+	controller := worker.New(parts.Escrow, parts.Store, memory, logger)
 	if !c.ReadOnly { // in read-only mode the worker holds the Lease but processes no deals
 		if err := controller.SetupWithManager(mgr, c.Workers); err != nil {
 			return fmt.Errorf("controller: %w", err)
@@ -63,7 +66,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 		}
 		select {
 		case <-mgr.Elected():
-			return controller.Ready()
+			return service.Because("worker", controller.Ready())
 		default:
 			return nil // a standby is ready while it waits for the Lease
 		}

@@ -7,14 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"time"
 
-	"github.com/alecthomas/kong"
-
+	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/platform/database"
 	"github.com/fairpact/fairpact/internal/platform/service"
+	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -30,9 +32,9 @@ type config struct {
 	AppendListen     string        `name:"append-listen" env:"FAIRPACT_APPEND_LISTEN" default:":8091" help:"Address of the private append port."`
 	AdminListen      string        `name:"admin-listen" env:"FAIRPACT_ADMIN_LISTEN" default:":8092" help:"Address of the admin port, which serves /healthz, /readyz and /metrics."`
 	AppendSecretFile string        `name:"append-secret-file" env:"FAIRPACT_APPEND_SECRET_FILE" type:"path" help:"File with the bearer secrets of the append port: one per line, at least 16 bytes each. log-server accepts each of these secrets."`
-	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"URI of the fork guard, which keeps a record of the largest signed head outside the database: file://PATH (only for a single log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap). Empty: no fork guard."`
-	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"Set this only if the record of the fork guard is lost and you know that the database is complete. The value is the tree size of the newest published head. The guard then accepts the database only if that head has exactly this size."`
-	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Maximum number of open connections to the read port. One client network may have half of this number. 0: no limit."`
+	ForkGuard        string        `name:"fork-guard" env:"FAIRPACT_FORK_GUARD" help:"URI of the fork guard, which keeps a record of the largest signed head outside the database: file://PATH (only for a single log-server), kubernetes://NAMESPACE/NAME (a ConfigMap) or postgres://… (a database of its own, also for several clusters). Empty: no fork guard, which a log that has one refuses."`
+	ForkGuardInit    *int64        `name:"fork-guard-init" env:"FAIRPACT_FORK_GUARD_INIT" help:"Set this only if the record of the fork guard is lost and you know that the database is complete. The value is the tree size of the newest published head. The guard then accepts the database only if that head has exactly this size, and if the log has no other guard."`
+	MaxConnections   int           `name:"max-connections" env:"FAIRPACT_MAX_CONNECTIONS" default:"8192" help:"Maximum number of open connections to the read port. At the limit, a new connection replaces one that waits for its client, of the network with the most connections. 0: no limit."`
 	LogKey           string        `name:"log-key" env:"FAIRPACT_LOG_KEY" help:"URI of the Ed25519 key that signs checkpoints: file://PATH (PEM, PKCS#8), dev://PATH (a development key), or a key in a KMS or HSM (gcpkms://, awskms://, pkcs11:). Empty: no checkpoints and no tiles."`
 	LogOrigin        string        `name:"log-origin" env:"FAIRPACT_LOG_ORIGIN" help:"Permanent name of the log, and of the log keys, in checkpoints: the public URL without scheme, such as fairpact.example.com."`
 	LogRetiredKeys   []string      `name:"log-retired-keys" env:"FAIRPACT_LOG_RETIRED_KEYS" sep:"," help:"Verifier keys (vkeys) of former log keys, comma-separated."`
@@ -62,8 +64,7 @@ const startTimeout = 15 * time.Second
 
 func main() {
 	var c config
-	kong.Parse(&c, kong.Name("log-server"), kong.Description("The transparency log of a Fairpact deployment."))
-	service.Main("log-server", c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
+	service.Main("log-server", "The transparency log of a Fairpact deployment.", &c, &c.LogLevel, func(ctx context.Context, logger *slog.Logger) error { return run(ctx, c, logger) })
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
@@ -86,7 +87,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	service.ReadOnly(c.ReadOnly, logger)
 	options := translog.Options{ReadOnly: c.ReadOnly, Adopt: c.ForkGuardInit}
 	if c.ForkGuard == "" {
-		logger.Warn("no fork guard, so the log would fork after a restore of an old backup: set FAIRPACT_FORK_GUARD to file://PATH or kubernetes://NAMESPACE/NAME")
+		logger.Warn("no fork guard, so the log would fork after a restore of an old backup: set FAIRPACT_FORK_GUARD to file://PATH, kubernetes://NAMESPACE/NAME or postgres://…")
 	} else {
 		if options.Guard, err = forkguard.Open(c.ForkGuard); err != nil {
 			return fmt.Errorf("FAIRPACT_FORK_GUARD: %w", err)
@@ -111,16 +112,16 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	ready := func(ctx context.Context) error {
 		now, err := database.Now(ctx, pool)
 		if err == nil {
-			err = keys.CheckClock(now)
+			err = service.Because("clock", keys.CheckClock(now))
 		}
 		if err != nil {
 			return err
 		}
-		return l.Ready(ctx)
+		return service.Because("log", l.Ready(ctx))
 	}
 	health := service.Health{Ready: ready, Admin: c.AdminListen, Delay: c.DrainDelay}
 	return health.Serve(ctx, logger,
-		service.Port{Name: "read", Address: c.ReadListen, Server: server(keys.Announce(l.ReadHandler()), logger), MaxConnections: c.MaxConnections},
+		service.Port{Name: "read", Address: c.ReadListen, Server: server(metered(keys.Announce(l.ReadHandler())), logger), MaxConnections: c.MaxConnections},
 		service.Port{Name: "append", Address: c.AppendListen, Server: server(keys.Announce(l.AppendHandler(secrets...)), logger)})
 }
 
@@ -178,6 +179,19 @@ func (c *config) readPolicy(config *translog.Checkpoints) (err error) {
 // closedHeads is how many heads translog.CheckClosed checks for each closed key, in 0.1 ms each.
 // Later heads need no check: a key that signed one signed these too.
 const closedHeads = 1000
+
+// metered counts the answers of the read port that clients have not taken (web.Sent).
+func metered(next http.Handler) http.Handler {
+	memory := budget.NewLog()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr) // net/http sets it to an address with a port
+		ctx, call := memory.Begin(r.Context(), caller.Network(host))
+		r = r.WithContext(ctx)
+		web.Serves(r, call)
+		defer web.Sent(r, call)
+		next.ServeHTTP(w, r)
+	})
+}
 
 // server sets timeouts against slow clients. WriteTimeout is longer than timelimits.Append.
 func server(h http.Handler, logger *slog.Logger) *http.Server {

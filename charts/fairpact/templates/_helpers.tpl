@@ -23,7 +23,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- define "fairpact.labels" -}}
 {{- $root := index . 0 -}}
 {{ include "fairpact.selector" . }}
-app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
+app.kubernetes.io/version: {{ $root.Values.image.tag | default $root.Chart.AppVersion | trunc 63 | quote }}
 app.kubernetes.io/part-of: fairpact
 app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
@@ -79,7 +79,7 @@ annotations:
 {{- $s := .Values.signing -}}
 {{- range $part, $of := .Values.secrets }}{{ if $of.existingSecret }}{{ fail (printf "dev.enabled is for trials, and secrets.%s.existingSecret is set: a trial generates its secrets. Remove one of the two settings" $part) }}{{ end }}{{ end -}}
 {{- if or $s.uri $s.keySet $s.publicKey $s.existingSecret.name }}{{ fail "dev.enabled is for trials, and signing names a key: remove one of the two settings" }}{{ end -}}
-{{- if .Values.forkGuard.existingConfigMap }}{{ fail "dev.enabled is for trials, which have no fork guard, and forkGuard.existingConfigMap is set: remove one of the two settings" }}{{ end -}}
+{{- with .Values.forkGuard }}{{ if or .existingConfigMap .database.existingSecret }}{{ fail "dev.enabled is for trials, which have no fork guard, and forkGuard.existingConfigMap or forkGuard.database is set: remove one of the two settings" }}{{ end }}{{ end -}}
 {{- end -}}
 {{- end }}
 
@@ -165,9 +165,9 @@ yes
 {{- printf "%d (%s)" $sum (join ", " $terms) }}
 {{- end }}
 
-{{/* Name of the fork guard's ConfigMap; empty if there is no fork guard. */}}
+{{/* Name of the fork guard's ConfigMap; empty if there is no fork guard, or if it is in a database. */}}
 {{- define "fairpact.guard" -}}
-{{- if and .Values.forkGuard.enabled (not .Values.dev.enabled) -}}
+{{- if and .Values.forkGuard.enabled (not .Values.dev.enabled) (not .Values.forkGuard.database.existingSecret) -}}
 {{- .Values.forkGuard.existingConfigMap | default (printf "%s-fork-guard" (include "fairpact.fullname" .)) -}}
 {{- end -}}
 {{- end }}

@@ -135,6 +135,10 @@ ConfigMap, a pod of the previous revision would read the new document when it re
   value: {{ required "beacon.period is required with beacon.chainHash" $.Values.beacon.period | int64 | quote }}
 - name: FAIRPACT_BEACON_GENESIS
   value: {{ required "beacon.genesis is required with beacon.chainHash" $.Values.beacon.genesis | int64 | quote }}
+- name: FAIRPACT_BEACON_GENESIS_SEED
+  value: {{ required "beacon.genesisSeed is required with beacon.chainHash" $.Values.beacon.genesisSeed | quote }}
+- name: FAIRPACT_BEACON_ID
+  value: {{ required "beacon.id is required with beacon.chainHash" $.Values.beacon.id | quote }}
 {{- end }}
 {{- end }}
 
@@ -164,9 +168,7 @@ ConfigMap, a pod of the previous revision would read the new document when it re
   command: [/fairpactctl, key-files, /run/fairpact/key-secret, /run/fairpact/key]
   securityContext:
     {{- include "fairpact.containerSecurity" $root | nindent 4 }}
-  resources:
-    requests: {cpu: 10m, memory: 32Mi}
-    limits: {memory: 64Mi}
+  resources: {{ toJson $root.Values.keyFiles.resources }}
   volumeMounts:
     - {name: key-secret, mountPath: /run/fairpact/key-secret, readOnly: true}
     - {name: key, mountPath: /run/fairpact/key}
@@ -178,9 +180,7 @@ ConfigMap, a pod of the previous revision would read the new document when it re
   command: [/fairpactctl, key-files, /run/fairpact/log-key-secret, /run/fairpact/log-key]
   securityContext:
     {{- include "fairpact.containerSecurity" $root | nindent 4 }}
-  resources:
-    requests: {cpu: 10m, memory: 32Mi}
-    limits: {memory: 64Mi}
+  resources: {{ toJson $root.Values.keyFiles.resources }}
   volumeMounts:
     - {name: log-key-secret, mountPath: /run/fairpact/log-key-secret, readOnly: true}
     - {name: log-key, mountPath: /run/fairpact/log-key}
@@ -280,6 +280,11 @@ metadata:
 spec:
   {{- if not (dig "autoscaling" "enabled" false $v) }}
   replicas: {{ $v.replicas }}
+  {{- else }}
+  {{- /* Without the field, Kubernetes would set a Deployment that had it to one replica. */}}
+  {{- with (lookup "apps/v1" "Deployment" $root.Release.Namespace (printf "%s-%s" (include "fairpact.fullname" $root) .component)).spec }}
+  replicas: {{ .replicas }}
+  {{- end }}
   {{- end }}
   minReadySeconds: 2
   progressDeadlineSeconds: 300
@@ -353,20 +358,17 @@ spec:
       {{- end }}
       volumes:
         {{- include "fairpact.volumes" $at | nindent 8 }}
-      topologySpreadConstraints:
-        {{- if $v.topologySpreadConstraints }}
-        {{- toYaml $v.topologySpreadConstraints | nindent 8 }}
-        {{- else }}
-        {{- range list "topology.kubernetes.io/zone" "kubernetes.io/hostname" }}
-        - maxSkew: 1
-          topologyKey: {{ . }}
-          whenUnsatisfiable: ScheduleAnyway
-          labelSelector:
-            matchLabels:
-              {{- $labels | nindent 14 }}
-          matchLabelKeys: [pod-template-hash]
-        {{- end }}
-        {{- end }}
+      {{- /* Nodes by a spread constraint, zones by anti-affinity: the scheduler ignores a node that lacks the key of any constraint, and many clusters have no zone labels. */}}
+      {{- $same := dict "labelSelector" (dict "matchLabels" (fromYaml $labels)) "matchLabelKeys" (list "pod-template-hash") }}
+      {{- $spread := list (merge (dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway") $same) }}
+      {{- $zones := list }}
+      {{- range $key, $weight := dict "kubernetes.io/hostname" 100 "topology.kubernetes.io/zone" 50 }}
+      {{- $zones = append $zones (dict "weight" $weight "podAffinityTerm" (merge (dict "topologyKey" $key) $same)) }}
+      {{- end }}
+      {{- if $v.topologySpreadConstraints }}{{ $spread = $v.topologySpreadConstraints }}
+      {{- else }}{{ $_ := set $v "affinity" (merge (dict) $v.affinity (dict "podAntiAffinity" (dict "preferredDuringSchedulingIgnoredDuringExecution" $zones))) }}
+      {{- end }}
+      topologySpreadConstraints: {{ toJson $spread }}
       {{- range $key := list "nodeSelector" "tolerations" "affinity" "priorityClassName" }}
       {{- with get $v $key }}
       {{ $key }}: {{ toJson . }}

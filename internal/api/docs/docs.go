@@ -8,10 +8,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/e2e/verifier"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -23,26 +24,37 @@ var Protocol string
 //go:embed trust.md
 var trust string
 
+// Compare and UseCases are pages in Markdown: the alternatives to Fairpact, and examples of deals.
+var (
+	//go:embed compare.md
+	Compare string
+	//go:embed use-cases.md
+	UseCases string
+)
+
 //go:embed llms.txt
 var llms string
 
+//go:embed manual.md
+var manual string
+
 // Deployment holds the facts of a deployment that appear in the texts, such as llms.txt.
 type Deployment struct {
-	Chain       beacon.Chain
+	Chain       drand.Chain
 	PublicURL   string // "": not known
 	Development bool   // the deployment signs with a development key
 }
 
 // Trust returns the trust model in Markdown, for a deployment with this beacon chain.
-func Trust(chain beacon.Chain) string {
+func Trust(chain drand.Chain) string {
 	draw := "The round's BLS signature is that of drand quicknet, not the operator's."
-	if chain.Hash != beacon.Quicknet().Hash {
+	if chain.Hash != drand.Quicknet().Hash {
 		draw = "This deployment\n  uses a different beacon chain, not drand quicknet. The operator may run that chain, and could then know the draw early."
 	}
 	return algorithm.Fill(trust, map[string]string{"draw": draw})
 }
 
-// LLMs returns /llms.txt, the manual for agents that use REST.
+// LLMs returns /llms.txt, the short manual for agents that use REST.
 func LLMs(d Deployment) string {
 	base, development := "?set it to the URL that you read this page from, without /llms.txt", ""
 	if d.PublicURL != "" {
@@ -56,10 +68,11 @@ func LLMs(d Deployment) string {
 	return algorithm.Fill(llms, values)
 }
 
-// Full returns /llms-full.txt: the text of LLMs, the table of errors and the protocol.
+// Full returns /llms-full.txt: the text of LLMs, its continuation, the table of errors and the protocol.
 func Full(d Deployment) string {
 	var b strings.Builder
 	b.WriteString(LLMs(d))
+	b.WriteString("\n" + algorithm.Fill(manual, d.Chain.Words()))
 	b.WriteString("\n## Every error code\n\n| Code | Status | When |\n|---|---|---|\n")
 	for _, e := range problem.Table {
 		fmt.Fprintf(&b, "| %s | %d | %s |\n", e.Code, e.Status, e.When)
@@ -81,7 +94,10 @@ func Pages(d Deployment) map[string]http.Handler {
 		"/llms-full.txt": page("text/plain; charset=utf-8", []byte(Full(d))),
 		"/protocol":      page("text/markdown; charset=utf-8", []byte(Protocol)),
 		"/trust":         page("text/markdown; charset=utf-8", []byte(Trust(d.Chain))),
+		"/compare":       page("text/markdown; charset=utf-8", []byte(Compare)),
+		"/use-cases":     page("text/markdown; charset=utf-8", []byte(UseCases)),
 		"/vectors.json":  page("application/json", vectors),
+		"/verify.py":     page("text/x-python; charset=utf-8", []byte(verifier.OneFile())),
 	}
 }
 

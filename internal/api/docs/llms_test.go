@@ -8,15 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 func TestLLMsNamesTheDeployment(t *testing.T) {
-	chain := beacon.Quicknet()
+	chain := drand.Quicknet()
 	chain.Hash, chain.Genesis, chain.Period = strings.Repeat("ab", 32), 1234567, 11
-	page := LLMs(Deployment{Chain: chain, PublicURL: "https://fairpact.example.com"})
+	page := Full(Deployment{Chain: chain, PublicURL: "https://fairpact.example.com"})
+	page, _, _ = strings.Cut(page, "\n## Every error code")
 	for _, want := range []string{chain.Hash, "BASE_URL=${BASE_URL:-https://fairpact.example.com}", hex.EncodeToString(chain.PublicKey), "(NOW - 1234567) / 11", "/v1/algorithms"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("llms.txt does not contain %s", want)
@@ -41,11 +42,11 @@ func TestLLMsNamesTheDeployment(t *testing.T) {
 }
 
 func TestTrustNamesWhoSignsTheDraw(t *testing.T) {
-	other := beacon.Quicknet()
+	other := drand.Quicknet()
 	other.Hash = strings.Repeat("ab", 32)
-	for chain, want := range map[*beacon.Chain]string{
-		new(beacon.Quicknet()): "is that of drand quicknet, not the operator's",
-		&other:                 "The operator may run that chain",
+	for chain, want := range map[*drand.Chain]string{
+		new(drand.Quicknet()): "is that of drand quicknet, not the operator's",
+		&other:                "The operator may run that chain",
 	} {
 		if page := Trust(*chain); !strings.Contains(page, want) || strings.Contains(page, "{{") {
 			t.Errorf("/trust for the chain %s does not say %q, or has a placeholder:\n%s", chain.Hash, want, page)
@@ -53,9 +54,21 @@ func TestTrustNamesWhoSignsTheDraw(t *testing.T) {
 	}
 }
 
+// An agent reads llms.txt before it does anything. What few agents need is in llms-full.txt.
+func TestLLMsIsShort(t *testing.T) {
+	page := LLMs(Deployment{Chain: drand.Quicknet(), PublicURL: "https://fairpact.example.com"})
+	const perAlgorithm = 30 // a further algorithm has a line in the list
+	if words, most := len(strings.Fields(page)), 1500+perAlgorithm*(len(algorithm.All())-3); words > most {
+		t.Errorf("llms.txt has %d words, want at most %d", words, most)
+	}
+	if full := Full(Deployment{Chain: drand.Quicknet(), PublicURL: "https://fairpact.example.com"}); !strings.HasPrefix(full, page) || strings.Contains(full, "{{") {
+		t.Error("llms-full.txt does not begin with llms.txt, or has a placeholder {{")
+	}
+}
+
 // The trust model alone answers what a new user asks about the operator and everybody else.
 func TestTrustAnswers(t *testing.T) {
-	page := strings.Join(strings.Fields(Trust(beacon.Quicknet())), " ")
+	page := strings.Join(strings.Fields(Trust(drand.Quicknet())), " ")
 	for question, want := range map[string]string{
 		"when does the operator see my input":    "**After you reveal: the operator.**",
 		"who sees it after the result":           "once all parties have consented (`POST /v1/deals/{id}/disclose`)",
@@ -71,6 +84,10 @@ func TestTrustAnswers(t *testing.T) {
 		"the other parties in the table, after":  "| all other parties together, after the end |",
 		"the beacon in the table":                "| the beacon |",
 		"a witness in the table":                 "| a witness |",
+		"who can read a seal too early":          "A threshold of drand's operators together could read it early; this operator cannot",
+		"what does a stall of the beacon do":     "If drand stalls, the seals wait, and if the round never comes the deal is EXPIRED and names nobody.",
+		"what do backups hold of a seal":         "after the round, whoever has both can read the input",
+		"can it name a sealed party falsely":     "Your receipt for a seal proves to anyone that you committed in time and to what",
 	} {
 		t.Run(question, func(t *testing.T) {
 			if !strings.Contains(page, want) {

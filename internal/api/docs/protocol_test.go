@@ -15,10 +15,10 @@ import (
 
 	"github.com/transparency-dev/merkle/rfc6962"
 
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/verification"
@@ -212,7 +212,7 @@ func TestProtocolDraw(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &algorithm.Beacon{ChainHash: r["chain_hash"], Round: round, Randomness: r["randomness"], Signature: r["signature"]}
-	if randomness, err := beacon.Quicknet().Verify(round, unhex(t, b.Signature)); err != nil || hex.EncodeToString(randomness[:]) != b.Randomness {
+	if randomness, err := drand.Quicknet().Verify(round, unhex(t, b.Signature)); err != nil || hex.EncodeToString(randomness[:]) != b.Randomness {
 		t.Errorf("the example is not round %d of quicknet: %v", round, err)
 	}
 	equal(t, "u64be", fmt.Sprintf("%016x", round), r["u64be"])
@@ -267,7 +267,7 @@ func TestProtocolResults(t *testing.T) {
 }
 
 func TestProtocolChain(t *testing.T) {
-	r, q := rows(t, blocks(t, Protocol)["quicknet"]), beacon.Quicknet()
+	r, q := rows(t, blocks(t, Protocol)["quicknet"]), drand.Quicknet()
 	equal(t, "chain hash", q.Hash, r["chain hash"])
 	equal(t, "public key", hex.EncodeToString(q.PublicKey), r["public key"])
 	equal(t, "period", strconv.FormatInt(q.Period, 10), r["period"])
@@ -281,8 +281,8 @@ func TestProtocolChain(t *testing.T) {
 			t.Errorf("the round for the reveal deadline %d is due at %d, want at most %d s later", deadline, due, q.Period)
 		}
 	}
-	if !strings.Contains(Protocol, "`"+beacon.DST+"`") {
-		t.Errorf("the document does not name the DST %s", beacon.DST)
+	if !strings.Contains(Protocol, "`"+drand.DST+"`") {
+		t.Errorf("the document does not name the DST %s", drand.DST)
 	}
 }
 
@@ -343,7 +343,7 @@ func TestProtocolNames(t *testing.T) {
 			t.Errorf("protocol.md does not describe %s with at least %d parties", a.ID, a.MinParties)
 		}
 	}
-	full := Full(Deployment{Chain: beacon.Quicknet()})
+	full := Full(Deployment{Chain: drand.Quicknet()})
 	for _, e := range problem.Table {
 		if !strings.Contains(full, "| "+string(e.Code)+" |") {
 			t.Errorf("llms-full.txt does not list the error code %s", e.Code)

@@ -21,6 +21,7 @@ type Seat struct {
 	CommitDeadline int64   // unix seconds
 	RevealDeadline int64   // unix seconds
 	Key            *string // the declared seat key; nil: none
+	OpensAt        int64   // when the seals open, if the deal requires them; 0: parties open by hand
 }
 
 const (
@@ -36,15 +37,22 @@ invite_token: {token}
 	middle = `
 Have ready: {ready}. Sealing takes a few minutes on a phone or a computer. You need no account.
 
-First check on that page that the deal is what you agreed to. Nobody can change your sealed input, and it stays on your device until all parties have sealed theirs. Then all inputs go to the service, which computes and signs the result.
-
-Leave the page open, or open it again after all parties have sealed and before {reveal_by}: the page then opens your input. If a party misses the time to seal or the time to open, the deal is void and that party is named.
-
+First check on that page that the deal is what you agreed to. Nobody can change your sealed input, and ` + byHand + `
 This text is a secret: whoever has it can act as you.
 
 For an AI agent (party {party}, {algorithm})
-Check the terms (your first call shows them), commit before {commit_deadline}, and reveal before {reveal_deadline} (unix seconds).
+Check the terms (your first call shows them), commit before {commit_deadline}` + revealLine + `
 `
+	byHand = `it stays on your device until all parties have sealed theirs. Then all inputs go to the service, which computes and signs the result.
+
+Leave the page open, or open it again after all parties have sealed and before {reveal_by}: the page then opens your input. If a party misses the time to seal or the time to open, the deal is void and that party is named.
+`
+	byItself = `nobody can read it before {opens_by}, the service included. Then it opens by itself, and the service computes and signs the result.
+
+You need not come back: look at the result any time after. If a party misses the time to seal, the deal is void and that party is named.
+`
+	revealLine  = `, and reveal before {reveal_deadline} (unix seconds).`
+	sealLine    = ` (unix seconds), with a timelock seal of your input: the deal takes no other commitment, and then you are done.`
 	linkedAgent = `In your link, the deal_id is between /d/ and #, and your invite_token is after #. You need no account.
 - MCP (Streamable HTTP): connect to {base}/mcp and call get_deal first.
 - HTTP: read {base}/llms.txt, then GET {base}/v1/deals/{deal_id} with the header Authorization: Bearer YOUR_INVITE_TOKEN.`
@@ -60,6 +68,13 @@ const seatKeyNotice = `
 // Template is the invitation with placeholders, which Text and the script of the page /new replace.
 const Template = head + linked + middle + linkedAgent
 
+// OnceTemplate is the Template of a deal that requires seals.
+var OnceTemplate = once(Template)
+
+func once(template string) string {
+	return strings.NewReplacer(byHand, byItself, revealLine, sealLine).Replace(template)
+}
+
 // Text returns the invitation for a seat. If base, the address of the service, is empty, the text
 // has paths instead of links.
 func Text(base string, s Seat) string {
@@ -68,6 +83,9 @@ func Text(base string, s Seat) string {
 		text = head + unlinked + middle + unlinkedAgent
 	}
 	key := ""
+	if s.OpensAt > 0 {
+		text = once(text)
+	}
 	if s.Key != nil {
 		text, key = text+seatKeyNotice, *s.Key
 	}
@@ -75,7 +93,7 @@ func Text(base string, s Seat) string {
 	return strings.NewReplacer(
 		"{base}", base, "{deal_id}", s.DealID, "{algorithm}", s.Algorithm.ID, "{purpose}", s.Algorithm.Purpose, "{ready}", s.Algorithm.Ready,
 		"{from}", s.From, "{label}", s.Label, "{party}", strconv.Itoa(s.Party), "{token}", s.Token, "{key}", key,
-		"{commit_by}", utc(s.CommitDeadline), "{reveal_by}", utc(s.RevealDeadline),
+		"{commit_by}", utc(s.CommitDeadline), "{reveal_by}", utc(s.RevealDeadline), "{opens_by}", utc(s.OpensAt),
 		"{commit_deadline}", strconv.FormatInt(s.CommitDeadline, 10), "{reveal_deadline}", strconv.FormatInt(s.RevealDeadline, 10),
 	).Replace(text)
 }

@@ -34,6 +34,12 @@ func TestTextNamesEverythingThatAPartyNeeds(t *testing.T) {
 		if strings.Contains(text, "seat key") {
 			t.Errorf("base %q: the invitation to a seat without a key names a seat key in\n%s", base, text)
 		}
+		sealed := seat
+		sealed.OpensAt = 1790000119
+		if text := Text(base, sealed); !strings.Contains(text, "nobody can read it before Mon, 21 Sep 2026 14:15 UTC") || !strings.Contains(text, "You need not come back") || strings.Contains(text, "15:13 UTC") ||
+			strings.Contains(text, "1790003600") || strings.ContainsAny(strings.ReplaceAll(text, "{token} of Ben", ""), "{}") {
+			t.Errorf("base %q: the invitation to a deal that requires seals is\n%s", base, text)
+		}
 		key, keyed := "ed25519:ab", seat
 		keyed.Key = &key
 		if with := Text(base, keyed); !strings.HasPrefix(with, text+"\n") || !strings.Contains(with, "seat key "+key) {

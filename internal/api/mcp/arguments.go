@@ -2,6 +2,8 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +14,7 @@ import (
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -26,11 +28,27 @@ type arguments map[string]any
 // String returns only the number of arguments, because arguments hold secrets.
 func (a arguments) String() string { return fmt.Sprintf("%d arguments", len(a)) }
 
-func parseArguments(raw []byte) (arguments, error) {
+// smallTree is the largest tree of arguments that its connection counts, in bytes.
+const smallTree = 12 << 10
+
+// parseArguments first takes what the tree of the arguments needs. Small arguments need nothing, because
+// the caller is not known yet: a party's call must not wait behind those of strangers.
+func parseArguments(ctx context.Context, raw []byte, t tool) (arguments, error) {
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || string(raw) == "null" {
 		return arguments{}, nil
 	}
+	bytes, values, err := ops.TreeBytes(raw, cmp.Or(t.values, ops.SmallValues))
+	if err == nil && t.answer != nil {
+		err = budget.From(ctx).Hold(ctx, int64(len(raw)+copies*t.answer(len(raw), values)))
+	}
+	if err == nil && (len(raw) > budget.SmallBody || bytes > smallTree) {
+		err = budget.From(ctx).Parse(ctx, len(raw)+budget.MaxSmall-budget.SmallCall, bytes)
+	}
+	if err != nil {
+		return nil, err
+	}
 	tree, err := canon.Parse(raw)
+	budget.From(ctx).Rest()
 	if err != nil {
 		return nil, problem.New(problem.InvalidJSON, "the tool's arguments are %s; send one JSON object (I-JSON, integers only)", err)
 	}
@@ -149,7 +167,7 @@ func (c *call) CertID() (string, error) {
 
 func (c *call) Wait() (escrow.Wait, error) {
 	duration, err := c.args.waitSeconds()
-	wait := escrow.Wait{For: duration, Network: limits.Network(c.address)}
+	wait := escrow.Wait{For: duration}
 	if err != nil || c.args["since"] == nil {
 		return wait, err
 	}
@@ -165,7 +183,7 @@ func (c *call) Openings() (bool, error) { return false, nil }
 
 // Body returns the arguments that are not in the headers of a REST call. [front] has bounded
 // their size.
-func (c *call) Body(ops.Caller, int64, bool) (map[string]any, error) {
+func (c *call) Body(*ops.Operation) (map[string]any, error) {
 	body := maps.Clone(c.args)
 	for _, name := range []string{"api_key", "invite_token", "idempotency_key"} {
 		delete(body, name)

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -27,6 +27,9 @@ const (
 	maxMessage = 64 << 10 // any message; the arguments of a tool with a limit do not count
 	maxPlain   = 8 << 10  // a call of any other tool; small, because the message may stay in memory while the call waits
 )
+
+// maxValues is the most values of a message, not counting a tool's arguments.
+const maxValues = 256
 
 // maxBody bounds any message: the largest limit of a tool plus maxMessage.
 const maxBody = 8<<20 + maxMessage
@@ -99,7 +102,7 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (f *front) post(w http.ResponseWriter, r *http.Request) {
-	body, err := limits.ReadAll(w, r, maxBody)
+	body, err := web.ReadAll(w, r, maxBody)
 	if err != nil {
 		web.Error(w, err)
 		return
@@ -132,7 +135,7 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		return
 	case len(body) > maxMessage && (arguments > limit || len(body)-arguments > maxMessage):
 		refuse(http.StatusRequestEntityTooLarge, jsonrpc.CodeInvalidRequest, problem.New(problem.BodyTooLarge,
-			"the message has %d bytes; send at most %d bytes, not counting a tool's arguments. The arguments may have at most 4 MiB in create_deal and reveal_input, 1 MiB in compute_commitment_tool, and 8 MiB in verify_certificate", len(body), maxMessage))
+			"the message has %d bytes; send at most %d bytes, not counting a tool's arguments. The arguments may have at most 4 MiB in create_deal and reveal_input, 1 MiB in commit_input and compute_commitment_tool, and 8 MiB in verify_certificate", len(body), maxMessage))
 		return
 	case isCall && !known && len(m.ID.Value) > 0:
 		refuse(http.StatusOK, jsonrpc.CodeInvalidParams, problem.New(problem.InvalidRequest, "params.name is not a tool of this server; send one of %s", toolNames()))
@@ -162,6 +165,13 @@ func (f *front) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	info := requestInfo{address: f.address(r), structured: version >= withStructured, ctx: r.Context()}
+	if arguments == 0 {
+		at.from, at.to = len(body), len(body)
+	}
+	if _, _, err := ops.TreeBytes(slices.Concat(body[:at.from], body[at.to:]), maxValues); err != nil { // the SDK builds a tree
+		refuse(http.StatusOK, jsonrpc.CodeInvalidRequest, problem.From(err))
+		return
+	}
 	if arguments > 0 { // parseArguments reads the arguments, so the SDK need not
 		info.arguments = body[at.from:at.to]
 		body = at.replaced(body, "{}")

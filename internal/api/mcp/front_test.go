@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/fairpact/fairpact/internal/api/ops"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
@@ -196,7 +196,7 @@ func TestTokensAreInBothForms(t *testing.T) {
 
 func handlerOf(t *testing.T) http.Handler {
 	t.Helper()
-	handler, err := New(Config{Services: ops.Services{Callers: &limits.Policy{}}, Logger: slog.New(slog.DiscardHandler)})
+	handler, err := New(Config{Services: ops.Services{Callers: &caller.Policy{}}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

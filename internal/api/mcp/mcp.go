@@ -148,7 +148,7 @@ func (s *server) handler(t tool) mcp.ToolHandler {
 
 func (s *server) call(ctx context.Context, t tool) (result, error) {
 	info := requestInfoOf(ctx)
-	args, err := parseArguments(info.arguments)
+	args, err := parseArguments(ctx, info.arguments, t)
 	if err != nil {
 		return result{}, err
 	}
@@ -188,11 +188,10 @@ func describe(name string) (*mcp.Tool, []string, error) {
 		return nil, nil, err
 	}
 	var d struct {
-		Title        string
-		Description  string
-		Annotations  *mcp.ToolAnnotations
-		InputSchema  json.RawMessage
-		OutputSchema json.RawMessage
+		Title       string
+		Description string
+		Annotations *mcp.ToolAnnotations
+		InputSchema json.RawMessage
 	}
 	var input struct{ Properties map[string]json.RawMessage }
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -200,7 +199,7 @@ func describe(name string) (*mcp.Tool, []string, error) {
 	}
 	err = json.Unmarshal(d.InputSchema, &input)
 	return &mcp.Tool{
-		Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema, OutputSchema: d.OutputSchema,
+		Name: name, Title: d.Title, Description: d.Description, Annotations: d.Annotations, InputSchema: d.InputSchema,
 	}, slices.Sorted(maps.Keys(input.Properties)), err
 }
 

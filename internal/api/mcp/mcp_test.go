@@ -39,39 +39,31 @@ func TestToolDescriptions(t *testing.T) {
 			if d.Title == "" || d.Description == "" || d.Annotations == nil || d.Annotations.DestructiveHint == nil || d.Annotations.OpenWorldHint == nil {
 				t.Errorf("got %+v, want title, description and all four hints", d)
 			}
-			for name, raw := range map[string]any{"input": d.InputSchema, "output": d.OutputSchema} {
-				var s jsonschema.Schema
-				if err := json.Unmarshal(raw.(json.RawMessage), &s); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := s.Resolve(nil); err != nil || s.Type != "object" {
-					t.Errorf("%s schema: type %q, error %v, want a valid schema of type object", name, s.Type, err)
-				}
-				for _, required := range s.Required {
-					if s.Properties[required] == nil {
-						t.Errorf("%s schema requires %q but does not define it", name, required)
-					}
-				}
-				described(t, name, s.Properties, name == "input")
-				// An unknown argument is refused, so a client must not offer one.
-				if closed := s.AdditionalProperties != nil && s.AdditionalProperties.Not != nil; name == "input" && !closed {
-					t.Error("the input schema has no additionalProperties: false")
+			var s jsonschema.Schema
+			if err := json.Unmarshal(d.InputSchema.(json.RawMessage), &s); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Resolve(nil); err != nil || s.Type != "object" {
+				t.Errorf("the input schema has type %q, error %v, want a valid schema of type object", s.Type, err)
+			}
+			for _, required := range s.Required {
+				if s.Properties[required] == nil {
+					t.Errorf("the input schema requires %q but does not define it", required)
 				}
 			}
+			for name, m := range s.Properties {
+				if m.Description == "" {
+					t.Errorf("the argument %s has no description", name)
+				}
+				if len(m.Examples) == 0 && len(m.Enum) == 0 {
+					t.Errorf("the argument %s has no example", name)
+				}
+			}
+			// An unknown argument is refused, so a client must not offer one.
+			if s.AdditionalProperties == nil || s.AdditionalProperties.Not == nil {
+				t.Error("the input schema has no additionalProperties: false")
+			}
 		})
-	}
-}
-
-func described(t *testing.T, at string, members map[string]*jsonschema.Schema, arguments bool) {
-	for name, m := range members {
-		here := at + "." + name
-		if m.Description == "" && m.Type != "boolean" {
-			t.Errorf("%s has no description", here)
-		}
-		if arguments && len(m.Examples) == 0 && len(m.Enum) == 0 {
-			t.Errorf("%s has no example", here)
-		}
-		described(t, here, m.Properties, false)
 	}
 }
 
@@ -144,6 +136,7 @@ func TestNextStepsNameToolsAndNoTokens(t *testing.T) {
 		"committed, others missing":    {afterCommit(escrow.Committed{State: deal.Committing}), "get_deal"},
 		"last commitment":              {afterCommit(escrow.Committed{State: deal.Revealing}), "reveal_input"},
 		"revealed, others missing":     {afterReveal(escrow.Revealed{State: deal.Revealing}, false), "get_deal"},
+		"revealed in a draw":           {afterReveal(escrow.Revealed{State: deal.Revealing}, true), "get_certificate"},
 		"last reveal":                  {afterReveal(escrow.Revealed{State: deal.Computed}, false), "get_certificate"},
 		"rejected":                     {afterReveal(escrow.Revealed{State: deal.Void}, false), "get_certificate"},
 		"view before own commitment":   {afterView(0, view(deal.Committing, "", out, in)), "commit_input"},
@@ -224,21 +217,23 @@ func TestNextStepsShowTheShapeOfTheInput(t *testing.T) {
 	if with, without := afterReveal(escrow.Revealed{State: deal.Revealing}, true).Why, afterReveal(escrow.Revealed{State: deal.Revealing}, false).Why; !strings.Contains(with, "draw") || strings.Contains(without, "draw") || strings.Contains(without, "beacon") {
 		t.Errorf("after a reveal with a beacon: %q, without: %q; want the draw only in the first", with, without)
 	}
-	if why := afterCertificate(escrow.Issued{CertID: "c", Outcome: "COMPUTED"}).Why; !strings.HasPrefix(why, `check this document with verify_certificate {"certificate": `) {
-		t.Errorf("after get_certificate: %q, want first how to check the document", why)
+	// A call with the cert_id alone would check what the service stored, not what the agent holds.
+	if text := afterCertificate(escrow.Issued{CertID: "c", Outcome: "COMPUTED"}).text(); !strings.HasSuffix(text, "\nCall verify_certificate with {\"certificate\":<this certificate, as received>}") {
+		t.Errorf("after get_certificate: %q, want a call that checks the document", text)
 	}
 }
 
 func TestNextBlockEndsWithTheDeadline(t *testing.T) {
 	d := &escrow.Deal{Declaration: &store.Declaration{Terms: deal.Terms{CommitDeadline: 11, RevealDeadline: 22}}}
-	round := int64(33)
+	round, past := int64(33), int64(1)
 	draw := &escrow.Deal{Declaration: &store.Declaration{Terms: deal.Terms{CommitDeadline: 11, RevealDeadline: 22, RoundTime: &round}}}
+	early := &escrow.Deal{Declaration: &store.Declaration{Terms: deal.Terms{CommitDeadline: 11, RevealDeadline: 22, RoundTime: &past}}}
 	for _, row := range []struct {
 		deal  *escrow.Deal
 		state deal.State
 		want  int64
 	}{
-		{d, deal.Committing, 11}, {d, deal.Revealing, 22}, {d, deal.Computed, 0}, {d, deal.Void, 0}, {draw, deal.Committing, 11}, {draw, deal.Revealing, 0},
+		{d, deal.Committing, 11}, {d, deal.Revealing, 22}, {d, deal.Computed, 0}, {d, deal.Void, 0}, {draw, deal.Committing, 11}, {draw, deal.Revealing, 33}, {early, deal.Revealing, 22},
 	} {
 		if got := deadline(row.deal, row.state); got != row.want {
 			t.Errorf("deadline of a deal in %s with the round %v: got %d, want %d", row.state, row.deal.RoundTime, got, row.want)
@@ -259,7 +254,7 @@ func TestInstructionsHashRight(t *testing.T) {
 	if want := canon.Commitment([]byte(`{"accept":true}`), []byte("00112233445566778899aabbccddeeff")); !strings.Contains(instructions, "gives "+want+".") {
 		t.Errorf("the example commitment in the instructions is not %s", want)
 	}
-	_, rest, found := strings.Cut(instructions, " Python:\n")
+	_, rest, found := strings.Cut(instructions, " in Python:\n")
 	var program strings.Builder
 	program.WriteString("inp = __import__('json').loads(__import__('sys').argv[1])\n")
 	for line := range strings.Lines(rest) {

@@ -38,8 +38,8 @@ func (n next) call() string {
 	if err != nil {
 		arguments = []byte("{}")
 	}
-	// The agent replaces the placeholder yourInput with a JSON object, so it must have no quotes.
-	return n.Why + "\nCall " + n.Tool + " with " + strings.Replace(string(arguments), `"`+yourInput+`"`, yourInput, 1)
+	// The agent replaces these placeholders with a JSON object, so they must have no quotes.
+	return n.Why + "\nCall " + n.Tool + " with " + strings.NewReplacer(`"`+yourInput+`"`, yourInput, `"`+yourDocument+`"`, yourDocument).Replace(string(arguments))
 }
 
 // The next steps are advice: no code of the service depends on them.
@@ -55,6 +55,7 @@ const (
 	yourCommitment = "<sha256:... of your input and salt>"
 	yourInput      = "<the object that you committed to>"
 	yourSalt       = "<the salt that you committed with>"
+	yourDocument   = "<this certificate, as received>"
 	strongSalt     = 32      // hex digits of 16 random bytes
 	maxEchoed      = 1 << 10 // bytes; the next step does not repeat a longer input
 	maxWait        = int(waiting.Longest / time.Second)
@@ -96,7 +97,7 @@ func afterCreation(req escrow.Declared, c escrow.Created, invited bool) next {
 	if len(req.SeatKeys) > 0 {
 		own = req.SeatKeys[0]
 	}
-	return commit(req.Algorithm, c.DealID, own, warned+"keep this answer: tokens are shown once. <INVITE_TOKEN> below stands for your token, invite_tokens[0].token. "+handOver+". Whoever holds a party's token can act as that party. "+
+	return commit(req.Algorithm, c.DealID, own, warned+required(req.Seals)+"keep this answer: tokens are shown once. <INVITE_TOKEN> below stands for your token, invite_tokens[0].token. "+handOver+". Whoever holds a party's token can act as that party. "+
 		deadlines+signed+"You are party 0: ")
 }
 
@@ -163,6 +164,9 @@ func afterToSign(dealID any, key *string, commitment string) next {
 }
 
 func afterCommit(c escrow.Committed) next {
+	if c.OpensAt > 0 {
+		return poll(c.DealID, true, c.State, fmt.Sprintf("you are done: your seal opens by itself from %d on (in %d s), and the service computes the result. Keep input, salt, seal and receipt. End your turn, and make this call after that time.", c.OpensAt, max(c.OpensAt-time.Now().Unix(), 0)))
+	}
 	if c.State == deal.Revealing {
 		return reveal(c.DealID, "all have committed. Reveal before reveal_deadline.")
 	}
@@ -195,11 +199,10 @@ func afterReveal(r escrow.Revealed, beacon bool) next {
 	case deal.Void:
 		return certificate(r.DealID, "the deal is VOID. The certificate names the parties that caused this.")
 	}
-	why := "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID."
 	if beacon {
-		why += " Once all have revealed, call get_certificate, which makes the draw."
+		return certificate(r.DealID, "you have revealed. This call waits for the other reveals and for the beacon round, and makes the draw as soon as the round is published. If the call returns CERT_NOT_READY, repeat it at the time in that error.")
 	}
-	return poll(r.DealID, true, r.State, why)
+	return poll(r.DealID, true, r.State, "you have revealed; the deal has not ended. Wait until state is COMPUTED, CERTIFIED or VOID.")
 }
 
 func afterView(party int, v escrow.View) next {
@@ -214,12 +217,14 @@ func afterView(party int, v escrow.View) next {
 	switch v.State {
 	case deal.Open, deal.Committing:
 		if !initiator && !committed(party) {
-			return commit(v.Algorithm, dealID, v.SeatKey(party), who+cautions(v.Deal)+seatKeys(v.Deal, party)+"You have to commit before commit_deadline"+left(v.CommitDeadline)+": ")
+			return commit(v.Algorithm, dealID, v.SeatKey(party), who+cautions(v.Deal)+seatKeys(v.Deal, party)+required(v.Seals)+"You have to commit before commit_deadline"+left(v.CommitDeadline)+": ")
 		}
 		return poll(dealID, !initiator, v.State, who+"Wait until state is REVEALING: "+missing(parties, committed)+" must commit before commit_deadline"+left(v.CommitDeadline)+".")
 	case deal.Revealing:
 		waiting := missing(parties, revealed)
 		switch {
+		case !initiator && !revealed(party) && v.Pending > 0:
+			return poll(dealID, true, v.State, fmt.Sprintf("%sAll have committed. If you sealed your input, it opens by itself from %d on (in %d s): come back then. You can call reveal_input earlier. If you did not seal, call reveal_input before reveal_deadline%s.", who, v.SealTime, max(v.SealTime-time.Now().Unix(), 0), left(v.RevealDeadline)))
 		case !initiator && !revealed(party):
 			return reveal(dealID, who+"All have committed. Reveal before reveal_deadline"+left(v.RevealDeadline)+".")
 		case waiting != "":
@@ -238,6 +243,13 @@ func afterView(party int, v escrow.View) next {
 		return poll(dealID, !initiator, v.State, who+"The deal has ended and its certificate is being issued: wait until certificate_id is set.")
 	}
 	return certificate(dealID, who+"The deal has ended. Fetch the signed certificate.")
+}
+
+func required(seals string) string {
+	if seals == "" {
+		return ""
+	}
+	return "This deal takes no commitment without a seal (ACT ONCE in the instructions): pass `seal` to commit_input, and you are done. "
 }
 
 func cautions(d *escrow.Deal) string {
@@ -290,7 +302,7 @@ func afterCertificate(c escrow.Issued) next {
 	if c.Outcome == pact.Void {
 		why = "Keep the certificate as it is: any added member breaks its signature. The deal is VOID, so nothing was settled. The member void_flakers lists the parties that caused this."
 	}
-	return next{"verify_certificate", fields{"cert_id": c.CertID}, `check this document with verify_certificate {"certificate": <the document>}. The call below checks only what the service stored. Neither call needs a credential. ` + why}
+	return next{"verify_certificate", fields{"certificate": yourDocument}, "check this document: with cert_id alone, the call would check only what the service stored. It needs no credential. " + why}
 }
 
 const aboutBundle = " Save the bundle, the last text block. If the bundle has no log_proof, its proof is incomplete: fetch the bundle again later. If the log has witnesses and get_deal still shows COMPUTED, fetch the bundle again once the state is CERTIFIED. When you call verify_certificate, pass only the bundle's member `certificate`, not the whole bundle. If the bundle has openings, the inputs and salts of all parties, it proves the result and is as private as they are. Otherwise, to have your input checked too, add the members `input` and `salt` to own_input, but only in your own copy."

@@ -7,20 +7,23 @@ import (
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
 
 // tool is a tool of SPEC 4.1. Its description, schemas and hints are in tools/<name>.json.
 type tool struct {
 	op        problem.Op // names the tool
 	run       func(*call, context.Context) (result, error)
-	limit     int      // longest arguments in bytes; 0: the message has at most maxPlain bytes
-	arguments []string // names of the input schema's members, sorted
+	limit     int                        // longest arguments in bytes; 0: the message has at most maxPlain bytes
+	values    int                        // most values of the arguments; 0: ops.SmallValues
+	answer    func(body, values int) int // see ops.Operation.Answer
+	arguments []string                   // names of the input schema's members, sorted
 }
 
 func (t tool) name() string { return t.op.Tool }
@@ -29,13 +32,13 @@ func (t tool) name() string { return t.op.Tool }
 var tools = []tool{
 	{op: problem.CreateKey, run: (*call).createKey},
 	{op: problem.ListAlgorithms, run: (*call).listAlgorithms},
-	{op: problem.CreateDeal, run: (*call).createDeal, limit: int(ops.CreateDeal.Limit)},
-	{op: problem.ReadDeclaration, run: (*call).computeCommitment, limit: 1 << 20},
-	{op: problem.Commit, run: (*call).commitInput},
-	{op: problem.Reveal, run: (*call).revealInput, limit: int(ops.Reveal.Limit)},
+	{op: problem.CreateDeal, run: (*call).createDeal, limit: int(ops.CreateDeal.Limit), values: ops.CreateDeal.Values, answer: ops.CreateDeal.Answer},
+	{op: problem.ReadDeclaration, run: (*call).computeCommitment, limit: 1 << 20, values: canon.MaxValues},
+	{op: problem.Commit, run: (*call).commitInput, limit: int(ops.Commit.Limit)},
+	{op: problem.Reveal, run: (*call).revealInput, limit: int(ops.Reveal.Limit), values: ops.Reveal.Values},
 	{op: problem.ReadDeal, run: (*call).getDeal},
 	{op: problem.ReadCertificate, run: (*call).getCertificate},
-	{op: problem.Verify, run: (*call).verifyCertificate, limit: int(ops.VerifySubmitted.Limit)},
+	{op: problem.Verify, run: (*call).verifyCertificate, limit: int(ops.VerifySubmitted.Limit), values: ops.VerifySubmitted.Values},
 }
 
 // copies is how many times an answer is in memory while it is sent: the body, its copies
@@ -70,7 +73,7 @@ func (c *call) listAlgorithms(ctx context.Context) (result, error) {
 	body := c.catalogue
 	if vectors {
 		body = c.vectors
-		err = limits.Answer(ctx, copies*len(body))
+		err = budget.From(ctx).Hold(ctx, int64(copies*len(body)))
 	}
 	return result{body: body, next: afterCatalogue}, err
 }
@@ -110,6 +113,9 @@ func (c *call) invitations(d escrow.Declared, made escrow.Created) (all []string
 			DealID: made.DealID, Algorithm: alg, From: made.Invites[0].Label, Party: invite.Party, Label: invite.Label,
 			Token: invite.Token, CommitDeadline: made.CommitDeadline, RevealDeadline: made.RevealDeadline,
 		}
+		if d.Seals != "" {
+			seat.OpensAt = c.Chain.RoundTime(timelock.RoundOf(c.Chain, made.CommitDeadline))
+		}
 		if d.SeatKeys != nil {
 			seat.Key = d.SeatKeys[invite.Party]
 		}
@@ -121,17 +127,21 @@ func (c *call) invitations(d escrow.Declared, made escrow.Created) (all []string
 func (c *call) commitInput(ctx context.Context) (result, error) {
 	answer, r, err := answered(ctx, c, ops.Commit, afterCommit)
 	if err == nil {
-		r.lookAt = deadline(answer.By.Access.Deal(), answer.Value.State)
+		if r.lookAt = answer.Value.OpensAt; r.lookAt == 0 {
+			r.lookAt = deadline(answer.By.Access.Deal(), answer.Value.State)
+		}
 	}
 	return r, err
 }
 
-// deadline returns 0 if the deal has ended or may wait for its beacon round.
+// deadline returns the time by which a deal that is in this state leaves it, or 0 if the deal has ended.
 func deadline(d *escrow.Deal, state deal.State) int64 {
 	switch {
 	case state == deal.Committing:
 		return d.CommitDeadline
-	case state == deal.Revealing && d.RoundTime == nil:
+	case state == deal.Revealing && d.RoundTime != nil:
+		return max(d.RevealDeadline, *d.RoundTime)
+	case state == deal.Revealing:
 		return d.RevealDeadline
 	}
 	return 0
@@ -203,7 +213,7 @@ func (c *call) getCertificate(ctx context.Context) (result, error) {
 	if err == nil && whole {
 		r.next.Why += aboutBundle
 		r.blocks = []string{string(bundle)}
-		err = limits.Answer(ctx, copies*len(r.body)+2*len(bundle))
+		err = budget.From(ctx).Hold(ctx, int64(copies*len(r.body)+2*len(bundle)))
 	}
 	return r, err
 }
@@ -241,6 +251,7 @@ func (c *call) computeCommitment(ctx context.Context) (result, error) {
 	var hashed struct {
 		Commitment string `json:"commitment"`
 		ToSign     string `json:"to_sign,omitempty"`
+		Seal       string `json:"seal,omitempty"`
 		Warning    string `json:"warning,omitempty"`
 	}
 	var key *string // the seat key that the deal declares for the caller
@@ -260,6 +271,13 @@ func (c *call) computeCommitment(ctx context.Context) (result, error) {
 		}
 		hashed.Commitment = canon.Commitment(canon.Encode(opening.Input), []byte(opening.Salt))
 	}
+	timelocked, err := args.flag("timelock")
+	if err != nil {
+		return result{}, err
+	}
+	if timelocked && (given || args["deal_id"] == nil) {
+		return result{}, problem.New(problem.InvalidRequest, "the argument `timelock` needs deal_id, invite_token and input, and cannot be combined with commitment")
+	}
 	if args["deal_id"] != nil {
 		by, err := c.Admit(ctx, &ops.Operation{Who: ops.Member, Action: escrow.AsParty}, c.message())
 		if err != nil {
@@ -268,6 +286,11 @@ func (c *call) computeCommitment(ctx context.Context) (result, error) {
 		access := by.Access
 		if !given {
 			if hashed.Warning, err = access.CheckInput(opening.Input); err != nil {
+				return result{}, err
+			}
+		}
+		if timelocked {
+			if hashed.Seal, err = c.Escrow.SealOpening(access, opening); err != nil {
 				return result{}, err
 			}
 		}
@@ -283,6 +306,9 @@ func (c *call) computeCommitment(ctx context.Context) (result, error) {
 		return result{body: body, next: afterToSign(args["deal_id"], key, hashed.Commitment)}, err
 	}
 	step := afterHash(opening, args["deal_id"], key, hashed.Commitment)
+	if _, commits := step.Arguments["commitment"]; hashed.Seal != "" && commits {
+		step.Arguments["seal"] = "<seal of this answer>"
+	}
 	if hashed.Warning != "" {
 		step.Why = "READ `warning` FIRST: a commitment is final. " + step.Why
 	}

@@ -6,22 +6,28 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/web"
+	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // Limits of request bodies in bytes.
 const (
-	maxCreation  = 4 << 20  // fits 10,000 party labels
-	maxReveal    = 4 << 20  // fits an input of 512 KiB with every character escaped
-	maxSubmitted = 8 << 20  // fits a certificate of 10,000 parties with seat keys and long labels
-	maxSmall     = 64 << 10 // the other bodies
+	maxCreation  = 4 << 20          // fits 10,000 party labels
+	maxReveal    = 4 << 20          // fits an input of 512 KiB with every character escaped
+	maxCommit    = 1 << 20          // fits a seal of 768 KiB with its line feeds escaped
+	maxSubmitted = 8 << 20          // fits a certificate of 10,000 parties with seat keys and long labels
+	maxSmall     = budget.SmallBody // the other bodies
 )
+
+// maxDeclared is the most values of a body that creates a deal: 10,000 labels, as many keys, and params.
+const maxDeclared = 1 << 15
 
 // Table lists the operations that Run serves.
 var Table = []Served{
 	CreateKey, CreateDeal, ReadDeal, ReadDeclaration, Commit, Reveal, Draw, Cancel,
-	ReadCertificate, ReadBundle, ReadInputs, Disclose, Verify, VerifySubmitted, ReadBeacon,
+	ReadCertificate, ReadBundle, ReadInputs, ReadSeals, Disclose, Verify, VerifySubmitted, ReadBeacon,
 }
 
 // none is the request of an operation without parameters.
@@ -39,11 +45,13 @@ var (
 
 	// Only the answer of CreateDeal shows the tokens, so the memory for it is reserved first.
 	CreateDeal = &Endpoint[escrow.Declared, escrow.Created]{
-		Operation: Operation{Op: problem.CreateDeal, Who: KeyHolder, Limit: maxCreation, Status: http.StatusCreated, Lifetime: escrow.ReplayLifetime},
+		Operation: Operation{Op: problem.CreateDeal, Who: KeyHolder, Limit: maxCreation, Values: maxDeclared, Answer: createdBytes, Status: http.StatusCreated, Lifetime: escrow.ReplayLifetime},
 		Parse:     body(Declared),
-		Reserve:   escrow.Declared.AnswerBytes,
 		Do: func(ctx context.Context, s *Services, by Caller, d escrow.Declared, rec *escrow.Record) (escrow.Created, error) {
 			if err := s.Callers.MayCreateDeal(ctx, by.Principal.Key(), d.Units()); err != nil {
+				return escrow.Created{}, err
+			}
+			if err := s.Callers.MayStore(ctx, by.Principal.Key(), by.address, d.Storage()); err != nil {
 				return escrow.Created{}, err
 			}
 			return s.Escrow.Create(ctx, by.Principal, d, rec)
@@ -54,6 +62,7 @@ var (
 	ReadDeal = &Endpoint[escrow.Wait, escrow.View]{
 		Operation: Operation{Op: problem.ReadDeal, Who: Member, Action: escrow.Read, Cache: web.CachePrivate},
 		Parse:     wait,
+		Cost:      perParty(128, 160),
 		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *escrow.Record) (escrow.View, error) {
 			return s.Escrow.ViewAfter(ctx, by.Access, wait)
 		},
@@ -62,11 +71,12 @@ var (
 
 	ReadDeclaration = &Endpoint[none, escrow.Declaration]{
 		Operation: Operation{Op: problem.ReadDeclaration, Who: Member, Action: escrow.Read},
+		Cost:      perParty(128, 160),
 		Do:        of((*escrow.Service).Declaration),
 	}
 
 	Commit = &Endpoint[escrow.Commitment, escrow.Committed]{
-		Operation: Operation{Op: problem.Commit, Who: Member, Action: escrow.AsParty, Limit: maxSmall, Lifetime: escrow.ReplayLifetime},
+		Operation: Operation{Op: problem.Commit, Who: Member, Action: escrow.AsParty, Limit: maxCommit, Lifetime: escrow.ReplayLifetime},
 		Parse:     body(Commitment),
 		Do:        once((*escrow.Service).Commit),
 		Stored:    again((*escrow.Service).StoredCommit),
@@ -76,7 +86,7 @@ var (
 	}
 
 	Reveal = &Endpoint[escrow.Opening, escrow.Revealed]{
-		Operation: Operation{Op: problem.Reveal, Who: Member, Action: escrow.AsParty, Limit: maxReveal, Lifetime: escrow.ReplayLifetime},
+		Operation: Operation{Op: problem.Reveal, Who: Member, Action: escrow.AsParty, Limit: maxReveal, Values: canon.MaxValues, Lifetime: escrow.ReplayLifetime},
 		Parse:     body(Opening),
 		Do:        once((*escrow.Service).Reveal),
 		Stored:    again((*escrow.Service).StoredReveal),
@@ -105,6 +115,7 @@ var (
 	ReadCertificate = &Endpoint[escrow.Wait, escrow.Issued]{
 		Operation: Operation{Op: problem.ReadCertificate, Who: Member, Action: escrow.AsParty, Cache: web.CachePrivate},
 		Parse:     wait,
+		Cost:      perParty(512, 512),
 		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *escrow.Record) (escrow.Issued, error) {
 			return s.Escrow.CertificateAfter(ctx, by.Access, wait, nil)
 		},
@@ -115,6 +126,7 @@ var (
 	ReadBundle = &Endpoint[bool, escrow.Bundle]{
 		Operation: Operation{Op: problem.ReadBundle, Who: Member, Action: escrow.AsParty, Cache: web.CachePrivate},
 		Parse:     func(m *Message, _ map[string]any) (bool, error) { return m.Openings() },
+		Cost:      perParty(512, 512),
 		Do: func(ctx context.Context, s *Services, by Caller, whole bool, _ *escrow.Record) (escrow.Bundle, error) {
 			return s.Escrow.Bundle(ctx, by.Access, whole)
 		},
@@ -126,9 +138,14 @@ var (
 		Do:        of((*escrow.Service).Inputs),
 	}
 
+	ReadSeals = &Endpoint[none, escrow.SealTexts]{
+		Operation: Operation{Op: problem.ReadSeals, Who: Member, Action: escrow.AsParty},
+		Do:        of((*escrow.Service).SealTexts),
+	}
+
 	// Disclose may be repeated, so an Idempotency-Key has no effect.
 	Disclose = &Endpoint[escrow.Opening, escrow.Disclosed]{
-		Operation: Operation{Op: problem.Disclose, Who: Member, Action: escrow.AsParty, Limit: maxReveal},
+		Operation: Operation{Op: problem.Disclose, Who: Member, Action: escrow.AsParty, Limit: maxReveal, Values: canon.MaxValues},
 		Parse:     body(Opening),
 		Do: func(ctx context.Context, s *Services, by Caller, o escrow.Opening, _ *escrow.Record) (escrow.Disclosed, error) {
 			return s.Escrow.Disclose(ctx, by.Access, o)
@@ -144,7 +161,7 @@ var (
 	}
 
 	VerifySubmitted = &Endpoint[Submitted, escrow.SubmittedReport]{
-		Operation: Operation{Op: problem.VerifySubmitted, Limit: maxSubmitted},
+		Operation: Operation{Op: problem.VerifySubmitted, Limit: maxSubmitted, Values: canon.MaxValues},
 		Parse:     body(SubmittedCertificate),
 		Do: func(ctx context.Context, s *Services, _ Caller, c Submitted, _ *escrow.Record) (escrow.SubmittedReport, error) {
 			return s.Escrow.VerifySubmitted(ctx, c.Document, c.CertID)
@@ -159,7 +176,18 @@ var (
 	}
 )
 
-// The functions below adapt the parsers and the use cases to the fields of Endpoint.
+// createdBytes estimates the answer of CreateDeal: it repeats the labels, and has an invite token of each
+// party.
+func createdBytes(body, values int) int { return body + 100*min(values, 10_000) }
+
+// perParty estimates what a call holds from the bytes that each party and the params take in memory
+// and in each copy of the answer.
+func perParty(held, copied int64) func(Caller, *Message) int64 {
+	return func(by Caller, m *Message) int64 {
+		d := by.Access.Deal()
+		return (held+copied*int64(m.Copies))*int64(len(d.Labels)) + int64(len(d.Params))*int64(1+m.Copies)
+	}
+}
 
 func wait(m *Message, _ map[string]any) (escrow.Wait, error) { return m.Wait() }
 

@@ -9,7 +9,8 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
@@ -18,20 +19,22 @@ import (
 type Services struct {
 	Escrow  *escrow.Service
 	Guard   *escrow.Guard
-	Callers *limits.Policy
+	Callers *caller.Policy
 }
 
 // Operation says how an operation is served, except for its types (see Endpoint).
 type Operation struct {
 	problem.Op
 	Who      Who
-	Action   escrow.Action // if Who is Member
-	Limit    int64         // longest body in bytes; 0: the operation reads no body
-	Empty    bool          // the body may be left out
-	Status   int           // HTTP status of success; 0: 200
-	Public   bool          // web pages of any origin may read the answer (CORS)
-	Cache    string        // see web.Route; MUST be empty if the answer holds a credential or an input: the size of a compressed answer could reveal it (BREACH)
-	Lifetime time.Duration // how long an Idempotency-Key replays the answer; 0: the operation takes no key
+	Action   escrow.Action              // if Who is Member
+	Limit    int64                      // longest body in bytes; 0: the operation reads no body
+	Values   int                        // most values of a body; 0: SmallValues
+	Answer   func(body, values int) int // bytes of the answer for a body, to hold before an effect whose answer must not be lost; may be nil
+	Empty    bool                       // the body may be left out
+	Status   int                        // HTTP status of success; 0: 200
+	Public   bool                       // web pages of any origin may read the answer (CORS)
+	Cache    string                     // see web.Route; MUST be empty if the answer holds a credential or an input: the size of a compressed answer could reveal it (BREACH)
+	Lifetime time.Duration              // how long an Idempotency-Key replays the answer; 0: the operation takes no key
 }
 
 // Who may call an operation.
@@ -61,9 +64,9 @@ type Parts interface {
 	DealID() (string, error)
 	CertID() (string, error)
 	Wait() (escrow.Wait, error)
-	Openings() (bool, error)                                         // whether the caller asks for openings of any size
-	Body(by Caller, limit int64, empty bool) (map[string]any, error) // without credentials and idempotency key
-	IdempotencyKey() (string, error)                                 // "" if there is none
+	Openings() (bool, error)                 // whether the caller asks for openings of any size
+	Body(*Operation) (map[string]any, error) // without credentials and idempotency key
+	IdempotencyKey() (string, error)         // "" if there is none
 }
 
 // Caller is an admitted caller.
@@ -71,6 +74,7 @@ type Caller struct {
 	Principal  escrow.Principal // set for KeyHolder and Member
 	Access     escrow.Access    // set for Member
 	credential string
+	address    string // set for KeyHolder
 }
 
 // Seated reports whether an invite token of the deal admitted the caller.
@@ -86,11 +90,11 @@ type Answer[T any] struct {
 // Endpoint is an operation with the types of its request and its answer.
 type Endpoint[Req, T any] struct {
 	Operation
-	Parse   func(m *Message, body map[string]any) (Req, error) // nil: the request is the zero Req
-	Reserve func(Req) int                                      // size of the answer in bytes, to reserve before an effect whose answer must not be lost; may be nil
-	Do      func(context.Context, *Services, Caller, Req, *escrow.Record) (T, error)
-	Stored  func(context.Context, *Services, Caller) (T, error) // renders the answer of an idempotency record that has none; nil if Do stores the answer with the effect
-	Encode  func(*Message, Caller, T) (any, error)              // returns the JSON, or a value to encode; nil: T is encoded
+	Parse  func(m *Message, body map[string]any) (Req, error) // nil: the request is the zero Req
+	Cost   func(Caller, *Message) int64                       // bytes that the call holds at most until its client has the answer; nil: those of a small call
+	Do     func(context.Context, *Services, Caller, Req, *escrow.Record) (T, error)
+	Stored func(context.Context, *Services, Caller) (T, error) // renders the answer of an idempotency record that has none; nil if Do stores the answer with the effect
+	Encode func(*Message, Caller, T) (any, error)              // returns the JSON, or a value to encode; nil: T is encoded
 }
 
 // Run serves a call. Every call of an operation in Table, over REST or MCP, passes
@@ -110,11 +114,18 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 	if err != nil {
 		return answer, err
 	}
+	call := budget.From(ctx)
+	if by.Seated() {
+		call.Party()
+	}
 	var body map[string]any
 	if e.Limit > 0 {
-		if body, err = m.Body(by, e.Limit, e.Empty); err != nil { // 5, 6
+		if body, err = m.Body(&e.Operation); err != nil { // 5, 6
 			return answer, err
 		}
+	}
+	if err = call.Hold(ctx, e.cost(by, m)); err != nil {
+		return answer, err
 	}
 	var request Req
 	if e.Parse != nil {
@@ -125,11 +136,6 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 	key := ""
 	if e.Lifetime > 0 {
 		if key, err = m.IdempotencyKey(); err != nil {
-			return answer, err
-		}
-	}
-	if e.Reserve != nil {
-		if err = limits.Answer(ctx, m.Copies*e.Reserve(request)); err != nil {
 			return answer, err
 		}
 	}
@@ -164,10 +170,20 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 			return answer, err
 		}
 	}
+	size := int64(m.Copies * len(answer.Body))
 	if e.Method == http.MethodGet {
-		err = limits.Answer(ctx, m.Copies*len(answer.Body))
+		err = call.Hold(ctx, size)
 	}
+	call.Shrink(max(size, budget.SmallCall))
 	return answer, err
+}
+
+func (e *Endpoint[Req, T]) cost(by Caller, m *Message) int64 {
+	n := budget.SmallCall * int64(m.Copies) / 2
+	if e.Cost != nil {
+		n = max(n, e.Cost(by, m))
+	}
+	return n
 }
 
 // Admit takes the steps 3 and 4 of Run.
@@ -186,6 +202,7 @@ func (s *Services) Admit(ctx context.Context, o *Operation, m *Message) (by Call
 		return by, err
 	}
 	if o.Who == KeyHolder {
+		by.address = m.Address()
 		return by, s.Escrow.MayCreate(by.Principal)
 	}
 	dealID, err := m.DealID()

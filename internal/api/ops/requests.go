@@ -1,27 +1,55 @@
 package ops
 
 import (
+	"cmp"
+	"context"
 	"strings"
 
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
-// Object parses a request body for the other parsers in this file. If empty is true, the body may
-// be left out. An error never contains a name or a value from raw.
-func Object(raw []byte, empty bool) (map[string]any, error) {
-	if empty && len(raw) == 0 {
+// SmallValues is the most values of a small body. Unknown members count.
+const SmallValues = 64
+
+// TreeBytes returns how many bytes the tree of a text takes at most, and how many values it has. If the text has more than `most`
+// values, the error is INVALID_REQUEST.
+func TreeBytes(raw []byte, most int) (tree int64, values int, err error) {
+	values, objects := canon.Count(raw)
+	if values > most {
+		return 0, 0, problem.New(problem.InvalidRequest, "the JSON text has more than %d values; leave out the members that are not described", most)
+	}
+	return budget.Value*int64(values) + budget.Object*int64(objects) + int64(len(raw)), values, nil
+}
+
+// Object parses a request body for the other parsers in this file, after the call in ctx has taken
+// what its tree needs. An error never contains a name or a value from raw.
+func (o *Operation) Object(ctx context.Context, raw []byte) (map[string]any, error) {
+	tree, values, err := TreeBytes(raw, cmp.Or(o.Values, SmallValues))
+	if err == nil && o.Answer != nil {
+		err = budget.From(ctx).Hold(ctx, int64(len(raw)+2*o.Answer(len(raw), values)))
+	}
+	if err == nil {
+		err = budget.From(ctx).Parse(ctx, len(raw), tree)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if o.Empty && len(raw) == 0 {
 		return map[string]any{}, nil
 	}
-	tree, err := canon.Parse(raw)
+	value, err := canon.Parse(raw)
+	budget.From(ctx).Rest()
 	if err != nil {
 		return nil, problem.New(problem.InvalidJSON, "%s; send one JSON object (I-JSON, integers only)", err)
 	}
-	body, ok := tree.(map[string]any)
+	body, ok := value.(map[string]any)
 	if !ok {
-		return nil, problem.New(problem.InvalidRequest, "the body is %s; it must be an object", canon.Kind(tree))
+		return nil, problem.New(problem.InvalidRequest, "the body is %s; it must be an object", canon.Kind(value))
 	}
 	return body, nil
 }
@@ -48,6 +76,11 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 			}
 		}
 	}
+	if m.Has("seals") {
+		if r.Seals = m.Text("seals", "`required`"); r.Seals != deal.SealsRequired {
+			m.Fail("seals is %.60q; it must be `required`, or left out", r.Seals)
+		}
+	}
 	r.CommitDeadline = m.Integer("commit_deadline", "an integer: unix seconds UTC, after now")
 	r.RevealDeadline = m.Integer("reveal_deadline", "an integer: unix seconds UTC, after commit_deadline")
 	var params map[string]any
@@ -55,18 +88,23 @@ func Declared(body map[string]any) (r escrow.Declared, err error) {
 		params = m.Object("algorithm_params", "an object")
 	}
 	r.Params = canon.Encode(params)
-	r.Unknown = m.Unknown("algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params", "party_keys")
+	r.Unknown = m.Unknown("algorithm", "mode", "retention", "party_labels", "commit_deadline", "reveal_deadline", "algorithm_params", "party_keys", "seals")
 	return r, Refused(m)
 }
 
-// Commitment parses `{commitment, party_key, party_signature}`. party_key and
-// party_signature are optional and require each other.
+// Commitment parses `{commitment, party_key, party_signature, seal}`. All but commitment are optional.
+// party_key and party_signature require each other.
 func Commitment(body map[string]any) (c escrow.Commitment, err error) {
 	m := canon.MembersOf(body, "")
 	text := m.Text("commitment", "`sha256:` and 64 lower-case hex digits")
 	if m.Has("party_key") || m.Has("party_signature") {
 		c.Key = m.Text("party_key", "es256:HEX or ed25519:HEX, together with party_signature")
 		c.Signature = m.Text("party_signature", "`es256:` or `ed25519:`, followed by 128 lower-case hex digits, together with party_key")
+	}
+	if m.Has("seal") {
+		if c.Seal = m.Text("seal", "the armored text of a timelock seal"); c.Seal == "" {
+			m.Fail("seal is empty; it must be the armored text of a timelock seal, or left out")
+		}
 	}
 	if err := Refused(m); err != nil {
 		return c, err

@@ -26,9 +26,9 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/docs"
 	"github.com/fairpact/fairpact/internal/api/invitation"
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
@@ -69,7 +69,7 @@ func Pages(d docs.Deployment) map[string]http.Handler {
 	fill := func(name string) string { return algorithm.Fill(string(files[name]), values) }
 	page := func(name string) http.Handler { return page([]byte(fill(name))) }
 	pages := docs.Pages(d)
-	for path, text := range map[string]string{"/protocol": docs.Protocol, "/trust": docs.Trust(d.Chain)} {
+	for path, text := range map[string]string{"/protocol": docs.Protocol, "/trust": docs.Trust(d.Chain), "/compare": docs.Compare, "/use-cases": docs.UseCases} {
 		pages[path] = readable(fill("text.html"), path, text, pages[path])
 	}
 	maps.Copy(pages, map[string]http.Handler{
@@ -104,7 +104,7 @@ func algorithms() string {
 }
 
 // facts returns the JSON that the pages /new and /d/{deal_id} embed.
-func facts(chain beacon.Chain, publicURL string, files map[string][]byte) string {
+func facts(chain drand.Chain, publicURL string, files map[string][]byte) string {
 	type known struct {
 		ID          string          `json:"id"`
 		Title       string          `json:"title"`
@@ -122,10 +122,11 @@ func facts(chain beacon.Chain, publicURL string, files map[string][]byte) string
 	all := struct {
 		PublicURL  string  `json:"public_url"`
 		Invitation string  `json:"invitation"`
+		Once       string  `json:"invitation_once"`
 		Genesis    int64   `json:"beacon_genesis"`
 		Period     int64   `json:"beacon_period"`
 		Algorithms []known `json:"algorithms"`
-	}{PublicURL: publicURL, Invitation: invitation.Template, Genesis: chain.Genesis, Period: chain.Period}
+	}{PublicURL: publicURL, Invitation: invitation.Template, Once: invitation.OnceTemplate, Genesis: chain.Genesis, Period: chain.Period}
 	for _, a := range algorithm.All() {
 		_, page := files[a.ID+".page.js"]
 		all.Algorithms = append(all.Algorithms, known{

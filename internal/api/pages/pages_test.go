@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"github.com/fairpact/fairpact/internal/api/docs"
-	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 func mux() *http.ServeMux {
 	m := http.NewServeMux()
-	for path, page := range Pages(docs.Deployment{Chain: beacon.Quicknet(), PublicURL: "https://fairpact.example.com"}) {
+	for path, page := range Pages(docs.Deployment{Chain: drand.Quicknet(), PublicURL: "https://fairpact.example.com"}) {
 		m.Handle(path, page)
 	}
 	return m

@@ -13,7 +13,8 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/api/wire"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/platform/web"
@@ -28,6 +29,7 @@ type Config struct {
 	LogReadURL string // URL of log-server's read port
 	Pages      map[string]http.Handler
 	MCP        http.Handler
+	Budget     *budget.Process
 	Logger     *slog.Logger
 }
 
@@ -36,14 +38,13 @@ type API struct {
 	Config
 	catalogue []byte
 	openAPI   []byte
-	limits    *limits.Process
 	failures  *telemetry.Repeats
 }
 
 // New returns the handler of all paths, including c.Pages and /mcp. It fails if
 // c.LogReadURL is not a URL.
 func New(c Config) (http.Handler, error) {
-	a := &API{Config: c, limits: limits.New(), failures: telemetry.NewRepeats(c.Logger)}
+	a := &API{Config: c, failures: telemetry.NewRepeats(c.Logger)}
 	var err error
 	if a.catalogue, err = wire.Catalogue(wire.REST, true); err != nil {
 		return nil, err
@@ -98,7 +99,7 @@ func Server(h http.Handler, logger *slog.Logger) *http.Server {
 		ReadTimeout:       30 * time.Second,
 		WriteTimeout:      timelimits.Write,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
+		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
 	}
 }
@@ -136,6 +137,10 @@ func (a *API) logProxy(readURL string) (http.HandlerFunc, error) {
 			web.Error(w, problem.New(problem.InvalidRequest, "the query has %d bytes; send at most %d", len(r.URL.RawQuery), maxQuery))
 			return
 		}
+		if err := budget.From(r.Context()).Hold(r.Context(), budget.MaxSmall); err != nil { // the proxy's buffer
+			web.Error(w, err)
+			return
+		}
 		proxy.ServeHTTP(w, r)
 	}, nil
 }
@@ -150,9 +155,11 @@ func (a *API) observed(next http.Handler) http.Handler {
 		ctx, cancel := context.WithTimeout(r.Context(), timelimits.Call+wait)
 		defer cancel()
 		w.Header().Set("X-Content-Type-Options", "nosniff")
-		call, limited := a.limits.Begin(w, r.WithContext(ctx), limits.Network(a.Callers.Address(r)))
-		defer call.End()
-		w.Begins = call.ReleaseSlotAndBody
+		ctx, call := a.Budget.Begin(ctx, caller.Network(a.Callers.Address(r)))
+		limited := r.WithContext(ctx)
+		web.Serves(limited, call)
+		defer web.Sent(limited, call)
+		w.Begins = call.Answer
 		defer func() { r.Pattern = limited.Pattern }()
 		next.ServeHTTP(w, limited)
 	})

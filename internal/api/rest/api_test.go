@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/api/ops"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/web"
 )
 
 func observed(w io.Writer) *API {
 	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	return &API{Config: Config{Logger: logger, Services: ops.Services{Callers: &limits.Policy{}}}, limits: limits.New(), failures: telemetry.NewRepeats(logger)}
+	return &API{Config: Config{Logger: logger, Services: ops.Services{Callers: &caller.Policy{}}}, failures: telemetry.NewRepeats(logger)}
 }
 
 func observe(t *testing.T, r *http.Request, pattern string, handler http.HandlerFunc) (*httptest.ResponseRecorder, []map[string]any) {
@@ -154,7 +154,7 @@ func TestLogProxyPassesNoCredential(t *testing.T) {
 
 func TestPublicKeysArePublishedUnchanged(t *testing.T) {
 	const publishedKeys = `{"keys":[{"pubkey":"es256:02","state":"current"}]}`
-	api, err := New(Config{KeySet: func() []byte { return []byte(publishedKeys) }, LogReadURL: "http://127.0.0.1:1", Services: ops.Services{Callers: &limits.Policy{}}, Logger: slog.New(slog.DiscardHandler)})
+	api, err := New(Config{KeySet: func() []byte { return []byte(publishedKeys) }, LogReadURL: "http://127.0.0.1:1", Services: ops.Services{Callers: &caller.Policy{}}, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

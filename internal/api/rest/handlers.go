@@ -15,7 +15,6 @@ import (
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
-	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -76,7 +75,7 @@ type request struct {
 }
 
 func (a *API) message(w http.ResponseWriter, r *http.Request) *ops.Message {
-	return &ops.Message{Parts: request{a, w, r}, Surface: wire.REST, Method: r.Method, Path: r.URL.Path, Copies: 1}
+	return &ops.Message{Parts: request{a, w, r}, Surface: wire.REST, Method: r.Method, Path: r.URL.Path, Copies: 2}
 }
 
 func (q request) Address() string { return q.api.Callers.Address(q.r) }
@@ -107,15 +106,12 @@ func (q request) Openings() (bool, error) {
 }
 
 // Body parses the body as a JSON object and ignores the Content-Type.
-func (q request) Body(by ops.Caller, limit int64, empty bool) (map[string]any, error) {
-	if by.Seated() {
-		limits.Party(q.r.Context())
-	}
-	raw, err := limits.ReadAll(q.w, q.r, limit)
+func (q request) Body(o *ops.Operation) (map[string]any, error) {
+	raw, err := web.ReadAll(q.w, q.r, o.Limit)
 	if err != nil {
 		return nil, err
 	}
-	return ops.Object(raw, empty)
+	return o.Object(q.r.Context(), raw)
 }
 
 func (q request) IdempotencyKey() (string, error) {
@@ -158,7 +154,7 @@ func (a *API) wait(r *http.Request) (escrow.Wait, error) {
 	if !query.Has("wait") {
 		return escrow.Wait{}, nil
 	}
-	wait := escrow.Wait{For: waitOf(r), Network: limits.Network(a.Callers.Address(r))}
+	wait := escrow.Wait{For: waitOf(r)}
 	if query.Get("wait") != strconv.Itoa(int(wait.For/time.Second)) || wait.For <= 0 {
 		return wait, problem.New(problem.InvalidRequest, "the parameter `wait` must be a whole number of seconds from 1 to %d", waiting.Longest/time.Second)
 	}

@@ -10,13 +10,13 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/ops"
 	"github.com/fairpact/fairpact/internal/escrow/waiting"
-	"github.com/fairpact/fairpact/internal/platform/limits"
+	"github.com/fairpact/fairpact/internal/platform/caller"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 func TestWaitIsParsed(t *testing.T) {
-	a := &API{Config: Config{Services: ops.Services{Callers: &limits.Policy{}}}}
+	a := &API{Config: Config{Services: ops.Services{Callers: &caller.Policy{}}}}
 	tag := strings.Repeat("aB-_", 6)
 	for _, row := range []struct {
 		query string

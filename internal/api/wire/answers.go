@@ -4,12 +4,12 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/escrow"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/verification"
 )
@@ -30,10 +30,12 @@ var (
 func CommittedOf(d *escrow.Deal, c escrow.Committed, s Surface) Committed {
 	read, reveal := s.Call(problem.Call{Op: problem.ReadDeal, DealID: c.DealID}), s.Call(problem.Call{Op: problem.Reveal, DealID: c.DealID})
 	next := fmt.Sprintf("the deal is %s: read it with %s", c.State, read)
-	switch c.State {
-	case deal.Committing:
+	switch sealed := c.OpensAt > 0; {
+	case sealed && (c.State == deal.Committing || c.State == deal.Revealing):
+		next = fmt.Sprintf("you are done: your seal opens by itself from %d (unix time) on, and the deal continues without you; read the result with %s then. You can also call %s earlier, once all have committed", c.OpensAt, read, reveal)
+	case c.State == deal.Committing:
 		next = fmt.Sprintf("wait for the others: call %s%s until the state is REVEALING, then call %s with your input and salt before reveal_deadline %d", read, s.Wait, reveal, d.RevealDeadline)
-	case deal.Revealing:
+	case c.State == deal.Revealing:
 		next = fmt.Sprintf("all have committed: call %s with your input and salt before reveal_deadline %d", reveal, d.RevealDeadline)
 	}
 	return Committed{c, next}
@@ -73,7 +75,13 @@ func BundleOf(b escrow.Bundle) (body Bundle, err error) {
 	body = Bundle{Version: verification.BundleVersion, TreeHead: b.Head, Keys: b.Keys, LogProof: string(b.TLogProof), Declaration: b.Declaration, Own: b.Own, Openings: b.Openings}
 	if b.Chain != nil {
 		chain := chainOf(*b.Chain)
+		if chain.Hash == algorithm.Quicknet { // verifiers know it, and those of older releases know no other members
+			chain.Seed, chain.ID = "", ""
+		}
 		body.Beacon = &chain
+	}
+	if b.Closing != nil {
+		body.Closing = &Closing{chainOf(b.Closing.Chain), b.Closing.Seals, string(b.Closing.TLogProof)}
 	}
 	body.Certificate, err = Certificate(b.Issued)
 	return body, err
@@ -118,8 +126,8 @@ func Catalogue(s Surface, vectors bool) ([]byte, error) {
 }
 
 // BeaconOf returns the body of GET /v1/beacon.
-func BeaconOf(c beacon.Chain) Beacon { return Beacon{chainOf(c), beacon.Scheme} }
+func BeaconOf(c drand.Chain) Beacon { return Beacon{chainOf(c), drand.Scheme} }
 
-func chainOf(c beacon.Chain) BeaconChain {
-	return BeaconChain{c.Hash, hex.EncodeToString(c.PublicKey), c.Genesis, c.Period}
+func chainOf(c drand.Chain) BeaconChain {
+	return BeaconChain{c.Hash, hex.EncodeToString(c.PublicKey), c.Genesis, c.Period, c.GenesisSeed, c.BeaconID}
 }

@@ -19,6 +19,7 @@ type (
 	Cancelled       = escrow.Cancelled       // POST /v1/deals/{id}/cancel
 	Declaration     = escrow.Declaration     // GET /v1/deals/{id}/declaration
 	Inputs          = escrow.OpenInputs      // GET /v1/deals/{id}/inputs
+	SealTexts       = escrow.SealTexts       // GET /v1/deals/{id}/seals
 	Disclosed       = escrow.Disclosed       // POST /v1/deals/{id}/disclose
 	Report          = escrow.Verification    // GET /v1/verify/{cert_id}
 	SubmittedReport = escrow.SubmittedReport // POST /v1/verify
@@ -98,8 +99,16 @@ type Bundle struct {
 	LogProof    string           `json:"log_proof,omitempty"`
 	Declaration json.RawMessage  `json:"declaration,omitempty"`
 	Beacon      *BeaconChain     `json:"beacon,omitempty"`
+	Closing     *Closing         `json:"closing,omitempty"`
 	Own         *escrow.OwnInput `json:"own_input,omitempty"`
 	Openings    []escrow.Opened  `json:"openings,omitempty"`
+}
+
+// Closing proves when the commitments of a deal with seals were fixed.
+type Closing struct {
+	Beacon   BeaconChain `json:"beacon"`
+	Seals    []*string   `json:"seal_hashes"`
+	LogProof string      `json:"log_proof"`
 }
 
 // BeaconChain is the chain of a drand beacon.
@@ -108,6 +117,8 @@ type BeaconChain struct {
 	PublicKey string `json:"public_key"`
 	Genesis   int64  `json:"genesis_time"`
 	Period    int64  `json:"period"`
+	Seed      string `json:"genesis_seed,omitempty"`
+	ID        string `json:"beacon_id,omitempty"`
 }
 
 // Beacon is the body of GET /v1/beacon: the chain of new random.v1 deals.

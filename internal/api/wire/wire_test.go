@@ -173,7 +173,7 @@ func TestSeatKeyOfACommitment(t *testing.T) {
 func TestErrorsNeverQuoteTheBody(t *testing.T) {
 	for _, body := range []string{`{"secret":1,"secret":2}`, `{"secret":1.5}`, `{"secret"`, `["secret"]`, `"secret"`,
 		`{"salt":"secret"}`, `{"input":"secret"}`, `{"input":{"secret":1},"salt":7}`, `{"input":{},"salt":"` + strings.Repeat("secret", 200) + `"}`} {
-		tree, err := ops.Object([]byte(body), false)
+		tree, err := new(ops.Operation).Object(t.Context(), []byte(body))
 		if err == nil {
 			_, err = ops.Opening(tree)
 		}

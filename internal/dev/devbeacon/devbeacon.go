@@ -6,7 +6,6 @@ package devbeacon
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"math/big"
@@ -17,7 +16,8 @@ import (
 	bls "github.com/consensys/gnark-crypto/ecc/bls12-381"
 	"github.com/consensys/gnark-crypto/ecc/bls12-381/fr"
 
-	"github.com/fairpact/fairpact/internal/beacon"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 const beaconID = "fairpact-development"
@@ -29,12 +29,12 @@ type Server struct {
 	// Now after the first request.
 	Now func() time.Time
 
-	chain  beacon.Chain
+	chain  drand.Chain
 	secret big.Int
 	mux    *http.ServeMux
 }
 
-// New returns the beacon of a seed. Equal seeds give equal chains. The group hash is
+// New returns the beacon of a seed. Equal seeds give equal chains. The genesis seed is
 // SHA-256(public key).
 func New(seed []byte) *Server {
 	scalar, err := fr.Hash(seed, []byte("fairpact/devbeacon.v1"), 1)
@@ -47,9 +47,13 @@ func New(seed []byte) *Server {
 	public.ScalarMultiplicationBase(&s.secret)
 	key := public.Bytes()
 
-	like, group := beacon.Quicknet(), sha256.Sum256(key[:])
-	hash := InfoHash(like.Period, like.Genesis, key[:], group[:], beaconID)
-	if s.chain, err = beacon.ParseChain(hex.EncodeToString(hash[:]), hex.EncodeToString(key[:]), like.Period, like.Genesis); err != nil {
+	like, genesis := drand.Quicknet(), sha256.Sum256(key[:])
+	publicHex, seedHex := hex.EncodeToString(key[:]), hex.EncodeToString(genesis[:])
+	hash := algorithm.ChainHash(publicHex, like.Period, like.Genesis, seedHex, beaconID)
+	if s.chain, err = drand.ParseChain(hash, publicHex, like.Period, like.Genesis); err == nil {
+		s.chain, err = s.chain.Bound(seedHex, beaconID)
+	}
+	if err != nil {
 		panic(err) // only if the scalar is 0
 	}
 
@@ -58,15 +62,11 @@ func New(seed []byte) *Server {
 }
 
 // Chain returns the beacon's chain. The caller MUST NOT modify the bytes of PublicKey.
-func (s *Server) Chain() beacon.Chain { return s.chain }
+func (s *Server) Chain() drand.Chain { return s.chain }
 
 // Sign returns the 48-byte signature of a round, even before the round is published.
 func (s *Server) Sign(round int64) []byte {
-	message := beacon.Message(round)
-	point, err := bls.HashToG1(message[:], []byte(beacon.DST))
-	if err != nil {
-		panic(err) // only if the domain separation tag is longer than 255 bytes
-	}
+	point := drand.Hashed(round)
 	point.ScalarMultiplication(&point, &s.secret)
 	signature := point.Bytes()
 	return signature[:]
@@ -81,7 +81,7 @@ func (s *Server) public(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.PathValue("chain") != s.chain.Hash:
 		http.Error(w, "unknown chain", http.StatusNotFound)
-	case err != nil || round < 1 || round > beacon.MaxRound || strconv.FormatInt(round, 10) != text: // the last condition refuses +1 and 01
+	case err != nil || round < 1 || round > drand.MaxRound || strconv.FormatInt(round, 10) != text: // the last condition refuses +1 and 01
 		http.Error(w, "no such round", http.StatusNotFound)
 	case round > s.chain.RoundAt(s.Now().Unix()):
 		w.Header().Set("Cache-Control", "no-store")
@@ -97,19 +97,4 @@ func (s *Server) public(w http.ResponseWriter, r *http.Request) {
 			"signature":  hex.EncodeToString(signature),
 		})
 	}
-}
-
-// InfoHash returns drand's chain hash: SHA-256(period u32be ‖ genesis i64be ‖ public
-// key ‖ group hash ‖ beacon id). A relay lists these values at /{chain}/info. The
-// beacon id is left out if it is "default" (drand v2, common/chain, Info.Hash).
-func InfoHash(period, genesis int64, publicKey, groupHash []byte, beaconID string) [32]byte {
-	var b []byte
-	b = binary.BigEndian.AppendUint32(b, uint32(period))
-	b = binary.BigEndian.AppendUint64(b, uint64(genesis))
-	b = append(b, publicKey...)
-	b = append(b, groupHash...)
-	if beaconID != "default" {
-		b = append(b, beaconID...)
-	}
-	return sha256.Sum256(b)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/consensys/gnark-crypto/ecc/bls12-381/fp"
 	"pgregory.net/rapid"
 
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/dev/devbeacon"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 func get(t *testing.T, s *devbeacon.Server, path string, into any) int {
@@ -46,7 +46,7 @@ func at(seconds int64) *devbeacon.Server {
 func TestRoundsVerifyOnlyUnderTheirChain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.SliceOf(rapid.Byte()).Draw(t, "seed")
-		number := rapid.Int64Range(1, beacon.MaxRound).Draw(t, "round")
+		number := rapid.Int64Range(1, drand.MaxRound).Draw(t, "round")
 		mine, other := devbeacon.New(seed), devbeacon.New(append(seed, 'x'))
 		signature := mine.Sign(number)
 		randomness, err := mine.Chain().Verify(number, signature)
@@ -56,13 +56,13 @@ func TestRoundsVerifyOnlyUnderTheirChain(t *testing.T) {
 		if randomness != sha256.Sum256(signature) {
 			t.Error("the randomness is not the SHA-256 of the signature")
 		}
-		for name, chain := range map[string]beacon.Chain{"another seed": other.Chain(), "quicknet": beacon.Quicknet()} {
-			if _, err := chain.Verify(number, signature); !errors.Is(err, beacon.ErrBadSignature) {
+		for name, chain := range map[string]drand.Chain{"another seed": other.Chain(), "quicknet": drand.Quicknet()} {
+			if _, err := chain.Verify(number, signature); !errors.Is(err, drand.ErrBadSignature) {
 				t.Errorf("%s: %v, want ErrBadSignature", name, err)
 			}
 		}
-		next := number%beacon.MaxRound + 1
-		if _, err := mine.Chain().Verify(next, signature); !errors.Is(err, beacon.ErrBadSignature) {
+		next := number%drand.MaxRound + 1
+		if _, err := mine.Chain().Verify(next, signature); !errors.Is(err, drand.ErrBadSignature) {
 			t.Errorf("round %d: %v, want ErrBadSignature", next, err)
 		}
 	})
@@ -83,7 +83,7 @@ func TestUnreducedSignatureIsRefused(t *testing.T) {
 		}
 		forged := sum.FillBytes(make([]byte, 48))
 		forged[0] |= flags
-		if _, err := s.Chain().Verify(number, forged); !errors.Is(err, beacon.ErrBadSignature) {
+		if _, err := s.Chain().Verify(number, forged); !errors.Is(err, drand.ErrBadSignature) {
 			t.Errorf("round %d: %v, want ErrBadSignature", number, err)
 		}
 		return
@@ -96,14 +96,14 @@ func TestSameSeedSameChain(t *testing.T) {
 	if a.Chain().Hash != b.Chain().Hash || !bytes.Equal(a.Chain().PublicKey, b.Chain().PublicKey) || !bytes.Equal(a.Sign(7), b.Sign(7)) {
 		t.Error("one seed, two chains")
 	}
-	if a.Chain().Hash == c.Chain().Hash || bytes.Equal(a.Chain().PublicKey, c.Chain().PublicKey) || a.Chain().Hash == beacon.Quicknet().Hash {
+	if a.Chain().Hash == c.Chain().Hash || bytes.Equal(a.Chain().PublicKey, c.Chain().PublicKey) || a.Chain().Hash == drand.Quicknet().Hash {
 		t.Error("two seeds have the same chain hash or key, want different ones")
 	}
 	// Deals store the chain hash, so the hash of a seed must never change.
 	if want := "628a4e7a368b46e6d92ad9a9119c70d5d31508666b92e462305a0424d8b576d7"; a.Chain().Hash != want {
 		t.Errorf("the chain of this seed is %s, want %s", a.Chain().Hash, want)
 	}
-	if a.Chain().Genesis != beacon.Quicknet().Genesis || a.Chain().Period != beacon.Quicknet().Period {
+	if a.Chain().Genesis != drand.Quicknet().Genesis || a.Chain().Period != drand.Quicknet().Period {
 		t.Error("genesis or period differ from quicknet's")
 	}
 }
@@ -121,13 +121,13 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{
-		hash + "/public/1001":                http.StatusTooEarly,
-		hash + "/public/9007199254740991":    http.StatusTooEarly,
-		hash + "/public/9007199254740992":    http.StatusNotFound,
-		hash + "/public/0":                   http.StatusNotFound,
-		hash + "/public/+1":                  http.StatusNotFound,
-		hash + "/public/01":                  http.StatusNotFound,
-		beacon.Quicknet().Hash + "/public/1": http.StatusNotFound,
+		hash + "/public/1001":               http.StatusTooEarly,
+		hash + "/public/9007199254740991":   http.StatusTooEarly,
+		hash + "/public/9007199254740992":   http.StatusNotFound,
+		hash + "/public/0":                  http.StatusNotFound,
+		hash + "/public/+1":                 http.StatusNotFound,
+		hash + "/public/01":                 http.StatusNotFound,
+		drand.Quicknet().Hash + "/public/1": http.StatusNotFound,
 	} {
 		if code := get(t, s, "/"+path, nil); code != want {
 			t.Errorf("%s: status %d, want %d", path, code, want)
@@ -135,17 +135,5 @@ func TestAnswers(t *testing.T) {
 	}
 	if code := get(t, at(-1), "/"+hash+"/public/1", nil); code != http.StatusTooEarly {
 		t.Errorf("before the genesis: status %d, want 425", code)
-	}
-}
-
-func TestQuicknetInfoHash(t *testing.T) {
-	q := beacon.Quicknet()
-	group, err := hex.DecodeString("f477d5c89f21a17c863a7f937c6a6d15859414d2be09cd448d4279af331c5d3e")
-	if err != nil {
-		t.Fatal(err)
-	}
-	hash := devbeacon.InfoHash(q.Period, q.Genesis, q.PublicKey, group, "quicknet")
-	if got := hex.EncodeToString(hash[:]); got != q.Hash {
-		t.Errorf("hash %s, want %s", got, q.Hash)
 	}
 }

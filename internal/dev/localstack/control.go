@@ -4,8 +4,8 @@ import (
 	"context"
 	"syscall"
 
-	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/dev/localservers"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 // A method that takes the name of a process, such as "deal-api" or "deal-api-2", panics if
@@ -128,7 +128,7 @@ func (s *Stack) Postgres() *localservers.Postgres { return s.postgres }
 func (s *Stack) Redis() *localservers.Redis { return s.redis }
 
 // Chain returns the chain of the development beacon.
-func (s *Stack) Chain() beacon.Chain { return s.beacon.Chain() }
+func (s *Stack) Chain() drand.Chain { return s.beacon.Chain() }
 
 // BeaconURL returns the URL of the development beacon, which has the API of a drand relay.
 func (s *Stack) BeaconURL() string { return s.beaconURL }

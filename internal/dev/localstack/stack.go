@@ -227,6 +227,8 @@ func (s *Stack) environment(p *process, extra []string) []string {
 			"FAIRPACT_BEACON_PUBLIC_KEY="+hex.EncodeToString(chain.PublicKey),
 			"FAIRPACT_BEACON_PERIOD="+strconv.FormatInt(chain.Period, 10),
 			"FAIRPACT_BEACON_GENESIS="+strconv.FormatInt(chain.Genesis, 10),
+			"FAIRPACT_BEACON_GENESIS_SEED="+chain.GenesisSeed,
+			"FAIRPACT_BEACON_ID="+chain.BeaconID,
 		)
 		if log, err := s.process(LogServer); err == nil {
 			env = append(env,

@@ -22,7 +22,7 @@ func FuzzOpenInput(f *testing.F) {
 		if in, err := s.OpenInput("d_1", 1, data); err == nil {
 			t.Fatalf("OpenInput of the unsealed bytes %x = %+v, want an error", data, in)
 		}
-		in, err := s.OpenInput("d_1", 1, s.inputs.Seal(nil, nil, data, additionalData("d_1", 1)))
+		in, err := s.OpenInput("d_1", 1, s.inputs.Seal(nil, nil, data, additionalData("input", "d_1", 1)))
 		if err != nil {
 			return
 		}

@@ -87,12 +87,12 @@ func (s *Secret) SealInput(dealID string, party int, in Input) []byte {
 	plain = binary.BigEndian.AppendUint32(plain, uint32(len(in.SaltBytes)))
 	plain = append(plain, in.SaltBytes...)
 	plain = append(plain, in.Canonical...)
-	return s.inputs.Seal(nil, nil, plain, additionalData(dealID, party))
+	return s.inputs.Seal(nil, nil, plain, additionalData("input", dealID, party))
 }
 
 // OpenInput decrypts an input that was sealed under this secret for this deal and party.
 func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, error) {
-	plain, err := s.inputs.Open(nil, nil, sealed, additionalData(dealID, party))
+	plain, err := s.inputs.Open(nil, nil, sealed, additionalData("input", dealID, party))
 	if err != nil {
 		return Input{}, fmt.Errorf("a stored input does not open: the input of party %d of deal %s was sealed under another server secret, or the row was changed", party, dealID)
 	}
@@ -104,6 +104,11 @@ func (s *Secret) OpenInput(dealID string, party int, sealed []byte) (Input, erro
 	return Input{Canonical: canonical, Salt: string(salt), SaltBytes: saltBytes}, nil
 }
 
+// EncryptSeal encrypts the text of a party's timelock seal.
+func (s *Secret) EncryptSeal(dealID string, party int, text []byte) []byte {
+	return s.inputs.Seal(nil, nil, text, additionalData("seal", dealID, party))
+}
+
 // cut splits off a head that has a 4-byte big-endian length prefix. ok is false if b is too short.
 func cut(b []byte) (head, rest []byte, ok bool) {
 	if len(b) < 4 || uint64(len(b)-4) < uint64(binary.BigEndian.Uint32(b)) {
@@ -113,9 +118,10 @@ func cut(b []byte) (head, rest []byte, ok bool) {
 	return b[4 : 4+n], b[4+n:], true
 }
 
-// additionalData returns the additional data of AES-GCM that binds an input to its deal and party.
-func additionalData(dealID string, party int) []byte {
-	return binary.BigEndian.AppendUint32([]byte("input\x00"+dealID+"\x00"), uint32(party))
+// additionalData returns the additional data of AES-GCM that binds an input or a seal to its deal and
+// party.
+func additionalData(kind, dealID string, party int) []byte {
+	return binary.BigEndian.AppendUint32([]byte(kind+"\x00"+dealID+"\x00"), uint32(party))
 }
 
 // MAC returns an HMAC-SHA-256 of the parts. It writes the length of each part before the

@@ -17,11 +17,20 @@ type Act struct {
 	Commitment [32]byte // the commitment to store, or the commitment that a reveal opens
 	AttestedBy *string  // commitment only: the party's attested_by in the certificate; nil if no seat key signed the commitment
 	Sealed     []byte   // reveal only: the encrypted input and salt
-	Secret     []byte   // reveal only: fingerprint of the server secret that encrypted Sealed
+	Secret     []byte   // fingerprint of the server secret that encrypted Sealed or Seal
+	Seal       *NewSeal // commitment only: the seal that came with it; nil: none
+	BySeal     bool     // reveal only: the input comes from the party's seal, so the reveal counts also after the deadline
 	// First is a hint: as far as the caller knows, all parties before First have acted. The search
 	// for a missing party starts there, so that n parties cost about n lookups, not n².
 	First  int
 	Replay *Replay
+}
+
+// NewSeal is a timelock seal to store.
+type NewSeal struct {
+	Hash      [32]byte // SHA-256 of the seal's text
+	Sealed    []byte   // the encrypted text
+	RoundTime int64    // when the round of the seal is due, in unix seconds
 }
 
 // ActResult is the outcome of storing an Act.
@@ -32,20 +41,30 @@ type ActResult struct {
 	// if no such party exists, or if the deal does not accept this act.
 	Missing int
 	// Inputs is the snapshot WithInputs, if every party has revealed and the deal has no beacon
-	// round. It may be nil if one statement would return more than maxGroupSize bytes of inputs. If
+	// round. It may be nil if the deal has more than SmallRead bytes of inputs, or if one statement
+	// would return more than maxGroupSize bytes of inputs. If
 	// one statement stores several reveals of a deal, only one of the callers gets Inputs.
 	Inputs *Snapshot
+
+	At       int64  // commitment only: when it was stored, in unix seconds; 0 if it was not
+	SealTime *int64 // commitment only: when the round of the deal's seals is due, if All is true and the deal has seals
 
 	locked, secretReplaced bool
 }
 
-// Commit stores a commitment. The last one moves the deal to REVEALING in the same transaction.
-func (s *Store) Commit(ctx context.Context, a Act) (ActResult, error) { return s.commits.do(ctx, a) }
+// Commit stores a commitment with its seal. The last one moves the deal to REVEALING in the same
+// transaction. It returns ErrSecretReplaced if the secret of the seal is not in force.
+func (s *Store) Commit(ctx context.Context, a Act) (ActResult, error) {
+	return inForce(s.commits.do(ctx, a))
+}
 
 // Reveal stores a reveal if a.Commitment is the party's stored commitment. It returns
 // ErrSecretReplaced if a.Secret or a.Replay.Secret is not in force.
 func (s *Store) Reveal(ctx context.Context, a Act) (ActResult, error) {
-	done, err := s.reveals.do(ctx, a)
+	return inForce(s.reveals.do(ctx, a))
+}
+
+func inForce(done ActResult, err error) (ActResult, error) {
 	if err == nil && done.secretReplaced {
 		err = ErrSecretReplaced
 	}
@@ -65,9 +84,15 @@ func (s *Store) Commitment(ctx context.Context, dealID string, party int) (commi
 
 func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*ActResult, pgx.CollectableRow) error) *coalescer[Act, ActResult] {
 	c := &coalescer[Act, ActResult]{
-		row:     func(a Act) string { return a.DealID + " " + strconv.Itoa(a.Party) },
-		deal:    func(a Act) string { return a.DealID },
-		size:    func(a Act) int { return len(a.Sealed) + 256 },
+		row:  func(a Act) string { return a.DealID + " " + strconv.Itoa(a.Party) },
+		deal: func(a Act) string { return a.DealID },
+		size: func(a Act) int {
+			size := len(a.Sealed) + 256
+			if a.Seal != nil {
+				size += len(a.Seal.Sealed)
+			}
+			return size
+		},
 		skipped: func(a ActResult) bool { return !a.locked },
 	}
 	c.run = func(ctx context.Context, acts []Act, wait bool) ([]ActResult, error) {
@@ -80,7 +105,7 @@ func (s *Store) newActs(statement string, columns func([]Act) []any, scan func(*
 		})
 		return done, err
 	}
-	return c.start(s.budget)
+	return c.start(s.slots)
 }
 
 // scan reads the columns that commit.sql and reveal.sql share; `more` receives the others.
@@ -95,20 +120,31 @@ func (a *ActResult) scan(row pgx.CollectableRow, more ...any) error {
 	return err
 }
 
-func (a *ActResult) scanCommit(row pgx.CollectableRow) error { return a.scan(row) }
+func (a *ActResult) scanCommit(row pgx.CollectableRow) error {
+	var at *int64
+	err := a.scan(row, &at, &a.SealTime)
+	if at != nil {
+		a.At = *at
+	}
+	return err
+}
 
 func (a *ActResult) scanReveal(row pgx.CollectableRow) error {
 	var now, last, closed *int64
+	var opened *bool
 	var commitments, sealed [][]byte
 	var attested []*string
-	err := a.scan(row, &now, &last, &closed, &commitments, &attested, &sealed)
+	err := a.scan(row, &now, &last, &closed, &opened, &commitments, &attested, &sealed)
 	if err != nil || now == nil {
 		return err
 	}
 	n := len(sealed)
 	a.Inputs = &Snapshot{
 		Snapshot:        deal.Snapshot{Phase: deal.Revealing, Commits: n, Reveals: n, LastReveal: *last},
-		CommitsClosedAt: closed, Now: *now, NowMilli: 1000 * *now, Parts: make([]PartyStatus, n), Sealed: sealed, AttestedBy: attested,
+		CommitsClosedAt: closed, Now: *now, NowMilli: 1000 * *now, Opened: *opened, Parts: make([]PartyStatus, n), Sealed: sealed, AttestedBy: attested,
+	}
+	for _, one := range sealed {
+		a.Inputs.InputBytes += len(one)
 	}
 	for i, raw := range commitments {
 		a.Inputs.Parts[i] = PartyStatus{Commitment: new(CommitmentText(raw)), Revealed: true}
@@ -130,18 +166,25 @@ func commitColumns(acts []Act) []any {
 	for i := range acts {
 		parties[i], values[i], first[i], attested[i] = acts[i].Party, acts[i].Commitment[:], acts[i].First, acts[i].AttestedBy
 	}
-	return append(append([]any{dealsOf(acts), parties, values, first}, replayColumns(acts)...), attested)
+	seals, hashes, rounds, secrets := make([][]byte, n), make([][]byte, n), make([]*int64, n), make([][]byte, n)
+	for i, a := range acts {
+		if a.Seal != nil {
+			seals[i], hashes[i], rounds[i], secrets[i] = a.Seal.Sealed, a.Seal.Hash[:], &a.Seal.RoundTime, a.Secret
+		}
+	}
+	return append(append([]any{dealsOf(acts), parties, values, first}, replayColumns(acts)...), attested, seals, hashes, rounds, secrets)
 }
 
 func revealColumns(acts []Act) []any {
 	n := len(acts)
 	parties, sealed, commitments, first := make([]int, n), make([][]byte, n), make([][]byte, n), make([]int, n)
-	secrets := make([][]byte, 0, 2*n)
+	secrets, bySeal := make([][]byte, 0, 2*n), make([]bool, n)
 	for i := range acts {
 		parties[i], sealed[i], commitments[i], first[i] = acts[i].Party, acts[i].Sealed, acts[i].Commitment[:], acts[i].First
+		bySeal[i] = acts[i].BySeal
 		secrets = append(secrets, acts[i].Secret, acts[i].Replay.secret())
 	}
-	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize, secrets)
+	return append(append([]any{dealsOf(acts), parties, sealed, commitments, first}, replayColumns(acts)...), maxGroupSize, secrets, bySeal, SmallRead)
 }
 
 func replayColumns(acts []Act) []any {

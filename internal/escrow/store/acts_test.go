@@ -41,10 +41,10 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 		size     int // bytes of the smallest input
 		answered bool
 	}{
-		"split.v1":          {parties(4), 10_000, true},
-		"split.v1 of 1 MiB": {parties(4), 1 << 20 / 10, true},
-		"split.v1 of more":  {parties(4), 1<<20/10 + 1, false},
-		"random.v1":         {func(d *store.Declaration) { parties(4)(d); random(d) }, 10_000, false},
+		"split.v1":                      {parties(4), 1000, true},
+		"split.v1 of SmallRead at most": {parties(4), store.SmallRead / 10, true},
+		"split.v1 of more":              {parties(4), store.SmallRead/10 + 1, false},
+		"random.v1":                     {func(d *store.Declaration) { parties(4)(d); random(d) }, 1000, false},
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := f.create(t, test.declare)
@@ -79,7 +79,7 @@ func TestTheLastActAdvancesTheDeal(t *testing.T) {
 				t.Fatalf("the last reveal returns inputs: %v, want %v", last != nil, test.answered)
 			}
 			if last != nil {
-				read := f.snapshot(t, d, store.WithInputs)
+				read := f.snapshot(t, d, store.WithInputs(4))
 				if last.Now < last.LastReveal || last.Now > read.Now || last.NowMilli/1000 != last.Now {
 					t.Errorf("the answer has the time %d (%d ms), want one between the last reveal at %d and a later read at %d", last.Now, last.NowMilli, last.LastReveal, read.Now)
 				}

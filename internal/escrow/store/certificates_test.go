@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -94,4 +96,37 @@ func TestTheFirstPublicationStands(t *testing.T) {
 			t.Errorf("got %v, %v; want an error for the first and true for the second", done, errs)
 		}
 	})
+}
+
+// A large payload is read by a statement of its own, and compared without a read.
+func TestLargeCertificates(t *testing.T) {
+	f := newFixture(t)
+	payload := bytes.Repeat([]byte{'x'}, store.SmallRead+1)
+	small, large := f.pending(t), f.pending(t)
+	f.exec(t, "UPDATE certificates SET payload = $2 WHERE cert_id = $1", *large.CertID, payload)
+	large.Payload = payload
+	f.holds(t, small, nil, nil)
+	f.holds(t, large, nil, nil)
+	other := bytes.Clone(payload)
+	other[0] = 'y'
+	for what, row := range map[string]struct {
+		of      *store.Ending
+		payload []byte
+		same    bool
+	}{
+		"small":                         {small, small.Payload, true},
+		"small, another":                {small, payload, false},
+		"large":                         {large, payload, true},
+		"large, another of this length": {large, other, false},
+		"large, another length":         {large, payload[1:], false},
+	} {
+		c, err := f.CertificateLike(t.Context(), *row.of.CertID, row.payload)
+		check(t, err)
+		if bytes.Equal(c.Payload, row.payload) != row.same {
+			t.Errorf("%s: the payload of %d bytes equals the stored one: %v, want %v", what, len(row.payload), !row.same, row.same)
+		}
+	}
+	if _, err := f.CertificateLike(t.Context(), "c_none", nil); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("an unknown certificate: got error %v, want ErrNotFound", err)
+	}
 }

@@ -18,14 +18,17 @@ import (
 
 	"github.com/fairpact/fairpact/internal/platform/batch"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 const (
 	maxGroup     = 512     // maximum number of calls in one statement
-	maxGroupSize = 1 << 20 // maximum bytes of arguments or of answers in one statement; a larger call runs alone
-	largeRead    = 1 << 18 // if a group is one read of at least this many bytes, the next group does not wait for it
-	statements   = 2       // maximum number of statements under way at once, not counting those that wait for a locked deal
-	slowDeals    = 4       // maximum number of locked deals to wait for at once, each on its own connection
+	maxGroupSize = 1 << 20 // maximum bytes of arguments or of answers in one statement; a larger write runs alone
+	// SmallRead is the most bytes that one call reads in a statement that it shares with others. With what
+	// is made from them, they fit into budget.MaxSmall.
+	SmallRead    = 16 << 10
+	statements   = 2 // maximum number of statements under way at once, not counting large reads, and those that wait for a locked deal
+	slowDeals    = 4 // maximum number of locked deals to wait for at once, each on its own connection
 	groupTimeout = timelimits.Statement
 	// fillTime is the longest time that a group of reads waits for the previous group to end.
 	// Meanwhile more calls join the waiting group.
@@ -34,14 +37,14 @@ const (
 
 var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/escrow/store")
 
-// budget bounds how many statements a store's coalescers have under way at once.
-type budget struct {
-	statements, slowDeals batch.Slots
-	answered              *atomic.Int64 // time of the database's last answer, unix milliseconds
+// slots bounds how many statements a store's coalescers have under way at once.
+type slots struct {
+	statements, lookups, slowDeals batch.Slots
+	answered                       *atomic.Int64 // time of the database's last answer, unix milliseconds
 }
 
-func newBudget() budget {
-	return budget{make(batch.Slots, statements), make(batch.Slots, slowDeals), new(atomic.Int64)}
+func newSlots() slots {
+	return slots{make(batch.Slots, statements), make(batch.Slots, 1), make(batch.Slots, slowDeals), new(atomic.Int64)}
 }
 
 // coalescer runs calls that wait at the same moment as one statement (see package batch). The
@@ -60,23 +63,25 @@ type coalescer[Q, A any] struct {
 	// each row, and statements of the coalescer do not overlap, except those that wait for a locked
 	// deal: a second one could block on the row locks of the first. If row is nil, statements may
 	// overlap.
-	row              func(Q) string
-	waitsForPrevious bool           // whether to wait up to fillTime for the previous statement to end, so that more calls join
-	deal             func(Q) string // the deal whose row lock a query needs; nil: no lock
-	skipped          func(A) bool   // whether an answer says that another transaction held the lock; nil if the field deal is nil
+	row     func(Q) string
+	fill    time.Duration  // longest wait for the previous statement to end, so that more calls join; only if row is nil
+	deal    func(Q) string // the deal whose row lock a query needs; nil: no lock
+	skipped func(A) bool   // whether an answer says that another transaction held the lock; nil if the field deal is nil
 
-	budget budget
-	calls  *batch.Group[Q, A]
+	slots slots
+	calls *batch.Group[Q, A]
 
 	mu    sync.Mutex
 	aside map[string]*batch.Group[Q, A] // by deal: the calls that wait for the lock of the deal's row; guarded by mu
 }
 
-func (c *coalescer[Q, A]) start(b budget) *coalescer[Q, A] {
-	c.budget, c.aside = b, make(map[string]*batch.Group[Q, A])
-	o := c.options(b.statements, false)
+func (c *coalescer[Q, A]) start(b slots) *coalescer[Q, A] { return c.startIn(b, b.statements) }
+
+func (c *coalescer[Q, A]) startIn(b slots, statements batch.Slots) *coalescer[Q, A] {
+	c.slots, c.aside = b, make(map[string]*batch.Group[Q, A])
+	o := c.options(statements, false)
 	if c.row == nil {
-		o.Overlap = c.overlap
+		o.Overlap = func([]Q) time.Duration { return c.fill }
 	}
 	c.calls = batch.New(o)
 	return c
@@ -88,7 +93,7 @@ func (c *coalescer[Q, A]) options(slots batch.Slots, wait bool) batch.Options[Q,
 		defer cancel()
 		defer recovered(&err) // a panic on a goroutine of the group would end the process
 		if answers, err = c.run(ctx, calls, wait); err == nil {
-			c.budget.answered.Store(time.Now().UnixMilli())
+			c.slots.answered.Store(time.Now().UnixMilli())
 		}
 		return answers, err
 	}}
@@ -109,8 +114,14 @@ func (c *coalescer[Q, A]) close() {
 func (c *coalescer[Q, A]) do(ctx context.Context, query Q) (A, error) {
 	ctx, span := tracer.Start(ctx, "grouped statement")
 	defer span.End()
+	began := time.Now()
 	answer, err := c.calls.Do(ctx, query)
-	return c.unlocked(ctx, query, answer, err)
+	answer, err = c.unlocked(ctx, query, answer, err)
+	if err != nil && ctx.Err() != nil && c.slots.answered.Load() > began.UnixMilli() {
+		// The call ended in a queue of this process, while the database answered others.
+		err = problem.New(problem.Overloaded, "too many calls wait for the database; send the same request again in a few seconds").WithRetryAfter(2).WithCause(err)
+	}
+	return answer, err
 }
 
 // unlocked returns the answer. If the deal was locked, it runs the call again behind the lock.
@@ -129,7 +140,7 @@ func (c *coalescer[Q, A]) waiting(deal string) *batch.Group[Q, A] {
 		return group
 	}
 	var group *batch.Group[Q, A]
-	o := c.options(c.budget.slowDeals, true)
+	o := c.options(c.slots.slowDeals, true)
 	o.Idle = func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -163,13 +174,6 @@ func (c *coalescer[Q, A]) fits() func(Q) bool {
 		rows[row] = struct{}{}
 		return !taken
 	}
-}
-
-func (c *coalescer[Q, A]) overlap(calls []Q) time.Duration {
-	if !c.waitsForPrevious || len(calls) == 1 && c.size(calls[0]) >= largeRead {
-		return 0
-	}
-	return fillTime
 }
 
 // reads returns the field `run` of a coalescer whose statement only reads. The statement gets each

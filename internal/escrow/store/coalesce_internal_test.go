@@ -74,7 +74,7 @@ func newStatement() *statement {
 			return answers, nil
 		},
 	}
-	s.start(newBudget())
+	s.start(newSlots())
 	return s
 }
 
@@ -167,8 +167,8 @@ func TestCallsOnHeldDealsWaitAside(t *testing.T) {
 		if got := len(s.waiting()); got > 2*slow {
 			t.Errorf("%d groups waited for %d deals with %d calls each, want at most %d groups", got, slow, each, 2*slow)
 		}
-		if len(s.coalescer.aside) != 0 || len(s.budget.slowDeals) != 0 {
-			t.Errorf("%d deals and %d slots are still in use, want none", len(s.coalescer.aside), len(s.budget.slowDeals))
+		if len(s.coalescer.aside) != 0 || len(s.slots.slowDeals) != 0 {
+			t.Errorf("%d deals and %d slots are still in use, want none", len(s.coalescer.aside), len(s.slots.slowDeals))
 		}
 		s.close()
 	})
@@ -196,6 +196,24 @@ func TestWaitingCallsEnd(t *testing.T) {
 		}
 		s.close()
 		ends.Wait()
+	})
+}
+
+// A call that ends while the database answers others gets OVERLOADED.
+func TestABusyQueueIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStatement()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		time.AfterFunc(time.Second/2, func() {
+			if _, err := s.do(t.Context(), ask{"well", 1, 0}); err != nil {
+				t.Error(err)
+			}
+		})
+		if _, err := s.do(ctx, ask{"slow", 0, 0}); !problem.Is(err, problem.Overloaded) {
+			t.Errorf("got error %v, want OVERLOADED", err)
+		}
+		s.close()
 	})
 }
 

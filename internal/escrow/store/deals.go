@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"math"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/deal"
 )
 
@@ -16,6 +16,10 @@ type Declaration struct {
 	DealID    string
 	OwnerHash []byte // SHA-256 of the API key that created the deal
 	CreatedAt int64  // unix seconds
+
+	// InputLimit is the most bytes of a party's input. It is fixed at the creation, because a
+	// commitment cannot be changed.
+	InputLimit int
 	deal.Terms
 }
 
@@ -51,16 +55,17 @@ func (s *Store) newCreations() *coalescer[NewDeal, Created] {
 		created, _ := s.pool.Query(ctx, sql("create_deal"), creationColumns(deals)...) // CollectRows returns the error
 		return pgx.CollectRows(created, pgx.RowToStructByPos[Created])
 	}
-	return c.start(s.budget)
+	return c.start(s.slots)
 }
 
 func creationColumns(deals []NewDeal) []any {
 	var ids, algorithms, modes, retentions, seatDeals, labels []string
 	var owners, params, scopes, bodies, responses, tokens, secrets [][]byte
-	var counts, seats []int
+	var counts, seats, limits []int
 	var commitBy, revealBy, lifetimes []int64
 	var chains, keys []*string
 	var rounds, times []*int64
+	var seals []*string
 	for _, d := range deals {
 		scope, body, response, lifetime := d.Replay.columns()
 		ids, owners, algorithms, params = append(ids, d.DealID), append(owners, d.OwnerHash), append(algorithms, d.Algorithm), append(params, d.Params)
@@ -68,25 +73,48 @@ func creationColumns(deals []NewDeal) []any {
 		commitBy, revealBy = append(commitBy, d.CommitDeadline), append(revealBy, d.RevealDeadline)
 		chains, rounds, times = append(chains, d.ChainHash), append(rounds, d.BeaconRound), append(times, d.RoundTime)
 		scopes, bodies, responses, lifetimes = append(scopes, scope), append(bodies, body), append(responses, response), append(lifetimes, lifetime)
-		secrets = append(secrets, d.Replay.secret())
+		secrets, seals = append(secrets, d.Replay.secret()), append(seals, optional(d.Seals))
+		limits = append(limits, d.InputLimit)
 		for i, label := range d.Labels {
 			seatDeals, seats, labels, tokens = append(seatDeals, d.DealID), append(seats, i), append(labels, label), append(tokens, d.TokenHashes[i])
 			keys = append(keys, d.SeatKey(i))
 		}
 	}
 	return []any{ids, owners, algorithms, params, modes, retentions, counts, commitBy, revealBy, chains, rounds, times,
-		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, secrets}
+		scopes, bodies, responses, lifetimes, seatDeals, seats, labels, tokens, keys, secrets, seals, limits}
 }
 
-// Declaration returns a deal's declaration, or ErrNotFound.
-func (s *Store) Declaration(ctx context.Context, dealID string) (*Declaration, error) {
-	d := &Declaration{DealID: dealID}
-	err := s.pool.QueryRow(ctx, sql("declaration"), dealID).Scan(&d.OwnerHash, &d.Algorithm, &d.Params, &d.Mode, &d.Retention, &d.CommitDeadline,
-		&d.RevealDeadline, &d.CreatedAt, &d.ChainHash, &d.BeaconRound, &d.RoundTime, &d.Labels, &d.SeatKeys)
-	if err != nil {
-		return nil, translate(err)
+func optional(text string) *string {
+	if text == "" {
+		return nil
 	}
-	return d, nil
+	return &text
+}
+
+// declarationCopies is how many times as large as its row a declaration is in memory, with its parsed params.
+const declarationCopies = 8
+
+// Declaration returns a deal's declaration, or ErrNotFound. It reads a large one with a second
+// statement, because only the first read tells its size.
+func (s *Store) Declaration(ctx context.Context, dealID string) (*Declaration, error) {
+	d, bytes, err := s.declaration(ctx, dealID, SmallRead)
+	if err != nil || bytes <= SmallRead {
+		return d, err
+	}
+	return large(ctx, s, min(declarationCopies*bytes, budget.Largest), func(ctx context.Context, _ []string, _ bool) ([]*Declaration, error) {
+		d, _, err := s.declaration(ctx, dealID, bytes)
+		return []*Declaration{d}, err
+	}, dealID)
+}
+
+func (s *Store) declaration(ctx context.Context, dealID string, most int) (_ *Declaration, bytes int, _ error) {
+	d := &Declaration{DealID: dealID}
+	err := s.pool.QueryRow(ctx, sql("declaration"), dealID, most).Scan(&bytes, &d.OwnerHash, &d.Algorithm, &d.Params, &d.Mode, &d.Retention, &d.CommitDeadline,
+		&d.RevealDeadline, &d.CreatedAt, &d.ChainHash, &d.BeaconRound, &d.RoundTime, &d.Seals, &d.InputLimit, &d.Labels, &d.SeatKeys)
+	if err != nil {
+		return nil, 0, translate(err)
+	}
+	return d, bytes, nil
 }
 
 // Snapshot is the changing part of a deal, read at one moment. Times are unix
@@ -100,6 +128,7 @@ type Snapshot struct {
 	CertID          *string
 	Published       bool   // the certificate has a leaf in the log
 	LeafIndex       *int64 // nil: no leaf when the row was read; Published may become true later
+	Opened          bool   // (only with Selection.attested) a reveal came from a seal
 	CertifiedSize   int64  // the largest tree size that is stored as cosigned by a quorum of witnesses; 0: none
 	Now             int64  // time of the read
 	NowMilli        int64  // Now, in unix milliseconds
@@ -107,8 +136,9 @@ type Snapshot struct {
 	Parts []PartyStatus // one for each party from Selection.first to Selection.last
 	First int           // party index of Parts[0]
 	// Sealed (only with Selection.inputs) holds one encrypted input for each stored reveal, in party
-	// order; nil: purged.
-	Sealed [][]byte
+	// order; nil: purged. If InputBytes is above SmallRead, Sealed is nil: Store.Inputs reads the inputs.
+	Sealed     [][]byte
+	InputBytes int // bytes of the stored inputs; only with Selection.inputs
 	// AttestedBy (only with Selection.attested) holds the certificate's attested_by for each of Parts;
 	// nil: not committed, or no seat key signed the commitment.
 	AttestedBy []*string
@@ -128,13 +158,21 @@ type Selection struct {
 	bytes       int // estimated size of the snapshot; 0: too small to count
 }
 
-var (
-	// NoParties selects no party: Snapshot.Parts is empty.
-	NoParties = Selection{last: -1}
-	// WithInputs selects all parties, Sealed and AttestedBy. The size of the inputs is unknown before
-	// the read, so one statement serves at most one call with WithInputs.
-	WithInputs = Selection{last: math.MaxInt32, inputs: true, attested: true, bytes: maxGroupSize}
-)
+// NoParties selects no party: Snapshot.Parts is empty.
+var NoParties = Selection{last: -1}
+
+// OnlyInputs selects no party, but InputBytes, and Sealed if it is small; `parties` is their number. For a deal of
+// many parties it counts as a large read, although its answer is small: it adds up the lengths of all inputs.
+func OnlyInputs(parties int) Selection {
+	return Selection{last: -1, inputs: true, bytes: min(budget.MaxSmall, max(SmallRead, 64*parties))}
+}
+
+// WithInputs selects all parties, AttestedBy, and Sealed if it is small; `parties` is their number.
+func WithInputs(parties int) Selection {
+	s := Attested(parties)
+	s.inputs, s.bytes = true, s.bytes+min(SmallRead, 512*parties) // of SmallRead at most, few inputs use much
+	return s
+}
 
 // AllParties selects the PartyStatus of every party; `parties` is their number.
 func AllParties(parties int) Selection { return Selection{last: parties - 1, bytes: 128 * parties} }
@@ -152,11 +190,52 @@ func (s Selection) More() bool { return s.inputs || s.attested }
 
 // Snapshot returns the current state of a deal, or ErrNotFound.
 func (s *Store) Snapshot(ctx context.Context, dealID string, selection Selection) (*Snapshot, error) {
-	snapshot, err := s.snapshots.do(ctx, snapshotOf{dealID, selection})
+	query := snapshotOf{dealID, selection}
+	read := s.snapshots.do
+	if selection.bytes > 2*SmallRead { // with parties that use all of their estimate, and inputs
+		read = func(ctx context.Context, query snapshotOf) (*Snapshot, error) {
+			return large(ctx, s, selection.bytes, s.snapshots.run, query)
+		}
+	}
+	snapshot, err := read(ctx, query)
 	if err == nil && snapshot == nil {
 		return nil, ErrNotFound
 	}
 	return snapshot, err
+}
+
+const (
+	inputsPage = 1 << 20 // a page of Store.Inputs with this many bytes takes no further input
+	mostInPage = 1024    // maximum number of inputs in a page
+
+	// InputsPage is the most memory of a page of Store.Inputs, in bytes.
+	InputsPage = inputsPage + 1<<19
+)
+
+// Inputs calls `each` for the stored inputs of a deal in party order. It reads them in pages of about a
+// MiB. The deal MUST accept no more reveals; a page can still have purged inputs, whose Sealed is nil.
+func (s *Store) Inputs(ctx context.Context, dealID string, parties int, each func(SealedInput) error) error {
+	read := func(ctx context.Context, first []int, _ bool) ([][]SealedInput, error) {
+		page, err := rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], sql("inputs"), dealID, first[0], inputsPage, first[0]+mostInPage)
+		return [][]SealedInput{page}, err
+	}
+	for first := 0; first < parties; {
+		page, err := large(ctx, s, InputsPage, read, first)
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			return ErrNotFound
+		}
+		for i := range page {
+			if err := each(page[i]); err != nil {
+				return err
+			}
+			page[i].Sealed = nil
+		}
+		first = page[len(page)-1].Party + 1
+	}
+	return nil
 }
 
 type snapshotOf struct {
@@ -165,7 +244,7 @@ type snapshotOf struct {
 }
 
 func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
-	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }, waitsForPrevious: true}
+	c := &coalescer[snapshotOf, *Snapshot]{size: func(q snapshotOf) int { return q.want.bytes }, fill: fillTime}
 	c.run = reads(s, sql("snapshot"), func(calls []snapshotOf) []any {
 		deals, inputs, attested := make([]string, len(calls)), make([]bool, len(calls)), make([]bool, len(calls))
 		first, last := make([]int, len(calls)), make([]int, len(calls))
@@ -173,9 +252,9 @@ func (s *Store) newSnapshots() *coalescer[snapshotOf, *Snapshot] {
 			deals[i], first[i], last[i] = q.dealID, q.want.first, q.want.last
 			inputs[i], attested[i] = q.want.inputs, q.want.attested
 		}
-		return []any{deals, first, last, inputs, attested}
+		return []any{deals, first, last, inputs, attested, SmallRead}
 	}, scanSnapshot)
-	return c.start(s.budget)
+	return c.start(s.slots)
 }
 
 func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot, error) {
@@ -183,13 +262,21 @@ func scanSnapshot(row pgx.CollectableRow, n *int, calls []snapshotOf) (*Snapshot
 	var committed, revealed []int
 	var commitments [][]byte
 	var attested []*string
+	var sealTime *int64
+	var inputBytes *int
 	s := &Snapshot{}
 	err := row.Scan(n, &parties, &s.Phase, &s.CommitsClosedAt, &s.RevealsClosedAt, &s.ComputedAt, &s.Result, &s.VoidFlakers, &s.CertID, &s.LeafIndex, &s.CertifiedSize,
-		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &s.Sealed, &attested)
+		&s.Commits, &s.Reveals, &s.LastReveal, &s.NowMilli, &committed, &commitments, &revealed, &inputBytes, &s.Sealed, &attested, &sealTime, &s.Pending, &s.Opened)
 	if err != nil {
 		return nil, err
 	}
 	s.Now, s.Published = s.NowMilli/1000, s.LeafIndex != nil
+	if sealTime != nil {
+		s.SealTime = *sealTime
+	}
+	if inputBytes != nil {
+		s.InputBytes = *inputBytes
+	}
 	selection := calls[*n-1].want
 	s.First = selection.first
 	s.Parts = make([]PartyStatus, max(0, min(selection.last+1, parties)-selection.first))
@@ -271,6 +358,7 @@ type Due struct {
 
 // Due lists the deals that deadline-worker must process, at most `limit` of each kind:
 //   - deals whose deadline is at most `horizon` seconds away;
+//   - deals whose seals can be opened within the horizon;
 //   - random.v1 deals whose draw is due (deal.Deal.DrawAt);
 //   - deals whose certificate is more than 3 seconds old and not in the log yet, without the deals
 //     in `except`.
@@ -294,7 +382,7 @@ type Load struct {
 	Pending                     int64 // certificates that are not in the log yet
 	PendingAge                  float64
 	Overdue                     float64 // seconds since the earliest passed deadline that is not processed yet; 0: none
-	DrawOverdue                 float64 // seconds since the earliest pending draw became due; 0: none is due
+	DrawOverdue                 float64 // seconds since the earliest pending draw, or round of seals, became due; 0: none is due
 }
 
 // Load counts the active deals and pending certificates.

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"slices"
 	"strconv"
 	"strings"
@@ -64,7 +66,7 @@ func (s *Store) newEndings() *coalescer[*Ending, ended] {
 		err := s.pool.SendBatch(ctx, batch).Close()
 		return done, err
 	}
-	return c.start(s.budget)
+	return c.start(s.slots)
 }
 
 // allRevealed reports whether every party of every deal has revealed. If so, the deals accept no
@@ -103,14 +105,19 @@ func intArray(numbers []int) *string {
 	return new("{" + strings.Join(texts, ",") + "}")
 }
 
-// Reject stores a shapley.v1 reveal with `accept` false, and ends the deal as VOID in the same
-// transaction, so that no other call computes a result from the reveal. e.Reveals does not count
-// this reveal. Reject returns false if the deal has changed since e was computed, or if its
+// Reject stores shapley.v1 reveals with `accept` false, and ends the deal as VOID in the same
+// transaction, so that no other call computes a result from them. e.Reveals does not count these
+// reveals. All of them come from seals, or none. Reject returns false if the deal has changed since e was computed, or if its
 // reveal_deadline has passed. It returns ErrSecretReplaced as Reveal does.
-func (s *Store) Reject(ctx context.Context, e *Ending, a Act) (bool, error) {
-	scope, body, _, lifetime := a.Replay.columns()
-	return s.decide(ctx, e.DealID, sql("reject"), e.DealID, a.Party, a.Sealed, e.At, scope, body, lifetime,
-		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, [][]byte{a.Secret, a.Replay.secret()})
+func (s *Store) Reject(ctx context.Context, e *Ending, acts ...Act) (bool, error) {
+	scope, body, _, lifetime := acts[0].Replay.columns()
+	var parties []int
+	var sealed, secrets [][]byte
+	for _, a := range acts {
+		parties, sealed, secrets = append(parties, a.Party), append(sealed, a.Sealed), append(secrets, a.Secret, a.Replay.secret())
+	}
+	return s.decide(ctx, e.DealID, sql("reject"), e.DealID, parties, sealed, e.At, scope, body, lifetime,
+		e.Commits, e.Reveals, e.RevealsClosedAt, e.VoidFlakers, e.CertID, e.Payload, e.MAC, secrets, acts[0].BySeal)
 }
 
 // Cancel ends a deal as CANCELLED. Cancel returns false if a party other than the initiator has
@@ -147,6 +154,8 @@ type Certificate struct {
 	MAC       []byte // HMAC of CertID and Payload under the server secret
 	Signature *string
 	LeafIndex *int64
+
+	size int // bytes of Payload
 }
 
 // Certificate returns the certificate with this id, pending or published, or ErrNotFound.
@@ -159,15 +168,42 @@ func (s *Store) CertificateOf(ctx context.Context, dealID string) (*Certificate,
 	return s.certificate(ctx, certificateBy{deal: dealID})
 }
 
+// CertificateLike returns the certificate with this id, or ErrNotFound. Its Payload is `payload` if the
+// stored payload is equal, or else another one or nil. It does not read a large payload.
+func (s *Store) CertificateLike(ctx context.Context, certID string, payload []byte) (*Certificate, error) {
+	found, err := s.certificates.do(ctx, certificateBy{cert: certID})
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return nil, ErrNotFound
+	case found.Payload != nil || found.size != len(payload):
+		return found, nil
+	}
+	digest, err := large(ctx, s, 0, func(ctx context.Context, ids []string, _ bool) ([][]byte, error) {
+		return rows(ctx, s.pool, pgx.RowTo[[]byte], sql("certificate_digest"), ids[0])
+	}, certID)
+	c := *found // found belongs to other calls too
+	if sum := sha256.Sum256(payload); bytes.Equal(digest, sum[:]) {
+		c.Payload = payload
+	}
+	return &c, err
+}
+
 // certificateBy has the id of a certificate or of its deal. Only one field is set.
 type certificateBy struct{ cert, deal string }
 
-// certificateSize is the assumed size of a certificate in bytes, which bounds how many one statement
-// reads. With 10,000 parties a certificate is about 50 times as large.
-const certificateSize = 32 << 10
+// payloadCopies is how many times as large as its payload a certificate is in memory: the payload, what
+// is parsed from it, and the answer.
+const payloadCopies = 4
 
+// certificate reads a payload of more than SmallRead bytes with a statement of its own, because only
+// the first read tells its length.
 func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate, error) {
 	c, err := s.certificates.do(ctx, by)
+	if err == nil && c != nil && c.Payload == nil {
+		c, err = large(ctx, s, payloadCopies*c.size, s.readCertificates(c.size), by)
+	}
 	if err == nil && c == nil {
 		return nil, ErrNotFound
 	}
@@ -175,18 +211,22 @@ func (s *Store) certificate(ctx context.Context, by certificateBy) (*Certificate
 }
 
 func (s *Store) newCertificates() *coalescer[certificateBy, *Certificate] {
-	c := &coalescer[certificateBy, *Certificate]{size: func(certificateBy) int { return certificateSize }, waitsForPrevious: true}
-	c.run = reads(s, sql("certificates"), func(unique []certificateBy) []any {
+	c := &coalescer[certificateBy, *Certificate]{size: func(certificateBy) int { return SmallRead }, run: s.readCertificates(SmallRead), fill: fillTime}
+	return c.start(s.slots)
+}
+
+// readCertificates returns a read of certificates that leaves out payloads of more than `most` bytes.
+func (s *Store) readCertificates(most int) func(context.Context, []certificateBy, bool) ([]*Certificate, error) {
+	return reads(s, sql("certificates"), func(unique []certificateBy) []any {
 		certs, deals := make([]string, len(unique)), make([]string, len(unique))
 		for i, q := range unique {
 			certs[i], deals[i] = q.cert, q.deal
 		}
-		return []any{certs, deals}
+		return []any{certs, deals, most}
 	}, func(row pgx.CollectableRow, n *int, _ []certificateBy) (c *Certificate, err error) {
 		c = &Certificate{}
-		return c, row.Scan(n, &c.CertID, &c.DealID, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
+		return c, row.Scan(n, &c.CertID, &c.DealID, &c.size, &c.Payload, &c.MAC, &c.Signature, &c.LeafIndex)
 	})
-	return c.start(s.budget)
 }
 
 // SignedFrom calls `each` for every signed certificate that has no leaf yet or whose leaf index is at
@@ -238,5 +278,5 @@ func (s *Store) newPublications() *coalescer[Publication, bool] {
 		}
 		return done, err
 	}
-	return c.start(s.budget)
+	return c.start(s.slots)
 }

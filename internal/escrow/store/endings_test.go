@@ -134,7 +134,7 @@ func TestPurge(t *testing.T) {
 				if done, err := end(d); err != nil || !done {
 					t.Fatalf("the end: got %v, %v; want true", done, err)
 				}
-				now := f.snapshot(t, d, store.WithInputs)
+				now := f.snapshot(t, d, store.WithInputs(2))
 				if len(now.Sealed) != now.Reveals || !now.Parts[1].Revealed {
 					t.Fatalf("after the end: got %+v, want an entry in Sealed for each reveal", now)
 				}

@@ -106,7 +106,7 @@ func (s step) touched() float64 {
 
 func (s step) scans() (bad []string) {
 	// A statement may read a whole partial index, which has only active deals or pending certificates.
-	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "certificates_pending"}
+	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "deals_sealed", "deals_closing", "certificates_pending"}
 	switch {
 	case s.Node == "Seq Scan":
 		bad = append(bad, "scans "+s.Table)
@@ -161,9 +161,10 @@ func TestPlansReadByIndex(t *testing.T) {
 	f.burst(t, d.DealID, burst)
 	byIndex("after a burst")
 	reads := map[string]string{
-		"declaration": "'e_7'", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true], ARRAY[true, true]", "party_by_token": "sha256('7 0')",
-		"certificates": "ARRAY['c_7', NULL], ARRAY[NULL, 'e_8']", "find_replay": "sha256('7'), ARRAY[sha256('8')]", "due": "3, 100, 60, ARRAY['e_7']", "complete": "100",
-		"lock": "ARRAY['e_7', 'e_8']", "lock_wait": "ARRAY['e_7', 'e_8']", "get_round": "'7', 7", "use_key": "sha256('7'), 100",
+		"declaration": "'e_7', 100000", "snapshot": "ARRAY['e_7', 'e_8'], ARRAY[0, 0], ARRAY[9, 9], ARRAY[true, true], ARRAY[true, true], 100000", "party_by_token": "ARRAY[sha256('7 0')]",
+		"inputs": "'e_7', 0, 1000, 1000", "certificate_digest": "'c_7'",
+		"certificates": "ARRAY['c_7', NULL], ARRAY[NULL, 'e_8'], 100000", "find_replay": "sha256('7'), ARRAY[sha256('8')]", "due": "3, 100, 60, ARRAY['e_7']", "complete": "100",
+		"lock": "ARRAY['e_7', 'e_8']", "lock_wait": "ARRAY['e_7', 'e_8']", "get_round": "'7', 7", "use_key": "ARRAY[sha256('7')], ARRAY[100]",
 		"progress": "ARRAY['e_7', 'e_8']",
 	}
 	fewRows := func(what string) {
@@ -251,10 +252,10 @@ func TestActsOfALargeDealReadFewRows(t *testing.T) {
 		return p.touched(t, name, args)
 	}
 	commit := func(party, first int) float64 {
-		return touched("commit", committing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0], ARRAY[NULL::text]", committing.DealID, party, first))
+		return touched("commit", committing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0], ARRAY[NULL::text], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[NULL::bigint], NULL", committing.DealID, party, first))
 	}
 	reveal := func(party, first int) float64 {
-		return touched("reveal", revealing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[''::bytea], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0], 1000000, NULL", revealing.DealID, party, first))
+		return touched("reveal", revealing.DealID, fmt.Sprintf("ARRAY['%s'], ARRAY[%d], ARRAY[''::bytea], ARRAY[sha256('x')], ARRAY[%d], ARRAY[NULL::bytea], ARRAY[NULL::bytea], ARRAY[0], 1000000, NULL, ARRAY[false], 1000000", revealing.DealID, party, first))
 	}
 	for _, counted := range []bool{false, true} {
 		if counted {

@@ -39,7 +39,7 @@ func (s *Store) ReplaceSecret(ctx context.Context, fingerprint []byte, held [][]
 	return translate(err)
 }
 
-// Live counts the deals that have an input and have not ended, and the certificates that are not
+// Live counts the deals that have an input or a seal and have not ended, and the certificates that are not
 // in the log yet. Both need the server secret under which they were stored.
 func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 	err = s.pool.QueryRow(ctx, sql("live")).Scan(&deals, &certificates)
@@ -47,7 +47,7 @@ func (s *Store) Live(ctx context.Context) (deals, certificates int, err error) {
 }
 
 // LoseDeals ends the deals that Live counts. Call it only if their server secret is lost. The
-// deals become EXPIRED, because nobody can decrypt their inputs. LoseDeals does not change the pending
+// deals become EXPIRED, because nobody can decrypt what they hold. LoseDeals does not change the pending
 // certificates: those whose MAC is under the lost secret are never issued.
 func (s *Store) LoseDeals(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, sql("lose_deals"))
@@ -57,9 +57,10 @@ func (s *Store) LoseDeals(ctx context.Context) error {
 const rotateTries = 30
 
 // RotateSecret puts the secret `to` in force in place of `from`. Both are fingerprints. It returns
-// false if `from` is not in force. After it returns true, CreateDeal, InsertKey, Reveal and Reject
-// return ErrSecretReplaced to a caller that uses the old secret, and store nothing. Commit and
-// Cancel do not check the secret: a deal refuses a repeat of them even without a replay.
+// false if `from` is not in force. After it returns true, CreateDeal, InsertKey, Reveal, Reject and
+// Commit with a seal return ErrSecretReplaced to a caller that uses the old secret, and store nothing.
+// Cancel and Commit without a seal do not check the secret: a deal refuses a repeat of them even without
+// a replay.
 //
 // RotateSecret makes at most rotateTries tries, each with several round trips. A try waits at
 // most 2 seconds for the writes under way. New writes wait until the try ends.
@@ -109,14 +110,15 @@ func (s *Store) Rotation(ctx context.Context, replayTime int64, limit int) (r Ro
 	return r, translate(err)
 }
 
-// SealedInput is one party's input in its stored, encrypted form.
+// SealedInput is one party's input, or its seal, in its stored, encrypted form.
 type SealedInput struct {
 	DealID string
 	Party  int
 	Sealed []byte
+	Seal   bool // Sealed holds the text of a seal
 }
 
-// InputsToReseal returns at most `limit` inputs that are encrypted under a former secret. The list
+// InputsToReseal returns at most `limit` inputs and seals that are encrypted under a former secret. The list
 // ends early once its inputs have the given number of bytes.
 func (s *Store) InputsToReseal(ctx context.Context, limit, bytes int) ([]SealedInput, error) {
 	return rows(ctx, s.pool, pgx.RowToStructByPos[SealedInput], sql("reseal_next"), limit, bytes)
@@ -127,11 +129,11 @@ func (s *Store) InputsToReseal(ctx context.Context, limit, bytes int) ([]SealedI
 // not read again. Reseal does not replace an input that has changed since the read. If another
 // secret is in force, it does nothing.
 func (s *Store) Reseal(ctx context.Context, fingerprint []byte, read []SealedInput, fresh [][]byte) error {
-	deals, parties, sealed := make([]string, len(read)), make([]int, len(read)), make([][]byte, len(read))
+	deals, parties, sealed, seals := make([]string, len(read)), make([]int, len(read)), make([][]byte, len(read)), make([]bool, len(read))
 	for i, in := range read {
-		deals[i], parties[i], sealed[i] = in.DealID, in.Party, in.Sealed
+		deals[i], parties[i], sealed[i], seals[i] = in.DealID, in.Party, in.Sealed, in.Seal
 	}
-	_, err := s.pool.Exec(ctx, sql("reseal"), deals, parties, sealed, fresh, fingerprint)
+	_, err := s.pool.Exec(ctx, sql("reseal"), deals, parties, sealed, fresh, fingerprint, seals)
 	return translate(err)
 }
 

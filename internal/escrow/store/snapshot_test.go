@@ -1,11 +1,15 @@
 package store_test
 
 import (
+	"context"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/deal"
+	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // A snapshot has only what its Selection asks for, whether its call runs alone or in one
@@ -33,8 +37,8 @@ func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 		{"one that has not committed", open, store.OneParty(2), []store.PartyStatus{{}}, nil},
 		{"all parties", d, store.AllParties(4), []store.PartyStatus{status(d, 0, false), status(d, 1, true), status(d, 2, false), status(d, 3, true)}, nil},
 		{"all parties of an open deal", open, store.AllParties(3), []store.PartyStatus{{}, status(open, 1, false), {}}, nil},
-		{"inputs", d, store.WithInputs, []store.PartyStatus{status(d, 0, false), status(d, 1, true), status(d, 2, false), status(d, 3, true)}, [][]byte{{1}, {3}}},
-		{"inputs of an open deal", open, store.WithInputs, []store.PartyStatus{{}, status(open, 1, false), {}}, [][]byte{}},
+		{"inputs", d, store.WithInputs(4), []store.PartyStatus{status(d, 0, false), status(d, 1, true), status(d, 2, false), status(d, 3, true)}, [][]byte{{1}, {3}}},
+		{"inputs of an open deal", open, store.WithInputs(3), []store.PartyStatus{{}, status(open, 1, false), {}}, [][]byte{}},
 		{"a deal that does not exist", &store.Declaration{DealID: "d_none"}, store.AllParties(2), nil, nil},
 	}
 	ids, selections := make([]string, len(tests)), make([]store.Selection, len(tests))
@@ -68,7 +72,7 @@ func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 	}
 
 	e := f.end(t, d, deal.Void)
-	now := f.snapshot(t, d, store.WithInputs)
+	now := f.snapshot(t, d, store.WithInputs(4))
 	if now.Phase != deal.Void || !reflect.DeepEqual(now.VoidFlakers, []int{0, 2}) || *now.CertID != *e.CertID || now.Published || now.Result != nil {
 		t.Errorf("after the end: got %+v, want VOID with flakers 0 and 2, and certificate %s, not published", now, *e.CertID)
 	}
@@ -77,5 +81,31 @@ func TestSnapshotHoldsTheWantedParts(t *testing.T) {
 	}
 	if done, err := f.Publish(t.Context(), store.Publication{CertID: *e.CertID, Signature: "s", LeafIndex: 0}); err != nil || !done || !f.current(t, d).Published {
 		t.Errorf("Publish = %v, %v; want true and a snapshot that is published", done, err)
+	}
+}
+
+// To add up the lengths of many inputs takes long, so it is a large read although its answer is small.
+func TestLengthOfManyInputsWaitsForTheLargeReads(t *testing.T) {
+	f := newFixture(t)
+	d := f.create(t, nil)
+	p, err := budget.NewWorker()
+	check(t, err)
+	_, other := p.Begin(t.Context(), "other")
+	defer other.End()
+	done, err := other.Read(t.Context())
+	check(t, err)
+	ctx, call := p.Begin(t.Context(), "reader")
+	defer call.End()
+	if _, err := f.Snapshot(ctx, d.DealID, store.OnlyInputs(2)); err != nil {
+		t.Errorf("few inputs beside a large read: %v", err)
+	}
+	waiting, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if _, err := f.Snapshot(waiting, d.DealID, store.OnlyInputs(10_000)); !problem.Is(err, problem.Overloaded) {
+		t.Errorf("many inputs beside a large read: %v, want it to wait", err)
+	}
+	done()
+	if _, err := f.Snapshot(ctx, d.DealID, store.OnlyInputs(10_000)); err != nil {
+		t.Errorf("many inputs after the large read: %v", err)
 	}
 }

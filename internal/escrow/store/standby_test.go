@@ -2,9 +2,12 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairpact/fairpact/internal/dev/localservers"
 	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
@@ -47,6 +50,11 @@ func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 		return second(f.Commit(ctx, act(d, 1)))
 	}))
 
+	// A write that waits longer than the interval of the check shows in the metric.
+	unavailable(t, "seen", interrupted(t, admin, "pg_cancel_backend", func(ctx context.Context) error {
+		return second(f.Commit(ctx, act(d, 1)))
+	}, func() bool { return gauge(t, "fairpact_database_standby_wait_seconds") > 0 }))
+
 	check(t, standby.Restart(t.Context()))
 	found, err := f.FindReplay(t.Context(), replay.Scope, nil)
 	if err != nil || string(found.Response) != "x" {
@@ -58,12 +66,19 @@ func TestUnreplicatedCommitIsUnknown(t *testing.T) {
 	}
 }
 
-// interrupted starts a write and interrupts its wait for the standby with the SQL
+// interrupted starts a write and, when `once` holds, interrupts its wait for the standby with the SQL
 // function `by`, for example pg_cancel_backend.
-func interrupted(t *testing.T, admin *pgx.Conn, by string, write func(context.Context) error) error {
+func interrupted(t *testing.T, admin *pgx.Conn, by string, write func(context.Context) error, once ...func() bool) error {
 	t.Helper()
 	ended := make(chan error, 1)
 	go func() { ended <- write(t.Context()) }()
+	for len(once) > 0 && !once[0]() {
+		select {
+		case err := <-ended:
+			return fmt.Errorf("the write has ended before: %w", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 	for {
 		_, err := admin.Exec(t.Context(), "SELECT "+by+"(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
 		check(t, err)
@@ -73,4 +88,17 @@ func interrupted(t *testing.T, admin *pgx.Conn, by string, write func(context.Co
 		default:
 		}
 	}
+}
+
+func gauge(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	check(t, err)
+	for _, family := range families {
+		if family.GetName() == name {
+			return family.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("no metric %s", name)
+	return 0
 }

@@ -1,7 +1,8 @@
 // Package store keeps deals in Postgres. Postgres holds the truth, and its clock decides
 // every deadline. Each method is one round trip unless its comment says otherwise, and
 // each write is one transaction. Concurrent calls of a frequent method, such as Commit or
-// Snapshot, share one round trip (see coalescer).
+// Snapshot, share one round trip (see coalescer). A read of more than SmallRead bytes runs alone,
+// after the call in ctx has taken a ticket for it (see large).
 //
 // Locks: a commitment, a reveal and a change of phase first lock the deal's row, and
 // decide in the statement after the lock. A change of phase therefore waits for each
@@ -23,6 +24,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,8 +65,9 @@ func sql(name string) string {
 
 // Store reads and writes the escrow's tables. It is safe for concurrent use.
 type Store struct {
-	pool   *pgxpool.Pool
-	budget budget
+	pool  *pgxpool.Pool
+	slots slots
+	asked atomic.Int64 // time of the last query of Confirm, unix milliseconds
 
 	creations        *coalescer[NewDeal, Created]
 	commits, reveals *coalescer[Act, ActResult]
@@ -72,6 +75,8 @@ type Store struct {
 	endings          *coalescer[*Ending, ended]
 	certificates     *coalescer[certificateBy, *Certificate]
 	publications     *coalescer[Publication, bool]
+	keys             *coalescer[useOf, *usedKey]
+	tokens           *coalescer[[32]byte, *partyOf]
 }
 
 // Migrate brings the escrow's tables to this binary's version. It is idempotent, and several
@@ -84,7 +89,7 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{pool: pool, budget: newBudget()}
+	s := &Store{pool: pool, slots: newSlots()}
 	if err := s.Ready(ctx); err != nil {
 		pool.Close()
 		return nil, err
@@ -93,13 +98,14 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 	s.commits, s.reveals = s.newActs(sql("commit"), commitColumns, (*ActResult).scanCommit), s.newActs(sql("reveal"), revealColumns, (*ActResult).scanReveal)
 	s.snapshots, s.endings = s.newSnapshots(), s.newEndings()
 	s.certificates, s.publications = s.newCertificates(), s.newPublications()
+	s.keys, s.tokens = s.newKeys(), s.newTokens()
 	return s, nil
 }
 
 // Close ends all connections. It MUST NOT run while a call of the Store waits for its answer. It
 // interrupts the insert of a caller that gave up, as a crash would.
 func (s *Store) Close() {
-	for _, c := range []interface{ close() }{s.creations, s.commits, s.reveals, s.snapshots, s.endings, s.certificates, s.publications} {
+	for _, c := range []interface{ close() }{s.creations, s.commits, s.reveals, s.snapshots, s.endings, s.certificates, s.publications, s.keys, s.tokens} {
 		c.close()
 	}
 	database.Close(s.pool)
@@ -110,9 +116,8 @@ const confirmInterval = time.Second
 // Confirm sends a query if the last answer of the database is at least a second old. Without
 // this query, a caller that answers from caches would not notice a failover to another server.
 func (s *Store) Confirm(ctx context.Context) {
-	now := time.Now().UnixMilli()
-	last := s.budget.answered.Load()
-	if now-last < confirmInterval.Milliseconds() || !s.budget.answered.CompareAndSwap(last, now) {
+	now, asked := time.Now().UnixMilli(), s.asked.Load()
+	if now-max(asked, s.slots.answered.Load()) < confirmInterval.Milliseconds() || !s.asked.CompareAndSwap(asked, now) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, confirmInterval)
@@ -126,6 +131,9 @@ func (s *Store) Ready(ctx context.Context) error { return schema.Current(ctx, s.
 // Now returns the time of the database's clock, in unix seconds.
 func (s *Store) Now(ctx context.Context) (int64, error) {
 	now, err := database.Now(ctx, s.pool)
+	if err == nil {
+		s.slots.answered.Store(time.Now().UnixMilli())
+	}
 	return now, translate(err)
 }
 
@@ -177,6 +185,9 @@ func translate(err error) error {
 			return err
 		}
 	}
+	if _, known := errors.AsType[*problem.Error](err); known { // of package budget
+		return err
+	}
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ErrNotFound
 	}
@@ -212,8 +223,37 @@ func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error 
 // result `open` is the cost of the key's open deals, of which UseKey counts at most maxDeals. A
 // deal costs one unit, and a large deal more (see use_key.sql).
 func (s *Store) UseKey(ctx context.Context, keyHash []byte, maxDeals int) (known bool, open int, err error) {
-	err = s.pool.QueryRow(ctx, sql("use_key"), keyHash, maxDeals).Scan(&known, &open)
-	return known, open, translate(err)
+	used, err := s.keys.do(ctx, useOf{[32]byte(keyHash), maxDeals})
+	if err != nil {
+		return false, 0, err
+	}
+	return used.known, used.open, nil
+}
+
+// useOf is a call of UseKey. Calls share statements, so that a flood of unknown keys costs few.
+type useOf struct {
+	hash     [32]byte
+	maxDeals int
+}
+
+type usedKey struct {
+	known bool
+	open  int
+}
+
+func (s *Store) newKeys() *coalescer[useOf, *usedKey] {
+	c := &coalescer[useOf, *usedKey]{fill: fillTime}
+	c.run = reads(s, sql("use_key"), func(unique []useOf) []any {
+		hashes, most := make([][]byte, len(unique)), make([]int, len(unique))
+		for i := range unique {
+			hashes[i], most[i] = unique[i].hash[:], unique[i].maxDeals
+		}
+		return []any{hashes, most}
+	}, func(row pgx.CollectableRow, n *int, _ []useOf) (*usedKey, error) {
+		k := &usedKey{}
+		return k, row.Scan(n, &k.known, &k.open)
+	})
+	return c.startIn(s.slots, s.slots.lookups)
 }
 
 // KnownKey reports whether the API key is known. Unlike UseKey it works on a read-only database.
@@ -224,8 +264,34 @@ func (s *Store) KnownKey(ctx context.Context, keyHash []byte) (known bool, err e
 
 // PartyByToken returns the deal and party whose invite token has this SHA-256, or ErrNotFound.
 func (s *Store) PartyByToken(ctx context.Context, tokenHash []byte) (dealID string, party int, err error) {
-	err = s.pool.QueryRow(ctx, sql("party_by_token"), tokenHash).Scan(&dealID, &party)
-	return dealID, party, translate(err)
+	at, err := s.tokens.do(ctx, [32]byte(tokenHash))
+	if err == nil && at == nil {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	return at.dealID, at.party, nil
+}
+
+type partyOf struct {
+	dealID string
+	party  int
+}
+
+func (s *Store) newTokens() *coalescer[[32]byte, *partyOf] {
+	c := &coalescer[[32]byte, *partyOf]{fill: fillTime}
+	c.run = reads(s, sql("party_by_token"), func(unique [][32]byte) []any {
+		hashes := make([][]byte, len(unique))
+		for i := range unique {
+			hashes[i] = unique[i][:]
+		}
+		return []any{hashes}
+	}, func(row pgx.CollectableRow, n *int, _ [][32]byte) (*partyOf, error) {
+		p := &partyOf{}
+		return p, row.Scan(n, &p.dealID, &p.party)
+	})
+	return c.startIn(s.slots, s.slots.lookups)
 }
 
 // FindReplay returns the idempotency record with this Replay.Scope, or ErrNotFound if there is

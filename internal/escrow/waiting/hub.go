@@ -25,9 +25,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
-	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
-	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 // Longest is the longest time that a call can wait for a change of its deal. Most clients and
@@ -39,8 +37,6 @@ const (
 	slowPollFactor = 5                     // used while the process receives announcements
 	batchDelay     = 10 * time.Millisecond // pause after each poll, so that under load one statement reads more deals
 	lookTimeout    = 5 * time.Second
-
-	connections = 8192 // default of FAIRPACT_MAX_CONNECTIONS; a waiting call needs about 30 kB of memory
 )
 
 // Hub holds the waiting calls of a process. It is safe for concurrent use.
@@ -49,9 +45,6 @@ type Hub struct {
 	announce  func(dealID string)
 	logger    *slog.Logger
 	connected atomic.Bool
-
-	maxNetwork int
-	calls      *limits.Shares // waiting calls
 
 	mu      sync.Mutex
 	deals   map[string]map[*Waiter]struct{}
@@ -70,18 +63,7 @@ func New(read func(context.Context, []string) ([]store.DealProgress, error), ann
 		deals: map[string]map[*Waiter]struct{}{}, touched: map[string]struct{}{},
 		look: make(chan struct{}, 1), ended: ended, end: sync.OnceFunc(func() { close(ended) }),
 	}
-	h.Bound(connections)
 	return h
-}
-
-// Bound lets calls wait on three quarters of `most` connections, and those of one client network
-// on one quarter. If `most` is not positive, the default counts. Call Bound before Join.
-func (h *Hub) Bound(most int) {
-	if most <= 0 {
-		most = connections
-	}
-	h.maxNetwork = max(1, most/4)
-	h.calls = limits.NewShares(int64(max(1, most/4*3)), int64(h.maxNetwork))
 }
 
 // Notify tells the hub and the other replicas that this process has changed a deal.
@@ -185,33 +167,28 @@ func (h *Hub) poll(ctx context.Context, dealIDs []string) error {
 
 // Waiter is one API call that may wait for a change of a deal.
 type Waiter struct {
-	hub             *Hub
-	dealID, network string
-	changed         chan struct{} // capacity 1; not empty if the deal may have changed since the last Wait
+	hub     *Hub
+	dealID  string
+	enough  chan struct{} // capacity 1; not empty after End
+	changed chan struct{} // capacity 1; not empty if the deal may have changed since the last Wait
 
 	// The arguments of the latest Wait; known is nil before the first Wait. hub.mu guards both.
 	known     *store.Progress
 	stateOnly bool
 }
 
-// Join begins to watch a deal for a call from a client network. A change between Join and Wait
-// also ends the Wait. The error is RATE_LIMITED or OVERLOADED (see Bound). Call Leave afterwards.
-func (h *Hub) Join(dealID, network string) (*Waiter, error) {
-	switch h.calls.Take(network, 0, 1) {
-	case limits.ErrShare:
-		return nil, problem.New(problem.RateLimited, "%d calls from your network already wait at this replica; send the same request again in a few seconds, or send it now without a wait", h.maxNetwork).WithRetryAfter(5)
-	case limits.ErrTotal:
-		return nil, problem.New(problem.Overloaded, "too many calls wait at this replica; send the same request again in a few seconds, or send it now without a wait").WithRetryAfter(5)
-	}
+// Join begins to watch a deal. A change between Join and Wait also ends the Wait. Call Leave
+// afterwards.
+func (h *Hub) Join(dealID string) *Waiter {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &Waiter{hub: h, dealID: dealID, network: network, changed: make(chan struct{}, 1)}
+	c := &Waiter{hub: h, dealID: dealID, changed: make(chan struct{}, 1), enough: make(chan struct{}, 1)}
 	if h.deals[dealID] == nil {
 		h.deals[dealID] = map[*Waiter]struct{}{}
 	}
 	h.deals[dealID][c] = struct{}{}
 	waitingCalls.Inc()
-	return c, nil
+	return c
 }
 
 // Leave ends the watch. Call Leave exactly once.
@@ -224,12 +201,19 @@ func (c *Waiter) Leave() {
 		delete(h.deals, c.dealID)
 		delete(h.touched, c.dealID)
 	}
-	h.calls.Release(c.network, 1)
 	waitingCalls.Dec()
 }
 
-// Wait returns true once the deal may differ from `known`, and false if timeUp fires, ctx ends or
-// the process drains. If stateOnly is true, only a change of the state counts (store.Progress.Same).
+// End ends the current or next Wait.
+func (c *Waiter) End() {
+	select {
+	case c.enough <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns true once the deal may differ from `known`, and false if timeUp fires, ctx ends, the
+// process drains or End is called. If stateOnly is true, only a change of the state counts (store.Progress.Same).
 func (c *Waiter) Wait(ctx context.Context, known store.Progress, stateOnly bool, timeUp <-chan time.Time) bool {
 	c.hub.mu.Lock()
 	c.known, c.stateOnly = &known, stateOnly
@@ -243,6 +227,7 @@ func (c *Waiter) Wait(ctx context.Context, known store.Progress, stateOnly bool,
 	case <-c.changed:
 		return true
 	case <-c.hub.ended:
+	case <-c.enough:
 	case <-timeUp:
 	case <-ctx.Done():
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/deal"
-	"github.com/fairpact/fairpact/internal/rules/problem"
 )
 
 type deals struct {
@@ -76,10 +75,7 @@ func bubble(t *testing.T, test func(t *testing.T, h *Hub, d *deals)) {
 
 func waiter(t *testing.T, h *Hub, d *deals, id string, stateOnly bool, long time.Duration) <-chan bool {
 	t.Helper()
-	c, err := h.Join(id, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := h.Join(id)
 	woken := make(chan bool, 1)
 	go func() {
 		defer c.Leave()
@@ -136,10 +132,7 @@ func TestChangeBeforeTheWaitEndsIt(t *testing.T) {
 	bubble(t, func(t *testing.T, h *Hub, d *deals) {
 		h.SetConnected(true)
 		d.set("d_1", deal.Committing, 1)
-		c, err := h.Join("d_1", "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := h.Join("d_1")
 		defer c.Leave()
 		seen := d.mark("d_1")
 		d.set("d_1", deal.Committing, 2)
@@ -171,11 +164,7 @@ func TestOneStatementReadsForAll(t *testing.T) {
 					id := fmt.Sprint("d_", i)
 					d.set(id, deal.Committing, 0)
 					all.Go(func() {
-						call, err := h.Join(id, fmt.Sprint(i%10))
-						if err != nil {
-							t.Error(err)
-							return
-						}
+						call := h.Join(id)
 						defer call.Leave()
 						if woken := call.Wait(t.Context(), d.mark(id), false, time.After(Longest)); woken != (i == 7) {
 							t.Errorf("call %d was woken: %v, want %v", i, woken, i == 7)
@@ -229,51 +218,14 @@ func TestLeave(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 3 {
-		c, err := h.Join("d_1", "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := h.Join("d_1")
 		h.NotifyLocal("d_1", "d_unknown")
 		if c.Wait(gone, store.Progress{}, false, nil) {
 			t.Error("Wait = true, want false: its context has ended")
 		}
 		c.Leave()
 	}
-	if calls, networks := h.calls.Held(); len(h.deals)+networks+len(h.touched)+int(calls) != 0 {
-		t.Errorf("the hub holds %d deals, %d networks, %d touched deals, %d calls; want 0 of each", len(h.deals), networks, len(h.touched), calls)
-	}
-}
-
-func TestCallsAreBounded(t *testing.T) {
-	h := New((&deals{}).read, nil, slog.New(slog.DiscardHandler))
-	const connections = 80
-	h.Bound(connections)
-	var calls []*Waiter
-	join := func(network string) error {
-		c, err := h.Join("d_1", network)
-		if err == nil {
-			calls = append(calls, c)
-		}
-		return err
-	}
-	for range connections / 4 {
-		if err := join("one"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := join("one"); !problem.Is(err, problem.RateLimited) || problem.From(err).RetryAfter <= 0 {
-		t.Errorf("Join over the bound of a network: got error %v, want RATE_LIMITED with Retry-After", err)
-	}
-	for i := len(calls); i < connections/4*3; i++ {
-		if err := join(fmt.Sprint(i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := join("another"); !problem.Is(err, problem.Overloaded) || problem.From(err).RetryAfter <= 0 {
-		t.Errorf("Join over the bound of the process: got error %v, want OVERLOADED with Retry-After", err)
-	}
-	calls[0].Leave()
-	if err := join("one"); err != nil {
-		t.Errorf("Join after a call has left: %v, want no error", err)
+	if len(h.deals)+len(h.touched) != 0 {
+		t.Errorf("the hub holds %d deals and %d touched deals, want none", len(h.deals), len(h.touched))
 	}
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/redis"
 	"github.com/fairpact/fairpact/internal/platform/service"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -43,9 +44,11 @@ type Config struct {
 	AdminListen      string `env:"FAIRPACT_ADMIN_LISTEN" default:":8082" help:"Address of the admin port, which serves /healthz, /readyz and /metrics."`
 
 	BeaconRelays    []string      `env:"FAIRPACT_BEACON_RELAYS" sep:"," default:"https://api.drand.sh,https://api2.drand.sh,https://api3.drand.sh,https://drand.cloudflare.com" help:"drand relays, in the order in which they are asked. If a relay is slow, the next relay is asked too. If a relay fails, all others are asked. The first valid answer counts."`
-	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Hash of a beacon chain other than drand quicknet. Set FAIRPACT_BEACON_PUBLIC_KEY, FAIRPACT_BEACON_PERIOD and FAIRPACT_BEACON_GENESIS too."`
+	BeaconChainHash string        `env:"FAIRPACT_BEACON_CHAIN_HASH" help:"Hash of a beacon chain other than drand quicknet. Set the other FAIRPACT_BEACON_ variables of the chain too: the process starts only if the hash is that of their values."`
 	BeaconPublicKey string        `env:"FAIRPACT_BEACON_PUBLIC_KEY" help:"Public key of the chain FAIRPACT_BEACON_CHAIN_HASH, in hex (BLS12-381 G2, compressed)."`
 	BeaconPeriod    int64         `env:"FAIRPACT_BEACON_PERIOD" help:"Period of the chain FAIRPACT_BEACON_CHAIN_HASH: the seconds between two rounds."`
+	BeaconSeed      string        `env:"FAIRPACT_BEACON_GENESIS_SEED" help:"Genesis seed of the chain FAIRPACT_BEACON_CHAIN_HASH: 64 hex digits."`
+	BeaconID        string        `env:"FAIRPACT_BEACON_ID" help:"Beacon id of the chain FAIRPACT_BEACON_CHAIN_HASH, such as default."`
 	BeaconGenesis   int64         `env:"FAIRPACT_BEACON_GENESIS" help:"Genesis of the chain FAIRPACT_BEACON_CHAIN_HASH: the unix time of the first round, in seconds."`
 	EntropyWindow   time.Duration `env:"FAIRPACT_ENTROPY_WINDOW" default:"168h" help:"How long a random.v1 deal waits for a beacon round that cannot be fetched, before the deal becomes EXPIRED. The wait starts at the reveal deadline or at the round's time, whichever is later."`
 	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse new deals whose beacon round is published at or before the reveal deadline."`
@@ -75,10 +78,13 @@ type Parts struct {
 func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (*Parts, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
-	chain, err := beacon.Quicknet(), error(nil)
+	chain, err := drand.Quicknet(), error(nil)
 	if c.BeaconChainHash != "" {
-		if chain, err = beacon.ParseChain(c.BeaconChainHash, c.BeaconPublicKey, c.BeaconPeriod, c.BeaconGenesis); err != nil {
-			return nil, fmt.Errorf("FAIRPACT_BEACON_CHAIN_HASH, FAIRPACT_BEACON_PUBLIC_KEY, FAIRPACT_BEACON_PERIOD or FAIRPACT_BEACON_GENESIS: %w", err)
+		if chain, err = drand.ParseChain(c.BeaconChainHash, c.BeaconPublicKey, c.BeaconPeriod, c.BeaconGenesis); err == nil {
+			chain, err = chain.Bound(c.BeaconSeed, c.BeaconID)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("FAIRPACT_BEACON_CHAIN_HASH, FAIRPACT_BEACON_PUBLIC_KEY, FAIRPACT_BEACON_PERIOD, FAIRPACT_BEACON_GENESIS, FAIRPACT_BEACON_GENESIS_SEED or FAIRPACT_BEACON_ID: %w", err)
 		}
 	}
 	if err := beacon.CheckRelays(c.BeaconRelays); err != nil {
@@ -139,7 +145,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		_ = secrets.Check(asking, p.Store)
 		_, err := log.TreeHead(ctx)
 		return err
-	}, logger)
+	})
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = escrow.NewGuard(p.Store, p.Redis, secrets)
 	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,
@@ -148,9 +154,8 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	return p, nil
 }
 
-// ServeWaits runs Waits until stop is called. For `connections`, see waiting.Hub.Bound.
-func (p *Parts) ServeWaits(connections int) (stop func()) {
-	p.Waits.Bound(connections)
+// ServeWaits runs Waits until stop is called.
+func (p *Parts) ServeWaits() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
 	loops.Go(func() { p.Waits.Run(ctx) })
@@ -169,17 +174,17 @@ func (p *Parts) ServeWaits(connections int) (stop func()) {
 //   - the clocks of the database and this process differ too much.
 func (p *Parts) Ready(ctx context.Context) error {
 	if err := p.watch.Ready(); err != nil {
-		return err
+		return service.Because("keys", err)
 	}
 	if err := p.Store.Ready(ctx); err != nil {
 		return err
 	}
 	if err := p.Secrets.Check(ctx, p.Store); err != nil {
-		return err
+		return service.Because("secret", err)
 	}
 	now, err := p.Store.Now(ctx)
 	if err == nil {
-		err = p.Keys.CheckClock(now)
+		err = service.Because("clock", p.Keys.CheckClock(now))
 	}
 	return err
 }

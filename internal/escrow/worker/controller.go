@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
 	"github.com/fairpact/fairpact/internal/rules/deal"
@@ -63,14 +64,15 @@ var tracer = otel.Tracer("github.com/fairpact/fairpact/internal/escrow/worker")
 type Controller struct {
 	deals    Deals
 	rows     Rows
+	memory   *budget.Process
 	logger   *slog.Logger
 	failures *telemetry.Repeats
 	listed   atomic.Bool
 }
 
-// New returns a Controller, which SetupWithManager adds to a manager.
-func New(deals Deals, rows Rows, logger *slog.Logger) *Controller {
-	return &Controller{deals: deals, rows: rows, logger: logger, failures: telemetry.NewRepeats(logger)}
+// New returns a Controller, which SetupWithManager adds to a manager. Each deal counts as a network of `memory`.
+func New(deals Deals, rows Rows, memory *budget.Process, logger *slog.Logger) *Controller {
+	return &Controller{deals: deals, rows: rows, memory: memory, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
 // Ready returns an error until a relist has succeeded. A standby does not list deals, so
@@ -114,6 +116,8 @@ func (c *Controller) Reconcile(running context.Context, dealID string) (reconcil
 	ctx = telemetry.WithRequestID(ctx, cmp.Or(string(controller.ReconcileIDFromContext(ctx)), telemetry.NewRequestID()))
 	ctx, span := tracer.Start(ctx, "reconcile deal", trace.WithNewRoot())
 	defer span.End()
+	ctx, call := c.memory.Begin(ctx, dealID)
+	defer call.End()
 	again, err := c.deals.ProcessDeal(ctx, dealID)
 	if running.Err() != nil {
 		return reconcile.Result{}, nil // this process is stopping; another worker will process the deal
@@ -220,7 +224,7 @@ var (
 	oldest = telemetry.NewGaugeVec("fairpact_deals_oldest_age_seconds",
 		"Time since the oldest deal of the phase was created; 0 if there is none.", "state")
 	overdue = telemetry.NewGaugeVec("fairpact_deadline_overdue_seconds",
-		"Time since the oldest unprocessed step (deadline or draw) became due; 0 if no step is due. A draw may wait for its beacon.", "step")
+		"Time since the oldest unprocessed step (deadline or draw) became due; 0 if no step is due. A draw, and the opening of seals, which counts as a draw, may wait for the beacon.", "step")
 	pending = telemetry.NewGauge("fairpact_certificates_pending",
 		"Pending certificates: the deal has ended, and its certificate is not published yet.")
 	pendingAge = telemetry.NewGauge("fairpact_certificates_pending_oldest_age_seconds",

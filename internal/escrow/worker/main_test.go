@@ -18,6 +18,7 @@ import (
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 )
 
 func TestMain(m *testing.M) {
@@ -184,7 +185,11 @@ func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = New(d, d, slog.New(d.log))
+	memory, err := budget.NewWorker()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = New(d, d, memory, slog.New(d.log))
 	if err := c.SetupWithManager(mgr, 4); err != nil {
 		t.Fatal(err)
 	}

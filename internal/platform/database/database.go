@@ -31,6 +31,8 @@ var (
 	tryLockMigrationsSQL string
 	//go:embed sql/no_timeouts.sql
 	noTimeoutsSQL string
+	//go:embed sql/standby_wait.sql
+	standbyWaitSQL string
 )
 
 // MinConns is the smallest value of FAIRPACT_DATABASE_CONNS that the services accept. A
@@ -171,9 +173,9 @@ func Config(databaseURL string) (*pgxpool.Config, error) {
 // of a TLS error cannot.
 func unusable(err error) error {
 	if cause := errors.Unwrap(err); cause != nil && strings.HasSuffix(err.Error(), ": failed to configure TLS ("+cause.Error()+")") {
-		return fmt.Errorf("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
+		return fmt.Errorf("the database URL (DATABASE_URL, FAIRPACT_LOG_DATABASE_URL or FAIRPACT_FORK_GUARD) is not usable: %w: correct sslmode, sslrootcert, sslcert and sslkey, or the files that they name", cause)
 	}
-	return errors.New("the database URL (DATABASE_URL or FAIRPACT_LOG_DATABASE_URL) is not a Postgres URL (not shown, because it may hold a password): set it to postgres://USER:PASSWORD@HOST:PORT/NAME")
+	return errors.New("the database URL (DATABASE_URL, FAIRPACT_LOG_DATABASE_URL or FAIRPACT_FORK_GUARD) is not a Postgres URL (not shown, because it may hold a password): set it to postgres://USER:PASSWORD@HOST:PORT/NAME")
 }
 
 // breakUnreplicated makes a commit fail if its wait for the synchronous standby was cancelled.
@@ -290,20 +292,23 @@ func (s Schema) Version() int64 {
 	return version
 }
 
-// Current returns an error if the schema is missing or older than this binary needs, or
+// ErrSchema is wrapped by the errors of Current about the version of the schema.
+var ErrSchema = errors.New("the database's schema is too old")
+
+// Current returns ErrSchema if the schema is missing or older than this binary needs, or
 // ErrNoAnswer in an outage. A newer schema is fine: migrations run before the binaries
 // are replaced, and stay when the binaries are rolled back.
 func (s Schema) Current(ctx context.Context, pool *pgxpool.Pool) error {
 	var version int64
 	err := pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+s.quoted()+".goose_db_version WHERE is_applied").Scan(&version)
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && (pg.Code == "42P01" || pg.Code == "3F000") {
-		return fmt.Errorf("the database has no Fairpact schema %s: run `fairpactctl migrate`", s.Name)
+		return fmt.Errorf("%w: there is no schema %s: run `fairpactctl migrate`", ErrSchema, s.Name)
 	}
 	if err != nil {
 		return noAnswer(err)
 	}
 	if want := s.Version(); version < want {
-		return fmt.Errorf("the schema %s is at version %d and this binary needs %d: run `fairpactctl migrate`", s.Name, version, want)
+		return fmt.Errorf("%w: %s is at version %d and this binary needs %d: run `fairpactctl migrate`", ErrSchema, s.Name, version, want)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func TestOneVersionBackAndForward(t *testing.T) {
 	current := database.Schema{Name: "versions", Migrations: files}
 	pool := open(t, url)
 
-	const none = "the database has no Fairpact schema versions: run `fairpactctl migrate`"
+	const none = "the database's schema is too old: there is no schema versions: run `fairpactctl migrate`"
 	if err := old.Current(t.Context(), pool); err == nil || err.Error() != none {
 		t.Errorf("Current without a schema: got error %v, want %s", err, none)
 	}
@@ -85,7 +85,7 @@ func TestOneVersionBackAndForward(t *testing.T) {
 	if err := old.Current(t.Context(), pool); err != nil {
 		t.Errorf("Current of the old binary on its own schema: %v, want no error", err)
 	}
-	const want = "the schema versions is at version 1 and this binary needs 2: run `fairpactctl migrate`"
+	const want = "the database's schema is too old: versions is at version 1 and this binary needs 2: run `fairpactctl migrate`"
 	if err := current.Current(t.Context(), pool); err == nil || err.Error() != want {
 		t.Errorf("Current on an older schema: got error %v, want %s", err, want)
 	}

@@ -85,16 +85,26 @@ var newest atomic.Pointer[pgxpool.Pool]
 
 func init() { prometheus.MustRegister(poolStats{}) }
 
-var up = telemetry.NewGauge("fairpact_database_up", "1 while Postgres answers this process within 3 s, checked every 5 s.")
+var (
+	up         = telemetry.NewGauge("fairpact_database_up", "1 while Postgres answers this process within 3 s, checked every 5 s.")
+	commitWait = telemetry.NewGauge("fairpact_database_standby_wait_seconds",
+		"For how long the oldest commit of this process's database role has waited for a synchronous standby, checked every 5 s; 0 if none waits.")
+)
 
-// watch sets the gauge until the pool is closed. The readiness check cannot: nothing calls it
-// outside a cluster.
+// watch sets the gauges until the pool is closed.
 func watch(pool *pgxpool.Pool) {
 	ctx, end := context.WithCancel(context.Background())
-	telemetry.WatchServer(ctx, up, func(ctx context.Context) error {
-		_, err := pool.Exec(ctx, "SELECT 1")
+	telemetry.WatchServer(ctx, "Postgres", up, func(ctx context.Context) error {
+		var waits float64
+		err := pool.QueryRow(ctx, standbyWaitSQL).Scan(&waits)
 		if errors.Is(err, puddle.ErrClosedPool) {
 			end()
+		}
+		switch s := pool.Stat(); {
+		case err == nil:
+			commitWait.Set(waits)
+		case s.AcquiredConns() < s.MaxConns(): // commits that wait for a standby may have taken all connections
+			commitWait.Set(0)
 		}
 		return err
 	})

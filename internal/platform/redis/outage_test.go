@@ -30,7 +30,7 @@ func checkWithoutRedis(t *testing.T, r *Redis) {
 		unlock()
 		name := rand.Text()
 		for i := range 3 {
-			if _, ok := r.Allow(ctx, name, 2, 1); ok != (i < 2) {
+			if _, ok := r.Allow(ctx, name, 2, time.Minute, 1); ok != (i < 2) {
 				t.Fatalf("without Redis, use %d of 2 a minute: allowed %v, want the opposite", i+1, ok)
 			}
 		}
@@ -128,7 +128,7 @@ func TestRedisIsNotAskedRightAfterAFailure(t *testing.T) {
 	}
 	before := r.downUntil.Load()
 	_, _ = r.Lock(t.Context(), "a", time.Hour)
-	_, _ = r.Allow(t.Context(), "a", 1, 1)
+	_, _ = r.Allow(t.Context(), "a", 1, time.Minute, 1)
 	if r.downUntil.Load() != before {
 		t.Error("Redis is asked during the pause")
 	}
@@ -165,7 +165,7 @@ func checkShared(t *testing.T, url string) {
 			t.Fatal("an unlocked lock is held")
 		}
 		for i := range 3 {
-			if _, ok := replicas[i%2].Allow(ctx, name, 2, 1); ok != (i < 2) {
+			if _, ok := replicas[i%2].Allow(ctx, name, 2, time.Minute, 1); ok != (i < 2) {
 				t.Fatalf("use %d of 2 a minute: allowed %v, want the opposite", i+1, ok)
 			}
 		}

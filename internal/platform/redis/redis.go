@@ -61,7 +61,7 @@ func Open(url string) (*Redis, error) {
 	}
 	var running context.Context
 	running, r.stop = context.WithCancel(context.Background())
-	r.loops.Go(func() { telemetry.WatchServer(running, reachable, r.Ping) })
+	r.loops.Go(func() { telemetry.WatchServer(running, "Redis", reachable, r.Ping) })
 	r.loops.Go(func() { r.announce(running) })
 	return r, nil
 }
@@ -128,14 +128,14 @@ func (r *Redis) Lock(ctx context.Context, name string, ttl time.Duration) (unloc
 	}, true
 }
 
-// Allow counts n uses against the limit `name`, which permits `perMinute` uses in a minute
-// (GCRA). An n above `perMinute` counts as `perMinute`. All processes share the limit in Redis.
+// Allow counts n uses against the limit `name`, which permits `most` uses in the period `per`
+// (GCRA). An n above `most` counts as `most`. All processes share the limit in Redis.
 // While Redis is down, each process counts alone. If ok is false, the caller may try again
 // after retryAfterSeconds.
-func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retryAfterSeconds int, ok bool) {
-	n = min(n, perMinute)
+func (r *Redis) Allow(ctx context.Context, name string, most int, per time.Duration, n int) (retryAfterSeconds int, ok bool) {
+	n = min(n, most)
 	if r.up() {
-		result, err := r.limiter.AllowN(ctx, name, redis_rate.PerMinute(perMinute), n)
+		result, err := r.limiter.AllowN(ctx, name, redis_rate.Limit{Rate: most, Burst: most, Period: per}, n)
 		switch {
 		case err == nil && result.Allowed > 0:
 			return 0, true
@@ -146,7 +146,7 @@ func (r *Redis) Allow(ctx context.Context, name string, perMinute, n int) (retry
 	}
 	local, ok := r.local.Get(name)
 	if !ok {
-		local = rate.NewLimiter(rate.Limit(perMinute)/60, perMinute)
+		local = rate.NewLimiter(rate.Limit(float64(most)/per.Seconds()), most)
 		if before, known, _ := r.local.PeekOrAdd(name, local); known {
 			local = before
 		}

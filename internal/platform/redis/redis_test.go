@@ -36,28 +36,28 @@ func TestAllowCounts(t *testing.T) {
 	url := servertest.Redis(t)
 	replicas := []*Redis{openPatient(t, url), openPatient(t, url)}
 	ctx := bounded(t)
-	if _, ok := replicas[0].Allow(ctx, "keys:192.0.2.1", 1, 1); !ok {
+	if _, ok := replicas[0].Allow(ctx, "keys:192.0.2.1", 1, time.Minute, 1); !ok {
 		t.Fatal("the first of one a minute is refused")
 	}
-	wait, ok := replicas[1].Allow(ctx, "keys:192.0.2.1", 1, 1)
+	wait, ok := replicas[1].Allow(ctx, "keys:192.0.2.1", 1, time.Minute, 1)
 	if ok || wait < 1 || wait > 61 {
 		t.Errorf("the second use of one a minute: allowed %v, wait %d s; want a refusal with a wait of a minute", ok, wait)
 	}
-	if _, ok := replicas[1].Allow(ctx, "keys:192.0.2.2", 1, 1); !ok {
+	if _, ok := replicas[1].Allow(ctx, "keys:192.0.2.2", 1, time.Minute, 1); !ok {
 		t.Error("the first use by another address is refused, want it allowed")
 	}
 	for i := range 100 {
-		if _, ok := replicas[i%2].Allow(ctx, "keys:192.0.2.3", 100, 1); !ok {
+		if _, ok := replicas[i%2].Allow(ctx, "keys:192.0.2.3", 100, time.Minute, 1); !ok {
 			t.Fatalf("use %d of 100 a minute is refused, want it allowed", i+1)
 		}
 	}
-	if _, ok := replicas[0].Allow(ctx, "deals:1", 100, 99); !ok {
+	if _, ok := replicas[0].Allow(ctx, "deals:1", 100, time.Minute, 99); !ok {
 		t.Error("99 uses of 100 at once are refused")
 	}
-	if _, ok := replicas[1].Allow(ctx, "deals:1", 100, 50); ok {
+	if _, ok := replicas[1].Allow(ctx, "deals:1", 100, time.Minute, 50); ok {
 		t.Error("50 more uses than the limit are allowed, want them refused")
 	}
-	if _, ok := replicas[1].Allow(ctx, "deals:2", 100, 500); !ok {
+	if _, ok := replicas[1].Allow(ctx, "deals:2", 100, time.Minute, 500); !ok {
 		t.Error("n above a minute's limit is never allowed, want it to count as the limit")
 	}
 }

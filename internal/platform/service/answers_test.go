@@ -21,6 +21,7 @@ func TestReadinessWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
 	gone, secret := fmt.Errorf("%w: refused", database.ErrNoAnswer), errors.New("another server secret")
 	var found atomic.Pointer[error]
+	found.Store(&gone)
 	s := start(t, &service.Health{Ready: func(context.Context) error { return *found.Load() }}, nil, nil)
 	for i, step := range []struct {
 		found  error

@@ -184,7 +184,7 @@ func TestThePortsOutliveTheWork(t *testing.T) {
 func TestWorkAndPortsEndTogether(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
-	health := service.Health{Admin: "127.0.0.1:0", Work: func(context.Context) error { return broken }}
+	health := service.Health{Ready: ready, Admin: "127.0.0.1:0", Work: func(context.Context) error { return broken }}
 	if err := health.Serve(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, broken) {
 		t.Errorf("Serve with failing work: got error %v, want %v", err, broken)
 	}
@@ -202,7 +202,7 @@ func TestATakenPortClosesTheOthers(t *testing.T) {
 	taken := listen("127.0.0.1:0").Addr().String()
 	first := listen("127.83.19.7:0") // no other process uses this address, so the port stays free after Close
 	_ = first.Close()
-	err := (&service.Health{Admin: "127.0.0.1:0"}).Serve(t.Context(), slog.New(slog.DiscardHandler),
+	err := (&service.Health{Ready: ready, Admin: "127.0.0.1:0"}).Serve(t.Context(), slog.New(slog.DiscardHandler),
 		service.Port{Name: "append", Address: first.Addr().String(), Server: &http.Server{}},
 		service.Port{Name: "read", Address: taken, Server: &http.Server{}})
 	if err == nil || !strings.Contains(err.Error(), "read port") {

@@ -16,8 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fairpact/fairpact/internal/platform/database"
-	"github.com/fairpact/fairpact/internal/platform/limits"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/problem"
@@ -33,51 +31,38 @@ type Port struct {
 	Address string
 	Server  *http.Server
 
-	MaxConnections int                   // see limits.Connections; 0: not bounded
+	MaxConnections int                   // see web.Listener; 0: not bounded
 	Proxies        func(netip.Addr) bool // reports whether an address is a proxy; may be nil
 }
 
 func (p Port) listener(l net.Listener, repeats *telemetry.Repeats) net.Listener {
-	l = web.Listener{Listener: l}
-	if p.MaxConnections <= 0 {
-		return l
-	}
 	refused := problem.New(problem.Overloaded, "this port has reached its limit of connections, in total or from your address; close those that you do not use and try again in a few seconds").WithRetryAfter(2)
-	return limits.NewConnections(p.MaxConnections, p.Proxies, func(conn net.Conn) {
+	return web.NewListener(l, p.Server, p.MaxConnections, p.Proxies, func(conn net.Conn) {
 		_ = web.Refuse(conn, refused)
 		repeats.Log(context.Background(), slog.LevelWarn, "connections refused", p.Name, "", "most", p.MaxConnections)
-	}).Bound(l, p.Server)
+	})
 }
 
-// Health answers /healthz with 200 while the process runs, and /readyz with 200 while the
-// process does not drain and Ready succeeds. In an outage of the database the last check before it
-// counts: the outage affects all replicas and a restart does not help, so the replicas stay in the
-// Kubernetes Service and answer 503 to calls that need the database.
+// Health answers /healthz with 200 while the process runs, and /readyz with 200 while it is ready (see readiness).
 type Health struct {
 	Ready func(context.Context) error // MUST wrap database.ErrNoAnswer if the database does not answer
 	Admin string                      // address of the admin port
 	Work  func(context.Context) error // runs beside the ports; MUST return when its context ends; may be nil
 	Delay time.Duration               // how long to keep serving after a stop is requested
 
-	passed   atomic.Bool // whether the last check in which the database answered was successful
-	draining atomic.Bool
+	readiness readiness
+	draining  atomic.Bool
 }
 
 func (h *Health) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-		defer cancel()
-		err := h.Ready(ctx)
-		away := errors.Is(err, database.ErrNoAnswer)
-		if !away {
-			h.passed.Store(err == nil)
-		}
+		ready, err := h.readiness.check(r.Context(), h.Ready)
 		switch {
 		case h.draining.Load():
 			http.Error(w, "stopping", http.StatusServiceUnavailable)
-		case away && h.passed.Load():
+		case ready && err != nil:
 			fmt.Fprintln(w, "ok, but", err)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
@@ -110,6 +95,7 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 		}
 		listeners = append(listeners, listener)
 	}
+	h.readiness.logger = logger
 	repeats, worked := telemetry.NewRepeats(logger), make(chan struct{})
 	all, failed := errgroup.WithContext(ctx)
 	all.Go(func() error {
@@ -129,8 +115,10 @@ func (h *Health) Serve(ctx context.Context, logger *slog.Logger, ports ...Port) 
 			return nil
 		})
 	}
+	all.Go(func() error { h.readiness.watch(failed, h.Ready); return nil })
 	<-failed.Done()
 	h.draining.Store(true)
+	h.readiness.stop()
 	if ctx.Err() != nil { // a stop, not a failure
 		logger.Info("draining", "delay", h.Delay.String())
 		time.Sleep(h.Delay)

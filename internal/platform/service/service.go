@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/alecthomas/kong"
 	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -34,18 +35,26 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/version"
 )
 
-// Main calls `run` with a context that ends on SIGTERM or SIGINT. A second signal ends the
-// process immediately. If `run` fails, the process exits with status 1. Logs are JSON lines on
-// stderr.
-func Main(name string, level slog.Level, run func(context.Context, *slog.Logger) error) {
+// binary is the name of this process's binary. Main sets it.
+var binary string
+
+// Main reads the settings, of which `level` is one, from flags and environment. Then it calls `run`
+// with a context that ends on SIGTERM or SIGINT. A second signal ends the process immediately. If
+// `run` fails, the process exits with status 1. Logs are JSON lines on stderr.
+func Main(name, about string, settings any, level *slog.Level, run func(context.Context, *slog.Logger) error) {
+	parsed := kong.Parse(settings, kong.Name(name), kong.Description(about))
 	if os.Getenv("GOGC") == "" {
 		paceCollections()
 	}
 	// Take the memory limit from the container, unless GOMEMLIMIT is set.
 	_, _ = memlimit.SetGoMemLimitWithOpts(memlimit.WithRatio(0.9))
-	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})))
+	logger := slog.New(telemetry.LogHandler(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: *level})))
 	slog.SetDefault(logger)
+	for _, variable := range unread(parsed.Model.AllFlags(false), os.Environ()) {
+		logger.Warn("this process does not read the variable: check its name", "variable", variable)
+	}
 	logGRPC(logger)
+	binary = name
 	telemetry.Binary(name)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	context.AfterFunc(ctx, stop)
@@ -57,6 +66,25 @@ func Main(name string, level slog.Level, run func(context.Context, *slog.Logger)
 		logger.Error("stopped", "err", err)
 		os.Exit(1)
 	}
+}
+
+// unread returns the names of the FAIRPACT_ variables that no flag reads, except those of tests.
+func unread(groups [][]*kong.Flag, environ []string) (names []string) {
+	read := map[string]bool{"FAIRPACT_CRASH_AT": true, "FAIRPACT_CLOCK_OFFSET": true}
+	for _, group := range groups {
+		for _, flag := range group {
+			for _, name := range flag.Envs {
+				read[name] = true
+			}
+		}
+	}
+	for _, variable := range environ {
+		name, _, _ := strings.Cut(variable, "=")
+		if rest, ours := strings.CutPrefix(name, "FAIRPACT_"); ours && !read[name] && !strings.HasPrefix(rest, "E2E_") && !strings.HasPrefix(rest, "TEST_") {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // logGRPC logs the errors of gRPC. Call it before the first use: gRPC reads its logger without a

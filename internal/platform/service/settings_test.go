@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/alecthomas/kong"
 	"go.opentelemetry.io/otel"
 	"google.golang.org/grpc/grpclog"
 )
@@ -104,5 +105,19 @@ func TestReadSecrets(t *testing.T) {
 		if err != nil && (!strings.Contains(err.Error(), "SETTING") || strings.Contains(err.Error(), one[:8])) {
 			t.Errorf("ReadSecrets: got error %v, want one that names the setting and shows no secret", err)
 		}
+	}
+}
+
+func TestVariablesThatNothingReads(t *testing.T) {
+	var settings struct {
+		Keys int `env:"FAIRPACT_KEYS_PER_MINUTE"`
+	}
+	parser, err := kong.New(&settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := unread(parser.Model.AllFlags(false), []string{"FAIRPACT_KEYS_PER_MINUTE=1", "FAIRPACT_KEYS_PER_MIN=2", "FAIRPACT_E2E_BIN=x", "HOME=/"})
+	if !slices.Equal(got, []string{"FAIRPACT_KEYS_PER_MIN"}) {
+		t.Errorf("variables that nothing reads: %v, want FAIRPACT_KEYS_PER_MIN", got)
 	}
 }

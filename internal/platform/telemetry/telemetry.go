@@ -68,20 +68,34 @@ func Binary(name string) {
 }
 
 // WatchServer sets `up` to 1 while a server answers `ping` within 3 s, and otherwise to 0. It
-// asks every 5 s until ctx ends.
-func WatchServer(ctx context.Context, up prometheus.Gauge, ping func(context.Context) error) {
-	tick := time.NewTicker(5 * time.Second)
+// asks every 5 s until ctx ends, and logs each change. Errors of `ping` MUST NOT show a password.
+func WatchServer(ctx context.Context, server string, up prometheus.Gauge, ping func(context.Context) error) {
+	watchServer(ctx, 5*time.Second, server, up, ping)
+}
+
+func watchServer(ctx context.Context, every time.Duration, server string, up prometheus.Gauge, ping func(context.Context) error) {
+	answers := true
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		once, cancel := context.WithTimeout(ctx, 3*time.Second)
 		err := ping(once)
 		cancel()
 		switch {
-		case err == nil:
-			up.Set(1)
-		case ctx.Err() == nil:
+		case ctx.Err() != nil:
+			return
+		case err != nil:
 			up.Set(0)
+			if answers {
+				slog.Warn("a server does not answer this process", "server", server, "err", err)
+			}
+		default:
+			up.Set(1)
+			if !answers {
+				slog.Info("a server answers this process again", "server", server)
+			}
 		}
+		answers = err == nil
 		select {
 		case <-ctx.Done():
 		case <-tick.C:

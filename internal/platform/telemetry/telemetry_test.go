@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/propagation"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
@@ -110,5 +112,27 @@ func TestTookDoesNotCountWaits(t *testing.T) {
 	NoteWait(t.Context(), time.Hour) // no effect, because this context does not come from WithRequestID
 	if took := Took(t.Context(), began); took < time.Minute {
 		t.Errorf("Took without work = %s, want at least a minute", took)
+	}
+}
+
+// An operator learns from the log that a server is away, and why, once for each change.
+func TestServersThatDoNotAnswerAreLogged(t *testing.T) { // not parallel: sets the default logger
+	var text bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&text, nil)))
+	defer slog.SetDefault(before)
+	ctx, stop := context.WithCancel(t.Context())
+	asked, up := 0, prometheus.NewGauge(prometheus.GaugeOpts{Name: "up"})
+	watchServer(ctx, time.Millisecond, "Redis", up, func(context.Context) error {
+		switch asked++; asked {
+		case 1, 2:
+			return errors.New("WRONGPASS")
+		case 4:
+			stop()
+		}
+		return nil
+	})
+	if lines := text.String(); strings.Count(lines, "level=WARN") != 1 || strings.Count(lines, "level=INFO") != 1 || !strings.Contains(lines, `server=Redis err=WRONGPASS`) {
+		t.Errorf("logged %s; want one warning with the cause and one line when Redis is back", lines)
 	}
 }

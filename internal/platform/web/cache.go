@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/fairpact/fairpact/internal/platform/budget"
 )
 
 // Values of Cache-Control.
@@ -44,8 +45,37 @@ var compressed = func() func(http.Handler) http.HandlerFunc {
 // Cached compresses answers. So an answer MUST NOT hold both a secret and another party's
 // text: the compressed size would reveal something about the secret (BREACH). HoldsInputs exempts an
 // answer.
+//
+// While a client reads a compressed answer, its call holds that answer, but no compressor: one takes
+// over half a megabyte.
 func Cached(control string, next http.Handler) http.HandlerFunc {
-	return compressed(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serve := compressed(tagged(control, next))
+	return func(w http.ResponseWriter, r *http.Request) {
+		if control != CachePrivate { // otherwise `next` takes the ticket once it knows the caller
+			if err := budget.From(r.Context()).Hold(r.Context(), budget.MaxSmall); err != nil {
+				Error(w, err)
+				return
+			}
+		}
+		if r.Header.Get("Accept-Encoding") == "" {
+			serve(w, r)
+			return
+		}
+		kept := &answer{header: w.Header()}
+		serve(kept, r)
+		if err := budget.From(r.Context()).Hold(r.Context(), int64(len(kept.body))); err != nil {
+			for _, name := range []string{"Content-Encoding", "Content-Length", "ETag"} {
+				w.Header().Del(name)
+			}
+			Error(w, err)
+			return
+		}
+		kept.send(w)
+	}
+}
+
+func tagged(control string, next http.Handler) http.HandlerFunc {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			next.ServeHTTP(w, r)
 			return
@@ -61,7 +91,7 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 			kept.send(w)
 			return
 		}
-		tag := Tag(kept.body.Bytes())
+		tag := Tag(kept.body)
 		if w.Header().Get(gzhttp.HeaderNoCompression) == "" {
 			w.Header().Set("Cache-Control", control)
 		}
@@ -74,7 +104,7 @@ func Cached(control string, next http.Handler) http.HandlerFunc {
 			return
 		}
 		kept.send(w)
-	}))
+	})
 }
 
 // HoldsInputs makes Cached not compress an answer, and leave it no-store. The answer still has an ETag.
@@ -114,7 +144,7 @@ func match(headers []string, tag string) (string, bool) {
 type answer struct {
 	header http.Header
 	status int
-	body   bytes.Buffer
+	body   []byte
 }
 
 func (a *answer) Header() http.Header { return a.header }
@@ -127,10 +157,11 @@ func (a *answer) WriteHeader(status int) {
 
 func (a *answer) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
-	return a.body.Write(b)
+	a.body = append(a.body, b...)
+	return len(b), nil
 }
 
 func (a *answer) send(w http.ResponseWriter) {
 	w.WriteHeader(cmp.Or(a.status, http.StatusOK))
-	_, _ = w.Write(a.body.Bytes())
+	_, _ = w.Write(a.body)
 }

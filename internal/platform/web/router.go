@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -188,12 +189,16 @@ func Encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }
 
-// JSON writes a status and an encoded body, with Cache-Control no-store unless that is set.
+// JSON writes a status and an encoded body, which MUST NOT change afterwards, with Cache-Control no-store unless that is set.
 func JSON(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	if h.Get("Cache-Control") == "" {
 		h.Set("Cache-Control", "no-store")
+	}
+	if kept, ok := w.(*answer); ok && kept.status == 0 {
+		kept.status, kept.body = status, slices.Clip(body)
+		return
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
@@ -224,29 +229,6 @@ func body(p *problem.Error) []byte {
 // refusalHeaders begin the errors that net/http writes for malformed requests, and no answer of a
 // handler.
 var refusalHeaders = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
-
-// Listener accepts connections that replace the errors of net/http itself, such as the 400
-// for a request that net/http cannot parse. The replacement has the JSON body of SPEC 7.1.
-type Listener struct{ net.Listener }
-
-// Accept implements net.Listener. It changes only TCP connections.
-func (l Listener) Accept() (net.Conn, error) {
-	accepted, err := l.Listener.Accept()
-	if tcp, ok := accepted.(*net.TCPConn); ok {
-		return conn{tcp}, err
-	}
-	return accepted, err
-}
-
-type conn struct{ *net.TCPConn }
-
-func (c conn) Write(b []byte) (int, error) {
-	p := refusal(b)
-	if p == nil {
-		return c.TCPConn.Write(b)
-	}
-	return len(b), Refuse(c.TCPConn, p)
-}
 
 // Refuse counts an error and writes it as an HTTP/1.1 answer to a connection that no
 // handler serves. The caller must close the connection afterwards.

@@ -36,7 +36,10 @@ type Algorithm struct {
 	Ready      string // what a person needs to take part; invitations contain it
 	MinParties int
 	MaxParties int
-	MaxInput   int // bytes of a party input in its RFC 8785 form
+	MaxInput   int // bytes of a party input in its RFC 8785 form, whatever the params
+
+	// InputSize describes InputLimit in texts about the algorithm. "": InputLimit is MaxInput.
+	InputSize string
 
 	// InputForm describes a party input in texts about a deal, with placeholders for what depends on the
 	// params. "": these texts show Input.Example, which then fits every deal.
@@ -57,6 +60,7 @@ type Algorithm struct {
 	uniqueLabels bool
 	checkParams  func(labels []string, params map[string]any) (warnings []string, err error)
 	checkInput   func(labels []string, params, input map[string]any) error
+	inputLimit   func(params map[string]any) int           // nil: MaxInput
 	warnInput    func(params, input map[string]any) string // nil if the algorithm has no input warnings
 	compute      func(labels []string, params map[string]any, inputs []map[string]any, b *Beacon) (result any, err error)
 	rejects      func(input map[string]any) bool                      // nil if no input can make the deal VOID
@@ -88,11 +92,21 @@ func (a *Algorithm) CheckParams(labels []string, params map[string]any) (warning
 	return append(warnings, unknownMembers(a, params)...), nil
 }
 
-// CheckInput checks that an input can be used. It ignores unknown members, because a party cannot correct a
-// committed input. The error MUST NOT contain any part of the input.
-func (a *Algorithm) CheckInput(labels []string, params, input map[string]any) error {
-	if n := len(canon.Encode(input)); n > a.MaxInput {
-		return fmt.Errorf("the input has %d bytes in its RFC 8785 form; %s takes at most %d", n, a.ID, a.MaxInput)
+// InputLimit returns the maximum size in bytes of a party input in its RFC 8785 form, in a deal with
+// these params. Every input without unknown members fits.
+func (a *Algorithm) InputLimit(params map[string]any) int {
+	if a.inputLimit == nil {
+		return a.MaxInput
+	}
+	return min(a.MaxInput, a.inputLimit(params))
+}
+
+// CheckInput checks that an input can be used in a deal whose inputs have at most `most` bytes in their
+// RFC 8785 form. It ignores unknown members, because a party cannot correct a committed input. The error
+// MUST NOT contain any part of the input.
+func (a *Algorithm) CheckInput(labels []string, params, input map[string]any, most int) error {
+	if n := len(canon.Encode(input)); n > most {
+		return fmt.Errorf("the input has %d bytes in its RFC 8785 form; %s takes at most %d in this deal", n, a.ID, most)
 	}
 	return a.checkInput(labels, params, input)
 }
@@ -106,11 +120,16 @@ func (a *Algorithm) InputWarning(params, input map[string]any) string {
 	return a.warnInput(params, input)
 }
 
-// Known returns algorithm_params without unknown members.
-func (a *Algorithm) Known(params map[string]any) map[string]any {
-	known := make(map[string]any, len(a.Params.Members))
-	for name := range a.Params.Members {
-		if v, ok := params[name]; ok {
+// Known returns algorithm_params without unknown members, which no deal stores.
+func (a *Algorithm) Known(params map[string]any) map[string]any { return known(a.Params, params) }
+
+// KnownInput returns a party input without unknown members.
+func (a *Algorithm) KnownInput(input map[string]any) map[string]any { return known(a.Input, input) }
+
+func known(s Schema, members map[string]any) map[string]any {
+	known := make(map[string]any, len(s.Members))
+	for name := range s.Members {
+		if v, ok := members[name]; ok {
 			known[name] = v
 		}
 	}

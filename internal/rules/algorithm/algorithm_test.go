@@ -225,13 +225,38 @@ func TestCheckInput(t *testing.T) {
 		{Shapley, `{"SECRET":true}`, "input.accept is missing"},
 	} {
 		a, _ := Lookup(tc.id)
-		err := a.CheckInput([]string{"a", "b"}, object(t, someParams[tc.id]), object(t, tc.input))
+		params := object(t, someParams[tc.id])
+		err := a.CheckInput([]string{"a", "b"}, params, object(t, tc.input), a.InputLimit(params))
 		says(t, fmt.Sprintf("%s %.60s", tc.id, tc.input), err, tc.err)
 		if err != nil && (strings.Contains(err.Error(), "SECRET") || strings.Contains(err.Error(), "4242")) {
 			t.Errorf("%s %.60s: the error shows the input: %v", tc.id, tc.input, err)
 		}
 	}
 	for _, a := range All() {
-		says(t, a.ID+" without input", a.CheckInput([]string{"ann", "bob"}, object(t, string(a.Params.Example)), nil), "is missing")
+		says(t, a.ID+" without input", a.CheckInput([]string{"ann", "bob"}, object(t, string(a.Params.Example)), nil, a.MaxInput), "is missing")
+	}
+}
+
+// Every input without unknown members fits its limit, so that nobody commits to an input that the reveal refuses.
+func TestInputLimitFitsEveryValuation(t *testing.T) {
+	t.Parallel()
+	a, _ := Lookup(Split)
+	for _, item := range []string{"%d", "\x01\"\\%d", "é%d", strings.Repeat("x", 190) + "%d"} {
+		for _, n := range []int{1, 2, 256, maxItems} {
+			items, valuations := make([]any, n), make(map[string]any, n)
+			for i := range items {
+				items[i] = fmt.Sprintf(item, i)
+				valuations[items[i].(string)] = canon.MaxInt
+			}
+			params, input := map[string]any{"items": items}, map[string]any{"valuations": valuations}
+			limit := a.InputLimit(params)
+			if err := a.CheckInput([]string{"a", "b"}, params, input, limit); err != nil {
+				t.Errorf("%d items like %q: the largest input is refused: %v", n, item, err)
+			}
+			input["note"] = strings.Repeat("x", spareInput)
+			if err := a.CheckInput([]string{"a", "b"}, params, input, limit); err == nil {
+				t.Errorf("%d items like %q: an input with %d bytes of unknown members fits %d bytes", n, item, spareInput, limit)
+			}
+		}
 	}
 }

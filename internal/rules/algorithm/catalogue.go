@@ -2,6 +2,7 @@ package algorithm
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -236,11 +237,10 @@ var texts = sync.OnceValue(func() map[string]string {
 		"with beacon":   where(func(a *Algorithm) bool { return a.NeedsBeacon }),
 		"with reject":   where((*Algorithm).MayReject),
 		"parties":       each(", ", func(a *Algorithm) string { return fmt.Sprintf("%s: %d to %d", a.ID, a.MinParties, a.MaxParties) }),
-		"input sizes":   each(", ", func(a *Algorithm) string { return fmt.Sprintf("%s: %d", a.ID, a.MaxInput) }),
+		"input sizes":   each("; ", func(a *Algorithm) string { return a.ID + ": " + cmp.Or(a.InputSize, fmt.Sprint(a.MaxInput)) }),
 		"purposes":      each("; ", func(a *Algorithm) string { return a.ID + ": " + a.Purpose }),
 		"params":        each(". ", func(a *Algorithm) string { return a.ID + ": " + members(a.Params.Members) }),
 		"inputs":        each(". ", func(a *Algorithm) string { return a.ID + ": " + members(a.Input.Members) }),
-		"results":       each(" ", func(a *Algorithm) string { return a.Result.Description }),
 		"list": each("\n", func(a *Algorithm) string {
 			line := fmt.Sprintf("- %s, %s, %d to %d parties: `%s` -> `%s`", a.ID, a.Purpose, a.MinParties, a.MaxParties, a.Params.Example, a.Input.Example)
 			if note := a.Params.Description; note != "" {

@@ -51,7 +51,7 @@ func FuzzCompute(f *testing.F) {
 			_, err := a.CheckParams(labels, params)
 			good, rejected := err == nil && len(inputs) == len(labels), false
 			for _, input := range inputs {
-				good = a.CheckInput(labels, params, input) == nil && good
+				good = a.CheckInput(labels, params, input, a.InputLimit(params)) == nil && good
 				rejected = a.Rejects(input) || rejected
 			}
 			got, err := a.Compute(labels, params, inputs, &beacon)

@@ -13,6 +13,9 @@ const (
 	maxItems        = 1000
 	maxItemsParties = 4096 // items × parties
 	maxItemBytes    = 200
+
+	spareInput = 4 << 10 // bytes of an input for what is not a valuation, unknown members included
+	valueBytes = 18      // of a valuation after its item: a colon, 16 digits, a comma
 )
 
 var splitV1 = &Algorithm{
@@ -24,6 +27,7 @@ var splitV1 = &Algorithm{
 	MinParties: 2,
 	MaxParties: 16,
 	MaxInput:   512 << 10,
+	InputSize:  fmt.Sprintf("%d, plus for each item of the deal %d and the bytes of its identifier as a canonical JSON string", spareInput, valueBytes),
 	InputForm:  `{"valuations":{"<item>":<integer>, ...}} with each item of this deal's algorithm_params.items`,
 	checkParams: func(labels []string, params map[string]any) ([]string, error) {
 		_, err := readItems(labels, params)
@@ -36,6 +40,14 @@ var splitV1 = &Algorithm{
 		}
 		_, err = readValuations(items, input)
 		return err
+	},
+	inputLimit: func(params map[string]any) int {
+		most := spareInput
+		items, _ := params["items"].([]any)
+		for _, item := range items {
+			most += len(canon.Encode(item)) + valueBytes
+		}
+		return most
 	},
 	warnInput: func(params, input map[string]any) string {
 		valuations, _ := input["valuations"].(map[string]any)

@@ -16,7 +16,7 @@ func TestExamplesAreValid(t *testing.T) {
 			if warnings, err := a.CheckParams(labels, params); err != nil || len(warnings) > 0 {
 				t.Errorf("CheckParams of the example %s: %v, warnings %q; want neither", a.Params.Example, err, warnings)
 			}
-			if err := a.CheckInput(labels, params, input); err != nil {
+			if err := a.CheckInput(labels, params, input, a.InputLimit(params)); err != nil {
 				t.Errorf("CheckInput of the example %s: %v, want no error", a.Input.Example, err)
 			}
 			if a.Title == "" || a.Purpose == "" || a.Ready == "" || a.Result.Description == "" || len(a.Result.Example) == 0 {

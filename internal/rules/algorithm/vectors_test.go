@@ -30,7 +30,7 @@ func TestVectors(t *testing.T) {
 			}
 			rejected := false
 			for i, input := range in.PartyInputs {
-				if err := a.CheckInput(in.PartyLabels, in.AlgorithmParams, input); err != nil {
+				if err := a.CheckInput(in.PartyLabels, in.AlgorithmParams, input, a.InputLimit(in.AlgorithmParams)); err != nil {
 					t.Errorf("CheckInput of party %d: %v, want no error", i, err)
 				}
 				rejected = rejected || a.Rejects(input)

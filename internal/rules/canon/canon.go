@@ -48,6 +48,28 @@ func (e *SyntaxError) Error() string {
 
 const reasonTruncated = "the text ends inside a value"
 
+// Count returns how many values and objects Parse can find in a text at most, without building a
+// tree.
+func Count(data []byte) (values, objects int) {
+	values = 1
+	for i, text := 0, false; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			text = !text
+		case text:
+			if c == '\\' {
+				i++
+			}
+		case c == '{':
+			objects++
+			values++
+		case c == ',', c == '[':
+			values++
+		}
+	}
+	return values, objects
+}
+
 // Parse reads one JSON value (RFC 8259) that is also I-JSON (RFC 7493). It refuses a text
 // that is not valid UTF-8, and a text with one of these:
 //

@@ -190,3 +190,37 @@ func TestParseCopiesItsInput(t *testing.T) {
 		t.Errorf("after the text was cleared the tree is %v, want %v", tree, want)
 	}
 }
+
+func TestCountIsABound(t *testing.T) {
+	t.Parallel()
+	var count func(v any) (values, objects int)
+	count = func(v any) (values, objects int) {
+		values = 1
+		var inner []any
+		switch v := v.(type) {
+		case []any:
+			inner = v
+		case map[string]any:
+			objects = 1
+			for _, member := range v {
+				inner = append(inner, member)
+			}
+		}
+		for _, one := range inner {
+			v, o := count(one)
+			values, objects = values+v, objects+o
+		}
+		return values, objects
+	}
+	for _, text := range []string{`1`, `{}`, `[]`, `[[],[],{}]`, `{"a":1,"b":[1,2,{"c":null}]}`, `{"\"":"{[,\\","\\":["\\\"",","]}`, `["a,b",{"{":"["}]`, ` { "a" : [ ] } `} {
+		tree, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		values, objects := Count([]byte(text))
+		wantValues, wantObjects := count(tree)
+		if values < wantValues || values > 2*wantValues || objects != wantObjects {
+			t.Errorf("Count(%s) = %d, %d, want at least %d values and %d objects", text, values, objects, wantValues, wantObjects)
+		}
+	}
+}

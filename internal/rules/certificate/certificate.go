@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/transparency-dev/merkle/compact"
@@ -112,6 +113,16 @@ type Facts struct {
 	Void        string // MissedCommit, MissedReveal or Rejected; "" if the outcome is COMPUTED
 	Revealed    bool   // at least one party has revealed
 	Declaration string // digest of the declaration, from DeclarationDigest
+	SealRound   int64  // the beacon round that opened at least one input; 0: none
+}
+
+// OpenedByTimelock begins the property of a certificate with inputs that came from timelock seals. The
+// number of the beacon round follows.
+const OpenedByTimelock = "opened-by-timelock:"
+
+// OpenedBySeal reports whether at least one input came from a timelock seal.
+func OpenedBySeal(properties []string) bool {
+	return slices.ContainsFunc(properties, func(p string) bool { return strings.HasPrefix(p, OpenedByTimelock) })
 }
 
 func Properties(f Facts) (flags []string) {
@@ -126,19 +137,38 @@ func Properties(f Facts) (flags []string) {
 	} else {
 		flags = append(flags, f.Void)
 	}
+	if f.SealRound > 0 {
+		flags = append(flags, fmt.Sprintf("%s%d", OpenedByTimelock, f.SealRound))
+	}
 	if f.Retention == "purge" && f.Revealed {
 		flags = append(flags, "inputs-purged")
 	}
 	return append(flags, DeclarationProperty(f.Declaration), "logged")
 }
 
-// InputRoot returns `sha256:` and the RFC 6962 root over the leaves in party order. A
-// leaf is a party's canonical input followed by the salt bytes.
+// InputRoot returns the input_root of the leaves, each of which is the input and the salt of a party.
 func InputRoot(leaves [][]byte) string {
-	tree := (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)
+	var t InputTree
 	for _, leaf := range leaves {
+		t.Add(leaf, nil)
+	}
+	return t.Root()
+}
+
+// InputTree collects the leaves under an input_root, without their texts. The zero value is empty.
+type InputTree struct{ hashes [][]byte }
+
+// Add adds the leaf of the next party: its input in RFC 8785 form, and the salt bytes.
+func (t *InputTree) Add(input, salt []byte) {
+	t.hashes = append(t.hashes, rfc6962.DefaultHasher.HashLeaf(slices.Concat(input, salt)))
+}
+
+// Root returns the input_root of the leaves.
+func (t *InputTree) Root() string {
+	tree := (&compact.RangeFactory{Hash: rfc6962.DefaultHasher.HashChildren}).NewEmptyRange(0)
+	for _, hash := range t.hashes {
 		// Append returns an error only for a corrupted range.
-		_ = tree.Append(rfc6962.DefaultHasher.HashLeaf(leaf), nil)
+		_ = tree.Append(hash, nil)
 	}
 	root, _ := tree.GetRootHash(nil)
 	if root == nil {
@@ -147,12 +177,9 @@ func InputRoot(leaves [][]byte) string {
 	return "sha256:" + hex.EncodeToString(root)
 }
 
-// InputPath returns the inclusion path of a party's leaf under InputRoot, in the form of LogProof.
-func InputPath(leaves [][]byte, party int) []string {
-	level := make([][]byte, len(leaves))
-	for i, leaf := range leaves {
-		level[i] = rfc6962.DefaultHasher.HashLeaf(leaf)
-	}
+// Path returns the inclusion path of a party's leaf under Root, in the form of LogProof.
+func (t *InputTree) Path(party int) []string {
+	level := t.hashes
 	path := []string{}
 	for ; len(level) > 1; party /= 2 {
 		if sibling := party ^ 1; sibling < len(level) {

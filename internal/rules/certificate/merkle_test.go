@@ -135,11 +135,15 @@ func TestInputRootAndPathsAreThoseOfRFC6962(t *testing.T) {
 			leaves = append(leaves, fmt.Appendf(nil, "input %d", i))
 		}
 		root := InputRoot(leaves)
+		var tree InputTree
+		for _, leaf := range leaves {
+			tree.Add(leaf[:3], leaf[3:])
+		}
 		if want := "sha256:" + hex.EncodeToString(treeHash(leaves)); root != want {
 			t.Fatalf("root of %d leaves: %s, want %s", n, root, want)
 		}
 		for i, leaf := range leaves {
-			path := InputPath(leaves, i)
+			path := tree.Path(i)
 			if want := auditPath(i, leaves); !slices.Equal(path, want) {
 				t.Fatalf("party %d of %d: %v, want %v", i, n, path, want)
 			}

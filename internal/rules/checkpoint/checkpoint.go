@@ -250,6 +250,13 @@ func (k Key) Signed(text, line string) (mine bool, err error) {
 	return true, nil
 }
 
+// cosignedFrom reports whether the line is a cosignature by this key with the unix time `at` or a later one.
+func (k Key) cosignedFrom(line string, at int64) bool {
+	name, signature, err := readLine(line)
+	return err == nil && name == k.Name() && len(signature) >= 12 && binary.BigEndian.Uint32(signature) == k.KeyHash() &&
+		binary.BigEndian.Uint64(signature[4:]) >= uint64(max(at, 0))
+}
+
 // IsSignatureLine reports whether the line has the form of a signature line in a signed note.
 func IsSignatureLine(line string) bool {
 	_, _, err := readLine(line)

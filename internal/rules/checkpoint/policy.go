@@ -3,6 +3,7 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -199,6 +200,22 @@ func (g *group) String() string {
 		names[i] = member.String()
 	}
 	return fmt.Sprintf("%d of (%s)", g.needs, strings.Join(names, ", "))
+}
+
+// CosignedBefore is Verify, but ignores cosignatures of the policy's witnesses from the unix time `at` on.
+func (p *Policy) CosignedBefore(signedNote []byte, at int64) (witnesses []string, err error) {
+	text, lines, ok := strings.Cut(string(signedNote), "\n\n")
+	if !ok {
+		return nil, errors.New("not a signed note: no blank line before the signatures")
+	}
+	early := text + "\n\n"
+	for line := range strings.Lines(lines) {
+		if !slices.ContainsFunc(p.Witnesses, func(w Witness) bool { return w.Key.cosignedFrom(line, at) }) {
+			early += line
+		}
+	}
+	_, witnesses, err = p.Verify([]byte(early))
+	return witnesses, err
 }
 
 // Verify checks that a log of the policy signed the checkpoint and that the quorum cosigned it.

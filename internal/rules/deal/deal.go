@@ -4,6 +4,8 @@
 //	phase        condition                                      step         next phase
 //	COMMITTING   a party is missing at commit_deadline          VoidCommits  VOID
 //	REVEALING    a party is missing at reveal_deadline          VoidReveals  VOID
+//	REVEALING    a seal is not opened, at SealTime               OpenSeals    REVEALING
+//	REVEALING    a seal is not opened, at ExpiresAt              Expire       EXPIRED
 //	REVEALING    all have revealed, not random.v1               Compute      COMPUTED
 //	REVEALING    all have revealed, not random.v1, and an       Expire       EXPIRED
 //	             input cannot be decrypted, at reveal_deadline
@@ -13,6 +15,9 @@
 // In every other case the step is None. Three changes of phase are not steps, because a party's call makes them: the last commit
 // (COMMITTING -> REVEALING), a shapley.v1 rejection (REVEALING -> VOID) and a cancel
 // (COMMITTING -> CANCELLED).
+//
+// A seal that is not opened belongs to a party that is not missing: no deadline voids the deal before
+// the seals are opened. If their beacon round never comes, nobody is at fault.
 //
 // Next looks for missing parties before it looks at the clock. So a deadline never voids a
 // deal in which all parties have acted, even if a process died before it took the step.
@@ -63,10 +68,14 @@ type Terms struct {
 	SeatKeys       []*string // by party; nil element: no declared key; nil slice: no party has one
 	CommitDeadline int64
 	RevealDeadline int64
-	ChainHash      *string // like BeaconRound and RoundTime, nil unless the algorithm is random.v1
-	BeaconRound    *int64
-	RoundTime      *int64 // when the beacon round is due
+	Seals          string  // SealsRequired, or "": a commitment may come with or without a seal
+	ChainHash      *string // the beacon chain; nil unless the algorithm is random.v1 or seals are required
+	BeaconRound    *int64  // like RoundTime, nil unless the algorithm is random.v1
+	RoundTime      *int64  // when the beacon round is due
 }
+
+// SealsRequired is Terms.Seals of a deal that takes no commitment without a seal.
+const SealsRequired = "required"
 
 // SeatKey returns a party's declared key, or nil.
 func (t *Terms) SeatKey(party int) *string {
@@ -97,10 +106,14 @@ func (t *Terms) Canonical() ([]byte, error) {
 	if t.ChainHash != nil {
 		chain = *t.ChainHash
 	}
-	return canon.Encode(map[string]any{
+	members := map[string]any{
 		"algorithm": t.Algorithm, "algorithm_params": params, "beacon_chain": chain, "commit_deadline": t.CommitDeadline, "mode": t.Mode,
 		"party_keys": keys, "party_labels": labels, "retention": t.Retention, "reveal_deadline": t.RevealDeadline,
-	}), nil
+	}
+	if t.Seals != "" {
+		members["seals"] = t.Seals
+	}
+	return canon.Encode(members), nil
 }
 
 // Snapshot is the changing part of a deal.
@@ -109,6 +122,8 @@ type Snapshot struct {
 	Commits     int
 	Reveals     int
 	LastReveal  int64 // unix seconds, when the newest reveal was accepted; 0 if there is none
+	SealTime    int64 // when the round of the seals is due; 0: no seals
+	Pending     int   // REVEALING: seals that are not opened yet, of parties that have not revealed
 	VoidFlakers []int // indexes of the parties that made the deal VOID, ascending
 }
 
@@ -117,7 +132,7 @@ type Deal struct {
 	ID string
 	*Terms
 	Snapshot
-	EntropyWindow int64 // seconds from max(RevealDeadline, RoundTime) to ExpiresAt
+	EntropyWindow int64 // seconds from the later of RevealDeadline and RoundTime to ExpiresAt
 	InputLost     bool  // a revealed input cannot be decrypted, so no result can be computed
 }
 
@@ -129,6 +144,7 @@ const (
 	Compute
 	Draw
 	Expire
+	OpenSeals
 	VoidCommits
 	VoidReveals
 )
@@ -156,6 +172,12 @@ func (d Deal) Next(now int64) Step {
 		}
 	case Revealing:
 		switch {
+		case d.Pending > 0 && now >= d.ExpiresAt():
+			return Expire
+		case d.Pending > 0 && now >= d.SealTime:
+			return OpenSeals
+		case d.Pending > 0:
+			return None
 		case d.Reveals < len(d.Labels) && now >= d.RevealDeadline:
 			return VoidReveals
 		case d.Reveals < len(d.Labels):
@@ -178,6 +200,8 @@ func (d Deal) DueAt() (int64, bool) {
 	switch {
 	case d.Phase == Committing && d.Commits < len(d.Labels):
 		return d.CommitDeadline, true
+	case d.Phase == Revealing && d.Pending > 0:
+		return d.SealTime, true
 	case d.Phase == Revealing && d.Reveals < len(d.Labels):
 		return d.RevealDeadline, true
 	case d.Phase == Revealing && d.Random():
@@ -197,9 +221,14 @@ func (d Deal) LookAt(now int64) (int64, bool) {
 // DrawAt returns when deadline-worker draws the result of a random.v1 deal that no party has drawn.
 func (d Deal) DrawAt() int64 { return addSaturating(max(d.LastReveal, *d.RoundTime), DrawDelay) }
 
-// ExpiresAt returns when a random.v1 deal ends as EXPIRED because no draw has succeeded.
+// ExpiresAt returns when a deal ends as EXPIRED because no draw has succeeded, or because its seals
+// are not opened.
 func (d Deal) ExpiresAt() int64 {
-	return addSaturating(max(d.RevealDeadline, *d.RoundTime), d.EntropyWindow)
+	from := d.RevealDeadline
+	if d.Random() {
+		from = max(from, *d.RoundTime)
+	}
+	return addSaturating(from, d.EntropyWindow)
 }
 
 func addSaturating(t, seconds int64) int64 { return min(t, math.MaxInt64-seconds) + seconds }

@@ -27,6 +27,12 @@ func drawing(reveals int) Deal {
 	return d
 }
 
+// sealed returns a deal whose missing parties are not missing: their seals are not opened yet.
+func sealed(d Deal) Deal {
+	d.Pending, d.SealTime, d.EntropyWindow = len(d.Labels)-d.Reveals, 130, 1000
+	return d
+}
+
 func ended(phase State) Deal {
 	d := revealing(2)
 	d.Phase = phase
@@ -69,6 +75,13 @@ func TestNext(t *testing.T) {
 		{"random.v1, complete, the worker's turn", drawing(2), 360, Draw},
 		{"random.v1, complete, the last second of the window", drawing(2), 1299, Draw},
 		{"random.v1, complete, the window is over", drawing(2), 1300, Expire},
+
+		{"sealed, before the round", sealed(revealing(0)), 129, None},
+		{"sealed, at the round", sealed(revealing(0)), 130, OpenSeals},
+		{"sealed, the round is late", sealed(revealing(1)), 200, OpenSeals},
+		{"sealed, the last second of the window", sealed(revealing(1)), 1199, OpenSeals},
+		{"sealed, the window is over", sealed(revealing(1)), 1200, Expire},
+		{"sealed, random.v1, the window is over", sealed(drawing(1)), 1300, Expire},
 
 		{"an input is lost, in time", lost(revealing(2)), 199, None},
 		{"an input is lost, at the deadline", lost(revealing(2)), 200, Expire},

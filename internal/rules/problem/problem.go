@@ -164,6 +164,7 @@ var (
 	ReadCertificate = Op{"read certificate", "GET", "/v1/deals/{id}/certificate", "get_certificate"}
 	ReadBundle      = Op{"read bundle", "GET", "/v1/deals/{id}/bundle", "get_certificate"}
 	ReadInputs      = Op{"read inputs", "GET", "/v1/deals/{id}/inputs", ""}
+	ReadSeals       = Op{"read seals", "GET", "/v1/deals/{id}/seals", ""}
 	Disclose        = Op{"disclose", "POST", "/v1/deals/{id}/disclose", ""}
 	Verify          = Op{"verify", "GET", "/v1/verify/{cert_id}", "verify_certificate"}
 	VerifySubmitted = Op{"verify a document", "POST", "/v1/verify", "verify_certificate"}
@@ -176,7 +177,7 @@ var (
 // Ops lists the operations.
 var Ops = []Op{
 	CreateKey, ListAlgorithms, CreateDeal, ReadDeal, ReadDeclaration, Commit, Reveal, Draw, Cancel, ReadCertificate,
-	ReadBundle, ReadInputs, Disclose, Verify, VerifySubmitted, ReadStatus, ReadKeys, ReadBeacon, ReadOpenAPI,
+	ReadBundle, ReadInputs, ReadSeals, Disclose, Verify, VerifySubmitted, ReadStatus, ReadKeys, ReadBeacon, ReadOpenAPI,
 }
 
 // Call is an operation that an error text names. DealID is empty if the operation needs no

@@ -94,7 +94,7 @@ func TestEveryCodeHasOneRowAndAStatus(t *testing.T) {
 // Some packages serve both REST and MCP. Their texts name calls by problem.Call, and contain
 // no REST path and no MCP tool.
 func TestRulesNameNoSurface(t *testing.T) {
-	for _, pattern := range []string{"escrow/*", "rules/deal/*", "escrow/store/*", "rules/algorithm/*", "rules/canon/*", "rules/certificate/*", "api/ops/*", "platform/limits/*"} {
+	for _, pattern := range []string{"escrow/*", "rules/deal/*", "escrow/store/*", "rules/algorithm/*", "rules/canon/*", "rules/certificate/*", "api/ops/*", "platform/caller/*", "platform/budget/*"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", pattern+".go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s.go matches %d files (error %v), want some", pattern, len(files), err)

@@ -10,6 +10,8 @@ const (
 	InvalidIdempotencyKey Code = "INVALID_IDEMPOTENCY_KEY"
 	CommitmentMismatch    Code = "COMMITMENT_MISMATCH"
 	InvalidPartySignature Code = "INVALID_PARTY_SIGNATURE"
+	InvalidSeal           Code = "INVALID_SEAL"
+	SealRequired          Code = "SEAL_REQUIRED"
 
 	AuthRequired      Code = "AUTH_REQUIRED"
 	InvalidCredential Code = "INVALID_CREDENTIAL" // #nosec G101 -- an error code
@@ -64,6 +66,8 @@ var Table = []Entry{
 	{InvalidIdempotencyKey, 400, "Idempotency-Key is not 1 to 255 visible ASCII characters"},
 	{CommitmentMismatch, 400, "input and salt do not hash to the party's commitment"},
 	{InvalidPartySignature, 400, "party_signature does not verify under party_key for the bytes that a seat key signs"},
+	{InvalidSeal, 400, "the seal is not a timelock seal in canonical form for the beacon chain and round of the deal, or the deal leaves no time for seals"},
+	{SealRequired, 400, "the deal declares seals `required`, and the commitment came without a seal"},
 
 	{AuthRequired, 401, "no Bearer credential was sent"},
 	{InvalidCredential, 401, "the Bearer credential is unknown"},

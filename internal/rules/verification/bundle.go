@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
 	"github.com/fairpact/fairpact/internal/rules/keys"
@@ -14,7 +15,8 @@ import (
 
 // Names of the checks of a bundle, in report order. The checks of the bundle's certificate
 // follow BundleShape. If the bundle lacks an optional member, the check of that member is
-// omitted, with three exceptions. With a policy, Witnesses fails if log_proof is missing.
+// omitted, with four exceptions. With a policy, Witnesses fails if log_proof is missing, and
+// ClosingWitnesses if inputs came from seals and closing is missing.
 // OwnInput fails if own_input has only one of input and salt. If own_input has both and the
 // certificate has an input_root, InputPath fails if input_path is missing.
 const (
@@ -22,7 +24,9 @@ const (
 	LogProof            = "log_proof"            // the path in log_proof leads from the certificate's entry to the checkpoint's root
 	CheckpointSignature = "checkpoint_signature" // a log of the policy signed the checkpoint; without a policy, a deployment key did
 	Witnesses           = "witnesses"            // the policy's quorum cosigned the checkpoint; checked only with a policy
-	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names
+	Closing             = "closing"              // the commitments of the certificate, with the seals of the parties, are a leaf under a checkpoint that a trusted key signed
+	ClosingWitnesses    = "closing_witnesses"    // the policy's quorum cosigned that checkpoint before the round of the seals; checked only with a policy that demands cosignatures
+	BeaconChain         = "beacon_chain"         // the bundle's beacon chain is the one that the result names, and its hash is that of its values if the bundle has them all
 	BeaconSignature     = "beacon_signature"     // the beacon signed its round (see AddBeacon)
 	OwnInput            = "own_input"            // the party's input and salt open its commitment
 	InputPath           = "input_path"           // input_path leads from the party's input and salt to input_root
@@ -36,10 +40,13 @@ var bundleShape = record(map[string]rule{
 	"certificate":    object, "tree_head": object, "keys": object,
 	"log_proof?":   text,
 	"declaration?": declarationShape,
-	"beacon?":      record(map[string]rule{"chain_hash": hash, "public_key": text, "genesis_time": integer, "period": integer}),
+	"beacon?":      beaconShape,
+	"closing?":     record(map[string]rule{"beacon": beaconShape, "seal_hashes": array(nullable(hash)), "log_proof": text}),
 	"own_input?":   record(map[string]rule{"party": integer, "input?": object, "salt?": anyText, "input_path?": array(hash)}),
 	"openings?":    inputsShape,
 })
+
+var beaconShape = record(map[string]rule{"chain_hash": hash, "public_key": text, "genesis_time": integer, "period": integer, "genesis_seed?": hash, "beacon_id?": text})
 
 // Trust is what a verifier trusts and knows before it reads the bundle.
 type Trust struct {
@@ -80,9 +87,12 @@ func (r *Report) bundle(bundle any, trust Trust) {
 	c := *r.of
 	r.logProof(members, c, trusted, trust.Policy)
 	var params map[string]any
-	if declaration, ok := members["declaration"].(map[string]any); ok && r.declared(declaration, c.Payload) {
+	declaration, ok := members["declaration"].(map[string]any)
+	declared := ok && r.declared(declaration, c.Payload)
+	if declared {
 		params, _ = declaration["algorithm_params"].(map[string]any)
 	}
+	r.closing(members, declared, trusted, trust.Policy)
 	r.beaconChain(members["beacon"], c)
 	openings := trust.Openings
 	openings.Files = slices.Concat(openings.Files, r.ownInput(members["own_input"], c))
@@ -182,8 +192,21 @@ func (r *Report) beaconChain(given any, c certificate.Certificate) {
 	if !ok {
 		return
 	}
-	of := beacon["chain_hash"].(string)
-	r.hold(BeaconChain, of == shownBeacon(c.Result).ChainHash, "the bundle has the key of beacon chain "+of+", but the result was not drawn from that chain", of)
+	of, problem := beacon["chain_hash"].(string), ""
+	seed, seeded := beacon["genesis_seed"].(string)
+	id, named := beacon["beacon_id"].(string)
+	if !seeded && !named && of == algorithm.Quicknet {
+		seed, id, seeded = algorithm.QuicknetSeed, algorithm.QuicknetID, true
+	}
+	bound := of == algorithm.ChainHash(beacon["public_key"].(string), beacon["period"].(int64), beacon["genesis_time"].(int64), seed, id)
+	switch {
+	case of != shownBeacon(c.Result).ChainHash:
+		problem = "the bundle has the key of beacon chain " + of + ", but the result was not drawn from that chain"
+	case (seeded || named) && !bound:
+		problem = "the key and the other values of the beacon in the bundle do not hash to its chain_hash"
+	}
+	r.seen.bound = bound
+	r.add(BeaconChain, problem, of)
 }
 
 // ownInput returns the opening in own_input, if it opens the party's commitment, as a list of at most one.

@@ -54,9 +54,11 @@ type seen struct {
 	alone       bool // the certificate came without its bundle
 	policy      *checkpoint.Policy
 	parties     []PartyClaim
+	closed      *closed      // what the closing shows; nil: the bundle has none
 	late        string       // how the times contradict the declaration
 	opened      map[int]bool // parties whose commitments were opened; nil if no opening is known
 	recomputed  string       // from what the result was recomputed
+	bound       bool         // the hash of the beacon chain in the bundle is that of its key and its other values
 	chain       string       // the beacon chain, known beforehand, that signed the round
 }
 
@@ -67,6 +69,7 @@ var neededBy = map[string][]string{
 	Issued:   {BundleShape, Shape, KeysUsable, Signature, TreeHeadSignature, KeyInForce},
 	Logged:   {TreeSize, MerkleInclusion, LogProof, CheckpointSignature},
 	Cosigned: {Witnesses},
+	Fixed:    {Closing, ClosingWitnesses},
 	Agreed:   {PartySignatures, PartyKeys, Declaration},
 	Follows:  {InputRootForm, Consistency, Commitments, InputRoot, Result, OwnInput, InputPath},
 	Drawn:    {Draw, BeaconChain, BeaconSignature},
@@ -139,7 +142,7 @@ func (r *Report) standing(claim string, c *certificate.Certificate) (Status, str
 		if r.seen.late != "" {
 			return False, r.seen.late
 		}
-		return NotProven, "the times are the service's word"
+		return r.fixed(c)
 	case Follows:
 		return r.follows(c)
 	}
@@ -213,7 +216,10 @@ func (r *Report) drawn(c *certificate.Certificate) (Status, string) {
 	case r.seen.recomputed == "":
 		return NotProven, "nonce_digest is the service's word: the openings of all parties are missing; get the bundle again"
 	case r.seen.chain == "":
-		return NotProven, "the beacon's chain is not drand quicknet, and its key is only in this file; compare it with the one that you know"
+		if r.seen.bound {
+			return NotProven, "the beacon's chain is not drand quicknet; its key belongs to the chain hash, which the deal declared, but whose chain it is you must know"
+		}
+		return NotProven, "the beacon's chain is not drand quicknet, and nothing shows that its key belongs to the chain hash; compare it with the one that you know"
 	}
 	return Proven, "nonces, beacon round and winner were recomputed; " + r.seen.chain + " signed the round"
 }

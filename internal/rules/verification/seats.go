@@ -23,7 +23,10 @@ const (
 )
 
 // seats adds the checks PartySignatures and PartyKeys.
-func (r *Report) seats(p certificate.Payload, parties map[int]string, until <-chan struct{}) {
+func (r *Report) seats(p certificate.Payload, parties map[int]string, verify func(certificate.Attestation, certificate.Seat) error) {
+	if verify == nil {
+		verify = certificate.Attestation.Verify
+	}
 	digest, err := certificate.DeclarationIn(p.Properties)
 	signers := make([]certificate.Attestation, len(p.Parties)) // by party index; the zero value for a party without a valid signature
 	var wrong, mismatched []string
@@ -40,13 +43,7 @@ func (r *Report) seats(p certificate.Payload, parties map[int]string, until <-ch
 			problem = errors.Join(errors.New("the certificate names no declaration, but a seat signature must cover one"), err)
 		default:
 			seat := certificate.Seat{DealID: p.DealID, Party: i, Commitment: *party.Commitment, Declaration: digest}
-			select {
-			case <-until:
-				problem = errors.New("seat signatures cannot be checked here: use fairpactctl verify")
-			default:
-				problem = by.Verify(seat)
-			}
-			if problem == nil {
+			if problem = verify(by, seat); problem == nil {
 				signers[i] = by
 			}
 		}
@@ -127,7 +124,7 @@ func (r *Report) declared(members map[string]any, p certificate.Payload) bool {
 		problem = otherDraw(members, p.Result)
 	}
 	if problem == "" {
-		problem = late(members, p.Timing)
+		problem = late(members, p.Timing, certificate.OpenedBySeal(p.Properties))
 		r.seen.late = problem
 	}
 	r.add(Declaration, problem, digest)
@@ -148,12 +145,13 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	return ""
 }
 
-// late returns which phase closed at or after its declared deadline, or "".
-func late(declaration map[string]any, t certificate.Timing) string {
+// late returns which phase closed at or after its declared deadline, or "". Reveals from seals may come
+// later, because their beacon round may be late.
+func late(declaration map[string]any, t certificate.Timing, bySeal bool) string {
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
 		return fmt.Sprintf("commits must close before the declared commit_deadline %d, but they closed at %d", by, *t.CommitsClosedAt)
 	}
-	if by := declaration["reveal_deadline"].(int64); t.RevealsClosedAt != nil && *t.RevealsClosedAt >= by {
+	if by := declaration["reveal_deadline"].(int64); !bySeal && t.RevealsClosedAt != nil && *t.RevealsClosedAt >= by {
 		return fmt.Sprintf("reveals must close before the declared reveal_deadline %d, but they closed at %d", by, *t.RevealsClosedAt)
 	}
 	return ""

@@ -136,7 +136,7 @@ var (
 
 	declarationShape = record(map[string]rule{
 		"algorithm": text, "algorithm_params": object, "beacon_chain": nullable(hash), "commit_deadline": integer, "mode": text,
-		"party_keys": array(nullable(text)), "party_labels": array(text), "retention": text, "reveal_deadline": integer,
+		"party_keys": array(nullable(text)), "party_labels": array(text), "retention": text, "reveal_deadline": integer, "seals?": oneOf("required"),
 	})
 
 	// SPEC 2.7.
@@ -184,6 +184,7 @@ func contradictions(p certificate.Payload) string {
 	claim(len(slices.Compact(slices.Clone(flags))) == len(flags), "a property occurs twice")
 	claim(!slices.Contains(flags, "inputs-purged") || p.Retention == "purge", "properties contains inputs-purged, but retention is not purge")
 	claim(!slices.Contains(flags, "beacon-verified") || computed && a.NeedsBeacon, "properties contains beacon-verified, but the result was not drawn with a beacon")
+	claim(!certificate.OpenedBySeal(flags) || slices.Contains(flags, "inputs-committed-before-reveal"), "properties contains opened-by-timelock, but no input was revealed")
 	if _, err := certificate.DeclarationIn(flags); err != nil {
 		claim(false, "%v", err)
 	}

@@ -65,9 +65,8 @@ type Evidence struct {
 
 	Parties map[int]string // known seat keys (the parties' own keys) by party index: es256:HEX or ed25519:HEX
 
-	// Once SeatsUntil is closed, seat signatures count as unchecked, and the report is not valid. A
-	// certificate can have 10,000 of them. nil: all are checked.
-	SeatsUntil <-chan struct{}
+	// Seat verifies a seat signature; nil: Attestation.Verify does. A certificate can have 10,000 of them.
+	Seat func(certificate.Attestation, certificate.Seat) error
 }
 
 // Verify makes every check that the evidence allows. It does not panic on any input.
@@ -121,7 +120,7 @@ func (r *Report) certificate(e Evidence) {
 	if a, _ := algorithm.Lookup(c.Algorithm); c.Outcome == certificate.Computed && a.Redraws() {
 		r.add(Draw, drawProblem(a, c.Payload), "recomputed from the beacon value and nonce_digest")
 	}
-	r.seats(c.Payload, e.Parties, e.SeatsUntil)
+	r.seats(c.Payload, e.Parties, e.Seat)
 }
 
 // AddBeacon adds the check of the beacon's signature. chain names the beacon chain, if it is known

@@ -3,9 +3,11 @@ package forkguard
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -23,6 +25,9 @@ var ErrMoved = errors.New("the fork guard was advanced by another publisher")
 type Record struct {
 	Size int64
 	Root string // 64 lower-case hex digits
+	// Guard identifies the guard from which Load read the record. A copy of the record in another guard
+	// does not have the same identity. Store ignores Guard.
+	Guard string
 
 	state string // the whole file or ConfigMap as Load read it, for the compare-and-swap in Store
 }
@@ -48,8 +53,8 @@ type Guard interface {
 	Close() error
 }
 
-// Open returns the guard for a URI. file://PATH works for a single log-server.
-// kubernetes://NAMESPACE/NAME names a ConfigMap and works for any number of log-servers.
+// Open returns the guard for a URI. file://PATH works for a single log-server. kubernetes://NAMESPACE/NAME
+// names a ConfigMap, and postgres://… a database of its own. These two work for any number of log-servers.
 func Open(uri string) (Guard, error) {
 	scheme, rest, _ := strings.Cut(uri, "://")
 	switch scheme {
@@ -57,15 +62,18 @@ func Open(uri string) (Guard, error) {
 		return openFile(rest)
 	case "kubernetes":
 		return openKubernetes(rest)
+	case "postgres", "postgresql":
+		return openPostgres(uri)
 	}
-	return nil, fmt.Errorf("unknown fork guard %.80q: write file://PATH (one log-server) or kubernetes://NAMESPACE/NAME (a ConfigMap, any number of log-servers)", uri)
+	return nil, errors.New("the URI of the fork guard (not shown, because it may hold a password) begins with no known scheme: write file://PATH (one log-server), kubernetes://NAMESPACE/NAME (a ConfigMap) or postgres://USER:PASSWORD@HOST:PORT/NAME (a database that holds nothing else)")
 }
 
 // file keeps the record in a JSON file. It locks a second file, PATH.lock, until Close or the end
-// of the process, so that only one log-server publishes heads.
+// of the process, so that only one log-server publishes heads. PATH.lock holds the identity, so that a copy
+// of the record elsewhere is another guard.
 type file struct {
-	path string
-	lock *os.File
+	path, identity string
+	lock           *os.File
 }
 
 func openFile(path string) (*file, error) {
@@ -81,10 +89,28 @@ func openFile(path string) (*file, error) {
 		return nil, fmt.Errorf("the fork guard %s is locked by another log-server (%w): stop the other log-server, or use kubernetes://NAMESPACE/NAME", path, err)
 	}
 	f := &file{path: path, lock: lock}
+	if err := f.identify(); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	if _, err := f.Load(context.Background()); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// identify reads the identity, or makes one at the first use and if a crash cut its text short.
+func (f *file) identify() error {
+	text, err := io.ReadAll(f.lock)
+	if err == nil && len(text) < len(rand.Text()) {
+		text = []byte(rand.Text())
+		_, err = f.lock.WriteAt(text, 0)
+		err = errors.Join(err, f.lock.Sync())
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read or write the fork guard's identity: %w", err)
+	}
+	f.identity = strings.TrimSpace(string(text))
+	return nil
 }
 
 func (f *file) Close() error { return f.lock.Close() }
@@ -97,7 +123,7 @@ type fileForm struct {
 func (f *file) Load(context.Context) (Record, error) {
 	text, err := os.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Record{}, nil
+		return Record{Guard: f.identity}, nil
 	}
 	if err != nil {
 		return Record{}, fmt.Errorf("cannot read the fork guard: %w", err)
@@ -106,7 +132,7 @@ func (f *file) Load(context.Context) (Record, error) {
 	if err := json.Unmarshal(text, &form); err != nil || form.Size == nil {
 		return Record{}, fmt.Errorf("the fork guard %s is not {\"size\":…,\"root\":…}: %s", f.path, restoreRecord)
 	}
-	record := Record{Size: *form.Size, Root: form.Root, state: string(text)}
+	record := Record{Size: *form.Size, Root: form.Root, Guard: f.identity, state: string(text)}
 	return record, record.check()
 }
 

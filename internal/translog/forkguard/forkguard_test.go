@@ -11,11 +11,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/fairpact/fairpact/internal/dev/localservers/servertest"
 )
 
 func record(size int64) Record { return Record{Size: size, Root: fmt.Sprintf("%064x", size)} }
@@ -27,11 +30,14 @@ func check(t *testing.T, err error) {
 	}
 }
 
-func testCompareAndSwap(t *testing.T, g Guard) {
+func TestMain(m *testing.M) { os.Exit(servertest.Main(m)) }
+
+// testCompareAndSwap checks what every guard must do. It returns the identity of g.
+func testCompareAndSwap(t *testing.T, g Guard) string {
 	t.Helper()
 	empty, err := g.Load(t.Context())
-	if err != nil || !empty.Empty() {
-		t.Fatalf("Load of a new guard: %+v, %v; want no record", empty, err)
+	if err != nil || !empty.Empty() || empty.Guard == "" {
+		t.Fatalf("Load of a new guard: %+v, %v; want an identity and no record", empty, err)
 	}
 	check(t, g.Store(t.Context(), empty, record(0)))
 	if err := g.Store(t.Context(), empty, record(1)); !errors.Is(err, ErrMoved) {
@@ -42,32 +48,121 @@ func testCompareAndSwap(t *testing.T, g Guard) {
 		t.Errorf("Load after the first Store: %+v, %v; want the record of size 0", first, err)
 	}
 	check(t, g.Store(t.Context(), first, record(7)))
-	if got, err := g.Load(t.Context()); err != nil || got.Size != 7 || got.Root != record(7).Root {
-		t.Errorf("Load: %+v, %v; want the record of size 7", got, err)
+	if got, err := g.Load(t.Context()); err != nil || got.Size != 7 || got.Root != record(7).Root || got.Guard != empty.Guard {
+		t.Errorf("Load: %+v, %v; want the record of size 7 and the identity %s", got, err, empty.Guard)
 	}
+	return empty.Guard
 }
 
 func TestFileGuardLocksPersistsAndRefusesDamage(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "guard.json")
 	g, err := Open("file://" + path)
 	check(t, err)
-	testCompareAndSwap(t, g)
+	identity := testCompareAndSwap(t, g)
 	if _, err := Open("file://" + path); err == nil || !strings.Contains(err.Error(), "another log-server") {
 		t.Errorf("a second guard on the file: %v, want an error that another log-server has it", err)
 	}
 	check(t, g.Close())
 	again, err := Open("file://" + path)
 	check(t, err)
-	if got, err := again.Load(t.Context()); err != nil || got.Size != 7 {
-		t.Errorf("Load after a restart: %+v, %v; want size 7", got, err)
+	if got, err := again.Load(t.Context()); err != nil || got.Size != 7 || got.Guard != identity {
+		t.Errorf("Load after a restart: %+v, %v; want size 7 and the identity %s", got, err, identity)
 	}
 	_ = again.Close()
+	copied := filepath.Join(t.TempDir(), "guard.json")
+	text, err := os.ReadFile(path)
+	check(t, err)
+	check(t, os.WriteFile(copied, text, 0o600))
+	other, err := Open("file://" + copied)
+	check(t, err)
+	if got, err := other.Load(t.Context()); err != nil || got.Size != 7 || got.Guard == "" || got.Guard == identity {
+		t.Errorf("Load of a copy: %+v, %v; want size 7 and another identity than %s", got, err, identity)
+	}
+	_ = other.Close()
 	for _, damaged := range []string{"", "{", `{"root":"` + record(1).Root + `"}`, `{"size":-1,"root":"` + record(1).Root + `"}`, `{"size":1,"root":"zz"}`, `{"size":1}`} {
 		check(t, os.WriteFile(path, []byte(damaged), 0o600))
 		if g, err := Open("file://" + path); err == nil {
 			t.Errorf("the damaged record %q is accepted, want an error", damaged)
 			_ = g.Close()
 		}
+	}
+}
+
+func TestPostgresGuard(t *testing.T) {
+	uri := servertest.Postgres(t)
+	g, err := Open(uri)
+	check(t, err)
+	identity := testCompareAndSwap(t, g)
+	check(t, g.Close())
+
+	again, err := Open(uri)
+	check(t, err)
+	defer again.Close()
+	if got, err := again.Load(t.Context()); err != nil || got.Size != 7 || got.Guard != identity {
+		t.Errorf("Load after a restart: %+v, %v; want size 7 and the identity %s", got, err, identity)
+	}
+	loaded, err := again.Load(t.Context())
+	check(t, err)
+	var stored atomic.Int64
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := again.Store(t.Context(), loaded, record(8)); err == nil {
+				stored.Add(1)
+			} else if !errors.Is(err, ErrMoved) {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := stored.Load(); n != 1 {
+		t.Errorf("%d of 8 Stores over the same record succeed, want 1", n)
+	}
+	pool := again.(*postgres).pool
+	for _, damage := range []struct{ statement, want string }{
+		{"UPDATE fork_guard SET root = 'zz'", "not a tree head"},
+		{"DELETE FROM fork_guard", "lost its row"},
+	} {
+		_, err := pool.Exec(t.Context(), damage.statement)
+		check(t, err)
+		if got, err := again.Load(t.Context()); err == nil || !strings.Contains(err.Error(), damage.want) {
+			t.Errorf("Load after %s: %+v, %v; want %q", damage.statement, got, err, damage.want)
+		}
+	}
+
+	_, err = pool.Exec(t.Context(), "CREATE SCHEMA translog; CREATE TABLE translog.log_head ()")
+	check(t, err)
+	beside, err := Open(uri)
+	check(t, err)
+	defer beside.Close()
+	if _, err := beside.Load(t.Context()); err == nil || !strings.Contains(err.Error(), "holds a log") {
+		t.Errorf("Load of a guard in the log's database: %v, want an error", err)
+	}
+}
+
+// Several processes may use a new guard at once.
+func TestPostgresGuardIsMadeOnce(t *testing.T) {
+	uri := servertest.Postgres(t)
+	identities := make([]string, 8)
+	var all sync.WaitGroup
+	for i := range identities {
+		all.Go(func() {
+			g, err := Open(uri)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer g.Close()
+			got, err := g.Load(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			identities[i] = got.Guard
+		})
+	}
+	all.Wait()
+	if all := slices.Compact(identities); len(all) != 1 || all[0] == "" {
+		t.Errorf("identities %q, want one", all)
 	}
 }
 
@@ -121,7 +216,7 @@ func newCluster(t *testing.T) (*apiServer, *kubernetes) {
 	t.Helper()
 	s := &apiServer{version: 41, object: map[string]any{
 		"apiVersion": "v1", "kind": "ConfigMap",
-		"metadata": map[string]any{"name": "guard", "namespace": "ns", "resourceVersion": "41", "labels": map[string]any{"kept": "yes"}},
+		"metadata": map[string]any{"name": "guard", "namespace": "ns", "resourceVersion": "41", "uid": "uid-1", "labels": map[string]any{"kept": "yes"}},
 	}}
 	server := httptest.NewTLSServer(s)
 	t.Cleanup(server.Close)
@@ -184,11 +279,11 @@ func TestKubernetesGuardReportsFaults(t *testing.T) {
 func TestOpenRefusesUnusableURIs(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for uri, want := range map[string]string{
-		"guard.json": "file://PATH", "etcd://x": "file://PATH", "file://guard.json": "absolute", "file:///nonexistent/x": "no such",
+		"guard.json": "file://PATH", "etcd://user:s3cret@x": "file://PATH", "postgres://user:s3cret@x:port/y": "not a Postgres URL", "file://guard.json": "absolute", "file:///nonexistent/x": "no such",
 		"kubernetes://ns": "NAMESPACE/NAME", "kubernetes://ns/a/b": "NAMESPACE/NAME", "kubernetes://ns/guard": "not in a pod",
 	} {
-		if _, err := Open(uri); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", uri, err, want)
+		if _, err := Open(uri); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v, want %q and no password", uri, err, want)
 		}
 	}
 }
@@ -232,7 +327,7 @@ func (c *silentConn) Write(b []byte) (int, error) {
 func TestKubernetesGuardReplacesADeadConnection(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"1"}}`)
+		_, _ = io.WriteString(w, `{"metadata":{"resourceVersion":"1","uid":"uid-1"}}`)
 	}))
 	listener := &silent{Listener: server.Listener}
 	listener.fall()

@@ -28,7 +28,8 @@ const (
 var objectName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$`)
 
 // kubernetes keeps the record in a ConfigMap, which changes only by its resourceVersion. The Helm chart
-// creates it, so the pod's Role needs only get and update on this one ConfigMap.
+// creates it, so the pod's Role needs only get and update on this one ConfigMap. The uid is its identity:
+// the API server gives each new object another one.
 type kubernetes struct {
 	url, name         string
 	tokenFile, caFile string
@@ -72,21 +73,21 @@ func (k *kubernetes) Load(ctx context.Context) (Record, error) {
 		return Record{}, err
 	}
 	var object struct {
-		Metadata struct{ ResourceVersion string }
+		Metadata struct{ ResourceVersion, UID string }
 		Data     map[string]string
 	}
-	if err := json.Unmarshal(body, &object); err != nil || object.Metadata.ResourceVersion == "" {
+	if err := json.Unmarshal(body, &object); err != nil || object.Metadata.ResourceVersion == "" || object.Metadata.UID == "" {
 		return Record{}, fmt.Errorf("the API server's answer for the fork guard %s is not a ConfigMap: check that KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are the host and port of the API server", k.name)
 	}
 	size, root := object.Data["size"], object.Data["root"]
 	if size == "" && root == "" {
-		return Record{state: string(body)}, nil
+		return Record{Guard: object.Metadata.UID, state: string(body)}, nil
 	}
 	n, err := strconv.ParseInt(size, 10, 64)
 	if err != nil {
 		return Record{}, fmt.Errorf("the record of the fork guard %s has data.size %.40q, which is not a number: %s", k.name, size, restoreRecord)
 	}
-	record := Record{Size: n, Root: root, state: string(body)}
+	record := Record{Size: n, Root: root, Guard: object.Metadata.UID, state: string(body)}
 	return record, record.check()
 }
 

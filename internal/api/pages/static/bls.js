@@ -14,6 +14,7 @@ export const QUICKNET = {
   hash: '52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971',
   key: '83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c8c4b450b6a0a6c3ac6a5776a2d106451'
     + '0d1fec758c921cc22b0e17e63aaf4bcb5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a',
+  seed: 'f477d5c89f21a17c863a7f937c6a6d15859414d2be09cd448d4279af331c5d3e',
 };
 
 const mod = (a) => ((a % P) + P) % P;
@@ -250,3 +251,65 @@ async function verified(key, round, signature) {
   }
   return raised.every((c, i) => c === ONE[i]);
 }
+
+// ---- The value of the pairing, for timelock.js. A verification needs only whether it is 1.
+
+const conjugate = (f) => f.map((c, i) => (i % 2 ? mod(-c) : c)); // f to the power P⁶, because w to this power is −w
+
+function raised(f, exponent) {
+  let out = ONE;
+  for (const bit of exponent.toString(2)) {
+    out = product(out, out);
+    if (bit === '1') out = product(out, f);
+  }
+  return out;
+}
+
+let wP; // w to the power P: γ·w with γ in Fp2
+
+/** Returns f to the power P. The coefficients are in Fp, so only the powers of w change. */
+function frobenius(f) {
+  wP ??= raised([0n, 1n, ...new Array(10).fill(0n)], P);
+  return f.reduceRight((sum, c) => {
+    const next = product(wP, sum);
+    next[0] = mod(next[0] + c);
+    return next;
+  }, new Array(12).fill(0n));
+}
+
+/** Returns e(p, q) for p in G1 and q in G2, to the power that gnark-crypto, kyber and noble compute: 3·(P¹² − 1)/R. */
+export function pairing(p, q) {
+  let f = conjugate(miller(p, q));
+  // 1/f is the product of f's other eleven conjugates over Fp, divided by the norm of f, which is in Fp.
+  let [others, turned] = [ONE, f];
+  for (let k = 1; k < 12; k++) {
+    turned = frobenius(turned);
+    others = product(others, turned);
+  }
+  const norm = inverse(product(f, others)[0]);
+  f = product(conjugate(f), others.map((c) => mod(c * norm))); // to the power P⁶ − 1
+  f = product(frobenius(frobenius(f)), f); // to the power P² + 1; from here on 1/f is the conjugate of f
+  // Hayashida, Hayasaka, Teruya (eprint 2020/875): 3·(P⁴ − P² + 1)/R = (x − 1)²·(x + P)·(x² + P² − 1) + 3 with x = −X.
+  const a = raised(raised(f, X + 1n), X + 1n);
+  const b = product(conjugate(raised(a, X)), frobenius(a));
+  const c = product(product(raised(raised(b, X), X), frobenius(frobenius(b))), conjugate(b));
+  return product(c, product(f, product(f, f)));
+}
+
+/** Encodes a pairing value: twelve coefficients of the tower Fp2, Fp6, Fp12 from the highest to the lowest, 48 bytes each. */
+export function encodedValue(f) {
+  const parts = [];
+  for (const odd of [1, 0]) {
+    for (const k of [4, 2, 0]) parts.push(f[k + odd + 6], mod(f[k + odd] + f[k + odd + 6])); // a − b + b·w⁶ is a + b·u
+  }
+  return concat(...parts.map((c) => bigEndian(c, 48)));
+}
+
+/** Encodes a point of G2 in 96 bytes. */
+export function compressed([x, y]) {
+  const out = concat(bigEndian(x[1], 48), bigEndian(x[0], 48));
+  out[0] |= (y[1] || y[0]) > P / 2n ? 0xa0 : 0x80;
+  return out;
+}
+
+export { G2, R, hashed, multiple, point };

@@ -1,6 +1,8 @@
 // All checks of a bundle: those of its certificate (verify.js) and of its other members.
 
-import { equal, fromHex, sha256, toHex } from './bytes.js';
+import { QUICKNET } from './bls.js';
+import { bigEndian, bytesOf, equal, fromHex, sha256, toHex } from './bytes.js';
+import { addClosing } from './closing.js';
 import { keysOf, mayHold } from './keys.js';
 import { included, leafHash } from './merkle.js';
 import { deploymentKey, parseProof, signers, unchecked } from './notes.js';
@@ -36,15 +38,27 @@ export async function verifyBundle({ bundle, keys = [], policy = null, known = n
   if (whole) {
     await addLogProof(add, bundle, keys, policy);
     const declared = await addDeclaration(add, seen, declaration, certificate);
+    await addClosing(add, seen, bundle, declared ? declaration : {}, policy, async (note) => (await checkpointSigner(note, keys, policy))[0]);
     if (bundle.beacon) {
-      const of = bundle.beacon.chain_hash;
-      add('beacon_chain', 'The beacon is that of the result', of !== certificate.result?.beacon?.chain_hash
-        && `the bundle has the key of beacon chain ${of}, but the result was not drawn from that chain`, of);
+      const { chain_hash: of, genesis_seed: seed, beacon_id: id } = bundle.beacon;
+      seen.bound = await chainHash(bundle.beacon) === of;
+      let problem = null;
+      if (of !== certificate.result?.beacon?.chain_hash) problem = `the bundle has the key of beacon chain ${of}, but the result was not drawn from that chain`;
+      else if (!seen.bound && (of === QUICKNET.hash || seed !== undefined || id !== undefined)) problem = 'the key and the other values of the beacon in the bundle do not hash to its chain_hash';
+      add('beacon_chain', 'The beacon is that of the result', problem, of);
     }
     const own = await addOwnInput(add, bundle.own_input, certificate);
     await addOpenings(add, seen, certificate, [bundle.openings], [...openings, ...own], declared ? declaration.algorithm_params : null);
   }
   return verdictOf(checks, seen, whole ? certificate : null);
+}
+
+/** Returns drand's hash of a chain, or null if a value is missing or impossible. The seed and the id of quicknet are known. */
+async function chainHash({ chain_hash: of, public_key: key, genesis_time: genesis, period, genesis_seed: seed, beacon_id: id }) {
+  if (of === QUICKNET.hash && seed === undefined && id === undefined) [seed, id] = [QUICKNET.seed, 'quicknet'];
+  if (!/^[0-9a-f]{192}$/.test(key) || seed === undefined || id === undefined || period < 1 || period >= 2 ** 32 || genesis < 0) return null;
+  const numbers = [bigEndian(period, 4), bigEndian(genesis, 8)];
+  return toHex(await sha256(...numbers, fromHex(key), fromHex(seed), id === 'default' ? bytesOf('') : bytesOf(id)));
 }
 
 async function addLogProof(add, { certificate, tree_head: head, log_proof: text }, keys, policy) {

@@ -4,8 +4,8 @@
 
 import { verifyFile } from './submitted.js';
 import { countdown, describe, status } from './describe.js';
-import { byId, copyButton, element, once } from './dom.js';
-import { algorithmOf, drawTime, pageOf } from './facts.js';
+import { byId, call, copyButton, element, once, problemOf } from './dom.js';
+import { algorithmOf, drawTime, pageOf, sealTime } from './facts.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, seats, tokens } from './keep.js';
 import { parse } from './jcs.js';
 import { showResult, tryAgain } from './outcome.js';
@@ -14,6 +14,7 @@ import { review } from './review.js';
 import { commitmentOf, seal } from './seal.js';
 import { signSeat } from './seats.js';
 import { Refused, Seat } from './seat.js';
+import { sealOpening } from './timelock.js';
 import { localTime, name } from './words.js';
 
 const id = decodeURIComponent(location.pathname.split('/')[2]);
@@ -46,7 +47,7 @@ function phaseOf({ view, party }) {
   if (ENDED[view.state]) return ENDED[view.state];
   const { committed, commitment, revealed } = view.parties[party];
   if (!committed) return declared?.declaration.party_keys[party] ? 'keyed' : 'seal';
-  if (!revealed && !sealed.get(id, commitment) && !unkept[commitment]) return 'elsewhere';
+  if (!revealed && !held(commitment)) return opensByItself() ? 'sealed' : 'elsewhere';
   if (view.state !== 'REVEALING') return 'sealed';
   if (!revealed) return 'opening';
   return view.parties.every((p) => p.revealed) ? 'draw' : 'opened';
@@ -101,7 +102,11 @@ function panel(title, ...content) {
   acted = false;
 }
 
-const whatIfLeft = () => element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
+/** Reports whether the deal takes only inputs that open by themselves at their beacon round. */
+const opensByItself = () => declared?.declaration.seals === 'required';
+
+const whatIfLeft = () => opensByItself() ? element('p', { id: 'opens-itself' }, 'You need not come back: your sealed input opens by itself on ', element('strong', {}, localTime(sealTime(now.view.commit_deadline))),
+  '. Nobody can open it before, the service included. While this page is open, it opens your input earlier, as soon as all have sealed. Come back any time after for the result.') : element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
   element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you. No message is sent: ask the others to tell you when they have sealed.');
 
 function copyOf({ input, salt, seat_key, commitment }, saved = () => {}) {
@@ -121,7 +126,7 @@ const panels = {
   sealed() {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
-    panel('Sealed', element('p', {}, 'Your input is sealed. Nobody else can read it, and nobody can change it, you included.'), ownInput(), whatIfLeft(), ownKey(one), copyOf(one),
+    panel(opensByItself() ? 'You are done' : 'Sealed', element('p', {}, 'Your input is sealed. Nobody else can read it, and nobody can change it, you included.'), ownInput(), whatIfLeft(), held(commitment) && [ownKey(one), copyOf(one)],
       unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
         : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete a page’s data after seven days without a visit, and this deal may last longer: save the copy.') : null);
   },
@@ -291,9 +296,18 @@ function settleSent(commitment) {
   sent = null;
 }
 
+/** Returns what a deal that requires seals takes in addition to the commitment: the opening, sealed for the round of the deal. */
+async function timelocked({ input, salt }) {
+  declared ??= await readDeclared();
+  if (!opensByItself()) return {};
+  const beacon = await call('GET', '/v1/beacon');
+  if (!beacon.ok) throw new Error(problemOf(beacon));
+  return { seal: await sealOpening(beacon.json, now.view.commit_deadline, { deal_id: id, party: now.party, input, salt }) };
+}
+
 async function commit(one) {
   try {
-    await seat.act('commit', { commitment: one.commitment, ...one.signed });
+    await seat.act('commit', { commitment: one.commitment, ...one.signed, ...await timelocked(one) });
   } catch (fault) {
     if (fault.final) sealed.drop(id, one.commitment);
     throw fault;
@@ -343,8 +357,8 @@ async function readDeclared() {
   }
 }
 
-/** Reports whether the page needs the declaration. A party needs it before sealing. The page of a draw always shows the declared beacon chain. */
-const needsDeclared = ({ view, party }) => (!ENDED[view.state] && !view.parties[party].committed) || algorithmOf(view.algorithm)?.needs_beacon !== false;
+/** Reports whether the page needs the declaration. A party needs it before sealing, and until its input is open. The page of a draw always shows the declared beacon chain. */
+const needsDeclared = ({ view, party }) => (!ENDED[view.state] && !view.parties[party].revealed) || algorithmOf(view.algorithm)?.needs_beacon !== false;
 
 /** Reloads the page, because a browser may not fetch a module again that it could not load. Nothing is sealed yet that a reload would lose. */
 async function again(own) {

@@ -22,7 +22,7 @@ export function describe({ view, party, cautions }, page, chain) {
   byId('rules').replaceChildren(
     ...fact('It settles', about ? `${about.purpose}.` : 'what this page has no words for.'),
     ...fact('Algorithm', element('code', {}, view.algorithm)),
-    ...(chain ? fact('Random value', `round ${view.algorithm_params.beacon_round} of ${chain === QUICKNET ? 'drand quicknet' : 'a beacon that is not drand quicknet'}, chain `, element('code', { id: 'chain' }, chain)) : []),
+    ...(chain && drawTime(view) ? fact('Random value', `round ${view.algorithm_params.beacon_round} of ${chain === QUICKNET ? 'drand quicknet' : 'a beacon that is not drand quicknet'}, chain `, element('code', { id: 'chain' }, chain)) : []),
     ...fact('Who sees the inputs', whoSees(view, about), ' The operator can read each input once it is opened.'),
     ...fact('Afterwards', view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
 }

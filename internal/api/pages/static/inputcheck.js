@@ -18,7 +18,7 @@ export function missing(input, name, want) {
 export const quoted = (name) => JSON.stringify(name);
 export const listed = (names) => names.slice(0, 8).map(quoted).join(', ') + (names.length > 8 ? `, and ${names.length - 8} more` : '');
 
-/** Returns what is wrong with an input, or null. check(params, input) is the rule of the algorithm, which takes at most maxInput bytes. */
+/** Returns what is wrong with an input, or null. check(params, input) is the rule of the algorithm, which takes at most maxInput bytes, or check.most(params). */
 export function inputProblem(check, algorithm, maxInput, params, input) {
   if (!isObject(input)) return 'the input must be an object';
   let size;
@@ -28,7 +28,8 @@ export function inputProblem(check, algorithm, maxInput, params, input) {
     // A number is not an integer within ±(2^53−1). The algorithm's rule names the member.
     return check(params, input) ?? 'every number must be an integer within ±(2^53−1)';
   }
-  if (size > maxInput) return `the input has ${size} bytes in its RFC 8785 form; ${algorithm} takes at most ${maxInput}`;
+  const most = Math.min(maxInput, check.most?.(params) ?? maxInput);
+  if (size > most) return `the input has ${size} bytes in its RFC 8785 form; ${algorithm} takes at most ${most} in this deal`;
   return check(params, input);
 }
 

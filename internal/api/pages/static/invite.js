@@ -1,6 +1,6 @@
 // The invitations of a deal, from the template of package invitation.
 
-import { facts } from './facts.js';
+import { facts, sealTime } from './facts.js';
 
 const address = facts.public_url || location.origin;
 
@@ -8,12 +8,12 @@ const utc = (seconds) => `${new Date(seconds * 1000).toUTCString().slice(0, 22)}
 
 export const linkOf = (deal, token) => `${address}/d/${deal}#${token}`;
 
-/** Returns the text for one party: {deal, algorithm, from, invite, commitDeadline, revealDeadline}. from: the initiator's label. */
-export function invitation({ deal, algorithm, from, invite, commitDeadline, revealDeadline }) {
+/** Returns the text for one party: {deal, algorithm, from, invite, commitDeadline, revealDeadline, once}. from: the initiator's label. once: the deal requires seals. */
+export function invitation({ deal, algorithm, from, invite, commitDeadline, revealDeadline, once }) {
   const values = {
     base: address, deal_id: deal, algorithm: algorithm.id, purpose: algorithm.purpose, ready: algorithm.ready, from, label: invite.label, party: String(invite.party),
-    token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline), commit_deadline: String(commitDeadline), reveal_deadline: String(revealDeadline),
+    token: invite.token, commit_by: utc(commitDeadline), reveal_by: utc(revealDeadline), opens_by: utc(sealTime(commitDeadline)), commit_deadline: String(commitDeadline), reveal_deadline: String(revealDeadline),
   };
   // All placeholders are replaced in one pass, because a label may contain a placeholder.
-  return facts.invitation.replace(/\{([a-z_]+)\}/g, (place, key) => values[key] ?? place);
+  return (once ? facts.invitation_once : facts.invitation).replace(/\{([a-z_]+)\}/g, (place, key) => values[key] ?? place);
 }

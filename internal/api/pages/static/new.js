@@ -96,6 +96,7 @@ async function declaration() {
   const [commits, reveals] = ['commit-seconds', 'reveal-seconds'].map((id) => Number(byId(id).value));
   const body = { algorithm: kind(), party_labels: lines(byId('names')), algorithm_params: part.params(), mode: mode(), retention: byId('retention').value };
   body.party_keys = partyKeys(body.party_labels);
+  if (byId('act-once').checked) body.seals = 'required';
   const said = JSON.stringify([body, commits, reveals]);
   if (unanswered?.said === said) return unanswered;
   const { date } = await call('GET', '/v1/status');
@@ -114,7 +115,7 @@ async function make() {
   if (!answer.ok) throw new Error(problemOf(answer));
   const { deal_id: deal, invite_tokens: invites, warning } = answer.json;
   const texts = invites.slice(1).map((invite) => ({
-    label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, from: invites[0].label, invite, commitDeadline, revealDeadline }),
+    label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, from: invites[0].label, invite, commitDeadline, revealDeadline, once: Boolean(body.seals) }),
   }));
   const made = { deal, own: invites[0].token, warning, texts };
   created.set('', made); // a reload of this tab shows them again
@@ -160,7 +161,8 @@ byId('create').addEventListener('click', checkLists);
 byId('kinds').addEventListener('change', show);
 byId('names').addEventListener('input', () => part?.offer?.(lines(byId('names'))));
 
-byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys
+byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys, and no seals
+byId('once-part').hidden = !facts.public_url;
 offerKinds();
 byId('mine').hidden = seats.deals().length === 0;
 byId('mine').querySelector('ul').append(...seats.deals().map((deal) => {

@@ -98,6 +98,13 @@ export async function signers(note, keys) {
   return by;
 }
 
+/** Returns the note without the cosignatures of the policy's witnesses that have this unix time or a later one. */
+export function early(note, policy, before) {
+  const keys = [...policy.witnesses.values()];
+  const late = ({ name, id, signature }) => keys.some((key) => key.name === name && equal(key.id, id)) && toBigInt(signature.subarray(0, 8)) >= BigInt(before);
+  return { ...note, lines: note.lines.filter((line) => !late(line)) };
+}
+
 /** Returns the names of the policy's witnesses whose cosignature is ML-DSA-44. This page cannot check such a cosignature. */
 export function unchecked(note, policy) {
   const cosigned = (key) => note.lines.some(({ name, id }) => name === key.name && equal(id, key.id));

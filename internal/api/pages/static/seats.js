@@ -112,9 +112,14 @@ function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: roun
   return round === drawn.round ? null : `the declaration names beacon round ${round}, but the result was drawn from round ${JSON.stringify(drawn.round)}`;
 }
 
-/** Returns a problem if a phase closed at or after its deadline, or null. A phase that missed its deadline has no closing time. */
-function late(declaration, timing) {
-  const phase = ['commit', 'reveal'].find((name) => timing[`${name}s_closed_at`] !== null && timing[`${name}s_closed_at`] >= declaration[`${name}_deadline`]);
+/** Reports whether at least one input came from a timelock seal. */
+export const openedBySeal = (properties) => properties.some((p) => p.startsWith('opened-by-timelock:'));
+
+/** Returns a problem if a phase closed at or after its deadline, or null. A phase that missed its deadline has no closing time.
+    Reveals from seals may come later, because their beacon round may be late. */
+function late(declaration, { timing, properties }) {
+  const phase = ['commit', 'reveal'].filter((name) => name === 'commit' || !openedBySeal(properties))
+    .find((name) => timing[`${name}s_closed_at`] !== null && timing[`${name}s_closed_at`] >= declaration[`${name}_deadline`]);
   return phase ? `${phase}s must close before the declared ${phase}_deadline ${declaration[`${phase}_deadline`]}, but they closed at ${timing[`${phase}s_closed_at`]}` : null;
 }
 
@@ -122,7 +127,7 @@ function late(declaration, timing) {
 export async function addDeclaration(add, seen, declaration, certificate) {
   const [named] = digestIn(certificate.properties);
   if (declaration === undefined) return false;
-  const { parties: rows, result, timing } = certificate;
+  const { parties: rows, result } = certificate;
   const { party_labels: labels, party_keys: keys } = declaration;
   let problem = null;
   if (named === null) problem = 'the certificate names no declaration';
@@ -135,7 +140,7 @@ export async function addDeclaration(add, seen, declaration, certificate) {
       return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
     });
     problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, result?.beacon);
-    seen.late = problem ? null : late(declaration, timing);
+    seen.late = problem ? null : late(declaration, certificate);
     problem ??= seen.late;
   }
   add('declaration', 'What was declared is what the certificate names', problem, named ?? '', [['declaration', JSON.stringify(declaration)]]);

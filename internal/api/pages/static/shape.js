@@ -4,7 +4,7 @@
 import { known } from './algorithms.js';
 import { isObject } from './jcs.js';
 import { signatureForm } from './p256.js';
-import { digestIn } from './seats.js';
+import { digestIn, openedBySeal } from './seats.js';
 
 /** The most keys that a deployment may publish. The limit bounds the time of a verification. */
 const MOST_KEYS = 1000;
@@ -74,10 +74,12 @@ const DECLARATION = record({
   party_labels: array(string),
   retention: string,
   reveal_deadline: integer,
-});
+  seals: oneOf('required'),
+}, { optional: ['seals'] });
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
 export const OPENING = record({ deal_id: string, party: integer, input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'], extra: true });
+const BEACON = record({ chain_hash: HASH, public_key: string, genesis_time: integer, period: integer, genesis_seed: HASH, beacon_id: string }, { optional: ['genesis_seed', 'beacon_id'] });
 export const BUNDLE = record({
   bundle_version: oneOf('1'),
   certificate: object,
@@ -85,10 +87,11 @@ export const BUNDLE = record({
   keys: object,
   log_proof: string,
   declaration: DECLARATION,
-  beacon: record({ chain_hash: HASH, public_key: string, genesis_time: integer, period: integer }),
+  beacon: BEACON,
+  closing: record({ beacon: BEACON, seal_hashes: array(nullable(HASH)), log_proof: string }),
   own_input: record({ party: integer, input: object, salt: rule((v) => typeof v === 'string', 'is not a string'), input_path: array(HASH) }, { optional: ['input', 'salt', 'input_path'] }),
   openings: INPUTS,
-}, { optional: ['log_proof', 'declaration', 'beacon', 'own_input', 'openings'] });
+}, { optional: ['log_proof', 'declaration', 'beacon', 'closing', 'own_input', 'openings'] });
 
 export function keySetProblem(document) {
   const bad = KEY_SET(document);
@@ -123,6 +126,7 @@ export function contradictions(c) {
     [new Set(c.properties).size === c.properties.length, 'a property occurs twice'],
     [!c.properties.includes('inputs-purged') || c.retention === 'purge', 'properties contains inputs-purged, but retention is not purge'],
     [!c.properties.includes('beacon-verified') || (computed && draws), 'properties contains beacon-verified, but the result was not drawn with a beacon'],
+    [!openedBySeal(c.properties) || c.properties.includes('inputs-committed-before-reveal'), 'properties contains opened-by-timelock, but no input was revealed'],
   ];
   const [, unnamed] = digestIn(c.properties);
   if (unnamed) claims.push([false, unnamed]);

@@ -3,7 +3,7 @@
 import { bar, youOr } from './bars.js';
 import { element } from './dom.js';
 import { MOST, checked, lines, listed, missing, quoted, repeated, wholeField, wholeNumber } from './inputcheck.js';
-import { isObject } from './jcs.js';
+import { encode, isObject } from './jcs.js';
 import { isolated, name, names, percent, ratio } from './words.js';
 
 export const title = (labels, { items }) => [...labels, ' divide ', ...(items.length > 4 ? [`${items.length} things`] : names(items))];
@@ -31,6 +31,9 @@ export function check({ items }, input) {
   if (unknown > 0) return `input.valuations has ${unknown} member(s) that are not items of this deal; the items are ${listed(items)}`;
   return null;
 }
+
+/** The most bytes of an input in its canonical form, as split.go says. */
+check.most = ({ items }) => items.reduce((bytes, item) => bytes + encode(item).length + 18, 4096);
 
 export function form(view) {
   const { items } = view.algorithm_params;

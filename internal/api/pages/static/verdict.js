@@ -11,7 +11,7 @@ const CLAIMS = [
   ['logged', 'It is in the log', ['tree_size', 'merkle_inclusion', 'log_proof', 'checkpoint_signature'], logged],
   ['cosigned', 'Witnesses saw the log', ['witnesses'], cosigned],
   ['agreed', 'Who agreed', ['party_signatures', 'party_keys', 'declaration'], agreed],
-  ['fixed', 'The inputs were fixed before any was opened', [], fixed],
+  ['fixed', 'The inputs were fixed before any was opened', ['closing', 'closing_witnesses'], fixed],
   ['result', 'The result follows from the inputs', ['input_root_wellformed', 'consistency', 'commitments', 'input_root', 'result', 'own_input', 'input_path'], result],
   ['draw', 'The draw follows from the nonces and the beacon', ['draw', 'beacon_chain', 'beacon_signature'], draw],
 ];
@@ -26,9 +26,11 @@ export const seeing = (issuer) => ({
   alone: true, // the certificate came without its bundle
   policy: null,
   parties: [], // per party: {party, status, detail} of the claim `agreed`
+  closed: null, // what the closing shows, see closing.js; null: the bundle has none
   late: null, // how the times contradict the declaration
   opened: null, // the parties whose commitments were opened; null if no opening is known
   recomputed: null, // says from what the result was recomputed
+  bound: false, // whether the hash of the beacon chain in the bundle is that of its key and its other values
   chain: null, // the name of the beacon chain, known beforehand, that signed the round
 });
 
@@ -73,8 +75,18 @@ function agreed({ seen: { parties } }) {
   return proven === parties.length ? [PROVEN, words] : [OPEN, `${words}; name the seat keys that you know`];
 }
 
-function fixed({ seen }) {
-  return seen.late ? [FALSE, seen.late] : [OPEN, 'the times are the service’s word'];
+function fixed({ seen: { late, closed, policy }, certificate }) {
+  if (late) return [FALSE, late];
+  if (!closed) return [OPEN, 'the times are the service’s word'];
+  if (!policy) return [OPEN, 'the commitments are in the log, but only witnesses show since when; give a policy'];
+  if (!policy.demands) return [OPEN, 'the commitments are in the log, but only witnesses show since when, and the policy requires no cosignatures'];
+  if (!closed.known) return [OPEN, 'the beacon’s chain is not drand quicknet, and its times are only in this file; compare them with those that you know'];
+  if (!closed.bySeal) return [OPEN, 'no input came from a seal, and when each party revealed is the service’s word'];
+  if (closed.unsealed.length) {
+    const missing = few(closed.unsealed.map((i) => certificate.parties[i].label));
+    return [OPEN, `${closed.detail}, but when the parties without a seal revealed is the service’s word: ${missing}`];
+  }
+  return [PROVEN, `${closed.detail}; an input that its party revealed by hand before is not covered`];
 }
 
 function result({ seen, certificate }) {
@@ -93,7 +105,8 @@ function draw({ checks, seen, certificate }) {
   const failed = checks.find(({ name, ok }) => name === 'result' && !ok);
   if (failed) return [FALSE, `result: ${failed.detail}`];
   if (!seen.recomputed) return [OPEN, 'the digest of the nonces is the service’s word: the openings of all parties are missing; get the proof again'];
-  if (!seen.chain) return [OPEN, 'the beacon’s chain is not drand quicknet, and its key is only in this file; compare it with the one that you know'];
+  if (!seen.chain && seen.bound) return [OPEN, 'the beacon’s chain is not drand quicknet; its key belongs to the chain hash, which the deal declared, but whose chain it is you must know'];
+  if (!seen.chain) return [OPEN, 'the beacon’s chain is not drand quicknet, and nothing shows that its key belongs to the chain hash; compare it with the one that you know'];
   return [PROVEN, `nonces, beacon round and winner were recomputed; ${seen.chain} signed the round`];
 }
 

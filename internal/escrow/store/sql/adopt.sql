@@ -18,5 +18,9 @@ ended AS (
 ),
 purged AS (
     UPDATE reveals r SET sealed = NULL FROM ended e WHERE r.deal_id = $1 AND r.deal_id = e.deal_id AND e.retention = 'purge'
+),
+unsealed AS (
+    UPDATE seals s SET sealed = NULL, secret = NULL, state = CASE s.state WHEN 'sealed' THEN 'unused' ELSE s.state END
+    FROM ended e WHERE s.deal_id = $1 AND s.deal_id = e.deal_id AND (s.state = 'sealed' OR e.retention = 'purge')
 )
 SELECT EXISTS (SELECT FROM ended)

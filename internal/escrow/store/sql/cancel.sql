@@ -9,6 +9,9 @@ cancelled AS (
       AND NOT EXISTS (SELECT FROM commitments WHERE deal_id = $1 AND party <> 0)
     RETURNING deal_id, now
 ),
+unsealed AS (
+    UPDATE seals s SET sealed = NULL, secret = NULL, state = 'unused' FROM cancelled c WHERE s.deal_id = $1 AND s.deal_id = c.deal_id
+),
 recorded AS (
     INSERT INTO idempotency (scope, body, response, expires_at)
     SELECT $2::bytea, $3::bytea, $4::bytea, now + $5::bigint FROM cancelled WHERE $2::bytea IS NOT NULL

@@ -1,6 +1,8 @@
 -- Lists the deals with a step for the worker, at most $2 of each kind:
 -- * deals whose deadline is past or at most $1 seconds away;
 -- * random.v1 deals whose draw is due: $3 seconds after the later of the last reveal and the round time;
+-- * deals with seals to open, whose round is due or is due in at most $1 seconds;
+-- * deals with seals whose closing is not in the log, from 3 seconds after the last commitment until the round;
 -- * deals with a pending certificate, except the deals $4. Such a deal is listed from 3 seconds after its end, because until
 --   then the call that ended the deal may issue the certificate.
 -- Returns each deal with the milliseconds until its step is due (0 or less: due now).
@@ -17,5 +19,14 @@ UNION ALL
  WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL
    AND greatest(reveals_closed_at, round_time) <= (SELECT now FROM clock) - $3::bigint
  ORDER BY greatest(reveals_closed_at, round_time) LIMIT $2)
+UNION ALL
+(SELECT deal_id, seal_time * 1000 - (SELECT ms FROM clock) FROM deals d
+ WHERE phase = 'REVEALING' AND seal_time IS NOT NULL AND seal_time <= (SELECT now FROM clock) + $1::bigint
+   AND (SELECT s.party FROM seals s WHERE s.deal_id = d.deal_id AND s.state = 'sealed' LIMIT 1) IS NOT NULL
+ ORDER BY seal_time LIMIT $2)
+UNION ALL
+(SELECT deal_id, 0 FROM deals
+ WHERE phase = 'REVEALING' AND seal_time IS NOT NULL AND closing_leaf IS NULL AND seal_time > (SELECT now FROM clock)
+   AND commits_closed_at < (SELECT now FROM clock) - 3 ORDER BY seal_time LIMIT $2)
 UNION ALL
 (SELECT deal_id, 0 FROM certificates WHERE leaf_index IS NULL AND created_at < (SELECT now FROM clock) - 3 AND deal_id <> ALL ($4::text[]) ORDER BY created_at LIMIT $2)

@@ -5,6 +5,7 @@
 -- If all parties of a deal have revealed, the deal accepts no more inserts, and a check of its phase suffices. Any other deal
 -- must be locked by lock.sql or lock_wait.sql before this statement, because another transaction may have inserted a row after
 -- the ending was computed.
+-- The seals of the deal that are not opened are deleted, and with retention purge also the failed ones.
 -- Returns for each deal whether it was free and whether it ended. A deal is free if no other transaction held its lock at this
 -- statement. A deal that lock.sql or lock_wait.sql must lock is free only if that statement locked it too.
 WITH locked AS MATERIALIZED (SELECT string_to_array(current_setting('fairpact.locked', true), ' ') AS deals),
@@ -31,6 +32,10 @@ ended AS (
 ),
 purged AS (
     UPDATE reveals r SET sealed = NULL FROM ended e WHERE r.deal_id = ANY($1) AND r.deal_id = e.deal_id AND e.retention = 'purge'
+),
+unsealed AS (
+    UPDATE seals s SET sealed = NULL, secret = NULL, state = CASE s.state WHEN 'sealed' THEN 'unused' ELSE s.state END
+    FROM ended e WHERE s.deal_id = ANY($1) AND s.deal_id = e.deal_id AND (s.state = 'sealed' OR e.retention = 'purge')
 ),
 certified AS (
     INSERT INTO certificates (cert_id, deal_id, payload, mac, created_at)

@@ -3,5 +3,9 @@
 UPDATE server_secret SET former = '{}'
 WHERE singleton AND fingerprint = $1 AND former <> '{}' AND (
     SELECT r.deal_id FROM unnest((SELECT former FROM server_secret WHERE singleton)) AS f
-    CROSS JOIN LATERAL (SELECT deal_id FROM reveals WHERE secret = f AND sealed IS NOT NULL ORDER BY deal_id, party LIMIT 1) AS r LIMIT 1
+    CROSS JOIN LATERAL (
+        (SELECT deal_id FROM reveals WHERE secret = f AND sealed IS NOT NULL ORDER BY deal_id, party LIMIT 1)
+        UNION ALL
+        (SELECT deal_id FROM seals WHERE secret = f AND sealed IS NOT NULL ORDER BY deal_id, party LIMIT 1)
+    ) AS r LIMIT 1
 ) IS NULL

@@ -1,0 +1,55 @@
+//go:build long
+
+package abuse
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/dev/localstack"
+)
+
+// TestReviewAtLength runs all attacks of the review from one address, from two and from sixteen.
+func TestReviewAtLength(t *testing.T) {
+	stack := attacked(t)
+	for _, a := range append(cheap, []attack{
+		{"2a HEAD verify of large certificates", headCertificates},
+		{"2b HEAD inputs", headInputs},
+		{"3 HEAD of a large deal, 64 connections", headDeal},
+		{"5 replay of a large certificate, 8 connections", replays},
+		{"5 replay of a certificate with 9,980 seat keys, 8 connections", replaysWithKeys},
+		{"ten thousand connections", tenThousand},
+	}...) {
+		t.Run(a.name, func(t *testing.T) {
+			run := a.prepare(t, stack)
+			for _, addresses := range []int{1, 2, 16} {
+				t.Run(fmt.Sprintf("from %d", addresses), func(t *testing.T) { a.run(t, stack, run, addresses, 4*time.Second) })
+			}
+		})
+	}
+	t.Run("2c worker: ten large draws at once", draws(stack))
+}
+
+// tenThousand keeps ten thousand connections open. A third of them is idle after a call, a third has sent half of a
+// header, and a third half of a body.
+func tenThousand(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
+	texts := []string{
+		"GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n",
+		"GET /v1/status HTTP/1.1\r\nHost: local",
+		"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + fmt.Sprint(60_000) + "\r\n\r\n{",
+	}
+	return func(ctx context.Context, from *crowd) {
+		var all sync.WaitGroup
+		for i := range 10_000 {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					from.hold(ctx, i, texts[i%len(texts)])
+				}
+			})
+		}
+		all.Wait()
+	}
+}

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# release-verifiers.sh VERSION: packs the verifiers into bin/verifiers (an npm package and a wheel), installs both and
+# fairpactctl in empty folders, and requires the exit codes of /protocol, section 9.2, on bundles of e2e/testdata:
+# 0 good, 1 forged, 2 unreadable, 4 of an unknown issuer. Nothing is fetched. It needs node, npm and python3 with venv.
+#   hack/release-verifiers.sh v1.2.3
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=${1:?the version, such as v1.2.3}
+out=$PWD/bin/verifiers work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+rm -rf "$out"
+go -C hack build -buildvcs=false -o ../bin/pack-verifiers ./verifiers
+bin/pack-verifiers "$out" "$version"
+
+mkdir "$work/npm"
+npm --prefix "$work/npm" install --offline --no-audit --no-fund --silent "$out"/*.tgz
+python3 -m venv "$work/venv"
+"$work/venv/bin/pip" install --quiet --no-index --disable-pip-version-check "$out"/*.whl
+GOBIN=$work/go go install -buildvcs=false -ldflags "-X github.com/fairpact/fairpact/internal/platform/version.Version=${version#v}" ./services/fairpactctl
+[[ $("$work/go/fairpactctl" --version) == *"${version#v}"* ]] || { echo "fairpactctl --version is not ${version#v}"; exit 1; }
+
+cd "$work" # so that no verifier finds its sources
+check() { # check NAME EXPECTED FILE ARGUMENTS…
+  local name=$1 want=$2 file=$3; shift 3
+  for verifier in "npm/node_modules/.bin/fairpact-verify $file" "venv/bin/fairpact-verify --bundle $file" "go/fairpactctl verify $file"; do
+    local code=0
+    $verifier "$@" > said 2>&1 || code=$?
+    [ $code = "$want" ] || { echo "$verifier $* ($name) ends with $code, want $want:"; cat said; exit 1; }
+  done
+  echo "ok $name: $want"
+}
+for name in good rows-split rows-shapley signature tree-head certificate-bytes good-by-itself; do
+  python3 - "$OLDPWD/e2e/testdata/bundles/$name.json" "$name" > key <<'PY'
+import json, sys
+case = json.load(open(sys.argv[1]))
+json.dump(case["bundle"], open(sys.argv[2] + ".json", "w"))
+print((case.get("pubkeys") or [""])[0])
+PY
+  key=$(cat key)
+  case $name in good-by-itself) want=4 ;; good | rows-*) want=0 ;; *) want=1 ;; esac
+  check $name $want $name.json ${key:+--pubkey "$key"}
+done
+echo '{"bundle_version": 1.5}' > unreadable.json
+check unreadable 2 unreadable.json

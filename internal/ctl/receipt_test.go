@@ -1,0 +1,99 @@
+package ctl
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fairpact/fairpact/internal/api/wire"
+	"github.com/fairpact/fairpact/internal/dev/devbeacon"
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/canon"
+	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
+	"github.com/fairpact/fairpact/internal/signing"
+)
+
+// A receipt file exposes a deployment that names a sealed party a flaker, or drops its commitment.
+func TestReceiptExposesAFalseFlaker(t *testing.T) {
+	dir := t.TempDir()
+	key, err := signing.MakeKeyFile(filepath.Join(dir, "key.pem"), "es256")
+	ok(t, err)
+	signer, err := signing.ReadSeatKey(filepath.Join(dir, "key.pem"))
+	ok(t, err)
+	server := devbeacon.New([]byte("receipt"))
+	relay := httptest.NewServer(server)
+	defer relay.Close()
+	chain := server.Chain()
+	const dealID, round, salt = "d_0123456789abcdefghijkl", int64(1000), "00112233445566778899aabbccddeeff"
+	input := map[string]any{"accept": true}
+	commits := canon.Commitment(canon.Encode(input), []byte(salt))
+	files := func(name string, opening timelock.Opening, change func(*timelock.Receipt)) string {
+		seal := timelock.Seal(chain, round, opening.Plaintext(), timelock.Random(make([]byte, 48)))
+		r := timelock.Receipt{Origin: "https://fairpact.example", DealID: dealID, Party: 1, Commitment: commits, SealHash: timelock.Hash(seal), Chain: chain.Hash, Round: round, Time: chain.RoundTime(round) - 100}
+		change(&r)
+		signature, err := signer.Sign(r.Message())
+		ok(t, err)
+		served := wire.BeaconOf(chain).BeaconChain
+		text, err := json.Marshal(receiptFile{seal, escrow.Receipt{Text: string(r.Message()), Signature: signature}, key, &served})
+		ok(t, err)
+		path := filepath.Join(dir, name)
+		ok(t, os.WriteFile(path, text, 0o600))
+		return path
+	}
+	certified := func(name string, void string, flakers []int, commitment *string) string {
+		hash := strings.Repeat("0d", 32)
+		p := certificate.Payload{
+			CertVersion: certificate.Version, CertID: "c_1", DealID: dealID, Outcome: certificate.Void, Algorithm: "shapley.v1", Mode: "sealed", Retention: "standard", VoidFlakers: flakers,
+			Properties: certificate.Properties(certificate.Facts{Algorithm: "shapley.v1", Retention: "standard", Void: void, Declaration: hash}),
+			Parties:    []certificate.Party{{Index: 0, Label: "a", Commitment: &commits, AttestedBy: "initiator"}, {Index: 1, Label: "b", Commitment: commitment, AttestedBy: "initiator"}},
+		}
+		text, err := p.SigningBytes()
+		ok(t, err)
+		path := filepath.Join(dir, name)
+		ok(t, os.WriteFile(path, text, 0o600))
+		return path
+	}
+	same := func(*timelock.Receipt) {}
+	mine := timelock.Opening{DealID: dealID, Party: 1, Input: input, Salt: salt}
+	good := files("good", mine, same)
+	stranger := mine
+	stranger.Party = 0
+	for _, row := range []struct {
+		what, file, certificate, says string
+		code                          int
+	}{
+		{"a good seal", good, "", "the seal opens to the commitment", ExitOK},
+		{"a party that rejected", good, certified("rejected", certificate.Rejected, []int{1}, &commits), "the seal opens", ExitOK},
+		{"another party is named", good, certified("other", certificate.MissedReveal, []int{0}, &commits), "the seal opens", ExitOK},
+		{"a false flaker", good, certified("false", certificate.MissedReveal, []int{1}, &commits), "names party 1 for an absence", ExitFailed},
+		{"a dropped commitment", good, certified("dropped", certificate.MissedCommit, []int{1}, nil), "does not show the commitment", ExitFailed},
+		{"a copied seal", files("copied", stranger, same), "", "may name party 1", ExitFailed},
+		{"a receipt after the round", files("late", mine, func(r *timelock.Receipt) { r.Time = chain.RoundTime(round) }), "", "was issued after round", ExitFailed},
+		{"another seal", files("other-seal", mine, func(r *timelock.Receipt) { r.SealHash = strings.Repeat("0a", 32) }), "", "is for the seal with hash", ExitFailed},
+	} {
+		args := []string{"receipt", row.file, "--relay", relay.URL}
+		if row.certificate != "" {
+			args = append(args, "--certificate", row.certificate)
+		}
+		var out, errs strings.Builder
+		if code := Main(t.Context(), args, nil, &out, &errs); code != row.code || !strings.Contains(out.String()+errs.String(), row.says) {
+			t.Errorf("%s: exit code %d with %s%s, want %d with %q", row.what, code, out.String(), errs.String(), row.code, row.says)
+		}
+	}
+	var out, errs strings.Builder
+	other := "es256:02" + strings.Repeat("0a", 32)
+	if code := Main(t.Context(), []string{"receipt", good, "--relay", relay.URL, "--pubkey", other}, nil, &out, &errs); code != ExitFailed {
+		t.Errorf("under another key: exit code %d with %s%s", code, out.String(), errs.String())
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,35 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/platform/budget"
+)
+
+// large runs a read of at most `bytes` bytes as a statement of its own, once the call in ctx holds a
+// ticket for these bytes and has its turn (budget.Call.Read). Large reads do not use the statements of
+// the coalescers, so small reads do not wait for them. The read does not end with ctx: pgx would then
+// close the connection.
+func large[Q, A any](ctx context.Context, s *Store, bytes int, run func(context.Context, []Q, bool) ([]A, error), query Q) (none A, err error) {
+	call := budget.From(ctx)
+	if err := call.Hold(ctx, int64(bytes)); err != nil {
+		return none, err
+	}
+	done, err := call.Read(ctx)
+	if err != nil {
+		return none, err
+	}
+	defer done()
+	reading, cancel := context.WithTimeout(context.WithoutCancel(ctx), groupTimeout)
+	defer cancel()
+	answers, err := run(reading, []Q{query}, false)
+	if err != nil {
+		return none, translate(err)
+	}
+	s.slots.answered.Store(time.Now().UnixMilli())
+	if len(answers) == 0 {
+		return none, ErrNotFound
+	}
+	return answers[0], nil
+}

@@ -1,0 +1,120 @@
+package web
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/platform/timelimits"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+const (
+	step     = 64 << 10        // bytes of a body
+	stepTime = 5 * time.Second // longest time for each step of a body to arrive
+)
+
+// ReadAll reads a body of at most limit bytes. A body of at most budget.SmallBody bytes counts with its
+// connection. For a larger one, ReadAll first takes a ticket for the call in the request's context.
+// The errors are problem.Errors.
+func ReadAll(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	b := bodyReader{r: r, conn: connOf(r.Context()), control: http.NewResponseController(w), until: time.Now().Add(timelimits.Body)}
+	size := r.ContentLength
+	tooLarge := problem.New(problem.BodyTooLarge, "the body is over %d bytes; send a smaller one", limit)
+	if size == 0 {
+		return nil, nil
+	}
+	if size > limit { // read on for a while: a client that still sends may not read the answer
+		_, _ = io.CopyN(io.Discard, &b, limit)
+		w.Header().Set("Connection", "close")
+		return nil, tooLarge
+	}
+	all := make([]byte, min(uint64(size), budget.SmallBody))
+	n, err := io.ReadFull(&b, all)
+	if size < 0 && err == nil || size > int64(n) && err == nil {
+		if size < 0 {
+			size = limit
+		}
+		b.call = budget.From(r.Context())
+		if err := b.call.Hold(r.Context(), size+budget.SmallCall); err != nil {
+			b.extend(time.Second) // so that net/http can read the rest, and the client gets the answer
+			return nil, err
+		}
+		if r.ContentLength < 0 {
+			all, err = b.chunked(all, limit)
+		} else {
+			all = append(make([]byte, 0, size), all...)[:size]
+			_, err = io.ReadFull(&b, all[n:])
+		}
+	} else if size < 0 && errors.Is(err, io.ErrUnexpectedEOF) || err == io.EOF {
+		all, err = all[:n], nil
+	}
+	switch {
+	case b.evicted:
+		b.extend(time.Second)
+		return nil, problem.New(problem.Overloaded, "the body arrived slowly while others waited; send the same request again in a few seconds").WithRetryAfter(2)
+	case err == errTooLarge:
+		w.Header().Set("Connection", "close")
+		return nil, tooLarge
+	case err != nil || r.ContentLength >= 0 && int64(len(all)) != r.ContentLength:
+		return nil, problem.New(problem.InvalidJSON, "the body arrived too slowly or incompletely; send it again").WithCause(err)
+	}
+	return all, nil
+}
+
+var errTooLarge = errors.New("too large")
+
+// bodyReader lets the budget evict the call, or the connection, while it waits for the client.
+type bodyReader struct {
+	r       *http.Request
+	conn    *conn        // nil only in tests
+	call    *budget.Call // nil: has no ticket yet
+	control *http.ResponseController
+	until   time.Time
+	read    int64
+	end     int64 // up to which a read deadline is set
+	evicted bool
+}
+
+func (b *bodyReader) Read(p []byte) (int, error) {
+	if b.read >= b.end {
+		b.extend(min(stepTime, time.Until(b.until)))
+		b.end = b.read + step
+	}
+	b.conn.waits()
+	if b.call != nil {
+		b.call.Blocked(func() { b.extend(-time.Second) })
+	}
+	n, err := b.r.Body.Read(p[:min(len(p), step)])
+	b.conn.busy()
+	if !b.call.Busy() {
+		b.evicted = true
+		return 0, io.ErrClosedPipe
+	}
+	b.read += int64(n)
+	return n, err
+}
+
+// extend sets the read deadline. It fails only in tests, where there is no connection.
+func (b *bodyReader) extend(d time.Duration) { _ = b.control.SetReadDeadline(time.Now().Add(d)) }
+
+// chunked reads a body without a Content-Length.
+func (b *bodyReader) chunked(all []byte, limit int64) ([]byte, error) {
+	for {
+		if len(all) == cap(all) {
+			all = append(all, 0)[:len(all)]
+		}
+		n, err := b.Read(all[len(all):cap(all)])
+		all = all[:len(all)+n]
+		switch {
+		case int64(len(all)) > limit:
+			return nil, errTooLarge
+		case err == io.EOF:
+			return all, nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package web
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/platform/caller"
+)
+
+const (
+	sendBuffer    = 128 << 10        // bytes of a socket; the kernel doubles it
+	receiveBuffer = 64 << 10         // bytes
+	unackedTime   = 20 * time.Second // after which the kernel closes a connection whose client takes nothing
+)
+
+// Listener accepts connections that replace the errors of net/http itself, such as the 400
+// for a request that net/http cannot parse. The replacement has the JSON body of SPEC 7.1.
+//
+// It also bounds the open connections. At the bound, a new connection replaces one that waits
+// for its client: one that is silent, idle, or has sent half of a header or body. Of these, it
+// replaces the one that has waited longest of the network with the most. If there is none, the new
+// one is refused. A network may have half of the connections, and a sixteenth once three quarters are
+// in use; then its new connections replace its own.
+type Listener struct {
+	net.Listener
+	proxy   func(netip.Addr) bool
+	refused func(net.Conn)
+	open    *budget.Budget // of connections; nil: not bounded
+}
+
+// NewListener returns a Listener for the server, whose ConnState and ConnContext it sets. If most is 0,
+// connections are not bounded. `proxy`
+// reports whether an address is a proxy, which has no bound of its own; it may be nil. `refused`
+// answers a connection before it is closed, and MUST NOT block.
+func NewListener(l net.Listener, server *http.Server, most int, proxy func(netip.Addr) bool, refused func(net.Conn)) *Listener {
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) }
+	server.ConnState = func(c net.Conn, state http.ConnState) {
+		one, ok := c.(*conn)
+		if !ok {
+			return
+		}
+		switch state {
+		case http.StateActive:
+			one.busy()
+		case http.StateIdle:
+			one.waits()
+		case http.StateClosed, http.StateHijacked:
+			one.leave()
+		}
+	}
+	bounded := &Listener{Listener: l, proxy: proxy, refused: refused}
+	if most > 0 {
+		bounded.open = budget.New(budget.Options{Shared: int64(most), Share: 16, Bound: true})
+	}
+	return bounded
+}
+
+// Accept implements net.Listener. It changes only TCP connections.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		accepted, err := l.Listener.Accept()
+		tcp, ok := accepted.(*net.TCPConn)
+		if err != nil || !ok {
+			return accepted, err
+		}
+		one := &conn{TCPConn: tcp}
+		if l.open != nil {
+			if one.ticket, ok = l.open.Try(budget.Large, l.network(tcp), 1); !ok {
+				l.refused(one)
+				_ = one.Close()
+				continue
+			}
+		}
+		one.waits()
+		bound(tcp)
+		return one, nil
+	}
+}
+
+// network returns "" for a proxy.
+func (l *Listener) network(c *net.TCPConn) string {
+	from := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	if l.proxy != nil && l.proxy(from) {
+		return ""
+	}
+	return caller.Network(from.String())
+}
+
+// bound bounds what the kernel keeps for a client that does not read. Errors are ignored, because
+// the connection works without.
+func bound(c *net.TCPConn) {
+	_ = c.SetWriteBuffer(sendBuffer)
+	_ = c.SetReadBuffer(receiveBuffer)
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unackedTime/time.Millisecond))
+		})
+	}
+}
+
+type connKey struct{}
+
+func connOf(ctx context.Context) *conn {
+	c, _ := ctx.Value(connKey{}).(*conn)
+	return c
+}
+
+type conn struct {
+	*net.TCPConn
+	ticket *budget.Ticket // nil: not bounded
+
+	// Only the goroutine that serves the connection uses the fields below.
+	call    *budget.Call   // nil: no call is served
+	written int            // bytes since the client had taken nearly all
+	unsent  *budget.Ticket // of bytes that the client has not taken yet; may be returned already
+}
+
+// write lets the budget close the connection while the client does not take an answer.
+func (c *conn) write(b []byte) (int, error) {
+	c.written += len(b)
+	if c.written <= freeUnsent {
+		return c.TCPConn.Write(b)
+	}
+	c.waits()
+	c.call.Blocked(c.drop)
+	n, err := c.TCPConn.Write(b)
+	c.call.Busy()
+	c.busy()
+	return n, err
+}
+
+const (
+	freeUnsent = 16 << 10               // unsent bytes that need no ticket
+	pollUnsent = 100 * time.Millisecond // how often the kernel is asked what is unsent
+)
+
+// Serves says which call a request is, until Sent.
+func Serves(r *http.Request, call *budget.Call) {
+	if c := connOf(r.Context()); c != nil {
+		c.call = call
+	}
+}
+
+// Sent ends the call of a request. If the kernel still holds much of the answer, the connection keeps
+// a ticket for it until the client has taken it. Meanwhile the budget may close the connection.
+func Sent(r *http.Request, call *budget.Call) {
+	defer call.End()
+	c := connOf(r.Context())
+	if c == nil || call == nil {
+		return
+	}
+	c.call = nil
+	if c.written <= freeUnsent {
+		return
+	}
+	left := c.left()
+	if left <= freeUnsent {
+		c.written = 0
+		return
+	}
+	if c.unsent != nil {
+		c.unsent.Return()
+	}
+	var ok bool
+	if c.unsent, ok = call.Unsent(left); !ok {
+		c.drop()
+		return
+	}
+	c.unsent.Evictable(c.drop)
+	c.poll(c.unsent)
+}
+
+// poll returns the ticket once the client has taken what it counts.
+func (c *conn) poll(t *budget.Ticket) {
+	time.AfterFunc(pollUnsent, func() {
+		if t.Units() == 0 {
+			return
+		}
+		left := c.left()
+		if left <= freeUnsent {
+			t.Return()
+			return
+		}
+		t.Shrink(left)
+		c.poll(t)
+	})
+}
+
+// left returns how many bytes the kernel holds for the client.
+func (c *conn) left() int64 {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	if raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) }) != nil || err != nil {
+		return 0 // closed
+	}
+	return int64(n)
+}
+
+// drop closes the connection, and lets the kernel forget what is unsent.
+func (c *conn) drop() {
+	_ = c.SetLinger(0)
+	c.evict()
+}
+
+// waits says that the server waits for the client, until busy.
+func (c *conn) waits() {
+	if c != nil && c.ticket != nil {
+		c.ticket.Evictable(c.evict)
+	}
+}
+
+func (c *conn) evict() {
+	_ = c.Close()
+	c.leave()
+}
+
+func (c *conn) busy() {
+	if c != nil && c.ticket != nil {
+		c.ticket.Busy()
+	}
+}
+
+func (c *conn) leave() {
+	if c.ticket != nil {
+		c.ticket.Return()
+	}
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	p := refusal(b)
+	if p == nil {
+		return c.write(b)
+	}
+	return len(b), Refuse(c.TCPConn, p)
+}

@@ -1,0 +1,227 @@
+package web
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/platform/budget"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// serve serves a handler with at most `most` connections.
+func serve(t *testing.T, most int, handler http.HandlerFunc) (address string, open *budget.Budget) {
+	t.Helper()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
+	l := NewListener(inner, server, most, nil, func(c net.Conn) { _ = Refuse(c, problem.New(problem.Overloaded, "full")) })
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { _ = server.Close() })
+	return inner.Addr().String(), l.open
+}
+
+// dial connects from 127.0.0.<from> and sends a text.
+func dial(t *testing.T, address string, from byte, text string) net.Conn {
+	t.Helper()
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, from)}}
+	c, err := dialer.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(c, text); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func held(t *testing.T, b *budget.Budget, want int64) {
+	t.Helper()
+	for until := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		n, _ := b.Held(budget.Large)
+		if n == want {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d are held, want %d", n, want)
+		}
+	}
+}
+
+const get = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+func status(c net.Conn) int {
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0
+	}
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
+// At the bound, a new connection replaces one that waits for its client: the oldest one of the network
+// that has the most. Those in use stay.
+func TestConnectionsAreReplaced(t *testing.T) {
+	busy, end := make(chan struct{}), make(chan struct{})
+	address, open := serve(t, 20, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/busy":
+			busy <- struct{}{}
+			<-end
+		case "/body":
+			_, err := ReadAll(w, r, 1<<20)
+			if err != nil {
+				Error(w, err)
+			}
+		}
+	})
+	using := dial(t, address, 2, "GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
+	<-busy
+	other := dial(t, address, 3, get)
+	if got := status(other); got != 200 {
+		t.Fatalf("status %d, want 200", got)
+	}
+	var waiting []net.Conn
+	for _, text := range []string{"", "GET / HT", get, "POST /body HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nhalf"} {
+		for range 4 {
+			c := dial(t, address, 2, text)
+			if text == get && status(c) != 200 {
+				t.Fatal("no answer")
+			}
+			waiting = append(waiting, c)
+		}
+		time.Sleep(50 * time.Millisecond) // until the server waits
+	}
+	held(t, open, 11) // half of the connections, and that of another network
+	for i := range 17 {
+		if got := status(dial(t, address, byte(10+i), get)); got != 200 {
+			t.Errorf("connection %d of another network at the bound: status %d, want 200", i, got)
+		}
+	}
+	for i, c := range waiting[:8] {
+		if _, err := c.Read(make([]byte, 1)); err == nil || strings.Contains(err.Error(), "timeout") {
+			t.Errorf("connection %d of the largest network: %v, want it closed", i, err)
+		}
+	}
+	if _, err := io.WriteString(other, get); err != nil || status(other) != 200 {
+		t.Errorf("an idle connection of a small network was closed: %v", err)
+	}
+	close(end)
+	if got := status(using); got != 200 {
+		t.Errorf("a connection in use: status %d, want 200", got)
+	}
+}
+
+func TestConnectionsAreRefused(t *testing.T) {
+	busy, end := make(chan struct{}, 4), make(chan struct{})
+	address, open := serve(t, 2, func(http.ResponseWriter, *http.Request) {
+		busy <- struct{}{}
+		<-end
+	})
+	for i := range 2 {
+		dial(t, address, byte(2+i), get)
+		<-busy
+	}
+	if got := status(dial(t, address, 4, "")); got != 503 {
+		t.Errorf("status %d while all connections are in use, want 503", got)
+	}
+	close(end)
+	held(t, open, 2)
+	if got := status(dial(t, address, 4, get)); got != 200 && got != 503 {
+		t.Errorf("status %d", got)
+	}
+}
+
+func process(t *testing.T) *budget.Process {
+	t.Helper()
+	p, err := budget.NewProcess(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// An answer that the client does not read keeps its ticket after the handler, and the connection ends
+// when others need the memory.
+func TestUnreadAnswersAreCounted(t *testing.T) {
+	p := process(t)
+	ended := make(chan struct{}, 1)
+	address, _ := serve(t, 10, func(w http.ResponseWriter, r *http.Request) {
+		ctx, call := p.Begin(r.Context(), "192.0.2.1")
+		defer func() { ended <- struct{}{} }()
+		defer Sent(r, call)
+		if err := call.Hold(ctx, 200<<10); err != nil {
+			t.Error(err)
+		}
+		_, _ = w.Write(make([]byte, 200<<10))
+	})
+	c := dial(t, address, 2, get)
+	<-ended
+	time.Sleep(50 * time.Millisecond)
+	if n := p.Held(budget.Large); n < freeUnsent {
+		t.Skipf("the kernel took the whole answer: %d bytes are held", n)
+	}
+	if _, err := io.CopyN(io.Discard, c, 200<<10); err != nil {
+		t.Fatal(err)
+	}
+	for until := time.Now().Add(10 * time.Second); p.Held(budget.Large) != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("%d bytes are held after the client has read all", p.Held(budget.Large))
+		}
+	}
+}
+
+func TestBodies(t *testing.T) {
+	p := process(t)
+	const limit = 100_000
+	address, _ := serve(t, 10, func(w http.ResponseWriter, r *http.Request) {
+		ctx, call := p.Begin(r.Context(), "192.0.2.1")
+		defer call.End()
+		body, err := ReadAll(w, r.WithContext(ctx), limit)
+		if err != nil {
+			Error(w, err)
+			return
+		}
+		fmt.Fprint(w, len(body), " ", p.Held(budget.Other)+p.Held(budget.Large) > 0)
+	})
+	for _, row := range []struct {
+		size    int
+		chunked bool
+		want    string
+	}{
+		{0, false, "0 false"}, {1, false, "1 false"}, {budget.SmallBody, false, "4096 false"}, {budget.SmallBody + 1, false, "4097 true"},
+		{limit, false, "100000 true"}, {limit + 1, false, "BODY_TOO_LARGE"},
+		{1, true, "1 false"}, {budget.SmallBody - 1, true, "4095 false"}, {limit, true, "100000 true"}, {limit + 1, true, "BODY_TOO_LARGE"}, {3 * limit, true, "BODY_TOO_LARGE"},
+	} {
+		body := io.Reader(bytes.NewReader(make([]byte, row.size)))
+		if row.chunked {
+			body = io.MultiReader(body) // hides the size
+		}
+		answer, err := http.Post("http://"+address, "", body)
+		if err != nil {
+			t.Errorf("%+v: %v", row, err)
+			continue
+		}
+		text, _ := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		if !strings.Contains(string(text), row.want) {
+			t.Errorf("%+v: got %s", row, text)
+		}
+	}
+	c := dial(t, address, 2, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50000\r\n\r\n"+strings.Repeat(" ", 5000))
+	_ = c.(*net.TCPConn).CloseWrite()
+	if got := status(c); got != 400 {
+		t.Errorf("a body that is cut off: status %d, want 400", got)
+	}
+}
