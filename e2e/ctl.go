@@ -48,6 +48,17 @@ func (c *Ctl) Run(code int, args ...string) (stdout, stderr string) {
 	return c.exec(code, c.command(args...))
 }
 
+// Attempt runs a command that may be refused because a deadline has passed, and reports whether it
+// succeeded. Any other failure fails the test.
+func (c *Ctl) Attempt(args ...string) (stdout string, inTime bool) {
+	c.t.Helper()
+	code, out, errs := c.try(c.command(args...))
+	if code != 0 && !strings.Contains(errs, "DEADLINE_PASSED") && !strings.Contains(errs, "is in the past") {
+		c.t.Fatalf("fairpactctl %q: exit code %d, want 0 or DEADLINE_PASSED\n%s%s", args, code, out, errs)
+	}
+	return out, code == 0
+}
+
 func (c *Ctl) command(args ...string) *exec.Cmd {
 	return exec.CommandContext(c.t.Context(), filepath.Join(Bin, "fairpactctl"), args...)
 }

@@ -223,17 +223,26 @@ func WaitUntil(t testing.TB, at int64) {
 	Eventually(t, "the clock", DefaultTimeout, func() bool { return time.Now().Unix() >= at })
 }
 
-// Played repeats a scenario until its calls are done before the deadline. Each attempt doubles the
-// time to the deadline.
-func Played(t testing.TB, c *Client, play Scenario) *UnfinishedDeal {
+// InTime repeats act until it reports that its calls were done before their deadline. Each attempt
+// doubles the time to the deadline, so a slow machine needs longer and does not fail the test.
+func InTime(t testing.TB, lead time.Duration, act func(lead time.Duration) bool) {
 	t.Helper()
-	for lead := time.Second; lead < DefaultTimeout; lead *= 2 {
-		if x := play(c, lead); x != nil {
-			return x
+	for ; lead <= DefaultTimeout; lead *= 2 {
+		if act(lead) {
+			return
 		}
 	}
-	t.Fatalf("no deal was ready before its deadline, with deadlines up to %s away", DefaultTimeout)
-	return nil
+	t.Fatalf("the calls were not done before their deadline, with deadlines up to %s away", DefaultTimeout)
+}
+
+// Played repeats a scenario until its calls are done before the deadline.
+func Played(t testing.TB, c *Client, play Scenario) (x *UnfinishedDeal) {
+	t.Helper()
+	InTime(t, time.Second, func(lead time.Duration) bool {
+		x = play(c, lead)
+		return x != nil
+	})
+	return x
 }
 
 // RevealedRandomDeal creates a random.v1 deal of two parties, whose beacon round is already
