@@ -6,7 +6,7 @@ import { bytesOf, concat } from './bytes.js';
 
 const BEGIN = '-----BEGIN AGE ENCRYPTED FILE-----\n';
 const END = '-----END AGE ENCRYPTED FILE-----\n';
-const CHUNK = 65536;
+export const CHUNK = 65536;
 
 // ---- ChaCha20-Poly1305
 
@@ -16,7 +16,7 @@ const ROUNDS = [[0, 4, 8, 12], [1, 5, 9, 13], [2, 6, 10, 14], [3, 7, 11, 15], [0
 const words = (bytes) => Array.from({ length: bytes.length / 4 }, (_, i) => new DataView(bytes.buffer, bytes.byteOffset).getUint32(4 * i, true));
 
 /** Returns data xor the key stream, from block `counter` on (RFC 8439 2.4). */
-function chacha20(key, nonce, counter, data) {
+export function chacha20(key, nonce, counter, data) {
   const out = data.slice();
   const start = Uint32Array.from([...CONSTANTS, ...words(key), counter, ...words(nonce)]);
   const s = new Uint32Array(16);
@@ -40,7 +40,7 @@ function chacha20(key, nonce, counter, data) {
 const little = (view, at) => view.getBigUint64(at, true) | (view.getBigUint64(at + 8, true) << 64n);
 
 /** Returns the tag of a ciphertext without associated data (RFC 8439 2.5 and 2.8). */
-function tagOf(key, nonce, ciphertext) {
+export function tagOf(key, nonce, ciphertext) {
   const once = new DataView(chacha20(key, nonce, 0, new Uint8Array(32)).buffer);
   const r = little(once, 0) & 0x0ffffffc0ffffffc0ffffffc0fffffffn;
   const padded = new Uint8Array(Math.ceil(ciphertext.length / 16) * 16 + 16);
@@ -58,12 +58,12 @@ function tagOf(key, nonce, ciphertext) {
 
 // ---- The payload: chunks of 64 KiB (STREAM)
 
-async function derived(fileKey, salt, info) {
+export async function derived(fileKey, salt, info) {
   const key = await crypto.subtle.importKey('raw', fileKey, 'HKDF', false, ['deriveBits']);
   return new Uint8Array(await crypto.subtle.deriveBits({ name: 'HKDF', hash: 'SHA-256', salt, info: bytesOf(info) }, key, 256));
 }
 
-function chunkNonce(counter, last) {
+export function chunkNonce(counter, last) {
   const nonce = new Uint8Array(12);
   new DataView(nonce.buffer).setUint32(7, counter);
   nonce[11] = last ? 1 : 0;

@@ -14,12 +14,12 @@ export const DELAY = 60;
 /** Returns the first round that is due at or after commit_deadline + 60 s, on a chain with {genesis, period}. */
 export const roundOf = ({ genesis, period }, commitDeadline) => Math.max(0, Math.ceil((commitDeadline + DELAY - genesis) / period)) + 1;
 
-const xor = (a, b) => a.map((byte, i) => byte ^ b[i]);
-const digest16 = async (tag, bytes) => (await sha256(bytesOf(tag), bytes)).slice(0, 16);
-const mask = (p, q) => digest16('IBE-H2', encodedValue(pairing(p, q)));
+export const xor = (a, b) => a.map((byte, i) => byte ^ b[i]);
+export const digest16 = async (tag, bytes) => (await sha256(bytesOf(tag), bytes)).slice(0, 16);
+export const mask = (p, q) => digest16('IBE-H2', encodedValue(pairing(p, q)));
 
 /** H3: the first SHA-256(u16le(i) ‖ h), without its lowest bit of the first byte, that is below the order of the groups. */
-async function scalar(sigma, fileKey) {
+export async function scalar(sigma, fileKey) {
   const h = await sha256(bytesOf('IBE-H3'), sigma, fileKey);
   for (let i = 1; ; i++) {
     const x = await sha256([i & 255, i >> 8], h);

@@ -7,6 +7,7 @@ import { fetchCurrent, fetchKeys, keysOf, marked } from './keys.js';
 import { parsePolicy } from './notes.js';
 import { showReport } from './report.js';
 import { knownKeys } from './seats.js';
+import { isSeals, showSettlement } from './settle.js';
 import { openingsIn } from './submitted.js';
 import { verifyCertificate } from './verify.js';
 
@@ -60,6 +61,11 @@ async function verify() {
   out.replaceChildren();
   delete out.dataset.valid;
   const certificate = read('certificate', 'certificate', 34); // maximum depth: 32 of an input plus 2 levels of the bundle
+  if (isSeals(certificate)) {
+    await showSettlement(out, certificate, await openingsIn(field('openings')));
+    say('Read the seals in this browser.');
+    return;
+  }
   const keys = readKeys();
   const known = readKnown();
   if (isBundle(certificate)) {
