@@ -53,6 +53,7 @@ func TestPeopleSettleASplit(t *testing.T) {
 		t.Errorf("the form presets the mode %q, want open", preset)
 	}
 	ann.click("#modes input[value=sealed]")
+	ann.click("#act-once")
 	ann.enter("#names", "Ann")
 	ann.enter("#items", "car\rboat\rpiano")
 	for _, wrong := range []struct{ keys, said string }{

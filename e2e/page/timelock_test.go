@@ -16,6 +16,7 @@ import (
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/drand"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
 
@@ -33,6 +34,13 @@ func TestTimelockModules(t *testing.T) {
 			const seal = await lock.sealFor(chain, v.round, lock.bytesOf(one.text.repeat(one.times)), lock.fromHex(one.random));
 			if (lock.toHex(await lock.sha256(lock.bytesOf(seal))) !== one.seal_sha256) wrong.push('own ' + one.random);
 		}
+		const {openSeal} = await load('opening');
+		const {openingIn} = await load('settle');
+		const textOf = async (seal) => new TextDecoder().decode(await openSeal(seal, chain.hash, v.round, v.signature));
+		for (const one of v.own) if (one.seal && await textOf(one.seal) !== one.text.repeat(one.times)) wrong.push('own seal ' + one.random);
+		for (const one of v.foreign) if (await textOf(one.seal) !== one.plaintext) wrong.push('seal by ' + one.by);
+		for (const {what, seal} of [...v.refused, ...v.not_opened]) if (await textOf(seal).catch(() => null) !== null) wrong.push('opens ' + what);
+		for (const one of v.openings) if (Boolean(await openingIn(one.plaintext, one.deal_id, one.party, one.commitment)) !== one.ok) wrong.push('opening: ' + one.what);
 		for (const [deadline, round] of v.rounds) if (lock.roundOf(chain, deadline) !== round) wrong.push('deadline ' + deadline);
 		return wrong;`)
 	if len(wrong) > 0 {
@@ -68,17 +76,19 @@ func TestPeopleActOnce(t *testing.T) {
 	ben, chain := newTab(t, c.Base), e2e.BeaconChain(t)
 	var d *e2e.CreatedDeal
 	var round int64
+	var seals string
 	e2e.InTime(t, 45*time.Second, func(lead time.Duration) bool {
 		by := e2e.After(lead)
 		round = timelock.RoundOf(chain, by)
 		body := e2e.Timed(e2e.RandomBody(2, chain.RoundAt(by+150)+1, 0, 0), by, by+140)
-		body["seals"] = "required"
-		if d = c.CreateInTime(c.Key(), body); d == nil || !ann.sealsOnce(d, 0, by, "sealed") {
+		body["seals"], body["mode"] = "required", "open"
+		if d = c.CreateInTime(c.Key(), body); d == nil || !ann.sealsOnce(d, 0, by, "", "sealed") {
 			return false
 		}
 		ann.accessible("sealed with a timelock")
+		ann.receipt(c, d, 0, round)
 		ann.open("/", 390, "light") // ben is the last, and his page opens at once; ann's page is closed before
-		if !ben.sealsOnce(d, 1, by, "opened") {
+		if !ben.sealsOnce(d, 1, by, "", "opened") {
 			return false
 		}
 		v := d.View()
@@ -88,7 +98,10 @@ func TestPeopleActOnce(t *testing.T) {
 		if v.Parties[0].Revealed || !v.Parties[1].Revealed {
 			t.Errorf("before the round: %+v, want only ben's input opened, by his open page", v.Parties)
 		}
-		return true
+		file, err := os.ReadFile(ben.download("#save-seals"))
+		e2e.Must(t, err)
+		seals = string(file)
+		return time.Now().Unix() < chain.RoundTime(round)
 	})
 	ben.open("/", 390, "light")
 	time.Sleep(time.Until(time.Unix(chain.RoundTime(round), 0)))
@@ -98,18 +111,25 @@ func TestPeopleActOnce(t *testing.T) {
 	if !slices.Equal(declared.Seals.Parties, []string{"opened", "sealed"}) {
 		t.Errorf("the seals are %v, want ann's opened, and ben's not needed", declared.Seals.Parties)
 	}
+	ben.open("/", 390, "light")
+	ben.hand("#verify-file", seals)
+	ben.until("the page asks for the rounds of the seals", "document.querySelector('#rounds') && document.querySelector('#verify-report').textContent.includes('round "+fmt.Sprint(round)+" of beacon chain')")
 }
 
-// sealsOnce takes a seat in a draw and seals. It reports whether the page showed the given phase before
-// the deadline for committing.
-func (p *tab) sealsOnce(d *e2e.CreatedDeal, party int, by int64, phase string) (inTime bool) {
+// sealsOnce takes a seat, runs fill in the form and seals. It reports whether the page showed the given
+// phase before the deadline for committing.
+func (p *tab) sealsOnce(d *e2e.CreatedDeal, party int, by int64, fill, phase string) (inTime bool) {
 	p.t.Helper()
-	p.bears = "status of 409" // a commit may be late
+	p.bears = "status of 409" // a commit may be late; then its button is gone, too
 	p.take(d, party, 390, "light")
-	if !p.by(by, "document.querySelector('#seal') && document.querySelector('#opens-itself')?.textContent.includes('You need not come back')") {
+	if !p.by(by, "document.querySelector('#opens-itself')?.textContent.includes('You need not come back')") {
 		return false
 	}
-	eval[bool](p, "document.querySelector('#seal')?.click() ?? true") // the button is gone if the deadline has just passed
+	eval[bool](p, "(() => { "+fill+"; document.querySelector('#review')?.click(); return true; })()")
+	if !p.by(by, "document.querySelector('#seal')") {
+		return false
+	}
+	eval[bool](p, "document.querySelector('#seal')?.click() ?? true")
 	return p.by(by, "document.querySelector('#status-box').dataset.phase === '"+phase+"'")
 }
 
@@ -123,6 +143,117 @@ func (p *tab) by(at int64, condition string) (holds bool) {
 	return holds
 }
 
+// receipt saves the receipt of the party's seal, which must be what the service signed.
+func (p *tab) receipt(c *e2e.Client, d *e2e.CreatedDeal, party int, round int64) {
+	p.t.Helper()
+	text, err := os.ReadFile(p.download("#save-receipt"))
+	e2e.Must(p.t, err)
+	var file struct {
+		Seal, Pubkey string
+		Receipt      struct{ Text, Signature string }
+	}
+	e2e.Must(p.t, json.Unmarshal(text, &file))
+	receipt, err := timelock.ParseReceipt(file.Receipt.Text)
+	e2e.Must(p.t, err)
+	e2e.Must(p.t, receipt.Matches(e2e.BeaconChain(p.t), file.Seal))
+	e2e.Must(p.t, keys.Verify(file.Pubkey, []byte(file.Receipt.Text), file.Receipt.Signature))
+	var status wire.Status
+	c.Want(200, "GET", "/v1/status", "", nil).Into(p.t, &status)
+	if receipt.DealID != d.ID || receipt.Party != int64(party) || receipt.Round != round || file.Pubkey != status.PublicKey {
+		p.t.Errorf("the receipt is %+v under %s, want one of party %d in deal %s for round %d", receipt, file.Pubkey, party, d.ID, round)
+	}
+}
+
+// Two people and an agent act once each in a division, a draw and a rejection. Nobody comes back, and the
+// worker ends each deal after its round.
+func TestEverybodyActsOnce(t *testing.T) {
+	c, ann := browser(t)
+	ben, chain := newTab(t, c.Base), e2e.BeaconChain(t)
+	labels := []string{"Ann", "Ben", "bot"}
+	const points, accepts = "document.querySelectorAll('#action [id^=points-]').forEach((field, i) => { field.value = 60 - 20 * i; })", "document.querySelector('input[name=accept][value=true]')?.click()"
+	kinds := []struct {
+		name, ann, ben string
+		body           e2e.Body
+		bot            e2e.Body
+		outcome        string
+	}{
+		{"split", points, points, e2e.Body{"algorithm": "split.v1", "algorithm_params": e2e.Body{"items": []string{"car", "boat"}}}, e2e.AnnsValues, "COMPUTED"},
+		{"draw", "", "", e2e.Body{"algorithm": "random.v1"}, e2e.Body{"nonce": "0b"}, "COMPUTED"},
+		{"rejection", accepts, strings.Replace(accepts, "true", "false", 1), e2e.Body{"algorithm": "shapley.v1", "algorithm_params": e2e.Body{"coalition_values": e2e.Body{"Ann,Ben,bot": 90}}}, e2e.Body{"accept": true}, "VOID"},
+	}
+	deals := make([]*e2e.CreatedDeal, len(kinds))
+	var round, drawn int64
+	e2e.InTime(t, 90*time.Second, func(lead time.Duration) bool {
+		by := e2e.After(lead)
+		round, drawn = timelock.RoundOf(chain, by), chain.RoundAt(by+150)+1
+		for i, kind := range kinds {
+			body := e2e.Timed(with(kind.body, e2e.Body{"party_labels": labels, "seals": "required", "mode": "open"}), by, by+140)
+			if kind.name == "draw" {
+				body["algorithm_params"] = e2e.Body{"beacon_round": drawn}
+			}
+			if deals[i] = c.CreateInTime(c.Key(), body); deals[i] == nil {
+				return false
+			}
+			if !ann.sealsOnce(deals[i], 0, by, kind.ann, "sealed") || !ben.sealsOnce(deals[i], 1, by, kind.ben, "sealed") {
+				return false
+			}
+		}
+		ann.open("/", 390, "light")
+		ben.open("/", 390, "light") // no page is open when the agents seal
+		for i, kind := range kinds {
+			if !agentSeals(c, deals[i], 2, kind.bot) {
+				return false
+			}
+		}
+		return true
+	})
+	for i, kind := range kinds {
+		due := chain.RoundTime(round)
+		if kind.name == "draw" {
+			due = chain.RoundTime(drawn)
+		}
+		time.Sleep(time.Until(time.Unix(due, 0)))
+		if os.Getenv("FAIRPACT_BASE_URL") == "" {
+			db := e2e.OpenDB(t, e2e.Shared(t))
+			e2e.Eventually(t, "the worker ends the "+kind.name, e2e.DefaultTimeout, func() bool { return db.Phase(deals[i]) == kind.outcome })
+		}
+		text := deals[i].Certified(e2e.DefaultTimeout)
+		t.Logf("%s: certified %d s after its round is due", kind.name, time.Now().Unix()-due)
+		var cert struct {
+			Outcome    string
+			Flakers    []int `json:"void_flakers"`
+			Properties []string
+		}
+		e2e.Must(t, json.Unmarshal(text, &cert))
+		if cert.Outcome != kind.outcome || !slices.Contains(cert.Properties, fmt.Sprintf("opened-by-timelock:%d", round)) || (kind.outcome == "VOID") != slices.Equal(cert.Flakers, []int{1}) {
+			t.Errorf("%s: %+v, want %s with inputs from seals of round %d", kind.name, cert, kind.outcome, round)
+		}
+		e2e.RequireIndependentVerdict(t, c, text, true)
+		ann.take(deals[i], 0, 390, "light")
+		ann.until("the proof is there", "document.querySelector('#verify-bundle')")
+		ann.click("#verify-bundle")
+		ann.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
+		if claims := ann.claims("#report"); claims["result"] != "proven" && kind.outcome == "COMPUTED" {
+			t.Errorf("%s: the claims are %v, want the result proven", kind.name, claims)
+		}
+	}
+}
+
+// agentSeals is an agent without a shell that seals over MCP. It reports whether it was in time.
+func agentSeals(c *e2e.Client, d *e2e.CreatedDeal, party int, input e2e.Body) (inTime bool) {
+	c.T.Helper()
+	seat := e2e.Body{"deal_id": d.ID, "invite_token": d.Tokens[party]}
+	var hashed struct{ Commitment, Seal string }
+	c.Tool("compute_commitment_tool", with(seat, e2e.Body{"input": input, "salt": "00112233445566778899aabbccddeeff", "timelock": true})).Into(c.T, &hashed)
+	arguments, err := json.Marshal(with(seat, e2e.Body{"commitment": hashed.Commitment, "seal": hashed.Seal}))
+	e2e.Must(c.T, err)
+	done := c.Raw("commit_input", string(arguments))
+	if done.IsError && !strings.Contains(done.Content[0].Text, "DEADLINE_PASSED") {
+		c.T.Fatalf("commit_input: %+v", done.Content)
+	}
+	return !done.IsError
+}
+
 // A person makes a deal whose inputs open by themselves. The invitations say that nobody has to come back.
 func TestPersonMakesADealThatOpensByItself(t *testing.T) {
 	c, ann := browser(t)
@@ -130,7 +261,6 @@ func TestPersonMakesADealThatOpensByItself(t *testing.T) {
 	ann.until("the form is there", "document.querySelector('#kinds input:checked')")
 	ann.enter("#names", "Ann\rBen")
 	ann.enter("#items", "car\rboat")
-	ann.enter("#act-once", " ")
 	ann.accessible("new deal that opens by itself")
 	ann.enter("#create", "\r")
 	ann.until("the deal is made", "!document.querySelector('#made').hidden")

@@ -4,10 +4,12 @@
 
 import { verifyFile } from './submitted.js';
 import { countdown, describe, status } from './describe.js';
+import { QUICKNET } from './bls.js';
 import { byId, call, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, drawTime, pageOf, sealTime } from './facts.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, seats, tokens } from './keep.js';
 import { parse } from './jcs.js';
+import { receiptFile } from './receipt.js';
 import { showResult, tryAgain } from './outcome.js';
 import { makeKey } from './p256.js';
 import { review } from './review.js';
@@ -69,7 +71,7 @@ function show() {
   const before = phase;
   phase = phaseOf(now);
   settleSent(now.view.parties[now.party].commitment);
-  describe(now, page, declared?.declaration.beacon_chain);
+  describe(now, page, declared?.declaration ?? {});
   status(now.view, phase, now.party);
   tick();
   if (phase !== before || phase in { done: 1, void: 1 }) panels[phase](before);
@@ -106,7 +108,7 @@ function panel(title, ...content) {
 const opensByItself = () => declared?.declaration.seals === 'required';
 
 const whatIfLeft = () => opensByItself() ? element('p', { id: 'opens-itself' }, 'You need not come back: your sealed input opens by itself on ', element('strong', {}, localTime(sealTime(now.view.commit_deadline))),
-  '. Nobody can open it before, the service included. While this page is open, it opens your input earlier, as soon as all have sealed. Come back any time after for the result.') : element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
+  '. Nobody can open it before, the service included. If you are here when all have sealed, it opens earlier.') : element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
   element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you. No message is sent: ask the others to tell you when they have sealed.');
 
 function copyOf({ input, salt, seat_key, commitment }, saved = () => {}) {
@@ -126,7 +128,8 @@ const panels = {
   sealed() {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
-    panel(opensByItself() ? 'You are done' : 'Sealed', element('p', {}, 'Your input is sealed. Nobody else can read it, and nobody can change it, you included.'), ownInput(), whatIfLeft(), held(commitment) && [ownKey(one), copyOf(one)],
+    panel(opensByItself() ? 'You are done' : 'Sealed', element('p', {}, 'Your input is sealed. Nobody else can read it, and nobody can change it, you included.'),
+      opensByItself() ? element('p', { id: 'opens-itself' }, `${page.opens} on `, element('strong', {}, localTime(sealTime(now.view.commit_deadline))), '; come back any time after.') : whatIfLeft(), ownInput(), held(commitment) && [ownKey(one), copyOf(one)],
       unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
         : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete a page’s data after seven days without a visit, and this deal may last longer: save the copy.') : null);
   },
@@ -144,10 +147,10 @@ const panels = {
     panel('Opening your input', element('p', {}, 'All have sealed. This page sends your input and its salt now; the service checks them against the hash.'));
   },
   opened() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), ownInput(), keyPart());
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), ownInput(), sealsPart(), keyPart());
   },
   draw() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, the service makes the draw a minute later.'), keyPart());
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, the service makes the draw a minute later.'), sealsPart(), keyPart());
   },
   done: ended,
   void: ended,
@@ -158,8 +161,26 @@ const panels = {
 /** Returns what this party sealed, or null if the browser does not hold it or it holds no choice. */
 function ownInput() {
   const one = held(now.view.parties[now.party].commitment);
-  return one && page.own ? element('div', { class: 'card', id: 'own-input' }, element('h3', {}, 'What you sealed'), page.own(now.view, one.input)) : null;
+  return one && (page.own || one.receipt) ? element('div', { class: 'card', id: 'own-input' }, element('h3', {}, 'What you sealed'), page.own?.(now.view, one.input), receiptOf(one)) : null;
 }
+
+/** Returns the button that saves the receipt of the party's seal, or nothing without a receipt. */
+const receiptOf = (one) => one?.receipt && element('p', { class: 'actions', id: 'receipt' }, element('button', {
+  type: 'button', class: 'second', id: 'save-receipt', onclick: () => saveFile(`fairpact-${id}-receipt-${now.party}.json`, JSON.stringify(one.receipt, null, 2)),
+}, 'Save the receipt'), element('span', { class: 'hint' }, 'It proves to anybody that you sealed in time, and from the round on, what you sealed.'));
+
+/** Returns the offer of a file that settles the deal without the service, or null if the service shows the seals to nobody. */
+const sealsPart = () => (opensByItself() && now.view.mode === 'open' ? element('p', { class: 'actions' }, element('button', {
+  type: 'button', class: 'second', id: 'save-seals', onclick: async ({ target }) => {
+    try {
+      const [beacon, seals] = await Promise.all([call('GET', '/v1/beacon'), seat.fetch('seals')]);
+      const development = beacon.json.chain_hash === QUICKNET.hash ? {} : { development_beacon: beacon.json };
+      saveFile(`fairpact-${id}-seals.json`, JSON.stringify({ ...parse(seals), declaration: declared.declaration, ...development }, null, 2));
+    } catch (fault) {
+      target.nextElementSibling.textContent = fault.message;
+    }
+  },
+}, 'Save the seals of all'), element('span', { class: 'hint' }, 'If the service stops, anybody with this file can compute the result from the published round on, without the service, at any Fairpact under “Verify”.')) : null);
 
 /** Returns a list of the seat keys that are declared for other parties, or null. The person compares these keys before sealing. */
 function otherKeys() {
@@ -246,7 +267,7 @@ function unsettled() {
 function ended() {
   const { commitment } = now.view.parties[now.party];
   const own = held(commitment);
-  showResult({ ...now, page, seat, own, consented: () => keep({ ...own, consented: true, commitment }), end: [keyPart(), forget()] }, panel);
+  showResult({ ...now, page, seat, own, consented: () => keep({ ...own, consented: true, commitment }), end: [keyPart(), receiptOf(own), forget()] }, panel);
 }
 
 /** Returns a button that deletes the deal's inputs and keys from this browser, or null if the browser keeps none. */
@@ -258,6 +279,7 @@ function forget() {
       seats.drop(id);
       byId('own-key')?.remove();
       byId('own-input')?.remove();
+      byId('receipt')?.remove();
       byId('save-sealed')?.closest('p').remove();
       event.target.closest('p').textContent = 'This browser has forgotten what you sealed.';
     },
@@ -296,18 +318,21 @@ function settleSent(commitment) {
   sent = null;
 }
 
-/** Returns what a deal that requires seals takes in addition to the commitment: the opening, sealed for the round of the deal. */
+/** Returns what a deal that requires seals takes in addition to the commitment: the opening, sealed for the round of the deal on a beacon. */
 async function timelocked({ input, salt }) {
   declared ??= await readDeclared();
   if (!opensByItself()) return {};
-  const beacon = await call('GET', '/v1/beacon');
+  const [beacon, status] = await Promise.all([call('GET', '/v1/beacon'), call('GET', '/v1/status')]);
   if (!beacon.ok) throw new Error(problemOf(beacon));
-  return { seal: await sealOpening(beacon.json, now.view.commit_deadline, { deal_id: id, party: now.party, input, salt }) };
+  return { beacon: beacon.json, pubkey: status.json?.pubkey, seal: await sealOpening(beacon.json, now.view.commit_deadline, { deal_id: id, party: now.party, input, salt }) };
 }
 
 async function commit(one) {
   try {
-    await seat.act('commit', { commitment: one.commitment, ...one.signed, ...await timelocked(one) });
+    const locked = await timelocked(one);
+    const { json } = await seat.act('commit', { commitment: one.commitment, ...one.signed, seal: locked.seal });
+    const receipt = json?.receipt && await receiptFile(locked, json.receipt, { deal: id, party: now.party, commitment: one.commitment }).catch(() => null);
+    if (receipt) keep({ ...one, receipt });
   } catch (fault) {
     if (fault.final) sealed.drop(id, one.commitment);
     throw fault;

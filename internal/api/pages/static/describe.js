@@ -1,12 +1,12 @@
 import { byId, element } from './dom.js';
-import { algorithmOf, drawTime } from './facts.js';
+import { algorithmOf, drawTime, sealTime } from './facts.js';
 import { duration, localTime, name, names } from './words.js';
 
 const MOST_LISTED = 50;
 const QUICKNET = '52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971'; // chain hash of drand quicknet, a public beacon
 
-/** Shows the deal's parties, deadlines and rules. page: from pageOf. chain is the declared beacon chain: undefined if the page has not read it, null if the deal has none. */
-export function describe({ view, party, cautions }, page, chain) {
+/** Shows the deal's parties, deadlines and rules. page: from pageOf. declaration: {} if the page has not read it. */
+export function describe({ view, party, cautions }, page, { beacon_chain: chain, seals }) {
   const you = view.parties[party];
   byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)));
   byId('title').replaceChildren(...page.title(names(view.parties.map((p) => p.label), 4), view.algorithm_params, view.algorithm));
@@ -15,7 +15,7 @@ export function describe({ view, party, cautions }, page, chain) {
   showParties(view, party);
   byId('times').replaceChildren(
     ...fact('Seal by', localTime(view.commit_deadline)),
-    ...fact('Open by', localTime(view.reveal_deadline)),
+    ...(seals ? fact('Opens by itself', localTime(sealTime(view.commit_deadline))) : fact('Open by', localTime(view.reveal_deadline))),
     ...(drawTime(view) ? fact('Draw at', localTime(drawTime(view))) : []),
     ...fact('If a party is late', 'the deal is void, and the signed certificate names who was late.'));
   const about = algorithmOf(view.algorithm);

@@ -1,6 +1,7 @@
 // The pages of a deal whose algorithm has no module ID.page.js: JSON. Each such module has
 //
 //   title(labels, params, id)     one sentence about what the deal settles; labels are nodes
+//   opens                         what opens by itself: the subject and the verb
 //   declare(id)                   the part of the form for a new deal: {fields, params(), check(), offer(labels), fill(params)};
 //                                 check marks wrong fields, offer follows the names, fill enters params; these may be missing
 //   check(params, input)          what is wrong with an input, or null
@@ -14,6 +15,8 @@ import { algorithmOf } from './facts.js';
 import { checked } from './inputcheck.js';
 import { INPUT_DEPTH, parse } from './jcs.js';
 import { isolated } from './words.js';
+
+export const opens = 'Your sealed input opens by itself';
 
 export const title = (labels, _, id) => [...labels, ' settle ', element('code', {}, id)];
 

@@ -1,5 +1,5 @@
 // Storage in this browser. Tokens, typed values and new invitations last as long as the tab.
-// Sealed inputs, their seat keys, sealed seats and the API key stay until the page or the user deletes them.
+// Sealed inputs with their seat keys and receipts, sealed seats and the API key stay until the page or the user deletes them.
 
 function read(store, key) {
   try {
@@ -48,7 +48,7 @@ export const apiKey = named(browser, 'fairpact:key');
 const sealedKey = (deal, commitment) => `fairpact:sealed:${deal}:${commitment}`;
 export const sealed = {
   get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),
-  set: (deal, { input, salt, seat_key, consented, commitment }) => write(browser, sealedKey(deal, commitment), { input, salt, seat_key, consented }),
+  set: (deal, { commitment, signed, ...one }) => write(browser, sealedKey(deal, commitment), one), // {input, salt, seat_key, consented, receipt}
   drop: (deal, commitment) => drop(browser, sealedKey(deal, commitment)),
   any: (deal) => keysUnder(sealedKey(deal, '')).length > 0,
   dropAll: (deal) => keysUnder(sealedKey(deal, '')).forEach((key) => drop(browser, key)),

@@ -163,6 +163,7 @@ byId('names').addEventListener('input', () => part?.offer?.(lines(byId('names'))
 
 byId('keys-part').hidden = !facts.public_url; // a service without a public address takes no seat keys, and no seals
 byId('once-part').hidden = !facts.public_url;
+byId('act-once').checked = Boolean(facts.public_url);
 offerKinds();
 byId('mine').hidden = seats.deals().length === 0;
 byId('mine').querySelector('ul').append(...seats.deals().map((deal) => {

@@ -10,6 +10,8 @@ import { localTime, name } from './words.js';
 
 const MOST_TICKETS = 20;
 
+export const opens = 'Your number opens by itself';
+
 export const title = (labels) => ['A draw between ', ...labels];
 
 /** The page adds the beacon round to the params. */

@@ -6,6 +6,8 @@ import { checked, missing, wholeField, wholeNumber } from './inputcheck.js';
 import { byteOrder, coalitions, shapley } from './shapley.v1.js';
 import { name } from './words.js';
 
+export const opens = 'Your sealed answer opens by itself';
+
 export const title = (labels) => [...labels, ' share a joint gain'];
 
 export function declare() {

@@ -6,6 +6,8 @@ import { MOST, checked, lines, listed, missing, quoted, repeated, wholeField, wh
 import { encode, isObject } from './jcs.js';
 import { isolated, name, names, percent, ratio } from './words.js';
 
+export const opens = 'Your sealed points open by themselves';
+
 export const title = (labels, { items }) => [...labels, ' divide ', ...(items.length > 4 ? [`${items.length} things`] : names(items))];
 
 export function declare() {
