@@ -15,6 +15,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
+	cdpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
@@ -226,9 +227,14 @@ func (p *tab) enter(selector, keys string) {
 var axe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile(e2e.Repo("e2e/testdata/axe-core/axe.min.js")) })
 
 // accessible fails the test if the current page violates WCAG level A or AA, or needs horizontal
-// scrolling.
+// scrolling. If FAIRPACT_SHOTS names a directory, it saves a picture of the page there.
 func (p *tab) accessible(name string) {
 	p.t.Helper()
+	if dir := os.Getenv("FAIRPACT_SHOTS"); dir != "" {
+		shot, err := chromedp.Call(p.ctx, cdpage.CaptureScreenshot, cdpage.CaptureScreenshotParams{CaptureBeyondViewport: new(true)})
+		e2e.Must(p.t, err)
+		e2e.Must(p.t, os.WriteFile(filepath.Join(dir, name+".png"), shot.Data, 0o600))
+	}
 	script, err := axe()
 	e2e.Must(p.t, err)
 	if !eval[bool](p, "Boolean(globalThis.axe)") {

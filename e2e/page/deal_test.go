@@ -115,6 +115,9 @@ func TestPeopleSettleASplit(t *testing.T) {
 	if title := ben.text("#title"); title != "Ann and Ben divide car, boat and piano" {
 		t.Errorf("the title is %q, want that Ann and Ben divide car, boat and piano", title)
 	}
+	if said := ben.text("#what-happens"); !strings.Contains(said, "one thing may be cut in two: car, boat or piano.") {
+		t.Errorf("before sealing the page says %q, want that one of the things may be cut", said)
+	}
 	ben.enter("#points-0", "30")
 	ben.enter("#points-1", "1.5")
 	if said := ben.text("#points-total"); said != "whole numbers only" {
@@ -169,6 +172,12 @@ func TestPeopleSettleASplit(t *testing.T) {
 		if rows := eval[int](p, "document.querySelectorAll('.worths tbody tr').length"); rows != 1 {
 			t.Errorf("the page shows the worths of %d parties, want 1", rows)
 		}
+	}
+	if said := ben.text("#wanted"); said != "You wanted boat most, 50 of your 100 points; you get all of it." {
+		t.Errorf("the page says %q, want what Ben gets of the boat", said)
+	}
+	if rows := eval[[]string](ben, "[...document.querySelectorAll('.things li')].map((row) => row.textContent)"); strings.Join(rows, "; ") != "carAnn: all of it; boatBen (you): all of it; pianoBen (you): 50 % (1/2), Ann: 50 % (1/2)" {
+		t.Errorf("the things are divided as %q", rows)
 	}
 	if row := eval[[]string](ben, "[...document.querySelectorAll('.worths tbody td')].map((cell) => cell.textContent)"); strings.Join(row, " ") != "60 % 40 %" {
 		t.Errorf("by Ben's points the parts are worth %v, want 60 %% and 40 %%", row)
@@ -299,6 +308,9 @@ func TestPersonDraws(t *testing.T) {
 	if said := p.text("#action .headline"); said != want {
 		t.Errorf("the page shows %q, want %q", said, want)
 	}
+	if loses := p.text("#not-drawn") == "You were not drawn."; loses != (result.Result.Winner != 2) {
+		t.Errorf("party %d is drawn, and the page of party 2 says that it was not: %t", result.Result.Winner, loses)
+	}
 	p.until("the proof is there", "document.querySelector('#verify-bundle')")
 	p.enter("#verify-bundle", "\r")
 	p.until("it verifies", "document.querySelector('#report').dataset.valid === 'true'")
@@ -330,6 +342,9 @@ func TestPersonAnswersTerms(t *testing.T) {
 		if accepts {
 			p.reaches("done")
 			p.until("the shares are shown", "document.querySelector('#action .shares') && document.querySelector('#verify-bundle')")
+			if rows := eval[[]string](p, "[...document.querySelectorAll('#action .shares li')].map((row) => row.textContent)"); strings.Join(rows, "; ") != "ann (you)75 %: 90; bob25 %: 30" {
+				t.Errorf("the shares are %q, want parts of the whole", rows)
+			}
 			p.accessible("terms done desk dark")
 		} else {
 			p.reaches("void")

@@ -29,9 +29,19 @@ func TestModules(t *testing.T) {
 		{"JSON", readsJSONStrictly},
 		{"refused inputs", refusesInputsLikeTheService},
 		{"hurry", lookNowEndsEveryWait},
+		{"percentages", percentagesSumTo100},
 		{"keys without a status", keysNeedNoStatus},
 	} {
 		t.Run(module.name, func(t *testing.T) { module.test(t, p) })
+	}
+}
+
+func percentagesSumTo100(t *testing.T, p *tab) {
+	got := modules[string](t, p, `
+		const {percents} = await load('words');
+		return [[15 / 16, 1 / 16], [1 / 3, 1 / 3, 1 / 3], [1 / 7, 6 / 7], [0.3, 0.7], [0, 1]].map((parts) => percents(parts).join(' + ')).join('; ');`)
+	if want := "93.8 % + 6.2 %; 33.4 % + 33.3 % + 33.3 %; 14.3 % + 85.7 %; 30 % + 70 %; 0 % + 100 %"; got != want {
+		t.Errorf("percents are %s, want %s", got, want)
 	}
 }
 

@@ -10,4 +10,11 @@ export function bar(part, mine) {
   return element('span', { class: `bar ${mine ? 'mine' : ''}`, 'aria-hidden': 'true' }, fill);
 }
 
+/** Returns one bar for a thing that is divided. parts: of each party, the viewer first; each place has its colour. */
+export const divided = (parts) => element('span', { class: 'bar parts-bar', 'aria-hidden': 'true' }, parts.map((part, place) => {
+  const fill = element('span', { class: `place-${place % 6}` });
+  fill.style.width = `${part * 100}%`;
+  return fill;
+}));
+
 export const youOr = (label, mine) => [name(label), mine ? ' (you)' : ''];

@@ -30,7 +30,7 @@ export function check(_, input) {
 
 export function form(view) {
   return {
-    intro: [element('p', {}, `One of ${view.parties.length} is drawn. You have nothing to choose: this page makes a random number for you. The draw mixes the numbers of all parties with a value of a public beacon. The round of the beacon is already fixed: it is published at ${localTime(drawTime(view))}.`,
+    intro: [element('p', {}, `One of ${view.parties.length} is drawn: your chance is 1 in ${view.parties.length}. You have nothing to choose: this page makes a random number for you. The draw mixes the numbers of all parties with a value of a public beacon. The round of the beacon is already fixed: it is published at ${localTime(drawTime(view))}.`,
       drawTime(view) > view.reveal_deadline ? ' By then all have opened. ' : ' ',
       view.retention === 'purge' ? 'The service then deletes the numbers, so the outcome is the operator’s word unless the parties compare what they kept.'
         : 'Then all parties see the numbers of all, and anybody who has the proof can compute the draw again.')],
@@ -50,6 +50,7 @@ export async function picture(view, party, inputs) {
   const agrees = order[0] === winner && all[winner] === ticket && (!numbers || await nonceDigest(inputs) === digest);
   return [
     element('p', { class: 'headline' }, winner === party ? element('strong', {}, 'You are drawn.') : [element('strong', {}, name(label)), ' is drawn.']),
+    winner === party ? null : element('p', { id: 'not-drawn' }, 'You were not drawn.'),
     element('h2', {}, 'Why it is fair'),
     element('p', {}, `Each party’s ticket follows from the numbers of all parties and from the public beacon’s value of ${localTime(drawTime(view))}, round ${beacon.round}. The lowest ticket wins.`,
       drawTime(view) > view.commits_closed_at ? ' By the times that the service states, all numbers were sealed before that value existed.' : ' That value was public before all had sealed: whoever opened last could know the winner first.',

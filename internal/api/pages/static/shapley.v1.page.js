@@ -4,7 +4,7 @@ import { bar, youOr } from './bars.js';
 import { element } from './dom.js';
 import { checked, missing, wholeField, wholeNumber } from './inputcheck.js';
 import { byteOrder, coalitions, shapley } from './shapley.v1.js';
-import { name } from './words.js';
+import { name, percents } from './words.js';
 
 export const opens = 'Your sealed answer opens by itself';
 
@@ -86,13 +86,13 @@ function coalitionList(labels, { coalition_values: values }) {
 export function picture(view, party) {
   const labels = view.parties.map((p) => p.label);
   const { total: sum, shares } = view.result;
-  const most = Math.max(1, ...shares.map((share) => Math.abs(share.payout)));
+  const parts = sum > 0 && shares.every((share) => share.payout >= 0) ? percents(shares.map((share) => share.payout / sum)) : null; // of the whole
   const alone = coalitions(labels, view.algorithm_params.coalition_values);
   return [
     element('p', { class: 'headline' }, 'You get ', element('strong', {}, String(shares[party].payout)), ` of ${sum}.`),
-    element('ul', { class: 'shares' }, shares.map((share) => element('li', { class: share.party === party ? 'you' : null },
-      element('span', { class: 'what' }, youOr(share.label, share.party === party)), bar(share.payout / most, share.party === party),
-      element('span', { class: 'figure' }, share.share === String(share.payout) ? String(share.payout) : `${share.payout} (exactly ${share.share})`)))),
+    element('ul', { class: 'shares' }, shares.map((share, i) => element('li', { class: share.party === party ? 'you' : null },
+      element('span', { class: 'what' }, youOr(share.label, share.party === party)), bar(parts ? share.payout / sum : 0, share.party === party),
+      element('span', { class: 'figure' }, parts ? `${parts[i]}: ` : '', share.share === String(share.payout) ? String(share.payout) : `${share.payout} (exactly ${share.share})`)))),
     element('h2', {}, 'Why it is fair'),
     element('p', {}, 'Each gets the average of what it adds to the others, over every order in which they could join (the Shapley value). The payouts sum to the whole. Parties that add the same get the same, up to rounding, and a party that adds nothing gets nothing.'),
     element('table', { class: 'terms' },

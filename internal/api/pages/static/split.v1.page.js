@@ -1,19 +1,21 @@
 // The pages of a split.v1 deal.
 
-import { bar, youOr } from './bars.js';
+import { bar, divided, youOr } from './bars.js';
 import { element } from './dom.js';
 import { MOST, checked, lines, listed, missing, quoted, repeated, wholeField, wholeNumber } from './inputcheck.js';
 import { encode, isObject } from './jcs.js';
-import { isolated, name, names, percent, ratio } from './words.js';
+import { isolated, name, names, percent, percents, ratio, series } from './words.js';
 
 export const opens = 'Your sealed points open by themselves';
 
 export const title = (labels, { items }) => [...labels, ' divide ', ...(items.length > 4 ? [`${items.length} things`] : names(items))];
 
 export function declare() {
+  const hint = element('p', { class: 'hint', role: 'status' });
   const items = element('textarea', { id: 'items', class: 'plain', rows: '4', required: true, autocomplete: 'off' });
   return {
-    fields: [element('label', { for: 'items' }, 'What is to be divided? ', element('span', { class: 'hint' }, 'one thing a line. A party gives more points to a thing that it wants more; for a chore, points mean “I would rather do it”')), items],
+    offer: (labels) => { hint.textContent = labels.length > 2 ? `Between ${labels.length} parties every thing is shared out in parts. Of two, only one thing may be cut.` : ''; },
+    fields: [element('label', { for: 'items' }, 'What is to be divided? ', element('span', { class: 'hint' }, 'one thing a line. A party gives more points to a thing that it wants more; for a chore, points mean “I would rather do it”')), items, hint],
     check: () => items.setCustomValidity(repeated(lines(items))),
     params: () => ({ items: lines(items) }),
     fill: ({ items: before }) => { items.value = before.join('\n'); },
@@ -59,7 +61,8 @@ export function form(view) {
   }
   total();
   return {
-    intro: [element('p', {}, 'Give each thing points: the more points, the more you want to get it. Only the proportions count, so any total will do; 100 is handy. A thing left empty counts 0.'),
+    intro: [element('p', { id: 'what-happens' }, whatHappens(items, view.parties.length)),
+      element('p', {}, 'Give each thing points: the more points, the more you want to get it. Only the proportions count, so any total will do; 100 is handy. A thing left empty counts 0.'),
       element('p', {}, 'Keep your points to yourself until all have sealed: whoever knows them can gain by stating others. ', view.mode === 'open' && view.retention !== 'purge' ? 'Once the result is there, all parties see the points of all.'
         : `Afterwards the service shows the others only the result, but ${givenAway(items)}.`)],
     fields: element('table', { class: 'points' },
@@ -100,31 +103,40 @@ export function own({ algorithm_params: { items } }, input) {
 export function picture(view, party, inputs) {
   const labels = view.parties.map((p) => p.label);
   const { shares } = view.result;
-  const mine = shares[party];
-  const order = [mine, ...shares.filter((share) => share.party !== party)];
-  const cards = order.map((share) => element('li', { class: share.party === party ? 'you' : null },
-    element('h3', {}, youOr(share.label, share.party === party)),
-    share.items.length
-      ? element('ul', { class: 'shares' }, share.items.map(({ item, share: part }) => element('li', {},
-        element('span', { class: 'what' }, name(item)), bar(ratio(part), share.party === party),
-        element('span', { class: 'figure' }, part === '1' ? 'all of it' : `${percent(ratio(part))} (${part})`))))
-      : element('p', {}, 'Nothing.'),
-    element('p', { class: 'worth' }, `Worth ${percent(share.value_ppb / 1e9)} of everything, by ${share.party === party ? 'your own' : 'their own'} points.`)));
+  const order = [party, ...labels.map((_, i) => i).filter((i) => i !== party)]; // the viewer first
+  const things = view.algorithm_params.items.map((item) => {
+    const parts = order.map((i) => shares[i].items.find((one) => one.item === item)?.share ?? '0');
+    const figures = percents(parts.map(ratio));
+    const who = order.flatMap((i, place) => (parts[place] === '0' ? [] : [[youOr(labels[i], i === party), parts[place] === '1' ? ': all of it' : `: ${figures[place]} (${parts[place]})`]]));
+    return element('li', {}, element('span', { class: 'what' }, name(item)), divided(parts.map(ratio)), element('span', { class: 'figure' }, who.flatMap((one, i) => [i ? ', ' : '', one])));
+  });
   return [
-    element('p', { class: 'headline' }, 'You get what is worth ', element('strong', {}, percent(mine.value_ppb / 1e9)), ' of everything to you.'),
-    element('ul', { class: 'cards' }, cards),
+    element('p', { class: 'headline' }, 'You get what is worth ', element('strong', {}, percent(shares[party].value_ppb / 1e9)), ' of everything to you.'),
+    wanted(view.algorithm_params.items, shares[party], inputs[party]),
+    element('ul', { class: 'shares things' }, things),
+    element('ul', {}, order.slice(1).map((i) => element('li', {}, 'What ', name(labels[i]), ` gets is worth ${percent(shares[i].value_ppb / 1e9)} of everything, by the points of `, name(labels[i]), '.'))),
     shares.some(({ items }) => items.some(({ share: part }) => part !== '1')) ? element('p', {}, 'If you share a thing: take turns, sell it, or let one party keep it and pay the others for their parts.') : '',
     ...fairDivision(view, labels, party, inputs),
   ];
+}
+
+/** Says what the party wanted most and what it gets of that, or returns null without its points. */
+function wanted(items, { items: got }, input) {
+  if (!total(input)) return null;
+  const points = (item) => valuations(input)[item] ?? 0;
+  const most = items.reduce((best, item) => (points(item) > points(best) ? item : best));
+  const part = got.find(({ item }) => item === most)?.share;
+  return element('p', { id: 'wanted' }, 'You wanted ', name(most), ` most, ${points(most)} of your ${total(input)} points; you get ${part === '1' ? 'all' : part ?? 'nothing'} of it.`);
 }
 
 /** Returns the rule of the division and a table. The table shows what each share is worth to each party whose input is known. */
 function fairDivision(view, labels, party, inputs) {
   const { shares, method } = view.result;
   const judges = labels.map((_, i) => i).filter((i) => total(inputs[i]) > 0);
-  const rule = element('p', {}, method === 'adjusted_winner'
-    ? 'The things are put in order by how much more the first party values them than the second party. The first party takes things from the top, and the second party from the bottom. They meet where both have the same part of their own points, so at most one thing with points is cut. A thing without points is halved. So each party with points has at least half by its own points, and neither would rather have the other’s part.'
-    : `First, each party’s points are scaled to the same total. Then each thing is shared in proportion to the points that the parties gave it; a thing without points is shared equally. So each party with points gets at least ${percent(1 / labels.length)} of everything, by its own points.`);
+  const [first, second] = labels.map(name);
+  const rule = method === 'adjusted_winner'
+    ? element('p', {}, 'The things are put in order by how much more ', first, ' values them than ', second, '. ', name(labels[0]), ' takes things from the top, and ', name(labels[1]), ' from the bottom. They meet where both have the same part of their own points, so at most one thing with points is cut. A thing without points is halved. So each with points has at least half by their own points, and neither would rather have the other’s part.')
+    : element('p', {}, `First, each party’s points are scaled to the same total. Then each thing is shared in proportion to the points that the parties gave it; a thing without points is shared equally. So each party with points gets at least ${percent(1 / labels.length)} of everything, by its own points.`);
   if (judges.length === 0) return [element('h2', {}, 'Why it is fair'), rule];
   const worthOf = (judge, owner) => shares[owner].items.reduce((sum, { item, share }) => sum + ratio(share) * (valuations(inputs[judge])[item] ?? 0), 0) / total(inputs[judge]);
   const columns = [party, ...labels.map((_, i) => i).filter((i) => i !== party)];
@@ -139,6 +151,11 @@ function fairDivision(view, labels, party, inputs) {
     judges.length === 1 ? element('p', { class: 'fine' }, `The service has not shown you the points of the others, but ${givenAway(view.algorithm_params.items)}.`) : null,
   ].filter(Boolean);
 }
+
+/** Says how the things are divided, before anybody seals. */
+const whatHappens = (items, parties) => (parties > 2
+  ? `Between ${parties} parties every thing is shared out in parts, in proportion to the points: ${items.length === 1 ? 'the one thing becomes' : `the ${items.length} things become`} up to ${items.length * parties} parts. For what cannot be cut, people take turns, sell it and share the money, or let one keep it and pay the others: agree on that first.`
+  : ['Each thing goes to whoever wants it more, compared with the other things, until both have the same part of their own points. To get there one thing may be cut in two', ...(items.length > 1 && items.length <= 6 ? [': ', ...series(items.map(name), ' or '), '.'] : ['.']), ' A thing that gets no points at all is halved.']);
 
 /** Says what the result tells of the points of the others. */
 const givenAway = ({ length }) => (length <= 2 ? 'from a result on two things all points can be computed' : 'some points can be computed from the result: the fewer things, the more');

@@ -23,6 +23,15 @@ export function duration(seconds) {
 /** Formats a share as a percentage: 0.6366 as "63.7 %". */
 export const percent = (part) => `${+(part * 100).toFixed(1)} %`;
 
+/** Formats parts of a whole as percentages of one decimal that sum to 100: the largest remainders are rounded up. */
+export function percents(parts) {
+  const tenths = parts.map((part) => Math.floor(part * 1000 + 1e-6));
+  const rest = 1000 - tenths.reduce((sum, one) => sum + one, 0);
+  const order = parts.map((_, i) => i).sort((i, j) => (parts[j] * 1000 - tenths[j]) - (parts[i] * 1000 - tenths[i]));
+  for (const i of order.slice(0, Math.max(rest, 0))) tenths[i]++;
+  return tenths.map((one) => `${one / 10} %`);
+}
+
 /** Returns a fraction such as "5/7" as a number. */
 export function ratio(share) {
   const [n, d = 1] = share.split('/').map(Number);
@@ -35,8 +44,8 @@ export const name = (text) => element('bdi', {}, text);
 /** Isolates a name for an attribute, which cannot contain elements. */
 export const isolated = (text) => `\u2068${text}\u2069`;
 
-export function series(nodes) {
-  return nodes.flatMap((node, i) => (i === 0 ? [node] : [i === nodes.length - 1 ? ' and ' : ', ', node]));
+export function series(nodes, last = ' and ') {
+  return nodes.flatMap((node, i) => (i === 0 ? [node] : [i === nodes.length - 1 ? last : ', ', node]));
 }
 
 /** Joins names as in "a, b and 3 more", with at most `most` names. */
