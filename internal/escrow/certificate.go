@@ -112,9 +112,9 @@ func (s *Service) issuePending(ctx context.Context, c *store.Certificate) (*stor
 // Bundle is a certificate with what verifies it offline. Data that does not exist is nil.
 type Bundle struct {
 	Issued
-	TLogProof   []byte // the inclusion proof as a .tlog-proof file (c2sp.org/tlog-proof)
-	Keys        []byte // the response body of GET /v1/pubkeys
-	Declaration []byte
+	TLogProof   []byte       // the inclusion proof as a .tlog-proof file (c2sp.org/tlog-proof)
+	Keys        []byte       // the response body of GET /v1/pubkeys
+	Declaration []byte       // nil, like the members below Chain, if Deal.ContentsDeleted
 	Chain       *drand.Chain // the beacon chain of a random.v1 result
 	Closing     *Closing     // nil if the log has no closing of the deal
 	// Own is the proof for the caller's input. It is nil if the caller did not reveal, or if
@@ -158,6 +158,9 @@ func (s *Service) Bundle(ctx context.Context, a Access, whole bool) (Bundle, err
 	}
 	if chain := s.beacon.Chain(); issued.Outcome == certificate.Computed && a.deal.RoundTime != nil && a.deal.ChainHash != nil && *a.deal.ChainHash == chain.Hash {
 		b.Chain = &chain
+	}
+	if a.deal.ContentsDeleted {
+		return b, nil
 	}
 	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.OneParty(a.party))
 	if err == nil && now.SealTime != 0 {

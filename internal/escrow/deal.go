@@ -37,6 +37,10 @@ type Deal struct {
 	roundAgain atomic.Int64 // unix seconds; until then nobody asks a relay for the late round of the seals
 
 	disclosed atomic.Bool // all parties show their inputs to each other (Service.Disclose)
+
+	// ContentsDeleted: the service has deleted params, inputs and seals of the deal (Options.KeepContents).
+	// Params is then `{}`.
+	ContentsDeleted bool
 }
 
 func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
@@ -44,7 +48,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 		return nil, store.ErrNotFound
 	}
 	telemetry.NoteDeal(ctx, dealID)
-	if d, ok := s.deals.Get(dealID); ok {
+	if d, ok := s.deals.Get(dealID); ok && !s.expires(d) {
 		return d, nil
 	}
 	// Concurrent calls share one read of the declaration, because it can have 10,000 labels.
@@ -67,8 +71,18 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	return loaded.(*Deal), nil
 }
 
+// expires reports whether the contents of a cached deal may have been deleted since. The clock of this
+// process may differ from that of the database, so it does so an hour early.
+func (s *Service) expires(d *Deal) bool {
+	return s.options.KeepContents > 0 && !d.ContentsDeleted && time.Since(time.Unix(d.RevealDeadline, 0)) > s.options.KeepContents-time.Hour
+}
+
 // NewDeal returns the deal of a stored declaration.
 func NewDeal(declaration *store.Declaration) (*Deal, error) {
+	deleted := len(declaration.Params) == 0
+	if deleted {
+		declaration.Params = []byte(`{}`)
+	}
 	alg, ok := algorithm.Lookup(declaration.Algorithm)
 	if !ok {
 		return nil, fmt.Errorf("unknown algorithm: deal %s has %q, which this release does not know", declaration.DealID, declaration.Algorithm)
@@ -77,7 +91,9 @@ func NewDeal(declaration *store.Declaration) (*Deal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot parse the stored algorithm_params: deal %s: %w", declaration.DealID, err)
 	}
-	return newDeal(declaration, alg, params), nil
+	d := newDeal(declaration, alg, params)
+	d.ContentsDeleted = deleted
+	return d, nil
 }
 
 func newDeal(declaration *store.Declaration, alg *algorithm.Algorithm, params map[string]any) *Deal {

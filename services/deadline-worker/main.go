@@ -51,7 +51,7 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	controller := worker.New(parts.Escrow, parts.Store, memory, logger)
+	controller := worker.New(parts.Escrow, parts.Store, memory, c.KeepContents, logger)
 	if !c.ReadOnly { // in read-only mode the worker holds the Lease but processes no deals
 		if err := controller.SetupWithManager(mgr, c.Workers); err != nil {
 			return fmt.Errorf("controller: %w", err)

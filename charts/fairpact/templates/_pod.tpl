@@ -120,6 +120,8 @@ ConfigMap, a pod of the previous revision would read the new document when it re
   value: http://{{ include "fairpact.fullname" . }}-log-append:{{ .Values.logServer.service.appendPort }}
 - name: FAIRPACT_ENTROPY_WINDOW
   value: {{ .Values.entropyWindow | quote }}
+- name: FAIRPACT_KEEP_CONTENTS
+  value: {{ .Values.keepContents | quote }}
 - name: FAIRPACT_STRICT_BEACON
   value: {{ .Values.strictBeacon | quote }}
 {{- with .Values.beacon.relays }}

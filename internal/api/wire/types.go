@@ -79,6 +79,7 @@ type View struct {
 	Result          json.RawMessage `json:"result"`
 	VoidFlakers     []int           `json:"void_flakers"`
 	CertificateID   *string         `json:"certificate_id"`
+	ContentsDeleted bool            `json:"contents_deleted,omitempty"` // Params is `{}`
 }
 
 // Party is a party in a View.

@@ -54,6 +54,8 @@ type Config struct {
 	StrictBeacon    bool          `env:"FAIRPACT_STRICT_BEACON" help:"Refuse new deals whose beacon round is published at or before the reveal deadline."`
 	OpenUnits       int           `env:"FAIRPACT_OPEN_DEAL_UNITS" default:"10000" help:"Maximum cost, in units, of all deals of one API key that have not ended. The units are those of FAIRPACT_DEAL_UNITS_PER_MINUTE. Only deal-api applies this limit. 0: no limit."`
 
+	KeepContents time.Duration `env:"FAIRPACT_KEEP_CONTENTS" default:"0s" help:"How long a deal keeps its params, inputs and seals after its end, at least 24h. Then deadline-worker deletes them. The deal, its result and its certificate stay. 0s: for ever."`
+
 	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"Lowest level of the messages to log: debug, info, warn or error."`
 }
 
@@ -92,6 +94,9 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	}
 	if c.EntropyWindow < time.Second {
 		return nil, fmt.Errorf("FAIRPACT_ENTROPY_WINDOW is %s: set it to 1s or more", c.EntropyWindow)
+	}
+	if c.KeepContents != 0 && c.KeepContents < escrow.ReplayLifetime {
+		return nil, fmt.Errorf("FAIRPACT_KEEP_CONTENTS is %s: set it to 24h or more, or to 0s", c.KeepContents)
 	}
 	if err := checkOrigin(c.PublicURL); err != nil {
 		return nil, fmt.Errorf("FAIRPACT_PUBLIC_URL: %w", err)
@@ -149,7 +154,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = escrow.NewGuard(p.Store, p.Redis, secrets)
 	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,
-		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, Waits: p.Waits, PublicURL: c.PublicURL, ReadOnly: c.ReadOnly, Development: p.Signer.Development}, logger)
+		escrow.Options{EntropyWindow: c.EntropyWindow, StrictBeacon: c.StrictBeacon, OpenUnits: c.OpenUnits, KeepContents: c.KeepContents, Waits: p.Waits, PublicURL: c.PublicURL, ReadOnly: c.ReadOnly, Development: p.Signer.Development}, logger)
 	logger.Info("signing key", "pubkey", p.Keys.Keys().Current(), "custody", p.Signer.Custody(), "ephemeral", p.Signer.Ephemeral())
 	return p, nil
 }

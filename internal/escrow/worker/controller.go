@@ -37,6 +37,7 @@ const (
 	listLimit      = 1000            // maximum number of deals of each kind in one list
 	completeEvery  = 4               // only one relist in 4 calls ListComplete, which reads every active deal
 	sweepEvery     = time.Minute
+	deletePause    = 50 * time.Millisecond // between two batches
 	resealEvery    = 10 * time.Second
 	resealPause    = 50 * time.Millisecond // between two batches, so that resealing does not slow down deals
 	processTimeout = timelimits.Step
@@ -55,6 +56,7 @@ type Deals interface {
 type Rows interface {
 	ListComplete(ctx context.Context, limit int) ([]string, error)
 	Sweep(ctx context.Context) (int64, error)
+	DeleteContents(ctx context.Context, age time.Duration) (int64, error)
 	Load(ctx context.Context) (store.Load, error)
 }
 
@@ -65,14 +67,16 @@ type Controller struct {
 	deals    Deals
 	rows     Rows
 	memory   *budget.Process
+	keep     time.Duration // how long ended deals keep their contents; 0: for ever
 	logger   *slog.Logger
 	failures *telemetry.Repeats
 	listed   atomic.Bool
 }
 
 // New returns a Controller, which SetupWithManager adds to a manager. Each deal counts as a network of `memory`.
-func New(deals Deals, rows Rows, memory *budget.Process, logger *slog.Logger) *Controller {
-	return &Controller{deals: deals, rows: rows, memory: memory, logger: logger, failures: telemetry.NewRepeats(logger)}
+// `keep` is how long ended deals keep their params, inputs and seals; 0: for ever.
+func New(deals Deals, rows Rows, memory *budget.Process, keep time.Duration, logger *slog.Logger) *Controller {
+	return &Controller{deals: deals, rows: rows, memory: memory, keep: keep, logger: logger, failures: telemetry.NewRepeats(logger)}
 }
 
 // Ready returns an error until a relist has succeeded. A standby does not list deals, so
@@ -87,7 +91,7 @@ func (c *Controller) Ready() error {
 // SetupWithManager adds the controller and its loops to a manager. The controller
 // processes at most `workers` deals at the same time.
 func (c *Controller) SetupWithManager(mgr manager.Manager, workers int) error {
-	for _, loop := range []manager.RunnableFunc{c.sweep, c.measure, c.reseal} {
+	for _, loop := range []manager.RunnableFunc{c.sweep, c.deleteContents, c.measure, c.reseal} {
 		if err := mgr.Add(loop); err != nil {
 			return err
 		}
@@ -209,6 +213,21 @@ func (c *Controller) sweep(ctx context.Context) error {
 			c.logger.DebugContext(ctx, "idempotency records swept", "count", n)
 		}
 		return 0, err
+	})
+	return nil
+}
+
+func (c *Controller) deleteContents(ctx context.Context) error {
+	if c.keep == 0 {
+		return nil
+	}
+	c.every(ctx, sweepEvery, processTimeout, "contents of ended deals cannot be deleted, retrying", func(ctx context.Context) (time.Duration, error) {
+		n, err := c.rows.DeleteContents(ctx, c.keep)
+		if n == 0 || err != nil {
+			return 0, err
+		}
+		c.logger.InfoContext(ctx, "contents of ended deals deleted", "count", n)
+		return deletePause, nil
 	})
 	return nil
 }

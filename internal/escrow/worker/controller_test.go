@@ -200,6 +200,17 @@ func TestResealsInBatches(t *testing.T) {
 	})
 }
 
+func TestDeletesContentsInBatches(t *testing.T) {
+	bubble(t, map[string]time.Duration{}, func(d *deals) { d.toDelete = 2 }, func(t *testing.T, d *deals, _ *Controller) {
+		time.Sleep(2*deletePause + sweepEvery + time.Second)
+		d.change(func() {
+			if want := []time.Duration{0, deletePause, 2 * deletePause, 2*deletePause + sweepEvery}; !slices.Equal(d.deletes, want) {
+				t.Errorf("deleted at %v, want %v", d.deletes, want)
+			}
+		})
+	})
+}
+
 // The synctest bubble fails the test if a goroutine still runs after stop returns.
 func TestStopCancelsCallsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,6 +35,8 @@ type attendance struct {
 	at   time.Duration // since deals.began
 }
 
+const kept = 48 * time.Hour
+
 // deals is a fake of the interface Deals. Its ProcessDeal ends a deal whose deadline has passed.
 type deals struct {
 	began time.Time
@@ -49,6 +51,8 @@ type deals struct {
 	lists    []time.Duration
 	listTime time.Duration // how long a call of Due takes
 	sweeping error
+	deletes  []time.Duration
+	toDelete int64
 	reseals  []time.Duration
 	toReseal int
 	log      slog.Handler
@@ -128,6 +132,17 @@ func (d *deals) Sweep(context.Context) (int64, error) {
 	return 1, d.sweeping
 }
 
+func (d *deals) DeleteContents(_ context.Context, age time.Duration) (int64, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deletes = append(d.deletes, d.now())
+	d.toDelete--
+	if age != kept || d.toDelete < 0 {
+		return 0, nil
+	}
+	return 1, nil
+}
+
 func (d *deals) Reseal(context.Context) (more bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,7 +204,7 @@ func start(t *testing.T, d *deals) (c *Controller, stop func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c = New(d, d, memory, slog.New(d.log))
+	c = New(d, d, memory, kept, slog.New(d.log))
 	if err := c.SetupWithManager(mgr, 4); err != nil {
 		t.Fatal(err)
 	}

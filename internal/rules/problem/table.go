@@ -96,7 +96,7 @@ var Table = []Entry{
 	{BeaconNotReady, 409, "the deal's beacon round is not published yet"},
 	{CertNotReady, 409, "the certificate is not issued yet"},
 	{NoCertificate, 409, "the deal has no certificate and never gets one"},
-	{InputsSealed, 409, "the deal has retention `purge` or ended without a result, or its mode is `sealed` and not all parties have consented to show their inputs"},
+	{InputsSealed, 409, "the deal has retention `purge` or ended without a result, its contents are deleted, or its mode is `sealed` and not all parties have consented to show their inputs"},
 	{InputsNotReady, 409, "a deal shows inputs only after it is COMPUTED"},
 	{IdempotencyKeyReused, 409, "the Idempotency-Key was used with another body"},
 	{IdempotencyInProgress, 409, "a request with this Idempotency-Key is still running"},

@@ -383,7 +383,7 @@ async function readDeclared() {
 }
 
 /** Reports whether the page needs the declaration. A party needs it before sealing, and until its input is open. The page of a draw always shows the declared beacon chain. */
-const needsDeclared = ({ view, party }) => (!ENDED[view.state] && !view.parties[party].revealed) || algorithmOf(view.algorithm)?.needs_beacon !== false;
+const needsDeclared = ({ view, party }) => !view.contents_deleted && ((!ENDED[view.state] && !view.parties[party].revealed) || algorithmOf(view.algorithm)?.needs_beacon !== false);
 
 /** Reloads the page, because a browser may not fetch a module again that it could not load. Nothing is sealed yet that a reload would lose. */
 async function again(own) {
@@ -405,7 +405,7 @@ async function follow(own) {
         if (seat !== own) return;
         declared = read;
       }
-      page ??= await pageOf(next.view.algorithm).catch(() => again(own));
+      page ??= await pageOf(next.view.contents_deleted ? null : next.view.algorithm).catch(() => again(own));
       if (seat !== own) return;
       now = next;
       byId('stranger').hidden = true;

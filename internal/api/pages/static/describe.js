@@ -24,7 +24,7 @@ export function describe({ view, party, cautions }, page, { beacon_chain: chain,
     ...fact('Algorithm', element('code', {}, view.algorithm)),
     ...(chain && drawTime(view) ? fact('Random value', `round ${view.algorithm_params.beacon_round} of ${chain === QUICKNET ? 'drand quicknet' : 'a beacon that is not drand quicknet'}, chain `, element('code', { id: 'chain' }, chain)) : []),
     ...fact('Who sees the inputs', whoSees(view, about), ' The operator can read each input once it is opened.'),
-    ...fact('Afterwards', view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
+    ...fact('Afterwards', view.contents_deleted ? 'the service has deleted the inputs and the terms. Its certificate stays.' : view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
 }
 
 function whoSees(view, about) {

@@ -19,5 +19,5 @@ export const sealTime = (commitDeadline) => roundTime(Math.max(0, Math.ceil((com
 
 export const roundAfter = (time) => Math.max(1, Math.floor((time - facts.beacon_genesis) / facts.beacon_period) + 2);
 
-/** Loads the forms and pictures of an algorithm; generic.page.js says what a module has. */
+/** Loads the forms and pictures of an algorithm; generic.page.js says what a module has, and shows a deal whose algorithm or params are unknown. */
 export const pageOf = (id) => import(`./${algorithmOf(id)?.page ? id : 'generic'}.page.js`);

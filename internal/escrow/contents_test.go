@@ -1,0 +1,43 @@
+package escrow_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/problem"
+)
+
+// What the parties read of a deal whose contents are deleted, on a replica that has cached the deal.
+func TestReadsOfADealWithoutContents(t *testing.T) {
+	g := newFixture(t).split(t, func(d *escrow.Declared) { d.Mode = "open" }).revealed(t)
+	before := g.published(t)
+	const keep = 240 * time.Hour
+	g.exec(t, "UPDATE deals SET commit_deadline = commit_deadline - $2, reveal_deadline = reveal_deadline - $2, computed_at = computed_at - $2 WHERE deal_id = $1", g.id, int64(keep/time.Second)+7300)
+	svc := g.replicaOn(g.store, escrow.Options{KeepContents: keep})
+	at := func() escrow.Access { return g.access(t, svc, g.tokens[1], escrow.AsParty) }
+	if in := of(svc.Inputs(t.Context(), at())).ok(t); len(in.Inputs) != 2 || g.view(t, svc).ContentsDeleted {
+		t.Fatalf("before the sweep: %d inputs, want 2", len(in.Inputs))
+	}
+	if n := of(g.store.DeleteContents(t.Context(), keep)).ok(t); n != 1 {
+		t.Fatalf("the sweep took %d deals, want 1", n)
+	}
+	view := g.view(t, svc)
+	if !view.ContentsDeleted || string(view.Params) != "{}" || string(view.Result) == "" || view.Parts[0].Commitment == nil {
+		t.Errorf("the view is %s, want one without params", show(view))
+	}
+	after := g.certificate(t, svc).ok(t)
+	same(t, after, before)
+	if report := of(svc.Verify(t.Context(), before.CertID)).ok(t); !report.Valid {
+		t.Errorf("Verify = %+v, want valid", report)
+	}
+	bundle := of(svc.Bundle(t.Context(), at(), true)).ok(t)
+	if bundle.Declaration != nil || bundle.Own != nil || bundle.Openings != nil || bundle.Keys == nil {
+		t.Errorf("the bundle is %s, want one without declaration and inputs", show(bundle))
+	}
+	of(svc.Inputs(t.Context(), at())).refused(t, problem.InputsSealed)
+	of(svc.Declaration(t.Context(), at())).refused(t, problem.DealEnded)
+	of(svc.Disclose(t.Context(), at(), escrow.Opening{})).refused(t, problem.InputsSealed)
+	g.commit(t, svc, 0).refused(t, problem.DealEnded)
+	g.reveal(t, svc, 0).refused(t, problem.DealEnded)
+}

@@ -1,0 +1,19 @@
+-- Deletes the params, inputs and seals of ended deals, the oldest first: of deals whose reveal_deadline and computed_at are both at
+-- least $1 seconds ago. One statement takes at most 100 deals, and another one only while those before it have under 10,000 parties.
+-- Empty params mark a deal as done, so an interrupted sweep continues with the others. Two sweeps at once do not wait for each other.
+WITH ended AS MATERIALIZED (
+    SELECT deal_id, parties, retention, greatest(reveal_deadline, computed_at) AS at FROM deals
+    WHERE phase IN ('COMPUTED', 'VOID', 'EXPIRED', 'CANCELLED') AND params <> ''
+      AND greatest(reveal_deadline, computed_at) <= (SELECT extract(epoch FROM clock_timestamp())::bigint) - $1::bigint
+    ORDER BY greatest(reveal_deadline, computed_at) LIMIT 100 FOR NO KEY UPDATE SKIP LOCKED
+),
+old AS MATERIALIZED (
+    SELECT deal_id, retention FROM (SELECT deal_id, retention, sum(parties) OVER (ORDER BY at, deal_id) - parties AS before FROM ended) AS e WHERE before < 10000
+),
+inputs AS (
+    UPDATE reveals SET sealed = NULL WHERE deal_id = ANY (ARRAY(SELECT deal_id FROM old WHERE retention = 'standard'))
+),
+texts AS (
+    UPDATE seals SET sealed = NULL, secret = NULL WHERE deal_id = ANY (ARRAY(SELECT deal_id FROM old)) AND state = 'failed' -- after the end only such a seal has a text
+)
+UPDATE deals SET params = '' WHERE deal_id = ANY (ARRAY(SELECT deal_id FROM old))
