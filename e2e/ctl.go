@@ -59,6 +59,9 @@ func (c *Ctl) Attempt(args ...string) (stdout string, inTime bool) {
 	return out, code == 0
 }
 
+// Try runs a command that may fail.
+func (c *Ctl) Try(args ...string) (code int, stdout, stderr string) { return c.try(c.command(args...)) }
+
 func (c *Ctl) command(args ...string) *exec.Cmd {
 	return exec.CommandContext(c.t.Context(), filepath.Join(Bin, "fairpactctl"), args...)
 }

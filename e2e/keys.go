@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -115,6 +116,8 @@ type Keyholder struct {
 	T     testing.TB
 	Stack *localstack.Stack
 	Ctl   *Ctl
+
+	shared string // the copy of keys.json that the processes read until RollOut gives them another one
 }
 
 // NewKeyholder starts a stack that signs with the key at this URI.
@@ -124,7 +127,8 @@ func NewKeyholder(t testing.TB, uri string, change func(*localstack.Options)) *K
 	k.Ctl.Env = append(k.Ctl.Env, quickRotations)
 	k.Ctl.Run(0, "signing-keys", "init", "--signer", uri, "--out", "keys.json")
 	k.Stack = Own(t, func(o *localstack.Options) {
-		o.Env[""] = append(append(o.Env[""], quickRotations), k.Settings()...)
+		_, k.shared, _ = strings.Cut(k.Settings()[0], "=")
+		o.Env[""] = append(o.Env[""], quickRotations, "FAIRPACT_KEY_SET_FILE="+k.shared)
 		if change != nil {
 			change(o)
 		}
@@ -148,6 +152,23 @@ func (k *Keyholder) Keys(code int, args ...string) string {
 	}
 	out, errs := k.Ctl.Run(code, args...)
 	return out + errs
+}
+
+// Give replaces the key set of the processes that no RollOut has restarted.
+func (k *Keyholder) Give(document []byte) {
+	k.T.Helper()
+	Must(k.T, os.WriteFile(k.shared, document, 0o600))
+}
+
+// Reload gives the current keys.json to the processes that no RollOut has restarted, and waits until
+// all processes have it.
+func (k *Keyholder) Reload() {
+	k.T.Helper()
+	k.Give(k.Ctl.Read("keys.json"))
+	Eventually(k.T, "all processes have the key set", 2*DefaultTimeout, func() bool {
+		code, _, _ := k.Ctl.Try("signing-keys", "check", "--file", "keys.json")
+		return code == 0
+	})
 }
 
 // RollOut restarts the named processes one after another with the current keys.json. Without
@@ -195,7 +216,7 @@ func (k *Keyholder) Switched() { time.Sleep(time.Until(k.SignsFrom())) }
 func (k *Keyholder) Close(label string, more ...string) {
 	k.T.Helper()
 	Eventually(k.T, "fairpactctl closes the key", 2*DefaultTimeout, func() bool {
-		code, out, errs := k.Ctl.try(k.Ctl.command(append([]string{"signing-keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)...))
+		code, out, errs := k.Ctl.Try(append([]string{"signing-keys", "close", label, "--file", "keys.json", "--out", "keys.json"}, more...)...)
 		if said := out + errs; code != 0 && !strings.Contains(said, "cannot be closed") && !strings.Contains(said, "wait for the log") {
 			k.T.Fatalf("fairpactctl signing-keys close %s: exit code %d: %s", label, code, said)
 		}

@@ -41,18 +41,18 @@ planted kms.yaml readOnlyRootFilesystem readOnlyRootFileSystem
 planted monitoring-services.yaml interval intervals
 planted gateway.yaml backendRefs backends
 
-# A key set of 1,000 keys, the limit, must fit into the annotations of a pod (256 KiB). So must the whole Deployment,
-# because kubectl apply copies it into an annotation. The chart must refuse one key more.
+# The ConfigMap of a key set of 1,000 keys, the limit, must fit into an annotation (256 KiB), because kubectl apply
+# copies it into one. The chart must refuse one key more.
 keys() { # argument: COUNT
   awk -v n="$1" 'BEGIN {
     print "signing: {uri: \"\", keySet: {keys: ["
     for (i = 1; i <= n; i++) printf "{pubkey: \"es256:02%064d\", retired_at: 9007199254740991, tree_size: 9007199254740991},\n", i
     print "]}}" }' > "$work/keys.txt"
-  bin/helm template fairpact $chart --namespace here --values $minimal --values "$work/keys.txt" --show-only templates/deal-api.yaml
+  bin/helm template fairpact $chart --namespace here --values $minimal --values "$work/keys.txt" --show-only templates/key-set.yaml
 }
 keys 1000 > "$work/most.txt"
-if [ "$(grep -c 'fairpact.dev/key-set: ' "$work/most.txt")" != 1 ] || [ "$(wc -c < "$work/most.txt")" -gt 262144 ]; then
-  echo "a key set of 1,000 keys does not fit into the annotations of a pod: the Deployment has $(wc -c < "$work/most.txt") bytes, want at most 262144"; exit 1
+if [ "$(grep -c '  key-set.json: ' "$work/most.txt")" != 1 ] || [ "$(wc -c < "$work/most.txt")" -gt 262144 ]; then
+  echo "the ConfigMap of a key set of 1,000 keys has $(wc -c < "$work/most.txt") bytes, want at most 262144"; exit 1
 fi
 if keys 1001 > /dev/null 2> "$work/said" || ! grep -q maxItems "$work/said"; then
   echo "the chart accepts a key set of 1,001 keys; the limit is 1,000"; cat "$work/said"; exit 1

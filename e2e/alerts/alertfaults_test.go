@@ -92,6 +92,12 @@ var faults = []fault{
 		set := e2e.File(s.t, e2e.Body{"keys": []e2e.Body{{"uri": s.uri, "signs_from": 0}, {"pubkey": other}}})
 		return s.with([]string{localstack.DeadlineWorker}, "FAIRPACT_KEY_SET_FILE="+set)
 	}},
+	{alert: "FairpactFileUnused", what: "the key set of the worker becomes unreadable", do: func(s *site) func() {
+		set := e2e.File(s.t, e2e.Body{"keys": []e2e.Body{{"uri": s.uri, "signs_from": 0}}})
+		back := s.with([]string{localstack.DeadlineWorker}, "FAIRPACT_KEY_SET_FILE="+set)
+		e2e.Must(s.t, os.WriteFile(set, []byte("{"), 0o600))
+		return back
+	}},
 	{alert: "FairpactKeyUnusable", what: "the file of a later key is missing", also: map[string]string{
 		"FairpactKeySetsDiffer": "only the worker has this key set",
 	}, do: func(s *site) func() {

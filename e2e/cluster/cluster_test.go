@@ -44,6 +44,7 @@ func TestCluster(t *testing.T) {
 		{"lease handed over", leaseHandedOver},
 		{"leader killed", leaderKilled},
 		{"the server secret", serverSecret},
+		{"replicas on two nodes", spread},
 		{"deals have missed their deadlines", stopOverdue},
 		{"the key has been rotated", rotated},
 		{"the invariants of the database", invariants},
@@ -125,6 +126,34 @@ func podsDeleted(t *testing.T, c *cluster) {
 			s.stop(t, c, kind+" deleted "+strings.Join(how, " "))
 		}
 	}
+}
+
+// spread moves the two replicas of each workload, 30 pairs in all. No pair shares a node while
+// another node is free, on nodes without zone labels too.
+func spread(t *testing.T, c *cluster) {
+	if nodes := strings.Fields(kubectl(t, "get", "nodes", "-o", "name")); len(nodes) < 2 {
+		t.Skip("the cluster has one node")
+	}
+	const rounds = 10
+	shared := 0
+	for range rounds {
+		kubectl(t, append([]string{"rollout", "restart", "deployment"}, workloads...)...)
+		for i, kind := range []string{"deal-api", "log-server", "deadline-worker"} {
+			rolledOut(t, namespace, workloads[i])
+			on := strings.Fields(kubectl(t, "get", "pods", "-l", "app.kubernetes.io/component="+kind, "-o",
+				`go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.spec.nodeName}} {{end}}{{end}}`))
+			if len(on) != 2 {
+				t.Fatalf("%s runs on %v, want two nodes", kind, on)
+			}
+			if on[0] == on[1] {
+				shared++
+			}
+		}
+	}
+	if shared > 0 {
+		t.Errorf("in %d of %d placements both replicas are on one node", shared, rounds*len(workloads))
+	}
+	c.shows(t, "%d placements of two replicas, %d on one node", rounds*len(workloads), shared)
 }
 
 func podsOf(t *testing.T, kind string) []string {

@@ -33,7 +33,7 @@ func keysCommand(t *testing.T, document string, args ...string) string {
 	return out
 }
 
-// rollOutKeys upgrades the release to the key set in `document`. It waits until `fairpactctl signing-keys
+// rollOutKeys upgrades the release to the key set in `document`, which restarts no pod. It waits until `fairpactctl signing-keys
 // check` succeeds and the output contains `next`.
 func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	t.Helper()
@@ -48,7 +48,7 @@ func (c *cluster) rollOutKeys(t *testing.T, document, next string) {
 	c.upgrade(t, c.old)
 	var said string
 	defer func() { t.Log(said) }()
-	e2e.Eventually(t, "all pods have the key set", time.Minute, func() bool { // old pods may still answer while they stop
+	e2e.Eventually(t, "all pods have the key set", 3*time.Minute, func() bool { // Kubernetes copies it into running pods in up to two minutes
 		out, err := keysIn(t, document, "check", "--base-url", "http://localhost:8080", "--file", "-")
 		said = fmt.Sprint(out, err)
 		return err == nil && strings.Contains(out, next)
@@ -82,10 +82,9 @@ func rotated(t *testing.T, c *cluster) {
 	if out, err := keysIn(t, c.keySet, "close", former.Pubkey, "--file", "-", "--base-url", "http://localhost:8080"); err == nil || !strings.Contains(err.Error(), "close it in") {
 		t.Errorf("closing the key that signs: %v\n%s", err, out)
 	}
-	annotation, err := json.Marshal(c.formerSet)
-	e2e.Must(t, err)
-	kubectl(t, "patch", "deployment", workloads[2], "--type=merge", "-p",
-		fmt.Sprintf(`{"spec":{"template":{"metadata":{"annotations":{"fairpact.dev/key-set":%s}}}}}`, annotation))
+	kubectl(t, "create", "configmap", "former-key-set", "--from-literal=key-set.json="+c.formerSet)
+	patch := `{"spec":{"template":{"spec":{"volumes":[{"name":"key-set","configMap":{"name":"former-key-set"}}]}}}}`
+	kubectl(t, "patch", "deployment", workloads[2], "--type=strategic", "-p", patch)
 	rolledOut(t, namespace, workloads[2])
 	settled(t)
 	check := []string{"check", "--base-url", "http://localhost:8080", "--file", "-"}
@@ -98,6 +97,8 @@ func rotated(t *testing.T, c *cluster) {
 	if _, pubkey := c.status(t); pubkey != next.Pubkey {
 		t.Errorf("the status shows the key %s, want %s", pubkey, next.Pubkey)
 	}
+	kubectl(t, "patch", "deployment", workloads[2], "--type=strategic", "-p", strings.Replace(patch, "former", release, 1))
+	rolledOut(t, namespace, workloads[2])
 	c.rollOutKeys(t, c.keySet, "next: ")
 	s.stop(t, c, "key rotated to "+next.Pubkey[:14]+"… while the worker had the former key set, and that repaired")
 }

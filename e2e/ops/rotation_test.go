@@ -12,9 +12,25 @@ import (
 )
 
 type roller struct {
-	t     *testing.T
-	stack *localstack.Stack
-	ctl   *e2e.Ctl
+	t      *testing.T
+	stack  *localstack.Stack
+	second string // the folder with the files of the second deal-api
+	ctl    *e2e.Ctl
+}
+
+// give copies a file of the stack to the second deal-api.
+func (r roller) give(name string) {
+	r.t.Helper()
+	e2e.Must(r.t, os.WriteFile(filepath.Join(r.second, name), []byte(r.read(name)+"\n"), 0o600))
+}
+
+// until waits until fairpactctl secret prints the text.
+func (r roller) until(text string, args ...string) {
+	r.t.Helper()
+	e2e.Eventually(r.t, "fairpactctl prints "+text, 2*e2e.DefaultTimeout, func() bool {
+		_, out, errs := r.ctl.Try(append([]string{"secret"}, args...)...)
+		return strings.Contains(out+errs, text)
+	})
 }
 
 func (r roller) file(name string) string { return filepath.Join(r.stack.Dir(), name) }
@@ -31,13 +47,6 @@ func (r roller) read(name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-func (r roller) rollOut(names ...string) {
-	r.t.Helper()
-	for _, name := range names {
-		e2e.Must(r.t, r.stack.Restart(r.t.Context(), name))
-	}
-}
-
 func (r roller) secret(code int, args ...string) string {
 	r.t.Helper()
 	out, errs := r.ctl.Run(code, append([]string{"secret"}, args...)...)
@@ -51,9 +60,19 @@ func (r roller) says(what, text string) {
 	}
 }
 
+// Both secrets are rotated without a restart: each process takes over its changed file. The second
+// deal-api has files of its own, so that it can lack a change.
 func TestRotateSecrets(t *testing.T) {
 	t.Parallel()
-	r := roller{t: t, stack: e2e.Own(t, func(o *localstack.Options) { o.Replicas = map[string]int{localstack.DealAPI: 2} }), ctl: e2e.NewCtl(t, "")}
+	own := t.TempDir()
+	r := roller{t: t, second: own, ctl: e2e.NewCtl(t, "")}
+	r.stack = e2e.Own(t, func(o *localstack.Options) {
+		o.Replicas = map[string]int{localstack.DealAPI: 2}
+	})
+	for _, name := range []string{"server-secret", "append-secret"} {
+		r.give(name)
+	}
+	e2e.Must(t, r.stack.Restart(t.Context(), e2e.SecondAPI, "FAIRPACT_SERVER_SECRET_FILE="+filepath.Join(own, "server-secret"), "FAIRPACT_APPEND_SECRET_FILE="+filepath.Join(own, "append-secret")))
 	r.appendSecret()
 	r.serverSecret()
 }
@@ -95,15 +114,13 @@ func (r roller) serverSecret() {
 	// fairpactctl refuses to rotate until every process has the new secret. A process without the
 	// new secret could not decrypt what the other processes encrypt with it.
 	r.write("server-secret", both)
-	r.says("3 of 3 processes lack the set of server secrets", r.secret(1, "rotate"))
-	r.rollOut(e2e.SecondAPI, localstack.DeadlineWorker)
+	r.until("1 of 3 processes lack the set of server secrets", "check")
 	r.says("1 of 3 processes lack the set of server secrets", r.secret(1, "rotate"))
-	r.says("correct what failed", r.secret(1, "check"))
-	between := begun(two) // a process with both secrets still encrypts with the old one
-	at(one, between).Reveal(1, bob)
+	between := begun(one) // a process with both secrets still encrypts with the old one
+	at(two, between).Reveal(1, bob)
 	between.Certified(e2e.DefaultTimeout)
-	r.rollOut(localstack.DealAPI)
-	r.says("with fairpactctl secret rotate", r.secret(0, "check"))
+	r.give("server-secret")
+	r.until("with fairpactctl secret rotate", "check")
 	during := begun(two)
 	r.says("is in force; keep", r.secret(0, "rotate"))
 
@@ -126,7 +143,8 @@ func (r roller) serverSecret() {
 	r.says("there is nothing to adopt", r.secret(1, "adopt"))
 	r.says("1 unfinished deals and 0 pending certificates need the former secret", r.secret(1, "adopt", "--secret-file", other))
 	for _, text := range []string{next, old, strings.Repeat("ab", 32)} {
-		r.write("server-secret", text+"\n")
+		r.write("server-secret", text+"\n") // deal-api runs on with both secrets
+		r.give("server-secret")
 		for _, name := range []string{e2e.SecondAPI, localstack.DeadlineWorker} {
 			if err := r.stack.Restart(t.Context(), name); err == nil {
 				t.Fatalf("%s starts without a secret that is needed", name)
@@ -137,6 +155,7 @@ func (r roller) serverSecret() {
 		}
 	}
 	r.write("server-secret", both)
+	r.give("server-secret")
 	for _, name := range []string{e2e.SecondAPI, localstack.DeadlineWorker} {
 		e2e.Must(t, r.stack.Start(t.Context(), name))
 	}
@@ -153,7 +172,8 @@ func (r roller) serverSecret() {
 	})
 	r.says("remove all lines but the first", r.secret(0, "check"))
 	r.write("server-secret", next+"\n")
-	r.rollOut(localstack.DealAPI, e2e.SecondAPI, localstack.DeadlineWorker)
+	r.give("server-secret")
+	r.until("3 run (1 deadline-worker, 2 deal-api), all with", "check")
 	at(two, after).Reveal(1, bob)
 	after.Certified(e2e.DefaultTimeout)
 	two.Want(200, "GET", ended.Path("/inputs"), ended.Tokens[0], nil)
@@ -183,20 +203,34 @@ func (r roller) serverSecret() {
 func (r roller) appendSecret() {
 	t := r.t
 	old, next := r.read("append-secret"), strings.Repeat("cd", 32)
-	for _, file := range []string{old + "\n" + next + "\n", next + "\n" + old + "\n", next + "\n"} {
-		r.write("append-secret", file)
-		for _, name := range []string{localstack.DealAPI, localstack.LogServer, e2e.SecondAPI, localstack.DeadlineWorker} {
-			r.rollOut(name)
-			e2e.NewClient(t, r.stack.BaseURL()).ComputedDeal().Certified(e2e.DefaultTimeout)
+	one, two := e2e.NewClient(t, r.stack.BaseURL()), e2e.NewClient(t, r.stack.URL(e2e.SecondAPI))
+	reloads := 0
+	reloaded := func(names ...string) {
+		reloads++
+		for _, name := range names {
+			e2e.Eventually(t, name+" has the append secrets", 2*e2e.DefaultTimeout, func() bool {
+				said, err := os.ReadFile(r.stack.Log(name))
+				return err == nil && strings.Count(string(said), `"setting":"FAIRPACT_APPEND_SECRET_FILE"`) == reloads
+			})
+		}
+		for _, c := range []*e2e.Client{one, two} {
+			c.ComputedDeal().Certified(e2e.DefaultTimeout)
 		}
 	}
-	r.write("append-secret", old+"\n")
-	r.rollOut(localstack.DealAPI)
-	d := e2e.NewClient(t, r.stack.BaseURL()).ComputedDeal()
-	if a := d.C.Do("GET", d.Path("/certificate"), d.Tokens[0], nil); a.Code() != "CERT_NOT_READY" {
-		t.Errorf("a certificate under the former append secret: %d %s", a.Status, a.Body)
+	for _, file := range []string{old + "\n" + next + "\n", next + "\n" + old + "\n"} {
+		r.write("append-secret", file)
+		r.give("append-secret")
+		reloaded(localstack.DealAPI, localstack.LogServer, e2e.SecondAPI, localstack.DeadlineWorker)
 	}
+	// A deal-api that still sends the former secret gets no certificate once log-server refuses it.
+	e2e.Must(t, os.WriteFile(filepath.Join(r.second, "append-secret"), []byte(old+"\n"), 0o600))
+	reloaded(e2e.SecondAPI)
 	r.write("append-secret", next+"\n")
-	r.rollOut(localstack.DealAPI)
+	e2e.Eventually(t, "log-server refuses the former append secret", 2*e2e.DefaultTimeout, func() bool {
+		d := two.ComputedDeal()
+		return two.Do("GET", d.Path("/certificate"), d.Tokens[0], nil).Code() == "CERT_NOT_READY"
+	})
+	r.give("append-secret")
+	reloaded(e2e.SecondAPI)
 	e2e.OpenDB(t, r.stack).Converged()
 }

@@ -45,9 +45,10 @@ func ParseKeySet(ctx context.Context, document []byte) (*keys.Set, error) {
 	return keys.NewSet(list, int64(Margin()/time.Second))
 }
 
-// KeySet is a key set at the time of the process's clock. It is safe for concurrent use.
+// KeySet is the key set in use, at the time of the process's clock. Ring.Use replaces it. A KeySet is
+// safe for concurrent use.
 type KeySet struct {
-	set *keys.Set
+	set atomic.Pointer[keys.Set]
 	now func() time.Time
 
 	verified [256]atomic.Pointer[verified] // indexed by the first byte of the digest
@@ -61,48 +62,52 @@ type verified struct {
 }
 
 // NewKeySet returns a set that reads the process's clock.
-func NewKeySet(set *keys.Set) *KeySet { return &KeySet{set: set, now: crash.Now} }
+func NewKeySet(set *keys.Set) *KeySet {
+	k := &KeySet{now: crash.Now}
+	k.set.Store(set)
+	return k
+}
 
 func (k *KeySet) unix() int64 { return k.now().Unix() }
 
 // Keys returns all keys as published now.
-func (k *KeySet) Keys() keys.List { return k.set.At(k.unix()) }
+func (k *KeySet) Keys() keys.List { return k.set.Load().At(k.unix()) }
 
 // Status returns the label of the key that signs now, and the labels of the other accepted keys.
-func (k *KeySet) Status() (signs string, others []string) { return k.set.Status(k.unix()) }
+func (k *KeySet) Status() (signs string, others []string) { return k.set.Load().Status(k.unix()) }
 
 // Published returns the body that GET /v1/pubkeys answers now.
-func (k *KeySet) Published() []byte { return k.set.Published(k.unix()) }
+func (k *KeySet) Published() []byte { return k.set.Load().Published(k.unix()) }
 
 // Digest returns 12 hex digits that identify the document.
-func (k *KeySet) Digest() string { return k.set.Digest() }
+func (k *KeySet) Digest() string { return k.set.Load().Digest() }
 
 // Due returns the labels of the keys that have begun to sign. The last one signs now.
-func (k *KeySet) Due() []string { return k.set.Due(k.unix()).Labels() }
+func (k *KeySet) Due() []string { return k.set.Load().Due(k.unix()).Labels() }
 
 // Accepts reports whether signatures by the labelled key verify now.
 func (k *KeySet) Accepts(label string) bool {
-	_, err := k.set.Accepted(label, k.unix())
+	_, err := k.set.Load().Accepted(label, k.unix())
 	return err == nil
 }
 
 // CheckClock compares this process's clock with the unix time of the database's clock.
-func (k *KeySet) CheckClock(database int64) error { return k.set.CheckClock(k.unix(), database) }
+func (k *KeySet) CheckClock(database int64) error { return k.set.Load().CheckClock(k.unix(), database) }
 
 // SignerOf returns the accepted key that signed a message (SPEC 5.6). See keys.Set.SignerOf for errors.
 func (k *KeySet) SignerOf(message []byte, signature string) (keys.Key, error) {
 	if strings.HasPrefix(signature, "es256:") {
 		return k.SignedBy(sha256.Sum256(message), signature)
 	}
-	return k.set.SignerOf(message, signature, k.unix())
+	return k.set.Load().SignerOf(message, signature, k.unix())
 }
 
 // SignedBy returns the accepted key that signed a SHA-256 digest with es256.
 func (k *KeySet) SignedBy(digest [32]byte, signature string) (keys.Key, error) {
 	if v := k.verified[digest[0]].Load(); v != nil && v.digest == digest && v.signature == signature {
-		return k.set.Accepted(v.label, k.unix())
+		return k.set.Load().Accepted(v.label, k.unix())
 	}
-	key, err := k.set.SignedBy(digest, signature, k.unix())
+	key, err := k.set.Load().SignedBy(digest, signature, k.unix())
 	if err == nil {
 		k.remember(digest, signature, key.Label)
 	}

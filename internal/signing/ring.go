@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/platform/service"
 	"github.com/fairpact/fairpact/internal/platform/telemetry"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 )
@@ -38,6 +39,28 @@ func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySe
 	return ring, ring.keys, nil
 }
 
+// Follow returns the file of the key set for service.Follow. A changed set must accept each key that the
+// process accepts now: an older file, restored by mistake, would make certificates invalid. admit may refuse
+// a set for other reasons.
+func (c *Settings) Follow(r *Ring, admit func(context.Context, keys.List) error) service.File {
+	return service.File{Setting: "FAIRPACT_KEY_SET_FILE", Path: c.KeySetFile, Use: func(ctx context.Context, document []byte) (changed bool, err error) {
+		set, err := ParseKeySet(ctx, document)
+		if err != nil || set.Digest() == r.keys.Digest() {
+			return false, err
+		}
+		now := r.keys.unix()
+		for _, key := range r.keys.Keys() {
+			if _, err := set.Accepted(key.Label, now); err != nil && r.keys.Accepts(key.Label) {
+				return false, fmt.Errorf("the set lacks %s, which this process accepts: add the key", key.Label)
+			}
+		}
+		if err := admit(ctx, set.At(now)); err != nil {
+			return false, err
+		}
+		return true, r.Use(ctx, set)
+	}}
+}
+
 var (
 	keySetInfo = telemetry.NewGaugeVec("fairpact_signing_key_set",
 		"Always 1. The digest label identifies this process's key set. All processes should show the same digest.", "digest")
@@ -52,10 +75,17 @@ type Ring struct {
 	logger *slog.Logger
 	end    context.CancelFunc
 	loop   sync.WaitGroup
+	woken  chan struct{} // of capacity 1: the key set has changed
 
 	mu     sync.Mutex
-	open   map[string]*Signer // by label of the public key
-	failed map[string]error   // why a key could not be opened, by label of the public key
+	open   map[string]opened // by label of the public key
+	former []*Signer         // of keys whose URI has changed; a call may still use them
+	failed map[string]error  // why a key could not be opened, by label of the public key
+}
+
+type opened struct {
+	*Signer
+	uri string
 }
 
 const (
@@ -66,9 +96,8 @@ const (
 // OpenRing opens the key that signs now. A loop opens the keys with a later signs_from, and retries.
 func OpenRing(ctx context.Context, set *KeySet, logger *slog.Logger) (*Ring, error) {
 	r := newRing(set, logger)
-	now := set.set.Signs(set.unix())
-	if err := r.try(ctx, now); err != nil {
-		return nil, fmt.Errorf("cannot open %s, the key that signs now: %w", now.Label, err)
+	if err := r.Use(ctx, set.set.Load()); err != nil {
+		return nil, err
 	}
 	background, end := context.WithCancel(context.Background())
 	r.end = end
@@ -77,9 +106,29 @@ func OpenRing(ctx context.Context, set *KeySet, logger *slog.Logger) (*Ring, err
 }
 
 func newRing(set *KeySet, logger *slog.Logger) *Ring {
+	return &Ring{keys: set, logger: logger, end: func() {}, woken: make(chan struct{}, 1), open: map[string]opened{}, failed: map[string]error{}}
+}
+
+// Use opens the key of the set that signs now, and then replaces the KeySet's set. After an error the
+// former set is still in use.
+func (r *Ring) Use(ctx context.Context, set *keys.Set) error {
+	now := set.Signs(r.keys.unix())
+	if !r.has(now) {
+		if err := r.try(ctx, now); err != nil {
+			return fmt.Errorf("cannot open %s, the key that signs now: %w", now.Label, err)
+		}
+	}
+	r.keys.set.Store(set)
 	keySetInfo.Reset()
 	keySetInfo.WithLabelValues(set.Digest()).Set(1)
-	return &Ring{keys: set, logger: logger, end: func() {}, open: map[string]*Signer{}, failed: map[string]error{}}
+	r.mu.Lock()
+	clear(r.failed) // the loop tries again those that the new set has
+	r.mu.Unlock()
+	select {
+	case r.woken <- struct{}{}:
+	default:
+	}
+	return nil
 }
 
 func (r *Ring) try(ctx context.Context, key keys.Key) error {
@@ -93,7 +142,10 @@ func (r *Ring) try(ctx context.Context, key keys.Key) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err == nil {
-		r.open[key.Label] = signer
+		if before, is := r.open[key.Label]; is {
+			r.former = append(r.former, before.Signer)
+		}
+		r.open[key.Label] = opened{signer, key.URI}
 		delete(r.failed, key.Label)
 	} else {
 		r.failed[key.Label] = err
@@ -104,23 +156,21 @@ func (r *Ring) try(ctx context.Context, key keys.Key) error {
 
 func (r *Ring) openLater(ctx context.Context) {
 	for {
-		missing := 0
-		for _, key := range r.keys.set.Later(r.keys.unix()) {
-			if r.signer(key.Label) != nil {
+		var again <-chan time.Time // never, if all are open
+		for _, key := range r.keys.set.Load().Later(r.keys.unix()) {
+			if r.has(key) {
 				continue
 			}
 			if err := r.try(ctx, key); err != nil && ctx.Err() == nil {
-				missing++
+				again = time.After(openPause)
 				r.logger.Error("cannot open a signing key, retrying", "pubkey", key.Label, "signs_from", *key.SignsFrom, "err", err)
 			}
-		}
-		if missing == 0 {
-			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(openPause):
+		case <-r.woken:
+		case <-again:
 		}
 	}
 }
@@ -128,12 +178,19 @@ func (r *Ring) openLater(ctx context.Context) {
 func (r *Ring) signer(label string) *Signer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.open[label]
+	return r.open[label].Signer
+}
+
+func (r *Ring) has(key keys.Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one, is := r.open[key.Label]
+	return is && one.uri == key.URI
 }
 
 // Sign signs a SHA-256 digest with the key that signs now, as Signer.Sign does.
 func (r *Ring) Sign(ctx context.Context, digest [32]byte) (string, error) {
-	label := r.keys.set.Signs(r.keys.unix()).Label
+	label := r.keys.set.Load().Signs(r.keys.unix()).Label
 	if signer := r.signer(label); signer != nil {
 		signature, err := signer.Sign(ctx, digest)
 		if err == nil {
@@ -173,7 +230,10 @@ func (r *Ring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var errs []error
-	for _, signer := range r.open {
+	for _, one := range r.open {
+		errs = append(errs, one.Close())
+	}
+	for _, signer := range r.former {
 		errs = append(errs, signer.Close())
 	}
 	return errors.Join(errs...)

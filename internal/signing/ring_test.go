@@ -1,8 +1,10 @@
 package signing
 
 import (
+	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -127,5 +129,55 @@ func TestRing(t *testing.T) {
 	now = time.Unix(0, 0)
 	if _, err := OpenRing(t.Context(), clocked, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "the key that signs now") {
 		t.Errorf("OpenRing without the key that signs: %v, want an error that names it", err)
+	}
+}
+
+// A changed file may add a key. It must keep each key that the process accepts, and a refused file
+// changes nothing.
+func TestFollow(t *testing.T) {
+	labels, uris := newLabels(t, 2)
+	document := func(signs ...int) []byte {
+		var list []string
+		for _, i := range signs {
+			list = append(list, fmt.Sprintf(`{"pubkey":%q,"uri":%q,"signs_from":%d}`, labels[i], uris[i], i))
+		}
+		return []byte(`{"keys":[` + strings.Join(list, ",") + `]}`)
+	}
+	settings := Settings{KeySetFile: filepath.Join(t.TempDir(), "keys.json")}
+	if err := os.WriteFile(settings.KeySetFile, document(0), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ring, set, err := settings.Open(t.Context(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ring.Close()
+	refused := errors.New("refused")
+	var admits error
+	file := settings.Follow(ring, func(context.Context, keys.List) error { return admits })
+	for _, x := range []struct {
+		what     string
+		document []byte
+		admits   error
+		changed  bool
+		err      string
+		signs    int
+	}{
+		{"the same", document(0), nil, false, "", 0},
+		{"not JSON", []byte("{"), nil, false, "JSON", 0},
+		{"refused by the log", document(0, 1), refused, false, "refused", 0},
+		{"one key more", document(0, 1), nil, true, "", 1},
+		{"without the first key", document(1), nil, false, labels[0], 1},
+		{"without the second key", document(0), nil, false, labels[1], 1},
+	} {
+		admits = x.admits
+		changed, err := file.Use(t.Context(), x.document)
+		if changed != x.changed || (err == nil) != (x.err == "") || err != nil && !strings.Contains(err.Error(), x.err) {
+			t.Errorf("%s: changed %v, %v; want %v, %q", x.what, changed, err, x.changed, x.err)
+		}
+		signature, err := ring.Sign(t.Context(), sha256.Sum256(nil))
+		if key, bad := set.SignedBy(sha256.Sum256(nil), signature); err != nil || bad != nil || key.Label != labels[x.signs] {
+			t.Errorf("%s: signed by %s (%v, %v), want %s", x.what, key.Label, err, bad, labels[x.signs])
+		}
 	}
 }

@@ -33,15 +33,12 @@ type appendRequest struct {
 	Tag       string `json:"tag"`       // 64 lower-case hex digits
 }
 
-// AppendHandler serves the private append port. A caller must send one of the append secrets.
-func (l *Log) AppendHandler(secrets ...string) http.Handler {
-	want := make([][32]byte, len(secrets))
-	for i, secret := range secrets {
-		want[i] = sha256.Sum256([]byte(secret))
-	}
+// AppendHandler serves the private append port. A caller must send one of the append secrets. Each request
+// calls `secrets`, because they change during a rotation.
+func (l *Log) AppendHandler(secrets func() []string) http.Handler {
 	private := func(serve func(*http.Request) (any, error)) web.Route {
 		return web.Route{Method: http.MethodPost, Serve: l.handle(func(r *http.Request) (any, error) {
-			if err := authorize(r, want); err != nil {
+			if err := authorize(r, secrets()); err != nil {
 				return nil, err
 			}
 			return serve(r)
@@ -51,15 +48,16 @@ func (l *Log) AppendHandler(secrets ...string) http.Handler {
 	return web.Observed(l.checks.logger, telemetry.NewRepeats(l.checks.logger), false, func(w *web.Recorder, r *http.Request) { routes.ServeHTTP(w, r) })
 }
 
-// authorize compares the request's secret with the SHA-256 hashes `want` in constant time.
-func authorize(r *http.Request, want [][32]byte) error {
+// authorize compares the request's secret with those of `want` in constant time.
+func authorize(r *http.Request, want []string) error {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return problem.New(problem.AuthRequired, "the request has no Bearer credential: send `Authorization: Bearer SECRET` with an append secret of the deployment")
 	}
 	got := sha256.Sum256([]byte(token))
 	matches := 0
-	for _, one := range want {
+	for _, secret := range want {
+		one := sha256.Sum256([]byte(secret))
 		matches |= subtle.ConstantTimeCompare(got[:], one[:])
 	}
 	if matches != 1 {

@@ -30,11 +30,12 @@ import (
 // Client talks to a log-server. It is safe for concurrent use. The caller must verify the
 // signature of each head, and the path of each Inclusion (certificate.VerifyInclusion).
 type Client struct {
-	appendURL, readURL, secret string
-	http                       *http.Client
-	proofs                     *batch.Group[provedLeaf, proved]
-	certified                  certified
-	heads                      *checks // nil until Trust sets it
+	appendURL, readURL string
+	secret             atomic.Value // string
+	http               *http.Client
+	proofs             *batch.Group[provedLeaf, proved]
+	certified          certified
+	heads              *checks // nil until Trust sets it
 
 	// Check, if set, checks each HTTP answer before its body is read. After an error, the method returns
 	// ErrUnavailable. Set Check before the first method call.
@@ -57,7 +58,6 @@ func NewClient(appendURL, readURL, secret string) *Client {
 	c := &Client{
 		appendURL: strings.TrimRight(appendURL, "/"),
 		readURL:   strings.TrimRight(readURL, "/"),
-		secret:    secret,
 		http: &http.Client{
 			Transport: transport,
 			Timeout:   clientTimeout,
@@ -65,9 +65,13 @@ func NewClient(appendURL, readURL, secret string) *Client {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
+	c.SetSecret(secret)
 	c.proofs = newGroup(proofRequests, maxProofs, c.proofsOf)
 	return c
 }
+
+// SetSecret replaces the append secret for the calls that begin from now on.
+func (c *Client) SetSecret(secret string) { c.secret.Store(secret) }
 
 // CheckURL returns an error if the base address is not a usable URL. The error shows no password.
 func CheckURL(address string) error {
@@ -193,7 +197,7 @@ func (c *Client) post(ctx context.Context, path string, body, into any) error {
 		return unavailable(err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Authorization", "Bearer "+c.secret)
+	request.Header.Set("Authorization", "Bearer "+c.secret.Load().(string))
 	// Lets the transport repeat the request if a kept-alive connection was closed. The header is not sent.
 	request.Header["Idempotency-Key"] = []string{}
 	return c.do(request, into)

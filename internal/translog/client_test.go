@@ -20,7 +20,7 @@ const secret = "correct horse battery staple"
 
 func ports(t *testing.T, l *Log) (client *Client, appendURL, readURL string) {
 	t.Helper()
-	a, r := httptest.NewServer(l.AppendHandler(secret)), httptest.NewServer(l.ReadHandler())
+	a, r := httptest.NewServer(l.AppendHandler(func() []string { return []string{secret} })), httptest.NewServer(l.ReadHandler())
 	t.Cleanup(a.Close)
 	t.Cleanup(r.Close)
 	return NewClient(a.URL+"/", r.URL, secret), a.URL, r.URL
@@ -242,7 +242,7 @@ func TestClientAsksForProofsTogether(t *testing.T) {
 		d.mustAppend(t, l, i)
 	}
 	var requests atomic.Int64
-	port := l.AppendHandler(secret)
+	port := l.AppendHandler(func() []string { return []string{secret} })
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		requests.Add(1)
 		port.ServeHTTP(w, r)

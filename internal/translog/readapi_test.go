@@ -144,7 +144,7 @@ func TestOnlyThePrivatePortJoinsTraces(t *testing.T) {
 	for name, port := range map[string]struct {
 		http.Handler
 		joins bool
-	}{"read": {l.ReadHandler(), false}, "append": {l.AppendHandler(secret), true}} {
+	}{"read": {l.ReadHandler(), false}, "append": {l.AppendHandler(func() []string { return []string{secret} }), true}} {
 		r := httptest.NewRequest(http.MethodGet, "/nowhere", nil)
 		const from = "0af7651916cd43dd8448eb211c80319c"
 		r.Header.Set("Traceparent", "00-"+from+"-b7ad6b7169203331-01")

@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairpact/fairpact/internal/platform/budget"
@@ -18,6 +20,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/service"
 	"github.com/fairpact/fairpact/internal/platform/web"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 	"github.com/fairpact/fairpact/internal/translog/forkguard"
@@ -48,7 +51,7 @@ type config struct {
 func (c *config) Validate() error {
 	for _, required := range []struct{ name, value string }{
 		{"DATABASE_URL", c.DatabaseURL},
-		{"FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile},
+		{appendSecretFile, c.AppendSecretFile},
 	} {
 		if required.value == "" {
 			return fmt.Errorf("%s is not set: set it as log-server --help describes", required.name)
@@ -60,7 +63,10 @@ func (c *config) Validate() error {
 	return nil
 }
 
-const startTimeout = 15 * time.Second
+const (
+	appendSecretFile = "FAIRPACT_APPEND_SECRET_FILE"
+	startTimeout     = 15 * time.Second
+)
 
 func main() {
 	var c config
@@ -68,18 +74,20 @@ func main() {
 }
 
 func run(ctx context.Context, c config, logger *slog.Logger) error {
-	secrets, err := service.ReadSecrets("FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile)
+	secrets, err := service.ReadSecrets(appendSecretFile, c.AppendSecretFile)
 	if err != nil {
 		return err
 	}
+	var accepted atomic.Pointer[[]string]
+	accepted.Store(&secrets)
 	starting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	signer, keys, err := c.Settings.Open(starting, logger)
+	signer, keySet, err := c.Settings.Open(starting, logger)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = signer.Close() }()
-	pool, err := database.Open(starting, c.DatabaseURL, c.DatabaseConns, database.Named(service.ApplicationName("log-server", keys.Digest(), "")))
+	pool, err := database.Open(starting, c.DatabaseURL, c.DatabaseConns, database.Named(func() string { return service.ApplicationName("log-server", keySet.Digest(), "") }))
 	if err != nil {
 		return err
 	}
@@ -100,19 +108,33 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	if options.Checkpoints != nil {
 		defer func() { _ = options.Checkpoints.Key.Close() }()
 	}
-	logger.Info("signing key", "pubkey", keys.Keys().Current(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
-	if err := translog.CheckClosed(starting, pool, keys.Keys(), closedHeads); err != nil {
+	logger.Info("signing key", "pubkey", keySet.Keys().Current(), "custody", signer.Custody(), "ephemeral", signer.Ephemeral())
+	closed := func(ctx context.Context, set keys.List) error {
+		return translog.CheckClosed(ctx, pool, set, closedHeads)
+	}
+	if err := closed(starting, keySet.Keys()); err != nil {
 		return err
 	}
-	l, err := translog.Open(starting, pool, signer, keys, logger, options)
+	l, err := translog.Open(starting, pool, signer, keySet, logger, options)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	following, end := context.WithCancel(context.Background())
+	defer end()
+	go service.Follow(following, logger, pool.Reset, c.Settings.Follow(signer, closed),
+		service.File{Setting: appendSecretFile, Path: c.AppendSecretFile, Use: func(_ context.Context, text []byte) (bool, error) {
+			changed, err := service.ParseSecrets(appendSecretFile, c.AppendSecretFile, text)
+			if err != nil || slices.Equal(changed, *accepted.Load()) {
+				return false, err
+			}
+			accepted.Store(&changed)
+			return true, nil
+		}})
 	ready := func(ctx context.Context) error {
 		now, err := database.Now(ctx, pool)
 		if err == nil {
-			err = service.Because("clock", keys.CheckClock(now))
+			err = service.Because("clock", keySet.CheckClock(now))
 		}
 		if err != nil {
 			return err
@@ -121,8 +143,8 @@ func run(ctx context.Context, c config, logger *slog.Logger) error {
 	}
 	health := service.Health{Ready: ready, Admin: c.AdminListen, Delay: c.DrainDelay}
 	return health.Serve(ctx, logger,
-		service.Port{Name: "read", Address: c.ReadListen, Server: server(metered(keys.Announce(l.ReadHandler())), logger), MaxConnections: c.MaxConnections},
-		service.Port{Name: "append", Address: c.AppendListen, Server: server(keys.Announce(l.AppendHandler(secrets...)), logger)})
+		service.Port{Name: "read", Address: c.ReadListen, Server: server(metered(keySet.Announce(l.ReadHandler())), logger), MaxConnections: c.MaxConnections},
+		service.Port{Name: "append", Address: c.AppendListen, Server: server(keySet.Announce(l.AppendHandler(func() []string { return *accepted.Load() })), logger)})
 }
 
 // checkpoints returns nil without an error if the log publishes no checkpoints.

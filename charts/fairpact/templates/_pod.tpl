@@ -68,8 +68,7 @@ tolerations: {{ toJson . }}
       key: {{ include "fairpact.secretKey" (list $root $part) }}
 {{- end }}
 
-{{/* The key-set document: signing.keySet, or the set of the only signing key. It is part of the pod template, so that it is rolled out and rolled back with the revision. With a
-ConfigMap, a pod of the previous revision would read the new document when it restarts. */}}
+{{/* The key-set document: signing.keySet, or the set of the only signing key. */}}
 {{- define "fairpact.keySet" -}}
 {{- $s := .Values.signing -}}
 {{- if $s.keySet -}}
@@ -235,8 +234,7 @@ ConfigMap, a pod of the previous revision would read the new document when it re
   emptyDir: {medium: Memory, sizeLimit: 1Mi}
 {{- end }}
 - name: key-set
-  downwardAPI:
-    items: [{path: key-set.json, fieldRef: {fieldPath: "metadata.annotations['fairpact.dev/key-set']"}}]
+  configMap: {name: {{ include "fairpact.fullname" $root }}-key-set}
 {{- if and (eq (index . 1) "log-server") (include "fairpact.logKeySecret" $root) }}
 - name: log-key-secret
   secret:
@@ -306,7 +304,6 @@ spec:
         {{- end }}
       annotations:
         kubectl.kubernetes.io/default-container: {{ .component }}
-        fairpact.dev/key-set: {{ include "fairpact.keySet" $root | quote }}
         {{- if and (eq .component "log-server") $root.Values.log.witnessPolicy }}
         fairpact.dev/witness-policy: {{ $root.Values.log.witnessPolicy | quote }}
         {{- end }}

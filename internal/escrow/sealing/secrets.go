@@ -21,7 +21,7 @@ import (
 // force, which encrypts new data, and the former secrets that stored data still needs. A process that
 // lacks one of these does not start, and a running one is no longer ready (see Check).
 type Secrets struct {
-	all    []*Secret
+	all    atomic.Pointer[[]*Secret]
 	writer atomic.Pointer[Secret]
 }
 
@@ -33,6 +33,11 @@ func Load(path string) (*Secrets, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server secret: %w", err)
 	}
+	return Parse(path, text)
+}
+
+// Parse is Load for a text that was read from the path.
+func Parse(path string, text []byte) (*Secrets, error) {
 	var all []*Secret
 	for line := range strings.Lines(string(text)) {
 		if line = strings.TrimSpace(line); line == "" {
@@ -62,7 +67,8 @@ func NewSecrets(all ...*Secret) (*Secrets, error) {
 			return nil, fmt.Errorf("server secret: the file has secret %s twice: remove one of the two lines", one.ID())
 		}
 	}
-	s := &Secrets{all: all}
+	s := &Secrets{}
+	s.all.Store(&all)
 	s.writer.Store(all[0])
 	return s, nil
 }
@@ -71,14 +77,14 @@ func NewSecrets(all ...*Secret) (*Secrets, error) {
 func (*Secrets) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "sealing.Secrets") }
 
 // All returns the secrets, newest first. The caller MUST NOT change the slice.
-func (s *Secrets) All() []*Secret { return s.all }
+func (s *Secrets) All() []*Secret { return *s.all.Load() }
 
 // Writer returns the secret that encrypts new data.
 func (s *Secrets) Writer() *Secret { return s.writer.Load() }
 
 // Find returns the secret with the fingerprint, or nil.
 func (s *Secrets) Find(fingerprint []byte) *Secret {
-	for _, one := range s.all {
+	for _, one := range s.All() {
 		if bytes.Equal(one.fingerprint, fingerprint) {
 			return one
 		}
@@ -95,7 +101,7 @@ func (s *Secrets) Use(secret *Secret) { s.writer.Store(secret) }
 func (s *Secrets) Check(ctx context.Context, database *store.Store) error {
 	state, err := database.ServerSecret(ctx)
 	if errors.Is(err, store.ErrNotFound) {
-		if err := database.ClaimSecret(ctx, s.all[0].fingerprint); err != nil {
+		if err := database.ClaimSecret(ctx, s.All()[0].fingerprint); err != nil {
 			return err
 		}
 		state, err = database.ServerSecret(ctx)
@@ -107,6 +113,16 @@ func (s *Secrets) Check(ctx context.Context, database *store.Store) error {
 		return err
 	}
 	s.Use(s.Find(state.Fingerprint))
+	return nil
+}
+
+// Replace takes over the secrets of a changed file. If they do not suffice (see Check), the former ones stay.
+func (s *Secrets) Replace(ctx context.Context, database *store.Store, changed *Secrets) error {
+	if err := changed.Check(ctx, database); err != nil {
+		return err
+	}
+	s.all.Store(changed.all.Load())
+	s.Use(changed.Writer())
 	return nil
 }
 
@@ -137,7 +153,7 @@ func (s *Secrets) Suffice(state store.SecretState) error {
 
 // IDs returns the short fingerprints of the secrets, newest first.
 func (s *Secrets) IDs() (ids []string) {
-	for _, one := range s.all {
+	for _, one := range s.All() {
 		ids = append(ids, one.ID())
 	}
 	return ids
@@ -145,7 +161,7 @@ func (s *Secrets) IDs() (ids []string) {
 
 // OpenInput decrypts an input that was sealed for this deal and party. It tries all secrets.
 func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, err error) {
-	for _, one := range s.all {
+	for _, one := range s.All() {
 		if in, err = one.OpenInput(dealID, party, sealed); err == nil {
 			return in, nil
 		}
@@ -155,7 +171,7 @@ func (s *Secrets) OpenInput(dealID string, party int, sealed []byte) (in Input, 
 
 // DecryptSeal decrypts the text of a seal that was encrypted for this deal and party. It tries all secrets.
 func (s *Secrets) DecryptSeal(dealID string, party int, sealed []byte) ([]byte, error) {
-	for _, one := range s.all {
+	for _, one := range s.All() {
 		if text, err := one.inputs.Open(nil, nil, sealed, additionalData("seal", dealID, party)); err == nil {
 			return text, nil
 		}
@@ -166,7 +182,7 @@ func (s *Secrets) DecryptSeal(dealID string, party int, sealed []byte) ([]byte, 
 // Digest returns 8 hex digits that identify the set, whatever the order of the secrets.
 func (s *Secrets) Digest() string {
 	var prints []string
-	for _, one := range s.all {
+	for _, one := range s.All() {
 		prints = append(prints, string(one.fingerprint))
 	}
 	slices.Sort(prints)

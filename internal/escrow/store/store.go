@@ -102,6 +102,9 @@ func Open(ctx context.Context, databaseURL string, maxConns int32, options ...da
 	return s, nil
 }
 
+// Reconnect replaces each connection as soon as it is idle, because its application_name has changed.
+func (s *Store) Reconnect() { s.pool.Reset() }
+
 // Close ends all connections. It MUST NOT run while a call of the Store waits for its answer. It
 // interrupts the insert of a caller that gave up, as a crash would.
 func (s *Store) Close() {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -25,6 +26,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/service"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/drand"
+	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog"
 )
@@ -58,6 +60,8 @@ type Config struct {
 
 	LogLevel slog.Level `env:"FAIRPACT_LOG_LEVEL" default:"info" help:"Lowest level of the messages to log: debug, info, warn or error."`
 }
+
+const appendSecretFile = "FAIRPACT_APPEND_SECRET_FILE"
 
 // Parts are the escrow and its components.
 type Parts struct {
@@ -113,7 +117,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if err != nil {
 		return nil, fmt.Errorf("FAIRPACT_SERVER_SECRET_FILE: %w", err)
 	}
-	appendSecrets, err := service.ReadSecrets("FAIRPACT_APPEND_SECRET_FILE", c.AppendSecretFile)
+	appendSecrets, err := service.ReadSecrets(appendSecretFile, c.AppendSecretFile)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +129,7 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 	if p.Redis, err = redis.Open(c.RedisURL); err != nil {
 		return nil, err
 	}
-	options := []database.Option{database.Named(service.ApplicationName(binary, p.Keys.Digest(), secrets.Digest()))}
+	options := []database.Option{database.Named(func() string { return service.ApplicationName(binary, p.Keys.Digest(), secrets.Digest()) })}
 	if service.ReadOnly(c.ReadOnly, logger); c.ReadOnly {
 		options = append(options, database.ReadOnly)
 	}
@@ -151,6 +155,24 @@ func (c *Config) Open(ctx context.Context, binary string, logger *slog.Logger) (
 		_, err := log.TreeHead(ctx)
 		return err
 	})
+	go service.Follow(watching, logger, p.Store.Reconnect,
+		c.Settings.Follow(p.Signer, func(context.Context, keys.List) error { return nil }),
+		service.File{Setting: "FAIRPACT_SERVER_SECRET_FILE", Path: c.ServerSecretFile, Use: func(ctx context.Context, text []byte) (bool, error) {
+			changed, err := sealing.Parse(c.ServerSecretFile, text)
+			if err != nil || changed.Digest() == secrets.Digest() {
+				return false, err
+			}
+			return true, secrets.Replace(ctx, p.Store, changed)
+		}},
+		service.File{Setting: appendSecretFile, Path: c.AppendSecretFile, Use: func(_ context.Context, text []byte) (bool, error) {
+			changed, err := service.ParseSecrets(appendSecretFile, c.AppendSecretFile, text)
+			if err != nil || slices.Equal(changed, appendSecrets) {
+				return false, err
+			}
+			appendSecrets = changed
+			log.SetSecret(changed[0])
+			return true, nil
+		}})
 	relays := beacon.NewClient(chain, c.BeaconRelays, &http.Client{Timeout: 10 * time.Second})
 	p.Guard = escrow.NewGuard(p.Store, p.Redis, secrets)
 	p.Escrow = escrow.New(p.Store, secrets, p.Signer, p.Keys, log, relays,

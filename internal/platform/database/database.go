@@ -91,11 +91,16 @@ func ReadOnly(config *pgxpool.Config) {
 	}
 }
 
-// Named is an Option that sets the application_name of the connections, unless the URL sets one.
-func Named(application string) Option {
+// Named is an Option that sets the application_name of each connection, unless the URL sets one. Once
+// the name has changed, pgxpool.Pool.Reset gives it to the connections.
+func Named(application func() string) Option {
 	return func(config *pgxpool.Config) {
-		if params := config.ConnConfig.RuntimeParams; params["application_name"] == "" {
-			params["application_name"] = application
+		if config.ConnConfig.RuntimeParams["application_name"] != "" {
+			return
+		}
+		config.BeforeConnect = func(_ context.Context, next *pgx.ConnConfig) error {
+			next.RuntimeParams["application_name"] = application()
+			return nil
 		}
 	}
 }

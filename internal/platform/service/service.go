@@ -117,7 +117,11 @@ func ReadSecrets(name, path string) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the file that %s names: %w", name, err)
 	}
-	var secrets []string
+	return ParseSecrets(name, path, text)
+}
+
+// ParseSecrets is ReadSecrets for a text that was read from the path.
+func ParseSecrets(name, path string, text []byte) (secrets []string, err error) {
 	for line := range strings.SplitSeq(strings.TrimSpace(string(text)), "\n") {
 		line = strings.TrimSpace(line)
 		if len(line) < 16 {
