@@ -172,16 +172,27 @@ func Near(c *Client, commitDeadline, revealDeadline int64) *UnfinishedDeal {
 // follows from the deadline.
 func (s Sealed) Timelocked(chain drand.Chain, d *CreatedDeal, party int, commitDeadline int64) Body {
 	d.C.T.Helper()
+	seal, err := s.Timelock(chain, d.ID, party, commitDeadline)
+	Must(d.C.T, err)
+	b := s.Act("commit")
+	b["seal"] = seal
+	return b
+}
+
+// Timelock returns the seal that Timelocked sends.
+func (s Sealed) Timelock(chain drand.Chain, dealID string, party int, commitDeadline int64) (string, error) {
 	text, err := canon.Marshal(s.Input)
-	Must(d.C.T, err)
+	if err != nil {
+		return "", err
+	}
 	input, err := canon.ParseObject(text)
-	Must(d.C.T, err)
+	if err != nil {
+		return "", err
+	}
 	var random timelock.Random
 	_, _ = rand.Read(random[:])
-	opening := timelock.Opening{DealID: d.ID, Party: int64(party), Input: input, Salt: s.Salt}
-	b := s.Act("commit")
-	b["seal"] = timelock.Seal(chain, timelock.RoundOf(chain, commitDeadline), opening.Plaintext(), random)
-	return b
+	opening := timelock.Opening{DealID: dealID, Party: int64(party), Input: input, Salt: s.Salt}
+	return timelock.Seal(chain, timelock.RoundOf(chain, commitDeadline), opening.Plaintext(), random), nil
 }
 
 // SealedRound is a scenario in which both parties leave after they have sealed.

@@ -97,6 +97,7 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 			return nil
 		})
 	}
+	all.Go(func() error { c.playSealed(ctx, playing, began.Add(length-sealedTail)); return nil })
 	all.Go(func() error { c.watchHeads(ctx, began.Add(length)); return nil })
 	for i, f := range schedule(c.seed, length) {
 		all.Go(func() error {
@@ -109,6 +110,9 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 
 func (c *campaign) play(ctx context.Context, kind string) {
 	g, err := newGame(c.c, kind, c.past)
+	if slices.Contains(sealedKinds, kind) {
+		g, err = newSealedGame(c.c, kind, c.stack.Chain())
+	}
 	if err != nil {
 		panic(err) // cannot happen: newGame can encode all its inputs as JSON
 	}

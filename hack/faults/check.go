@@ -43,7 +43,7 @@ func check(events []*Event) (found []Violation) {
 	found = append(found, checkHeads(events)...)
 	found = append(found, checkLeaves(events)...)
 	for id, plan := range plans {
-		for _, v := range slices.Concat(checkOutcomes(deals[id]), checkRefusals(deals[id]), checkLinearizable(plan, deals[id])) {
+		for _, v := range slices.Concat(checkOutcomes(deals[id]), checkRefusals(deals[id]), checkSeals(plan, deals[id]), checkLinearizable(plan, deals[id])) {
 			v.Deal = id
 			found = append(found, v)
 		}

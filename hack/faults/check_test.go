@@ -137,3 +137,49 @@ func TestCheck(t *testing.T) {
 		})
 	}
 }
+
+// In a deal of two parties with seals, whose round is due 5 s after the commit deadline, views and states of
+// seals break these rules.
+func TestCheckSeals(t *testing.T) {
+	const order, opens = "a deal is linearizable", "a seal opens if it is good, and not before its round"
+	both := []*Event{at(1, opCommit, 0, 200, `{"committed":true}`), at(2, opCommit, 1, 200, `{"committed":true}`)}
+	states := func(tenths int64, first, second string) *Event {
+		return at(tenths, opSeals, 0, 200, fmt.Sprintf(`{"seals":{"parties":[%q,%q]}}`, first, second))
+	}
+	for _, c := range []struct {
+		name    string
+		seals   []string
+		rejects bool
+		events  []*Event
+		rules   []string
+	}{
+		{"both open", []string{goodSeal, goodSeal}, false, []*Event{view(149, "REVEALING", "null", "c", "c"), view(151, "REVEALING", "null", "cr", "c"), view(152, "COMPUTED", "null", "cr", "cr"), states(152, "opened", "opened")}, nil},
+		{"a late round", []string{goodSeal, goodSeal}, false, []*Event{view(250, "REVEALING", "null", "c", "c"), states(250, "sealed", "sealed"), view(251, "COMPUTED", "null", "cr", "cr")}, nil},
+		{"a reveal by hand before", []string{goodSeal, goodSeal}, false, []*Event{at(3, opReveal, 1, 200, `{"revealed":true}`), view(4, "REVEALING", "null", "c", "cr"), view(151, "COMPUTED", "null", "cr", "cr")}, nil},
+		{"garbage", []string{goodSeal, garbageSeal}, false, []*Event{states(151, "opened", "failed"), view(151, "REVEALING", "null", "cr", "c"), view(201, "VOID", "[1]", "cr", "c")}, nil},
+		{"a rejection", []string{goodSeal, goodSeal}, true, []*Event{view(151, "VOID", "[1]", "cr", "cr")}, nil},
+		{"opened before the round", []string{goodSeal, goodSeal}, false, []*Event{view(149, "REVEALING", "null", "cr", "c"), states(149, "opened", "sealed")}, []string{order, opens}},
+		{"a good seal fails", []string{goodSeal, goodSeal}, false, []*Event{states(151, "opened", "failed"), view(201, "VOID", "[1]", "cr", "c")}, []string{order, opens}},
+		{"garbage opens", []string{goodSeal, garbageSeal}, false, []*Event{view(151, "COMPUTED", "null", "cr", "cr"), states(151, "opened", "opened")}, []string{order, opens}},
+		{"VOID while a seal is pending", []string{goodSeal, ""}, false, []*Event{view(201, "VOID", "[0,1]", "c", "c")}, []string{order}},
+		{"a failed seal takes the other reveal away", []string{goodSeal, garbageSeal}, false, []*Event{view(151, "REVEALING", "null", "cr", "c"), view(152, "REVEALING", "null", "c", "c")}, []string{order}},
+		{"a rejection before the other seal is opened", []string{goodSeal, goodSeal}, true, []*Event{view(151, "VOID", "[1]", "c", "cr")}, []string{order}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan := twoParties()
+			plan.Seals, plan.SealTime, plan.Rejects[1] = c.seals, 15, c.rejects
+			created := at(0, opCreate, 0, 201, `{"deal_id":"d","state":"OPEN"}`)
+			created.Plan = plan
+			var broken []string
+			for _, v := range check(slices.Concat([]*Event{created}, both, c.events)) {
+				if !slices.Contains(broken, v.Rule) {
+					broken = append(broken, v.Rule)
+				}
+			}
+			slices.Sort(broken)
+			if !slices.Equal(broken, c.rules) {
+				t.Errorf("check finds the broken rules %q, want %q", broken, c.rules)
+			}
+		})
+	}
+}

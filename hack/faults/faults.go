@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log"
@@ -113,10 +114,11 @@ func startRelay(to string) (*relay, error) {
 		case beaconFails:
 			http.Error(w, "injected failure", http.StatusInternalServerError)
 			return
-		case beaconLies: // answer with the previous round and its valid signature
+		case beaconLies: // answer with the valid signature of the previous round, under the number of the requested round
 			if m := publicRound.FindStringSubmatchIndex(q.URL.Path); m != nil {
 				round, _ := strconv.ParseInt(q.URL.Path[m[2]:], 10, 64)
-				q.URL.Path = q.URL.Path[:m[2]] + strconv.FormatInt(round-1, 10)
+				relabelled(w, to+q.URL.Path[:m[2]], round)
+				return
 			}
 		case beaconHangs:
 			e2e.Pause(q.Context(), 10*time.Second)
@@ -125,6 +127,22 @@ func startRelay(to string) (*relay, error) {
 	})}
 	go func() { _ = r.server.Serve(listener) }()
 	return r, nil
+}
+
+func relabelled(w http.ResponseWriter, rounds string, round int64) {
+	answer, err := http.Get(rounds + strconv.FormatInt(round-1, 10))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	defer answer.Body.Close()
+	var content map[string]any
+	if answer.StatusCode != http.StatusOK || json.NewDecoder(answer.Body).Decode(&content) != nil {
+		w.WriteHeader(answer.StatusCode)
+		return
+	}
+	content["round"] = round
+	_ = json.NewEncoder(w).Encode(content)
 }
 
 func (r *relay) close() { _ = r.server.Close() }

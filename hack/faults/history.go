@@ -26,6 +26,7 @@ const (
 	opVerify      = "verify" // a check of a certificate by the Python verifier
 	opUnfinished  = "unfinished"
 	opFault       = "fault"
+	opSeals       = "seals" // reads the declaration, with the states of the seals
 )
 
 // Event is a fault, one attempt at a request, or the result of a check (opVerify,
@@ -65,7 +66,9 @@ type Plan struct {
 	Params                         e2e.Body
 	CommitDeadline, RevealDeadline int64 // unix seconds
 	Inputs                         []e2e.Sealed
-	Rejects                        []bool // by party: whether the party's input has accept:false
+	Rejects                        []bool   // by party: whether the party's input has accept:false
+	Seals                          []string `json:",omitempty"` // by party: goodSeal, garbageSeal or "" for no seal; nil: a deal without seals
+	SealTime                       int64    `json:",omitempty"` // unix seconds, when the round of the seals is due
 }
 
 func (e *Event) answered() bool { return e.Return != 0 }

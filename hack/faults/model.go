@@ -13,6 +13,7 @@ const maxParties = 8
 type dealState struct {
 	phase                        string // the deal's state; COMMITTING also stands for OPEN
 	committed, revealed, flakers [maxParties]bool
+	failed                       [maxParties]bool   // parties whose seal does not open to the commitment
 	commits, reveals             [maxParties]string // by party: Idempotency-Key of the request that took effect
 	cancel                       string
 }
@@ -22,6 +23,7 @@ const (
 	stepCommitDeadline = "commit deadline"
 	stepRevealDeadline = "reveal deadline"
 	stepDraw           = "draw"
+	stepSeal           = "seal" // one party's seal is opened
 )
 
 // model returns the sequential specification of one deal (SPEC 3): the legal answers to each
@@ -49,9 +51,12 @@ func (s *dealState) step(plan *Plan, e *Event) bool {
 		}
 		return true
 	case stepRevealDeadline:
-		if s.phase == "REVEALING" && !full(plan, s.revealed) {
+		if s.phase == "REVEALING" && !full(plan, s.revealed) && !s.awaitsSeals(plan) {
 			s.void(plan, s.revealed)
 		}
+		return true
+	case stepSeal:
+		s.open(plan, e.Party)
 		return true
 	case stepDraw:
 		if s.phase == "REVEALING" && full(plan, s.revealed) {
@@ -83,7 +88,8 @@ func (s *dealState) step(plan *Plan, e *Event) bool {
 			return true
 		}
 		return answer(e, replay, map[string]bool{
-			"ALREADY_REVEALED": s.revealed[e.Party], "COMMITS_MISSING": s.phase == "COMMITTING", "DEADLINE_PASSED": over, "DEAL_ENDED": over})
+			"ALREADY_REVEALED": s.revealed[e.Party], "COMMITS_MISSING": s.phase == "COMMITTING",
+			"DEADLINE_PASSED": over || s.awaitsSeals(plan) && e.Return >= plan.RevealDeadline*int64(time.Second), "DEAL_ENDED": over})
 	case opEntropy:
 		if s.phase == "REVEALING" && full(plan, s.revealed) && (!e.answered() || e.acknowledged()) {
 			s.phase = "COMPUTED"
@@ -136,7 +142,7 @@ func (s *dealState) shows(plan *Plan, e *Event) bool {
 	}
 	if v.State != shown || len(v.Parties) != len(plan.Inputs) ||
 		s.phase == "COMMITTING" && !before(e, plan.CommitDeadline) ||
-		s.phase == "REVEALING" && !full(plan, s.revealed) && !before(e, plan.RevealDeadline) {
+		s.phase == "REVEALING" && !full(plan, s.revealed) && !s.awaitsSeals(plan) && !before(e, plan.RevealDeadline) {
 		return false
 	}
 	for i, p := range v.Parties {
@@ -149,8 +155,8 @@ func (s *dealState) shows(plan *Plan, e *Event) bool {
 
 const never = math.MaxInt64
 
-// operations converts a deal's events to operations for porcupine, and adds the two deadlines
-// and the draw. Of the unanswered attempts at a request, operations keeps only the first. This is
+// operations converts a deal's events to operations for porcupine, and adds the two deadlines,
+// the draw and the openings of seals. Of the unanswered attempts at a request, operations keeps only the first. This is
 // enough: the interval of the first attempt contains the intervals of the later attempts, and at
 // most one attempt takes effect.
 func operations(plan *Plan, events []*Event) (ops []porcupine.Operation) {
@@ -176,6 +182,9 @@ func operations(plan *Plan, events []*Event) (ops []porcupine.Operation) {
 	add(&Event{Op: stepRevealDeadline, Call: plan.RevealDeadline * int64(time.Second)}, never)
 	if plan.Random {
 		add(&Event{Op: stepDraw, Call: 0}, never)
+	}
+	for i := range plan.Seals {
+		add(&Event{Op: stepSeal, Party: i, Call: plan.SealTime * int64(time.Second)}, never)
 	}
 	return ops
 }

@@ -16,6 +16,8 @@ const (
 	plantLength = 25 * time.Second
 	plantSettle = 15 * time.Second // how long a campaign waits for the deals to end; plantOne ignores deals that end later
 	plantRounds = 4
+
+	sealPlantLength = 110 * time.Second // of campaigns for seal-*.patch, so that seals are opened during the faults
 )
 
 // plantAll applies each patch, which plants a bug, to a separate copy of HEAD. It runs up to
@@ -70,8 +72,12 @@ func plantOne(ctx context.Context, root, patch, out string, seed uint64) (caught
 	if err := command(ctx, tree, "go", "build", "-buildvcs=false", "-o", bin+"/", "./services/..."); err != nil {
 		return false, err
 	}
+	length := plantLength
+	if strings.HasPrefix(filepath.Base(patch), "seal-") {
+		length = sealPlantLength
+	}
 	for round := range uint64(plantRounds) {
-		events, err := runCampaign(ctx, seed+round, plantLength, plantSettle, bin, out)
+		events, err := runCampaign(ctx, seed+round, length, plantSettle, bin, out)
 		if err != nil {
 			return false, err
 		}

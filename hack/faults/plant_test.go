@@ -20,8 +20,8 @@ func TestPatchesApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	patches, err := filepath.Glob(filepath.Join(root, "hack/faults/plant/*.patch"))
-	if err != nil || len(patches) < 6 {
-		t.Fatalf("hack/faults/plant has %d patches (error %v), want at least 6", len(patches), err)
+	if err != nil || len(patches) < 11 {
+		t.Fatalf("hack/faults/plant has %d patches (error %v), want at least 11", len(patches), err)
 	}
 	for _, patch := range patches {
 		t.Run(filepath.Base(patch), func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/e2e"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 type game struct {
@@ -25,6 +26,10 @@ type game struct {
 	tokens  []string
 	mu      sync.Mutex
 	kept    []request // acknowledged requests; the method settle sends them again
+
+	chain drand.Chain // of the seals
+	hand  []int64     // by party, of a deal with seals: unix time at which the party reveals by hand, or 0
+	seals []string    // by party
 }
 
 var gameKinds = []string{"split", "purge", "random", "shapley", "reject", "no commit", "no reveal", "late commit", "late reveal", "cancel"}
@@ -92,6 +97,7 @@ func (g *game) play(ctx context.Context, apiKey string) bool {
 	}
 	create.deal = g.id
 	g.keep(create)
+	g.sealInputs()
 	over := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() { g.watch(ctx, over) })
@@ -111,7 +117,9 @@ func (g *game) acts(ctx context.Context) {
 	}
 	all := g.everybody(ctx, opCommit, g.plan.CommitDeadline)
 	canceling.Wait()
-	if all && g.everybody(ctx, opReveal, g.plan.RevealDeadline) && g.plan.Random {
+	if all && g.plan.Seals != nil {
+		g.revealSealed(ctx)
+	} else if all && g.everybody(ctx, opReveal, g.plan.RevealDeadline) && g.plan.Random {
 		for ctx.Err() == nil {
 			e := g.c.sendUntilAnswered(ctx, request{op: opEntropy, deal: g.id, method: http.MethodPost, path: "/v1/deals/" + g.id + "/entropy", token: g.tokens[0]}, nil)
 			if e == nil || e.acknowledged() || e.Code == "DEAL_ENDED" {
@@ -124,7 +132,7 @@ func (g *game) acts(ctx context.Context) {
 		if e := g.certificate(ctx); e == nil || e.Code != "CERT_NOT_READY" || g.absent != "" {
 			return
 		}
-		e2e.Pause(ctx, 100*time.Millisecond)
+		e2e.Pause(ctx, g.pause(100*time.Millisecond))
 	}
 }
 
@@ -147,7 +155,7 @@ func (g *game) everybody(ctx context.Context, op string, deadline int64) bool {
 				e2e.Pause(ctx, time.Until(time.Unix(deadline, 0))+mathrand.N(50*time.Millisecond))
 			}
 			tool := map[string]string{opCommit: "commit_input", opReveal: "reveal_input"}[op]
-			e := g.act(ctx, request{op: op, path: "/" + op, party: i, token: token, body: g.plan.Inputs[i].Act(op)}, tool)
+			e := g.act(ctx, request{op: op, path: "/" + op, party: i, token: token, body: g.bodyOf(op, i)}, tool)
 			done[i] = e != nil && e.acknowledged()
 		})
 	}
@@ -199,9 +207,12 @@ func (g *game) watch(ctx context.Context, over <-chan struct{}) {
 			return
 		case <-ctx.Done():
 			return
-		case <-time.After(mathrand.N(400 * time.Millisecond)):
+		case <-time.After(mathrand.N(g.pause(400 * time.Millisecond))):
 		}
 		g.c.h.add(g.c.try(ctx, g.view(), mathrand.IntN(len(g.c.doors))))
+		if g.plan.Seals != nil {
+			g.c.h.add(g.c.try(ctx, g.sealStates(), mathrand.IntN(len(g.c.doors))))
+		}
 	}
 }
 
@@ -235,6 +246,9 @@ func (g *game) settle(ctx context.Context, c *client, dir string) {
 	for range 2 {
 		g.c.sendUntilAnswered(ctx, g.view(), nil)
 		certificate = g.certificate(ctx)
+	}
+	if g.plan.Seals != nil {
+		g.c.sendUntilAnswered(ctx, g.sealStates(), nil)
 	}
 	for _, r := range g.kept {
 		g.c.sendUntilAnswered(ctx, r, func(e *Event) { e.Deal = e.state().DealID })
