@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
 
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/rules/drand"
@@ -33,12 +34,23 @@ var (
 	// ErrUnavailable is returned when every relay failed and ErrNotYet does not apply.
 	// The error names the host and the failure of each relay.
 	ErrUnavailable = errors.New("no beacon relay returned a valid answer")
+
+	// ErrBusy is an ErrUnavailable that says nothing about the relays: this process has asked them too often.
+	ErrBusy = fmt.Errorf("%w: too many rounds were asked for", ErrUnavailable)
 )
 
 const (
 	relayTimeout = 5 * time.Second        // for the complete answer of one relay
 	hedgeDelay   = 400 * time.Millisecond // until the next relay is asked too
 	cachedRounds = 1024
+
+	// Any deal may name any old round, so the relays are asked for few of them: they would ban the
+	// deployment. Recent rounds have tokens of their own, so that old ones do not delay honest draws.
+	recentFor   = 10 * time.Minute
+	recentBurst = 60
+	recentPer   = time.Second / 5
+	oldBurst    = 20
+	oldPer      = time.Second / 2
 )
 
 // Round is a verified round; the strings are lower-case hex.
@@ -56,13 +68,16 @@ type Client struct {
 	flight singleflight.Group
 	now    func() time.Time
 	known  *lru.Cache[int64, Round]
+
+	recent, old *rate.Limiter // of races
 }
 
 // NewClient returns a client of a chain. It asks the relays in this order. The caller MUST check
 // them with CheckRelays.
 func NewClient(chain drand.Chain, relays []string, hc *http.Client) *Client {
 	known, _ := lru.New[int64, Round](cachedRounds) // fails only for a size below 1
-	c := &Client{chain: chain, http: hc, now: crash.Now, known: known}
+	c := &Client{chain: chain, http: hc, now: crash.Now, known: known,
+		recent: rate.NewLimiter(rate.Every(recentPer), recentBurst), old: rate.NewLimiter(rate.Every(oldPer), oldBurst)}
 	for _, base := range relays {
 		c.relays = append(c.relays, newRelay(base))
 	}
@@ -73,7 +88,7 @@ func NewClient(chain drand.Chain, relays []string, hc *http.Client) *Client {
 func (c *Client) Chain() drand.Chain { return c.chain }
 
 // Fetch returns a verified round. Concurrent calls for one round share the requests, which
-// continue if one caller gives up. The error wraps drand.ErrBadRound, ErrNotYet, ErrUnavailable or
+// continue if one caller gives up. The error wraps drand.ErrBadRound, ErrNotYet, ErrUnavailable, ErrBusy or
 // the context's error. A call may take seconds.
 func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	if round < 1 || round > drand.MaxRound {
@@ -91,6 +106,9 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 		if known, ok := c.known.Get(round); ok {
 			return known, nil
 		}
+		if !c.mayAsk(round) {
+			return Round{}, fmt.Errorf("%w; round %d", ErrBusy, round)
+		}
 		fetched, err := c.race(shared, round)
 		count(err)
 		if err == nil {
@@ -104,6 +122,15 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 	case a := <-answer:
 		return a.Val.(Round), a.Err
 	}
+}
+
+// mayAsk takes a token for a race.
+func (c *Client) mayAsk(round int64) bool {
+	now, tokens := c.now(), c.old
+	if now.Sub(time.Unix(c.chain.RoundTime(round), 0)) < recentFor {
+		tokens = c.recent
+	}
+	return tokens.AllowN(now, 1)
 }
 
 // race asks one more relay after each hedgeDelay, and all once one has failed. The first round

@@ -374,6 +374,40 @@ func TestOneRaceForAllCallers(t *testing.T) {
 	})
 }
 
+// Deals may name any old rounds, but the relays are asked for few of them. That delays no recent round.
+func TestRelaysAreAskedForFewOldRounds(t *testing.T) {
+	client, n := clientOf(map[string]http.Handler{"a": status(500)}, "a")
+	now := today
+	client.SetNow(func() time.Time { return now })
+	newest := good.Chain().RoundAt(today.Unix())
+	busy := func(from int64, rounds int) (refused int) {
+		for i := range int64(rounds) {
+			_, err := client.Fetch(t.Context(), from-i)
+			if !errors.Is(err, beacon.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			if errors.Is(err, beacon.ErrBusy) {
+				refused++
+			}
+		}
+		return refused
+	}
+	for _, row := range []struct {
+		from    int64
+		rounds  int
+		refused int
+		after   time.Duration
+	}{{1000, 100, 80, 0}, {newest, 60, 0, 0}, {newest, 10, 10, 0}, {900, 10, 8, time.Second}, {newest, 10, 5, 0}} {
+		now = now.Add(row.after)
+		if got := busy(row.from, row.rounds); got != row.refused {
+			t.Errorf("%+v: %d are refused", row, got)
+		}
+	}
+	if asked := len(n.requests()); asked != 20+60+2+5 {
+		t.Errorf("the relay was asked %d times", asked)
+	}
+}
+
 func TestCheckRelays(t *testing.T) {
 	if err := beacon.CheckRelays([]string{"https://api.drand.sh", "http://127.0.0.1:8090/", "https://x/with/path"}); err != nil {
 		t.Error(err)

@@ -60,7 +60,9 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Select
 		case step == deal.None || step == deal.Draw: // Entropy (for a caller) or ProcessDeal (for deadline-worker) draws
 			return now, nil
 		case step == deal.Expire:
-			ended, err = s.drawOrExpire(ctx, d, now.Pending)
+			if ended, err = s.drawOrExpire(ctx, d, now.Pending); waitsForBeacon(err) {
+				return now, err
+			}
 		default:
 			ended, err = s.endDeal(ctx, d, step, nil)
 		}
@@ -82,14 +84,15 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Select
 }
 
 // drawOrExpire ends a deal after its entropy window. It first tries the draw or opens seals, because the
-// round may have been published while this deployment was down. Only an unavailable round expires it.
+// round may have been published while this deployment was down. Only an unavailable round expires it, not
+// beacon.ErrBusy.
 func (s *Service) drawOrExpire(ctx context.Context, d *Deal, pending int) (drawn *store.Snapshot, err error) {
 	if pending > 0 {
 		err = s.openSeals(ctx, d)
 	} else {
 		drawn, err = s.endDeal(ctx, d, deal.Draw, nil)
 	}
-	if !waitsForBeacon(err) {
+	if !waitsForBeacon(err) || errors.Is(err, beacon.ErrBusy) {
 		return drawn, err
 	}
 	s.logger.WarnContext(ctx, "deal expires without its beacon round", "err", err)

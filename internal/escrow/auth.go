@@ -63,19 +63,16 @@ func (s *Service) Authenticate(ctx context.Context, credential string) (Principa
 		}
 		defer done()
 		known, open, err := s.store.UseKey(ctx, sum, max(0, s.options.OpenUnits))
-		readOnly := problem.Is(err, problem.ReadOnly)
-		if readOnly {
-			known, err = s.store.KnownKey(ctx, sum)
-		}
 		if err != nil {
 			return Principal{}, err
 		}
 		if known {
 			a := &account{open: open, counted: time.Now()}
-			// Not cached when read-only: a later call must reach UseKey, which deletes the idempotency
-			// record of the key's creation.
-			if !readOnly {
+			switch err := s.store.EndKeyReplay(ctx, sum); {
+			case err == nil:
 				s.apiKeys.Add(hash(sum), a, 0)
+			case !problem.Is(err, problem.ReadOnly): // then a later call must end the replay, so the key is not cached
+				return Principal{}, err
 			}
 			return Principal{keyHash: sum, account: a}, nil
 		}

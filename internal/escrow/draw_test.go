@@ -135,7 +135,13 @@ func TestExpiry(t *testing.T) {
 			if g.phase(t) != "REVEALING" {
 				t.Fatalf("in the last minute of the window the deal is %s, want REVEALING", g.phase(t))
 			}
+			h.beacon.set(h.beacon.Chain(), beacon.ErrBusy)
 			_ = meet(t, g.later(t, 61))
+			h.beacon.set(h.beacon.Chain(), beacon.ErrUnavailable)
+			if g.phase(t) != "REVEALING" {
+				t.Fatalf("after the window, but with too many fetches, the deal is %s, want REVEALING", g.phase(t))
+			}
+			_ = meet(t, g)
 			if g.phase(t) != "EXPIRED" {
 				t.Fatalf("after the window the deal is %s, want EXPIRED", g.phase(t))
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
+	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/platform/redis"
 	"github.com/fairpact/fairpact/internal/platform/web"
@@ -133,7 +134,7 @@ func ValidKey(key string) bool {
 }
 
 // Begin returns the record of a call: Answered if an earlier call with the key stored its response. While
-// another call with the key runs, Begin waits for at most waitTime. Call End when the call has ended.
+// another call with the key runs, Begin waits for at most waitTime, or not at all with a large body. Call End when the call has ended.
 func (g *Guard) Begin(ctx context.Context, c KeyedCall) (*Record, error) {
 	r := &Record{guard: g, call: c}
 	if err := r.begin(ctx); err != nil {
@@ -175,7 +176,7 @@ func (r *Record) begin(ctx context.Context) error {
 			return err
 		case free || r.Answered:
 			return nil
-		case time.Now().After(deadline):
+		case time.Now().After(deadline), budget.From(ctx).Computes():
 			return problem.New(problem.IdempotencyInProgress, "a request with this %s is still running; send the same request again in a few seconds", problem.KeyHeader)
 		}
 		select {

@@ -18,6 +18,7 @@ import (
 func calls(s *store.Store, dealID string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"InsertKey":    func(ctx context.Context) error { return s.InsertKey(ctx, random32(), nil) },
+		"EndKeyReplay": func(ctx context.Context) error { return s.EndKeyReplay(ctx, random32()) },
 		"UseKey":       func(ctx context.Context) error { return third(s.UseKey(ctx, random32(), 1)) },
 		"PartyByToken": func(ctx context.Context) error { return third(s.PartyByToken(ctx, random32())) },
 		"CreateDeal":   func(ctx context.Context) error { return second(s.CreateDeal(ctx, newDeal(0, nil))) },

@@ -221,10 +221,8 @@ func (s *Store) InsertKey(ctx context.Context, keyHash []byte, r *Replay) error 
 	return translate(err)
 }
 
-// UseKey reports whether the API key is known. It also deletes the idempotency record of the
-// key's creation, so that the service never returns the key again after the first use. The
-// result `open` is the cost of the key's open deals, of which UseKey counts at most maxDeals. A
-// deal costs one unit, and a large deal more (see use_key.sql).
+// UseKey reports whether the API key is known. The result `open` is the cost of the key's open deals, of
+// which UseKey counts at most maxDeals. A deal costs one unit, and a large deal more (see use_key.sql).
 func (s *Store) UseKey(ctx context.Context, keyHash []byte, maxDeals int) (known bool, open int, err error) {
 	used, err := s.keys.do(ctx, useOf{[32]byte(keyHash), maxDeals})
 	if err != nil {
@@ -259,10 +257,11 @@ func (s *Store) newKeys() *coalescer[useOf, *usedKey] {
 	return c.startIn(s.slots, s.slots.lookups)
 }
 
-// KnownKey reports whether the API key is known. Unlike UseKey it works on a read-only database.
-func (s *Store) KnownKey(ctx context.Context, keyHash []byte) (known bool, err error) {
-	err = s.pool.QueryRow(ctx, sql("known_key"), keyHash).Scan(&known)
-	return known, translate(err)
+// EndKeyReplay deletes the idempotency record of an API key's creation, so that the service never returns the
+// key again after its first use.
+func (s *Store) EndKeyReplay(ctx context.Context, keyHash []byte) error {
+	_, err := s.pool.Exec(ctx, sql("end_key_replay"), keyHash)
+	return translate(err)
 }
 
 // PartyByToken returns the deal and party whose invite token has this SHA-256, or ErrNotFound.

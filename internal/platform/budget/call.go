@@ -166,6 +166,16 @@ func (c *Call) Compute(ctx context.Context, n int64) error {
 	return c.take(ctx, c.process.memory, Work, n, &c.work)
 }
 
+// Computes reports whether the call holds what Compute took. It MUST NOT wait for another call then.
+func (c *Call) Computes() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.work != nil
+}
+
 // Turn waits for a turn at the CPU for a long computation. Rest gives it back.
 func (c *Call) Turn(ctx context.Context) error {
 	if c == nil {
