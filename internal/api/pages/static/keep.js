@@ -1,5 +1,5 @@
-// Storage in this browser. Tokens, typed values and new invitations last as long as the tab.
-// Sealed inputs with their seat keys and receipts, sealed seats and the API key stay until the page or the user deletes them.
+// Storage in this browser. Tokens and typed values last as long as the tab.
+// Sealed inputs with their seat keys and receipts, sealed seats, invitations and the API key stay until the page or the user deletes them.
 
 function read(store, key) {
   try {
@@ -35,11 +35,12 @@ const named = (store, prefix) => ({
 
 export const tokens = named(tab, 'fairpact:token:');
 
-// The seats that have sealed on this device: {token, title} by deal.
-const SEAT = 'fairpact:seat:';
-export const seats = { ...named(browser, SEAT), deals: () => keysUnder(SEAT).map((key) => key.slice(SEAT.length)) };
+const byDeal = (prefix) => ({ ...named(browser, prefix), deals: () => keysUnder(prefix).map((key) => key.slice(prefix.length)) });
+
+export const seats = byDeal('fairpact:seat:'); // the seats that have sealed on this device: {token, title}
+export const made = byDeal('fairpact:made:'); // the deals made on this device: {deal, own, warning, texts}
 export const drafts = named(tab, 'fairpact:draft:');
-export const created = named(tab, 'fairpact:created');
+export const created = named(tab, 'fairpact:created'); // the deal whose invitations this tab shows
 export const again = named(tab, 'fairpact:again'); // the terms of an ended deal, for the next form
 export const apiKey = named(browser, 'fairpact:key');
 

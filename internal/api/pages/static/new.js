@@ -1,13 +1,13 @@
 // The creation page: creates a deal and shows its invitations.
 
-import { byId, call, copyButton, element, once, problemOf } from './dom.js';
+import { byId, call, codeOf, copyButton, element, once, problemOf } from './dom.js';
 import { algorithmOf, facts, pageOf, roundAfter } from './facts.js';
 import { lines, repeated } from './inputcheck.js';
 import { invitation, linkOf } from './invite.js';
-import { again, apiKey, created, saveFile, seats } from './keep.js';
+import { again, apiKey, created, made, saveFile, seats } from './keep.js';
 import { keyProblem } from './p256.js';
 import { randomHex } from './seal.js';
-import { isolated, name } from './words.js';
+import { isolated, name, names } from './words.js';
 
 const LENGTHS = [[300, '5 minutes'], [900, '15 minutes'], [3600, '1 hour'], [86400, '1 day'], [3 * 86400, '3 days'], [7 * 86400, '1 week']];
 
@@ -43,10 +43,11 @@ async function showPart() {
 const show = () => showPart().catch(() => { byId('new-problem').textContent = 'The connection is lost. Load the page again.'; });
 
 /** Enters the terms of an ended deal. Its invitations are dead, so this tab forgets them. */
-async function refill({ deal, algorithm, params, mode: who, retention, names }) {
+async function refill({ deal, algorithm, params, mode: who, retention, names: parties }) {
   if (created.get()?.deal === deal) created.drop();
+  made.drop(deal);
   again.drop();
-  byId('names').value = names.join('\n');
+  byId('names').value = parties.join('\n');
   for (const [list, value] of [['kinds', algorithm], ['modes', who]]) [...byId(list).querySelectorAll('input')].forEach((field) => { field.checked = field.value === value; });
   byId('retention').value = retention;
   await show();
@@ -117,9 +118,10 @@ async function make() {
   const texts = invites.slice(1).map((invite) => ({
     label: invite.label, link: linkOf(deal, invite.token), text: invitation({ deal, algorithm, from: invites[0].label, invite, commitDeadline, revealDeadline, once: Boolean(body.seals) }),
   }));
-  const made = { deal, own: invites[0].token, warning, texts };
-  created.set('', made); // a reload of this tab shows them again
-  showMade(made);
+  const offer = { deal, own: invites[0].token, warning, texts };
+  made.set(deal, offer);
+  created.set('', offer); // a reload of this tab shows them again
+  showMade(offer);
 }
 
 function showMade({ deal, own, warning, texts }) {
@@ -139,7 +141,23 @@ function showMade({ deal, own, warning, texts }) {
   }));
   if (texts.length > MOST_SHOWN) byId('invitations').append(element('li', { class: 'fine' }, `and ${texts.length - MOST_SHOWN} more: save all invitations now, since a reload may lose them.`));
   byId('save-invitations').onclick = () => saveFile(`fairpact-${deal}-invitations.json`, JSON.stringify({ deal_id: deal, own_link: ownLink, invitations: texts }, null, 2));
+  byId('cancel').onclick = () => once(byId('cancel'), () => cancel(deal).catch((fault) => { byId('cancel-problem').textContent = fault.message; }));
   byId('made-title').focus();
+}
+
+async function cancel(deal) {
+  const answer = await call('POST', `/v1/deals/${encodeURIComponent(deal)}/cancel`, { token: apiKey.get() }).catch(() => { throw new Error('The connection is lost. Try again.'); });
+  if (codeOf(answer) === 'CANNOT_CANCEL') throw new Error('Somebody else has sealed already, so nobody can cancel this deal any more.');
+  if (!answer.ok) throw new Error(problemOf(answer));
+  forgetDeal(deal);
+  byId('made').replaceChildren(element('h1', { tabindex: '-1', id: 'made-title' }, 'The deal is cancelled'), element('p', { class: 'lead' }, 'Its invitations are dead, and nobody is at fault. ', element('a', { href: '/new' }, 'Make another deal')));
+  byId('made-title').focus();
+}
+
+function forgetDeal(deal) {
+  if (created.get()?.deal === deal) created.drop();
+  made.drop(deal);
+  seats.drop(deal);
 }
 
 byId('new-form').addEventListener('submit', (event) => {
@@ -165,16 +183,20 @@ byId('keys-part').hidden = !facts.public_url; // a service without a public addr
 byId('once-part').hidden = !facts.public_url;
 byId('act-once').checked = Boolean(facts.public_url);
 offerKinds();
-byId('mine').hidden = seats.deals().length === 0;
-byId('mine').querySelector('ul').append(...seats.deals().map((deal) => {
-  const link = element('a', { href: `/d/${encodeURIComponent(deal)}` }, name(seats.get(deal)?.title ?? deal));
-  const row = element('li', { class: 'actions' }, link, element('button', {
-    type: 'button', class: 'copy', 'aria-label': `Forget ${isolated(link.textContent)}`, onclick: () => {
-      seats.drop(deal);
-      row.remove();
-      byId('mine').querySelector('summary').focus();
-    },
-  }, 'Forget'));
+const mine = [...new Set([...made.deals(), ...seats.deals()])];
+byId('mine').hidden = mine.length === 0;
+byId('mine').querySelector('ul').append(...mine.map((deal) => {
+  const [seat, offer] = [seats.get(deal), made.get(deal)];
+  const link = element('a', { href: `/d/${encodeURIComponent(deal)}${seat || !offer ? '' : `#${offer.own}`}` }, seat ? name(seat.title) : ['A deal with ', ...names((offer?.texts ?? []).map(({ label }) => label), 4)]);
+  const button = (words, act) => element('button', { type: 'button', class: 'copy', 'aria-label': `${words}: ${isolated(link.textContent)}`, onclick: act }, words);
+  const row = element('li', { class: 'actions' }, link, offer && button('Invitations', () => {
+    created.set('', offer);
+    location.reload();
+  }), button('Forget', () => {
+    forgetDeal(deal);
+    row.remove();
+    byId('mine').querySelector('summary').focus();
+  }));
   return row;
 }));
 const terms = again.get();
