@@ -536,7 +536,10 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 		asks := eval[bool](p, "!document.querySelector('#modes').hidden")
 		if id == "shapley.v1" {
 			p.enter("#worth-0", "60")
+			p.enter("#create", "\r")
+			p.until("a deal without anything to share is refused", "document.activeElement.matches('#worth-2') && document.activeElement.validationMessage.startsWith('Say what all are worth together')")
 			p.enter("#worth-2", "120")
+			p.until("the preview is right", "document.querySelector('#would-get')?.textContent === 'Zoe 90, Éva 30'")
 		}
 		p.accessible("new " + id + " phone dark")
 		p.enter("#create", "\r")

@@ -4,7 +4,7 @@ import { bar, youOr } from './bars.js';
 import { element } from './dom.js';
 import { checked, missing, wholeField, wholeNumber } from './inputcheck.js';
 import { byteOrder, coalitions, shapley } from './shapley.v1.js';
-import { name, percents } from './words.js';
+import { name, names, percents } from './words.js';
 
 export const opens = 'Your sealed answer opens by itself';
 
@@ -12,28 +12,70 @@ export const title = (labels) => [...labels, ' share a joint gain'];
 
 export function declare() {
   const worths = element('div', { id: 'worths', class: 'worth-list' });
+  const preview = element('div', { id: 'preview', role: 'status' });
+  const choice = element('select', { id: 'group' });
+  const more = element('div', { class: 'actions' }, element('label', { for: 'group', class: 'unseen' }, 'Another group'), choice,
+    element('button', { type: 'button', class: 'second', id: 'add-group', onclick: () => add(choice.value) }, 'Add this group'));
+  let labels = [];
   const fields = () => [...worths.querySelectorAll('input')];
+  const fieldOf = (key) => fields().find((field) => field.dataset.key === key);
+  const alone = (label) => wholeNumber(fieldOf(label)) || 0;
+  const values = () => Object.fromEntries(groups(labels).map((group) => {
+    const field = fieldOf(coalitionKey(group));
+    return [coalitionKey(group), field && (field.value.trim() || group.length === 1) ? wholeNumber(field) : group.reduce((sum, label) => sum + alone(label), 0)];
+  }));
+
+  /** Shows the fields of each party, of the added groups and of all together, and keeps what was typed. */
+  function offer(parties, added = fields().map((field) => field.dataset.key).filter((key) => key !== coalitionKey(labels))) {
+    const before = new Map(fields().map((field) => [field.dataset.key, field.value]));
+    if (labels.length > 1) before.set(coalitionKey(parties), before.get(coalitionKey(labels)) ?? ''); // what all are worth, whoever they are
+    labels = parties;
+    const all = groups(labels);
+    const shown = all.filter((group) => group.length === 1 || group.length === labels.length || added.includes(coalitionKey(group)));
+    worths.replaceChildren(...shown.map((group, i) => element('div', {}, element('label', { for: `worth-${i}` }, group.length === labels.length && group.length > 1 ? 'All together' : [name(group.join(' + ')), group.length === 1 ? ' alone' : '']),
+      element('input', { ...wholeField, id: `worth-${i}`, 'data-key': coalitionKey(group), value: before.get(coalitionKey(group)) ?? '' }))));
+    const rest = all.filter((group) => !shown.includes(group));
+    choice.replaceChildren(...rest.map((group) => element('option', { value: coalitionKey(group) }, group.join(' + '))));
+    more.hidden = rest.length === 0;
+    show();
+  }
+
+  function add(key) {
+    offer(labels, [...fields().map((field) => field.dataset.key), key]);
+    fieldOf(key)?.focus();
+  }
+
+  function show() {
+    if (labels.length < 2 || labels.length > 8 || new Set(labels).size < labels.length || labels.some((label) => label.includes(',')) || fields().some((field) => !Number.isSafeInteger(wholeNumber(field)))) return preview.replaceChildren();
+    const { total, shares } = shapley(labels, { coalition_values: values() });
+    const worse = shares.filter((share) => share.payout < alone(share.label)).map((share) => share.label);
+    return preview.replaceChildren(...(total > 0 ? [element('p', {}, 'Each would get: ', element('span', { id: 'would-get' }, shares.flatMap((share, i) => [i ? ', ' : '', name(share.label), ` ${share.payout}`])), ` of ${total}.`)] : []),
+      ...(worse.length ? [element('p', { class: 'warn' }, ...names(worse), ' would get less than alone, and may reject these terms.')] : []));
+  }
+
+  worths.addEventListener('input', show);
   return {
-    fields: element('fieldset', {}, element('legend', {}, 'What is each group worth, working together?'),
-      element('p', { class: 'hint' }, 'Whole numbers, in any unit. A group whose field is empty is worth 0.'), worths),
-    offer(labels) {
-      const before = new Map(fields().map((field) => [field.dataset.key, field.value]));
-      worths.replaceChildren(...groups(labels).map((group, i) => {
-        const [id, key] = [`worth-${i}`, coalitionKey(group)];
-        return element('div', {}, element('label', { for: id }, name(group.join(' + ')), group.length === 1 ? ' alone' : ''),
-          element('input', { ...wholeField, id, 'data-key': key, value: before.get(key) ?? '' }));
-      }));
+    fields: element('fieldset', {}, element('legend', {}, 'What is each worth alone, and all together?'),
+      element('p', { class: 'hint' }, 'Whole numbers, in any unit. If a smaller group is worth more than its members alone, add it. A group that you do not add counts as what its members are worth alone.'), worths, more, preview),
+    offer,
+    check: () => fields().forEach((field) => {
+      const all = field.dataset.key === coalitionKey(labels);
+      field.setCustomValidity(!Number.isSafeInteger(wholeNumber(field)) ? 'Give a whole number: only digits, without a comma or a point.' : all && wholeNumber(field) === 0 ? 'Say what all are worth together: of 0 there is nothing to share.' : '');
+    }),
+    fill({ coalition_values: before }) { // keys by labels
+      const kept = groups(labels).filter((group) => before[coalitionKey(group)] !== group.reduce((sum, label) => sum + (before[label] ?? 0), 0));
+      offer(labels, kept.map(coalitionKey));
+      fields().forEach((field) => { field.value = before[field.dataset.key] ?? ''; });
+      show();
     },
-    check: () => fields().forEach((field) => field.setCustomValidity(Number.isSafeInteger(wholeNumber(field)) ? '' : 'Give a whole number: only digits, without a comma or a point.')),
-    fill: ({ coalition_values: before }) => fields().forEach((field) => { field.value = before[field.dataset.key] ?? ''; }), // keys by labels
-    params: () => ({ coalition_values: Object.fromEntries(fields().map((field) => [field.dataset.key, wholeNumber(field)])) }),
+    params: () => ({ coalition_values: values() }),
   };
 }
 
 /** Returns all coalitions as lists of names, small ones first. Returns none for more than eight parties. */
-function groups(names) {
-  if (names.length > 8) return [];
-  const all = Array.from({ length: 2 ** names.length - 1 }, (_, set) => names.filter((_, i) => (set + 1) & (1 << i)));
+function groups(labels) {
+  if (labels.length > 8) return [];
+  const all = Array.from({ length: 2 ** labels.length - 1 }, (_, set) => labels.filter((_, i) => (set + 1) & (1 << i)));
   return all.sort((a, b) => a.length - b.length);
 }
 
