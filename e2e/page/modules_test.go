@@ -30,6 +30,7 @@ func TestModules(t *testing.T) {
 		{"refused inputs", refusesInputsLikeTheService},
 		{"hurry", lookNowEndsEveryWait},
 		{"percentages", percentagesSumTo100},
+		{"calendar", timesAsCalendar},
 		{"keys without a status", keysNeedNoStatus},
 	} {
 		t.Run(module.name, func(t *testing.T) { module.test(t, p) })
@@ -42,6 +43,23 @@ func percentagesSumTo100(t *testing.T, p *tab) {
 		return [[15 / 16, 1 / 16], [1 / 3, 1 / 3, 1 / 3], [1 / 7, 6 / 7], [0.3, 0.7], [0, 1]].map((parts) => percents(parts).join(' + ')).join('; ');`)
 	if want := "93.8 % + 6.2 %; 33.4 % + 33.3 % + 33.3 %; 14.3 % + 85.7 %; 30 % + 70 %; 0 % + 100 %"; got != want {
 		t.Errorf("percents are %s, want %s", got, want)
+	}
+}
+
+func timesAsCalendar(t *testing.T, p *tab) {
+	got := modules[string](t, p, `
+		const {calendarOf} = await load('calendar');
+		return calendarOf('d_x', 'Ann, Zoé\nand Ben divide a very long list of things; really', [['Seal by', 1795860000]], 1795800000);`)
+	want := []string{"BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//Fairpact//EN", "BEGIN:VEVENT", "UID:d_x-0@fairpact", "DTSTAMP:20261127T172000Z", "DTSTART:20261128T100000Z",
+		`SUMMARY:Seal by: Ann\, Zoé and Ben divide a very long list of things\; really`,
+		"BEGIN:VALARM", "ACTION:DISPLAY", "DESCRIPTION:Seal by", "TRIGGER:-PT1H", "END:VALARM", "END:VEVENT", "END:VCALENDAR", ""}
+	if lines := strings.Split(strings.ReplaceAll(got, "\r\n ", ""), "\r\n"); !slices.Equal(lines, want) {
+		t.Errorf("the calendar is %q, want %q", lines, want)
+	}
+	for _, line := range strings.Split(got, "\r\n") {
+		if len(line) > 75 {
+			t.Errorf("the line %q has %d bytes, want at most 75", line, len(line))
+		}
 	}
 }
 

@@ -1,5 +1,7 @@
+import { calendarOf } from './calendar.js';
 import { byId, element } from './dom.js';
 import { algorithmOf, drawTime, sealTime } from './facts.js';
+import { saveFile } from './keep.js';
 import { duration, localTime, name, names } from './words.js';
 
 const MOST_LISTED = 50;
@@ -13,10 +15,11 @@ export function describe({ view, party, cautions }, page, { beacon_chain: chain,
   byId('cautions').hidden = cautions.length === 0 || you.committed;
   byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inWords(text, view))));
   showParties(view, party);
+  const times = [['Seal by', view.commit_deadline], seals ? ['Opens by itself', sealTime(view.commit_deadline)] : ['Open by', view.reveal_deadline], ...(drawTime(view) ? [['Draw at', drawTime(view)]] : [])];
+  byId('calendar').hidden = !(view.state in STEP) || STEP[view.state] === 2;
+  byId('calendar').onclick = () => saveFile(`fairpact-${view.deal_id}.ics`, calendarOf(view.deal_id, byId('title').textContent, times), 'text/calendar');
   byId('times').replaceChildren(
-    ...fact('Seal by', localTime(view.commit_deadline)),
-    ...(seals ? fact('Opens by itself', localTime(sealTime(view.commit_deadline))) : fact('Open by', localTime(view.reveal_deadline))),
-    ...(drawTime(view) ? fact('Draw at', localTime(drawTime(view))) : []),
+    ...times.flatMap(([what, at]) => fact(what, localTime(at))),
     ...fact('If a party is late', 'the deal is void, and the signed certificate names who was late.'));
   const about = algorithmOf(view.algorithm);
   byId('rules').replaceChildren(
@@ -91,6 +94,7 @@ function whyVoid(view) {
   return algorithmOf(view.algorithm)?.may_reject ? 'rejected the terms' : 'gave an input that does not fit the rules';
 }
 
+const URGENT = 300; // seconds; the last minutes look like the last minutes
 const LEFT_TO = { seal: ' to seal', keyed: ' to seal', sealed: ' to seal', opening: ' to open', opened: ' to open', draw: ' to the draw' };
 
 /** Shows the time left in the phase. now: the service's time in unix seconds. */
@@ -98,5 +102,8 @@ export function countdown(view, phase, now) {
   const until = { seal: view.commit_deadline, keyed: view.commit_deadline, elsewhere: view.commits_closed_at ? view.reveal_deadline : view.commit_deadline, sealed: view.commit_deadline, opening: view.reveal_deadline, opened: view.reveal_deadline, draw: drawTime(view) }[phase];
   const out = byId('countdown');
   out.hidden = !until;
+  const urgent = until > now && until - now < URGENT && phase !== 'draw';
+  out.classList.toggle('urgent', urgent);
   if (until) out.textContent = until > now ? `${duration(until - now)} left${LEFT_TO[phase] ?? ''}, until ${localTime(until)}` : `${phase === 'draw' ? 'The beacon round is due' : 'The time is up'} (${localTime(until)})`;
+  if (urgent) document.title = out.textContent;
 }

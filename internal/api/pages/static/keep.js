@@ -70,9 +70,9 @@ export function onSealedElsewhere(deal, act) {
   });
 }
 
-export function saveFile(name, text) {
+export function saveFile(name, text, type = 'application/json') {
   const link = document.createElement('a');
-  link.href = URL.createObjectURL(new Blob([text], { type: 'application/json' }));
+  link.href = URL.createObjectURL(new Blob([text], { type }));
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
