@@ -506,7 +506,11 @@ func TestPageTakesASavedCopy(t *testing.T) {
 	p.accessible("stranger verdict phone light")
 	eval[bool](p, "window.fetch = globalThis.online, true")
 	p.enter("#token", "it_"+strings.Repeat("x", 43)+"\r")
-	p.until("an unknown token is refused", "!document.querySelector('#refusal').hidden")
+	p.until("an unknown token is refused in words", "document.querySelector('#refusal').textContent.startsWith('The link is not complete')")
+	p.bears = "status of 40"
+	another := c.Create(e2e.SplitBody(time.Hour, 2*time.Hour))
+	p.enter("#token", another.Tokens[0]+"\r")
+	p.until("the token of another deal is refused in words", "document.querySelector('#refusal').textContent.startsWith('Your link belongs to another deal')")
 	p.enter("#token", d.Tokens[0]+"\r")
 	p.reaches("elsewhere")
 	p.accessible("elsewhere phone light")

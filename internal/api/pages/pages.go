@@ -73,6 +73,7 @@ func Pages(d docs.Deployment) map[string]http.Handler {
 		pages[path] = readable(fill("text.html"), path, text, pages[path])
 	}
 	maps.Copy(pages, map[string]http.Handler{
+		"/":                        missing([]byte(fill("missing.html"))),
 		"/{$}":                     page("index.html"),
 		"/reference":               page("reference.html"),
 		"/new":                     page("new.html"),
@@ -85,13 +86,38 @@ func Pages(d docs.Deployment) map[string]http.Handler {
 
 func page(body []byte) http.Handler {
 	return web.Cached(web.CachePublic, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Add("Link", `</openapi.json>; rel="service-desc"`)
+		secure(w.Header())
+		w.Header().Add("Link", `</openapi.json>; rel="service-desc"`)
 		file("index.html", body).ServeHTTP(w, r)
 	}))
+}
+
+func secure(h http.Header) {
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Referrer-Policy", "no-referrer")
+}
+
+// missing answers an unknown path: a browser gets the page `body`, and all other clients a JSON error.
+func missing(body []byte) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead || !browses(r) {
+			web.Error(w, problem.New(problem.NotFound, "no such path; the paths are in GET /openapi.json"))
+			return
+		}
+		secure(w.Header())
+		w.Header().Set("Content-Type", kinds[".html"])
+		w.Header().Set("Cache-Control", "no-store")
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write(body)
+	})
+}
+
+// browses reports whether the client prefers HTML.
+func browses(r *http.Request) bool {
+	accept := strings.Join(r.Header.Values("Accept"), ",")
+	return strings.Contains(accept, "text/html") && !strings.Contains(accept, "text/markdown")
 }
 
 func algorithms() string {
@@ -190,8 +216,7 @@ func readable(frame, path, text string, plain http.Handler) http.Handler {
 	browsers := page([]byte(algorithm.Fill(frame, map[string]string{"title": html.EscapeString(title), "text": body.String()})))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
-		accept := strings.Join(r.Header.Values("Accept"), ",")
-		if r.URL.Query().Get("format") != "markdown" && strings.Contains(accept, "text/html") && !strings.Contains(accept, "text/markdown") {
+		if r.URL.Query().Get("format") != "markdown" && browses(r) {
 			browsers.ServeHTTP(w, r)
 			return
 		}

@@ -124,6 +124,20 @@ func TestAssetsOfAnotherVersion(t *testing.T) {
 	}
 }
 
+// A person who follows a broken link reads a page, and a client of the API the error.
+func TestUnknownPath(t *testing.T) {
+	m := mux()
+	a := ask(m, "GET", "/nothing", "Accept", "text/html,*/*;q=0.8")
+	if body := text(t, a.Body); a.StatusCode != 404 || a.Header.Get("Content-Security-Policy") == "" || !strings.Contains(body, "There is no page here") || strings.Contains(body, "{{") {
+		t.Errorf("/nothing in a browser: %d with %v, %s", a.StatusCode, a.Header, body)
+	}
+	for _, method := range []string{"GET", "POST"} {
+		if a := ask(m, method, "/nothing", "Accept", "application/json"); a.StatusCode != 404 || !strings.HasPrefix(text(t, a.Body), `{"error":"NOT_FOUND: no such path; the paths are in GET /openapi.json`) {
+			t.Errorf("%s /nothing: %d with %v, want 404 NOT_FOUND", method, a.StatusCode, a.Header)
+		}
+	}
+}
+
 func TestPageIsCompressedAndRevalidated(t *testing.T) {
 	m := mux()
 	a := ask(m, "GET", "/", "Accept-Encoding", "gzip")

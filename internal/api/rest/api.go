@@ -59,6 +59,9 @@ func New(c Config) (http.Handler, error) {
 	routes := a.routes(log)
 	for path, page := range c.Pages {
 		routes[path] = web.Route{Serve: page.ServeHTTP}
+		if path == "/" { // every path that no other route serves, with any method
+			routes[path] = web.Route{Whole: page}
+		}
 	}
 	if c.MCP != nil {
 		routes["/mcp"] = web.Route{Whole: c.MCP}

@@ -35,7 +35,7 @@ func (rt Route) Verb() string { return cmp.Or(rt.Method, http.MethodGet) }
 
 // Router serves routes by their paths, which are patterns of http.ServeMux. It answers OPTIONS,
 // and answers other methods and paths with JSON errors. `help` says where the served paths are
-// listed.
+// listed. A route "/" answers the unknown paths instead.
 func Router(routes map[string]Route, help string) http.Handler {
 	notFound := func(w http.ResponseWriter, _ *http.Request) {
 		Error(w, problem.New(problem.NotFound, "no such path; %s", help))
@@ -47,7 +47,9 @@ func Router(routes map[string]Route, help string) http.Handler {
 			mux.HandleFunc(path.Dir(pattern), notFound)
 		}
 	}
-	mux.HandleFunc("/", notFound)
+	if _, given := routes["/"]; !given {
+		mux.HandleFunc("/", notFound)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// http.ServeMux would answer such a path with an HTML redirect or with an empty body.
 		if r.URL.Path != path.Clean(r.URL.Path) || r.URL.Path == "*" || r.Method == http.MethodConnect {

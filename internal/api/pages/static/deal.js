@@ -415,7 +415,7 @@ async function follow(own) {
     } catch (fault) {
       if (seat !== own) return;
       const refused = fault instanceof Refused;
-      if (refused) stranger(fault.message);
+      if (refused) stranger(fault);
       else own.onTrouble(fault.message);
       await own.pause(refused ? 30 : 15); // retry even after a refusal: a sealed input must be revealed in time
       if (seat !== own) return;
@@ -425,11 +425,18 @@ async function follow(own) {
   }
 }
 
+// What the refusals of a link mean for a person.
+const REFUSED = {
+  DEAL_NOT_FOUND: 'There is no deal at this address. Compare the address with the link in your invitation.',
+  FORBIDDEN: 'Your link belongs to another deal. Open the link in the invitation to this deal.',
+  INVALID_CREDENTIAL: 'The link is not complete, or a character in it is wrong. Open the whole link in your invitation; if it fails again, ask whoever invited you to send the link again.',
+};
+
 function stranger(refusal) {
   byId('deal').hidden = true;
   byId('stranger').hidden = false;
   byId('refusal').hidden = !refusal;
-  byId('refusal').textContent = refusal ? `The service does not accept this token: ${refusal}` : '';
+  byId('refusal').textContent = refusal ? REFUSED[refusal.code] ?? refusal.message : '';
 }
 
 function start(token) {

@@ -11,8 +11,13 @@ const FEW_PARTIES = 16; // in a larger deal the page waits only for a new state,
 
 const REFUSALS = ['AUTH_REQUIRED', 'INVALID_CREDENTIAL', 'FORBIDDEN', 'DEAL_NOT_FOUND'];
 
-/** Refused is thrown when the service does not accept the token for this deal. */
-export class Refused extends Error {}
+/** Refused is thrown when the service does not accept the token for this deal. code: the service's. */
+export class Refused extends Error {
+  constructor(answer) {
+    super(problemOf(answer));
+    this.code = codeOf(answer);
+  }
+}
 
 export class Seat {
   constructor(deal, token, onTrouble) {
@@ -70,7 +75,7 @@ export class Seat {
       }
       if (answer && REFUSALS.includes(codeOf(answer))) {
         this.since = null; // so that the next accepted read answers at once
-        throw new Refused(problemOf(answer));
+        throw new Refused(answer);
       }
       await this.retry(answer, failures);
     }
