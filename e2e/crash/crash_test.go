@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/dev/localstack"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 )
 
 func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }
@@ -78,6 +79,7 @@ func TestCrashDealAPI(t *testing.T) {
 	y.crash([]crashes{
 		{name: "last commit", play: lastCommit, cuts: []crashPoint{committed, {"idempotency.effect", "active"}}},
 		{name: "last commit, late", play: lateLastCommit, cuts: []crashPoint{committed}, turns: true},
+		{name: "last sealed commit", play: lastSealedCommit(y.stack.Chain()), cuts: []crashPoint{{"escrow.closed", "active"}}},
 		{name: "last reveal", play: e2e.LastReveal, cuts: append([]crashPoint{revealed, {"idempotency.effect", "published"}}, ending...)},
 		{name: "last reveal, locked", play: e2e.LastReveal, cuts: waits, turns: true, locks: true},
 		{name: "last reveal, late", play: lateLastReveal, cuts: []crashPoint{revealed}, turns: true},
@@ -140,6 +142,7 @@ func (y *crashTest) crash(all []crashes) {
 		y.t.Run("worker", func(t *testing.T) { y.at(t).runCases(left) })
 	}
 	y.start(y.victim)
+	y.closed()
 	e2e.OpenDB(y.t, y.stack).Converged()
 	e2e.Invariants(y.t, y.stack)
 }
@@ -147,6 +150,28 @@ func (y *crashTest) crash(all []crashes) {
 func lastCommit(c *e2e.Client, _ time.Duration) *e2e.UnfinishedDeal {
 	x := e2e.Open(c, e2e.SplitBody(time.Hour, 2*time.Hour), 1, 0, e2e.AnnsValues, e2e.BobsValues)
 	return x.SetLastCall("/commit", 1, e2e.Body{"commitment": x.Inputs[1].Commitment})
+}
+
+// lastSealedCommit is a scenario whose last call also puts the closing of the commitments into the log.
+func lastSealedCommit(chain drand.Chain) e2e.Scenario {
+	return func(c *e2e.Client, _ time.Duration) *e2e.UnfinishedDeal {
+		b := e2e.SplitBody(time.Hour, 2*time.Hour)
+		by := b["commit_deadline"].(int64)
+		x := e2e.Open(c, b, 0, 0, e2e.AnnsValues, e2e.BobsValues)
+		c.Want(200, "POST", x.Deal.Path("/commit"), x.Deal.Tokens[0], x.Inputs[0].Timelocked(chain, x.Deal, 0, by))
+		return x.SetLastCall("/commit", 1, x.Inputs[1].Timelocked(chain, x.Deal, 1, by))
+	}
+}
+
+// closed requires that the worker stores the closing of every deal with seals, also of deals that ended
+// before it could. e2e.Invariants compares the closings with the leaves of the log.
+func (y *crashTest) closed() {
+	y.t.Helper()
+	y.start(localstack.DeadlineWorker)
+	e2e.Eventually(y.t, "the closings are stored", 2*e2e.DefaultTimeout, func() bool {
+		return e2e.OpenDB(y.t, y.stack).Number(`SELECT count(*) FROM deals
+			WHERE commits_closed_at IS NOT NULL AND closing_leaf IS NULL AND seal_time > extract(epoch FROM clock_timestamp())`) == 0
+	})
 }
 
 // lateLastCommit and lateLastReveal are scenarios in which all parties act in time. deal-api is

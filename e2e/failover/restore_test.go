@@ -60,11 +60,29 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	for i, in := range inputs {
 		half.Commit(i, in)
 	}
+	withSeals := func() (d *e2e.CreatedDeal, commit func(party int)) {
+		b := e2e.SplitBody(time.Hour, 2*time.Hour)
+		d = c.Create(b)
+		return d, func(party int) {
+			c.Want(200, "POST", d.Path("/commit"), d.Tokens[party], inputs[party].Timelocked(stack.Chain(), d, party, b["commit_deadline"].(int64)))
+		}
+	}
+	torn, commit := withSeals() // the closing of its commitments is lost, but the deal is not
+	commit(0)
 	moment := e2e.Value[string](e2e.OpenDB(t, stack), "SELECT clock_timestamp()::text")
 	for i, in := range inputs {
 		half.Reveal(i, in)
 	}
 	kept = append(kept, half.Certified(e2e.DefaultTimeout))
+	commit(1)
+	for i, in := range inputs {
+		torn.Reveal(i, in)
+	}
+	e2e.Eventually(t, "the bundle has the closing", e2e.DefaultTimeout, func() bool {
+		a := c.Do("GET", torn.Path("/bundle"), torn.Tokens[0], nil)
+		kept = append(kept[:3], a.Body)
+		return a.Status == 200 && bytes.Contains(a.Body, []byte(`"closing":`))
+	})
 	lost, copied := certified()
 	kept = append(kept, copied)
 	head := c.Want(200, "GET", "/v1/log/tree-head", "", nil).Body
@@ -142,12 +160,15 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 		t.Errorf("the deal that was revealed after the moment is %s, want COMPUTED", v.State)
 	}
 	c.Refused(401, "INVALID_CREDENTIAL", "GET", lost.Path(""), lost.Tokens[0], nil) // the restored database does not have this deal
+	if v := torn.View(); v.State != "COMPUTED" {
+		t.Errorf("the deal with seals is %s, want COMPUTED", v.State)
+	}
 	for i, certificate := range kept[:3] {
 		if r := c.Verify(e2e.Decoded(t, certificate)["cert_id"].(string)); !r.Valid {
 			t.Errorf("certificate %d is reported %+v, want valid", i, r)
 		}
 	}
-	if said, err := stack.Fairpactctl(t.Context(), "verify", copies[3], "--keys", e2e.File(t, keys), "--tree-head", e2e.File(t, head)); err != nil {
+	if said, err := stack.Fairpactctl(t.Context(), "verify", copies[4], "--keys", e2e.File(t, keys), "--tree-head", e2e.File(t, head)); err != nil {
 		t.Errorf("fairpactctl verify of the lost deal's certificate: %v\n%s", err, said)
 	}
 	conn, err := pgx.Connect(t.Context(), restored.URL("fairpact"))
@@ -155,9 +176,16 @@ func TestRestoreToAnEarlierMoment(t *testing.T) {
 	defer conn.Close(t.Context())
 	var deals, leaves int
 	e2e.Must(t, conn.QueryRow(t.Context(), "SELECT (SELECT count(*) FROM deals), (SELECT count(*) FROM translog.leaves)").Scan(&deals, &leaves))
-	if deals != 4 || leaves != 5 {
-		t.Errorf("%d deals and %d leaves, want 4 and 5", deals, leaves)
+	if deals != 5 || leaves != 7 {
+		t.Errorf("%d deals and %d leaves, want 5 and 7", deals, leaves)
 	}
+	e2e.Eventually(t, "the worker gives up the closing of a deal without its commitments", e2e.DefaultTimeout, func() bool {
+		return e2e.OpenDB(t, stack).Number("SELECT coalesce(closing_leaf, 0) FROM deals WHERE deal_id = $1", torn.ID) == -1
+	})
+
+	_, commit = withSeals() // its closing is not a thief's leaf either
+	commit(0)
+	commit(1)
 
 	// One of the returned leaves is of a deal that the database lost, so it has no certificate. The query for the
 	// leaves of a thief must not list it: the operator would disown genuine certificates.

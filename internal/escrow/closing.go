@@ -9,7 +9,6 @@ import (
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
 	"github.com/fairpact/fairpact/internal/platform/timelimits"
-	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
 	"github.com/fairpact/fairpact/internal/translog"
@@ -28,8 +27,8 @@ func (s *Service) tryClose(ctx context.Context, d *Deal) {
 }
 
 // closes reports whether the closing of the deal can still come before the round of its seals. A later one
-// proves nothing.
-func closes(now *store.Snapshot) bool { return now.Phase == deal.Revealing && now.Now < now.SealTime }
+// proves nothing. A deal that ended before, because its parties revealed by hand, still needs its closing.
+func closes(now *store.Snapshot) bool { return now.CommitsClosedAt != nil && now.Now < now.SealTime }
 
 // closeCommits puts the digest of all commitments and seals of a deal into the log (timelock.Closing).
 //
@@ -47,6 +46,9 @@ func (s *Service) closeCommits(ctx context.Context, d *Deal) error {
 		stored, err := s.store.Closing(ctx, d.DealID)
 		if err != nil || stored.Leaf != nil {
 			return nil, err
+		}
+		if len(stored.Commitments) < len(d.Labels) { // after a restore, fairpactctl certificate adopt ended the deal without them
+			return nil, s.store.SetClosing(ctx, d.DealID, store.NoClosing)
 		}
 		closing, err := s.closing(d, stored)
 		if err != nil {

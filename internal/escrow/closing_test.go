@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
@@ -106,6 +107,18 @@ func TestTheWorkerClosesUntilTheRound(t *testing.T) {
 			}
 			g.atRound(t).attended(t)
 		})
+	}
+	ended := down(false)
+	for party := range 2 {
+		ended.reveal(t, h.sealed(), party).ok(t)
+	}
+	ended.exec(t, "UPDATE deals SET commits_closed_at = commits_closed_at - 10 WHERE deal_id = $1", ended.id)
+	if due := of(ended.replica().Due(t.Context(), 3*time.Second, 10)).ok(t); !slices.ContainsFunc(due, func(d store.Due) bool { return d.DealID == ended.id }) {
+		t.Errorf("the deal that ended by hand is not due: %v", due)
+	}
+	ended.attended(t)
+	if stored := ended.text(t, closingLeaf, ended.id); stored == "none" || ended.phase(t) != "COMPUTED" {
+		t.Errorf("after the worker, the deal that ended by hand has leaf %s and is %s, want a leaf, COMPUTED", stored, ended.phase(t))
 	}
 	late := down(false)
 	late.atRound(t).attended(t)

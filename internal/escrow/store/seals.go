@@ -52,7 +52,8 @@ type Closing struct {
 	Seals       [][]byte // hash of each party's seal; nil: the party did not seal
 }
 
-// NoClosing is the stored leaf index of a deal of which the log has another closing.
+// NoClosing is the stored leaf index of a deal of which the log has another closing, or of which a restore
+// lost commitments.
 const NoClosing = -1
 
 // Closing returns what the closing of a deal states, as far as its parties have committed.

@@ -2,7 +2,7 @@
 -- * deals whose deadline is past or at most $1 seconds away;
 -- * random.v1 deals whose draw is due: $3 seconds after the later of the last reveal and the round time;
 -- * deals with seals to open, whose round is due or is due in at most $1 seconds;
--- * deals with seals whose closing is not in the log, from 3 seconds after the last commitment until the round;
+-- * deals with seals whose closing is not in the log, from 3 seconds after the last commitment until the round, also if they have ended;
 -- * deals with a pending certificate, except the deals $4. Such a deal is listed from 3 seconds after its end, because until
 --   then the call that ended the deal may issue the certificate.
 -- Returns each deal with the milliseconds until its step is due (0 or less: due now).
@@ -26,7 +26,7 @@ UNION ALL
  ORDER BY seal_time LIMIT $2)
 UNION ALL
 (SELECT deal_id, 0 FROM deals
- WHERE phase = 'REVEALING' AND seal_time IS NOT NULL AND closing_leaf IS NULL AND seal_time > (SELECT now FROM clock)
+ WHERE seal_time IS NOT NULL AND closing_leaf IS NULL AND seal_time > (SELECT now FROM clock)
    AND commits_closed_at < (SELECT now FROM clock) - 3 ORDER BY seal_time LIMIT $2)
 UNION ALL
 (SELECT deal_id, 0 FROM certificates WHERE leaf_index IS NULL AND created_at < (SELECT now FROM clock) - 3 AND deal_id <> ALL ($4::text[]) ORDER BY created_at LIMIT $2)
