@@ -99,7 +99,9 @@ func headCertificates(t *testing.T, stack *localstack.Stack) func(context.Contex
 	for _, d := range largeDeals(t, stack, 32) {
 		paths = append(paths, "/v1/verify/"+*d.View().CertificateID)
 	}
-	return flood(1000, func(i int) (string, string, string, any) { return "HEAD", paths[i%len(paths)], "", nil })
+	return flood(1000, func(i int) (string, string, string, any) {
+		return []string{"GET", "HEAD"}[i%2], paths[i%len(paths)], "", nil
+	})
 }
 
 func headInputs(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {

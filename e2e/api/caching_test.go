@@ -103,3 +103,27 @@ func TestSecretsAreNeverCompressed(t *testing.T) {
 		}
 	}
 }
+
+// A HEAD of an answer that can be large has the status of the GET, and costs only the checks.
+func TestHeadOfLargeReads(t *testing.T) {
+	c := newClient(t)
+	done := c.Create(e2e.Retained(split(), "open", "standard"))
+	compare := func(when string, paths ...string) {
+		t.Helper()
+		for _, path := range paths {
+			get, head := c.Do("GET", path, done.Tokens[0], nil), c.Do("HEAD", path, done.Tokens[0], nil)
+			if head.Status != get.Status || len(head.Body) != 0 || head.Header.Get("Cache-Control") != "no-store" || head.Header.Get("Content-Type") != get.Header.Get("Content-Type") {
+				t.Errorf("%s: HEAD %s: %d with %v and %d bytes, want %d with %v", when, path, head.Status, head.Header, len(head.Body), get.Status, get.Header)
+			}
+		}
+	}
+	paths := []string{done.Path("/certificate"), done.Path("/bundle"), done.Path("/inputs"), done.Path("/seals"), done.Path("/declaration")}
+	compare("OPEN", append(paths, "/v1/verify/c_0000000000000000000000")...)
+	done.Play(e2e.Body{"valuations": e2e.Body{"car": 60, "boat": 40}}, e2e.Body{"valuations": e2e.Body{"car": 30, "boat": 70}})
+	done.Certified(e2e.DefaultTimeout)
+	compare("COMPUTED", append(paths, "/v1/verify/"+*done.View().CertificateID)...)
+	c.Refused(403, "FORBIDDEN", "GET", done.Path("/bundle"), done.Key, nil)
+	if a := c.Do("HEAD", done.Path("/bundle"), done.Key, nil); a.Status != 403 {
+		t.Errorf("HEAD of a bundle by the initiator's key: %d, want 403", a.Status)
+	}
+}

@@ -58,6 +58,16 @@ func (s *Service) Certificate(ctx context.Context, a Access) (Issued, error) {
 	return Issued{c.CertID, i.outcome, c.Payload, *c.Signature, i.proof, i.head}, nil
 }
 
+// HasCertificate returns the error of Certificate. It neither reads nor verifies a published certificate.
+func (s *Service) HasCertificate(ctx context.Context, a Access) error {
+	now, err := s.advance(ctx, a, store.NoParties)
+	if err != nil || now.Published {
+		return err
+	}
+	_, err = s.Certificate(ctx, a)
+	return err
+}
+
 // errDrawable is the cause of CERT_NOT_READY from the beacon round's time until the worker draws.
 var errDrawable = errors.New("the deal can be drawn")
 

@@ -195,11 +195,19 @@ type Declaration struct {
 	Seals      *Seals          `json:"seals,omitempty"`
 }
 
+// HasDeclaration returns the error of Declaration.
+func (s *Service) HasDeclaration(_ context.Context, a Access) error {
+	if a.deal.ContentsDeleted {
+		return problem.New(problem.DealEnded, "the deal has ended, and this service has deleted its params, and so its declaration; read the outcome with %s", a.call(problem.ReadDeal))
+	}
+	return nil
+}
+
 // Declaration returns the terms of the deal, which a party should read before it commits, and each
 // party's present attested_by.
 func (s *Service) Declaration(ctx context.Context, a Access) (Declaration, error) {
-	if a.deal.ContentsDeleted {
-		return Declaration{}, problem.New(problem.DealEnded, "the deal has ended, and this service has deleted its params, and so its declaration; read the outcome with %s", a.call(problem.ReadDeal))
+	if err := s.HasDeclaration(ctx, a); err != nil {
+		return Declaration{}, err
 	}
 	if err := hold(ctx, a.deal.declarationBytes()); err != nil {
 		return Declaration{}, err

@@ -25,19 +25,25 @@ type OpenInputs struct {
 	Inputs []OpenInput `json:"inputs"` // in party order
 }
 
+// HasInputs returns the error of Inputs, without reading an input.
+func (s *Service) HasInputs(ctx context.Context, a Access) error {
+	now, err := s.advance(ctx, a, store.NoParties)
+	if err == nil {
+		err = s.hidden(ctx, a, now)
+	}
+	return err
+}
+
 // Inputs returns the inputs and salts of all parties, or the error of hidden.
 func (s *Service) Inputs(ctx context.Context, a Access) (all OpenInputs, err error) {
-	now, err := s.advance(ctx, a, store.NoParties)
-	if err != nil {
-		return all, err
-	}
-	if err = s.hidden(ctx, a, now); err != nil {
+	if err := s.HasInputs(ctx, a); err != nil {
 		return all, err
 	}
 	if err := budget.From(ctx).Hold(ctx, budget.MaxSmall); err != nil {
 		return all, err
 	}
-	if now, err = s.store.Snapshot(ctx, a.deal.DealID, store.OnlyInputs(len(a.deal.Labels))); err != nil {
+	now, err := s.store.Snapshot(ctx, a.deal.DealID, store.OnlyInputs(len(a.deal.Labels)))
+	if err != nil {
 		return all, err
 	}
 	if now.InputBytes > store.SmallRead {

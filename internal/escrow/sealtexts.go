@@ -25,20 +25,28 @@ type SealText struct {
 	Seal       *string `json:"seal"`      // also nil once the seal is opened, or no longer needed: the service deletes it
 }
 
-// SealTexts returns the seals of a deal of mode open to its parties, from the last commitment until the end
-// of the deal. Nobody can read them before their round.
-func (s *Service) SealTexts(ctx context.Context, a Access) (all SealTexts, err error) {
+// HasSealTexts returns the error of SealTexts, without reading a seal.
+func (s *Service) HasSealTexts(ctx context.Context, a Access) error {
 	now, err := s.advance(ctx, a, store.NoParties)
 	if err != nil {
-		return all, err
+		return err
 	}
 	switch {
 	case a.deal.Mode != "open":
-		return all, problem.New(problem.InputsSealed, "the deal has mode %s, and only a deal of mode open gives its seals to all parties: each party keeps its own seal and receipt", a.deal.Mode)
+		return problem.New(problem.InputsSealed, "the deal has mode %s, and only a deal of mode open gives its seals to all parties: each party keeps its own seal and receipt", a.deal.Mode)
 	case now.Ended():
-		return all, problem.New(problem.DealEnded, "the deal is %s, and the service has deleted its seals; read the outcome with %s", s.rules(a.deal, now).State(), a.call(problem.ReadDeal))
+		return problem.New(problem.DealEnded, "the deal is %s, and the service has deleted its seals; read the outcome with %s", s.rules(a.deal, now).State(), a.call(problem.ReadDeal))
 	case now.Phase != deal.Revealing:
-		return all, problem.New(problem.CommitsMissing, "%d of %d parties have committed; call again once the state is REVEALING", now.Commits, len(a.deal.Labels))
+		return problem.New(problem.CommitsMissing, "%d of %d parties have committed; call again once the state is REVEALING", now.Commits, len(a.deal.Labels))
+	}
+	return nil
+}
+
+// SealTexts returns the seals of a deal of mode open to its parties, from the last commitment until the end
+// of the deal. Nobody can read them before their round.
+func (s *Service) SealTexts(ctx context.Context, a Access) (all SealTexts, err error) {
+	if err := s.HasSealTexts(ctx, a); err != nil {
+		return all, err
 	}
 	if err := budget.From(ctx).Hold(ctx, budget.MaxSmall); err != nil {
 		return all, err

@@ -47,7 +47,7 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 	}
 	c, err := s.published(ctx, certID, s.store.Certificate)
 	if errors.Is(err, store.ErrNotFound) {
-		return Verification{}, problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
+		return Verification{}, noCertificate()
 	}
 	if err != nil {
 		return Verification{}, err
@@ -75,6 +75,21 @@ func (s *Service) Verify(ctx context.Context, certID string) (Verification, erro
 		}
 	}
 	return v, nil
+}
+
+func noCertificate() error {
+	return problem.New(problem.CertNotFound, "no published certificate has this id; use the certificate_id of %s", problem.Call{Op: problem.ReadDeal})
+}
+
+// HasReport returns CERT_NOT_FOUND if Verify would. It verifies nothing.
+func (s *Service) HasReport(ctx context.Context, certID string) error {
+	_, err := s.published(ctx, certID, func(ctx context.Context, certID string) (*store.Certificate, error) {
+		return s.store.CertificateLike(ctx, certID, nil) // without a large payload
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		err = noCertificate()
+	}
+	return err
 }
 
 // published returns the certificate with this id, or ErrNotFound if it has no leaf yet.

@@ -73,6 +73,7 @@ var (
 		Operation: Operation{Op: problem.ReadDeclaration, Who: Member, Action: escrow.Read},
 		Cost:      perParty(128, 160),
 		Do:        of((*escrow.Service).Declaration),
+		Has:       has((*escrow.Service).HasDeclaration),
 	}
 
 	Commit = &Endpoint[escrow.Commitment, escrow.Committed]{
@@ -119,6 +120,13 @@ var (
 		Do: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait, _ *escrow.Record) (escrow.Issued, error) {
 			return s.Escrow.CertificateAfter(ctx, by.Access, wait, nil)
 		},
+		Has: func(ctx context.Context, s *Services, by Caller, wait escrow.Wait) error {
+			if wait.For > 0 {
+				_, err := s.Escrow.CertificateAfter(ctx, by.Access, wait, nil)
+				return err
+			}
+			return s.Escrow.HasCertificate(ctx, by.Access)
+		},
 		Encode: func(_ *Message, _ Caller, c escrow.Issued) (any, error) { return wire.Certificate(c) },
 	}
 
@@ -130,17 +138,22 @@ var (
 		Do: func(ctx context.Context, s *Services, by Caller, whole bool, _ *escrow.Record) (escrow.Bundle, error) {
 			return s.Escrow.Bundle(ctx, by.Access, whole)
 		},
+		Has: func(ctx context.Context, s *Services, by Caller, _ bool) error {
+			return s.Escrow.HasCertificate(ctx, by.Access)
+		},
 		Encode: func(_ *Message, _ Caller, b escrow.Bundle) (any, error) { return wire.BundleOf(b) },
 	}
 
 	ReadInputs = &Endpoint[none, escrow.OpenInputs]{
 		Operation: Operation{Op: problem.ReadInputs, Who: Member, Action: escrow.AsParty},
 		Do:        of((*escrow.Service).Inputs),
+		Has:       has((*escrow.Service).HasInputs),
 	}
 
 	ReadSeals = &Endpoint[none, escrow.SealTexts]{
 		Operation: Operation{Op: problem.ReadSeals, Who: Member, Action: escrow.AsParty},
 		Do:        of((*escrow.Service).SealTexts),
+		Has:       has((*escrow.Service).HasSealTexts),
 	}
 
 	// Disclose may be repeated, so an Idempotency-Key has no effect.
@@ -157,6 +170,9 @@ var (
 		Parse:     func(m *Message, _ map[string]any) (string, error) { return m.CertID() },
 		Do: func(ctx context.Context, s *Services, _ Caller, certID string, _ *escrow.Record) (escrow.Verification, error) {
 			return s.Escrow.Verify(ctx, certID)
+		},
+		Has: func(ctx context.Context, s *Services, _ Caller, certID string) error {
+			return s.Escrow.HasReport(ctx, certID)
 		},
 	}
 
@@ -201,6 +217,10 @@ func of[T any](use func(*escrow.Service, context.Context, escrow.Access) (T, err
 	return func(ctx context.Context, s *Services, by Caller, _ none, _ *escrow.Record) (T, error) {
 		return use(s.Escrow, ctx, by.Access)
 	}
+}
+
+func has(use func(*escrow.Service, context.Context, escrow.Access) error) func(context.Context, *Services, Caller, none) error {
+	return func(ctx context.Context, s *Services, by Caller, _ none) error { return use(s.Escrow, ctx, by.Access) }
 }
 
 func once[Req, T any](use func(*escrow.Service, context.Context, escrow.Access, Req, *escrow.Record) (T, error)) do[Req, T] {

@@ -93,6 +93,7 @@ type Endpoint[Req, T any] struct {
 	Parse  func(m *Message, body map[string]any) (Req, error) // nil: the request is the zero Req
 	Cost   func(Caller, *Message) int64                       // bytes that the call holds at most until its client has the answer; nil: those of a small call
 	Do     func(context.Context, *Services, Caller, Req, *escrow.Record) (T, error)
+	Has    func(context.Context, *Services, Caller, Req) error // returns the error of Do without its work, for a HEAD; nil: HEAD runs Do
 	Stored func(context.Context, *Services, Caller) (T, error) // renders the answer of an idempotency record that has none; nil if Do stores the answer with the effect
 	Encode func(*Message, Caller, T) (any, error)              // returns the JSON, or a value to encode; nil: T is encoded
 }
@@ -178,6 +179,28 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 	return answer, err
 }
 
+// ServesHead reports whether Head serves a HEAD of the operation.
+func (e *Endpoint[Req, T]) ServesHead() bool { return e.Has != nil }
+
+// Head returns the error that Run would return, without the work for an answer.
+func (e *Endpoint[Req, T]) Head(ctx context.Context, s *Services, m *Message) error {
+	by, err := s.Admit(ctx, &e.Operation, m)
+	if err != nil {
+		return err
+	}
+	if by.Seated() {
+		budget.From(ctx).Party()
+	}
+	var request Req
+	if err = budget.From(ctx).Hold(ctx, budget.SmallCall); err == nil && e.Parse != nil {
+		request, err = e.Parse(m, nil)
+	}
+	if err == nil {
+		err = e.Has(ctx, s, by, request)
+	}
+	return err
+}
+
 func (e *Endpoint[Req, T]) cost(by Caller, m *Message) int64 {
 	n := budget.SmallCall * int64(m.Copies) / 2
 	if e.Cost != nil {
@@ -217,6 +240,8 @@ func (s *Services) Admit(ctx context.Context, o *Operation, m *Message) (by Call
 type Served interface {
 	Served() *Operation
 	Serve(context.Context, *Services, *Message) (Answer[any], error)
+	ServesHead() bool
+	Head(context.Context, *Services, *Message) error
 }
 
 // Served returns the operation of the endpoint.

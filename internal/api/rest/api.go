@@ -89,7 +89,11 @@ func (a *API) routes(log http.HandlerFunc) map[string]web.Route {
 	}
 	for _, operation := range ops.Table {
 		served := operation.Served()
-		routes[served.Path] = web.Route{Method: served.Method, Serve: a.serve(operation), Public: served.Public, Cache: served.Cache}
+		route := web.Route{Method: served.Method, Serve: a.serve(operation), Public: served.Public, Cache: served.Cache}
+		if operation.ServesHead() {
+			route.Head = a.head(operation)
+		}
+		routes[served.Path] = route
 	}
 	return routes
 }

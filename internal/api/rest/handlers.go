@@ -39,6 +39,18 @@ func (a *API) serve(operation ops.Served) http.HandlerFunc {
 	}
 }
 
+// head returns the handler of a HEAD. It answers without what RFC 9110 9.3.2 lets it leave out: the headers that
+// depend on the body.
+func (a *API) head(operation ops.Served) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := operation.Head(r.Context(), &a.Services, a.message(w, r)); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		web.JSON(w, http.StatusOK, nil) // no-store: some answers are
+	}
+}
+
 // describe sets the headers of a deal view. party is -1 for the initiator's API key.
 func (a *API) describe(h http.Header, view escrow.View, party int) {
 	if at, more := a.Escrow.LookAt(view); more {

@@ -25,9 +25,10 @@ import (
 type Route struct {
 	Method string // empty means GET, which also serves HEAD
 	Serve  http.HandlerFunc
-	Public bool         // web pages of any origin may read the answer (CORS)
-	Cache  string       // Cache-Control of a successful answer; empty means no-store
-	Whole  http.Handler // if set, serves all methods of the path, and the other fields have no effect
+	Head   http.HandlerFunc // serves HEAD; nil: Serve does
+	Public bool             // web pages of any origin may read the answer (CORS)
+	Cache  string           // Cache-Control of a successful answer; empty means no-store
+	Whole  http.Handler     // if set, serves all methods of the path, and the other fields have no effect
 }
 
 // Verb returns the method of a route.
@@ -77,6 +78,8 @@ func (rt Route) handler() http.HandlerFunc {
 			AllowAnyOrigin(w)
 		}
 		switch {
+		case r.Method == http.MethodHead && rt.Head != nil:
+			rt.Head(w, r)
 		case r.Method == rt.Verb(), reads && r.Method == http.MethodHead:
 			serve(w, r)
 		case r.Method == http.MethodOptions:
