@@ -26,7 +26,7 @@ demo: ## play a deal of each algorithm against the running `make run` (or BASE_U
 	  "$(or $(BASE_URL),$(shell cat .run/base-url 2>/dev/null),$(error no running deployment is known: start `make run` in another terminal first, or give BASE_URL=))"
 
 .PHONY: bench
-bench: ## measure what a deal costs and write hack/bench/report.md (QUICK=1: a minute, into bin/bench-quick; BENCH= flags)
+bench: ## measure what a deal costs and write hack/bench/report.md (QUICK=1: three minutes, into bin/bench-quick; BENCH= flags)
 	@hack/install-missing.sh postgres pgbench redis
 	@go -C hack/bench build -buildvcs=false -o ../../bin/bench .
 	@./bin/bench $(if $(QUICK),-quick) $(BENCH)

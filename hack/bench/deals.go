@@ -99,21 +99,37 @@ type createdDeal struct {
 	} `json:"invite_tokens"`
 }
 
-func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal, error) {
-	var openings [2]opening
-	var commitments [2]string
-	var leaves [][]byte
+// create creates a split.v1 deal of two parties.
+func (w *worker) create(commitDeadline, revealDeadline int64) (deal createdDeal, err error) {
+	_, err = w.call(201, "POST", "/v1/deals", w.apiKey, map[string]any{
+		"algorithm": "split.v1", "party_labels": []string{"Ana", "Ben"},
+		"algorithm_params": map[string]any{"items": []string{"house", "car", "piano"}},
+		"commit_deadline":  commitDeadline, "reveal_deadline": revealDeadline,
+	}, &deal)
+	if err == nil && len(deal.InviteTokens) != 2 {
+		err = fmt.Errorf("a deal of two parties got %d invite tokens, want 2", len(deal.InviteTokens))
+	}
+	return deal, err
+}
+
+// sealTwo returns the openings, commitments and leaves of two parties of a split.v1 deal.
+func sealTwo() (openings [2]opening, commitments [2]string, leaves [][]byte, err error) {
 	for i := range openings {
 		var leaf []byte
-		var err error
 		valuations := map[string]int{"house": mathrand.IntN(100), "car": mathrand.IntN(100), "piano": 1 + mathrand.IntN(100)}
-		openings[i], commitments[i], leaf, err = seal(map[string]any{"valuations": valuations})
-		if err != nil {
-			return endedDeal{}, err
+		if openings[i], commitments[i], leaf, err = seal(map[string]any{"valuations": valuations}); err != nil {
+			break
 		}
 		leaves = append(leaves, leaf)
 	}
+	return openings, commitments, leaves, err
+}
 
+func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal, error) {
+	openings, commitments, leaves, err := sealTwo()
+	if err != nil {
+		return endedDeal{}, err
+	}
 	begin := time.Now()
 	last := begin
 	lap := func(call string) {
@@ -121,18 +137,11 @@ func (b *bench) playDeal(w *worker, note func(string, time.Duration)) (endedDeal
 		note(call, now.Sub(last))
 		last = now
 	}
-	var deal createdDeal
-	if _, err := w.call(201, "POST", "/v1/deals", w.apiKey, map[string]any{
-		"algorithm": "split.v1", "party_labels": []string{"Ana", "Ben"},
-		"algorithm_params": map[string]any{"items": []string{"house", "car", "piano"}},
-		"commit_deadline":  begin.Unix() + 3600, "reveal_deadline": begin.Unix() + 7200,
-	}, &deal); err != nil {
+	deal, err := w.create(begin.Unix()+3600, begin.Unix()+7200)
+	if err != nil {
 		return endedDeal{}, err
 	}
 	lap("create")
-	if len(deal.InviteTokens) != 2 {
-		return endedDeal{}, fmt.Errorf("a deal of two parties got %d invite tokens, want 2", len(deal.InviteTokens))
-	}
 	path := "/v1/deals/" + deal.DealID
 	for i, commitment := range commitments {
 		if _, err := w.call(200, "POST", path+"/commit", deal.InviteTokens[i].Token, map[string]string{"commitment": commitment}, nil); err != nil {

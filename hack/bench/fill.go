@@ -33,6 +33,17 @@ var fillTables = []string{
 	`INSERT INTO translog.leaves SELECT number, digest, digest FROM filler`,
 }
 
+// certified returns how many of the deals have a published certificate.
+func (b *bench) certified(dealIDs []string) (n int, err error) {
+	conn, err := pgx.Connect(b.ctx, b.stack.DatabaseURL())
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close(context.WithoutCancel(b.ctx))
+	err = conn.QueryRow(b.ctx, `SELECT count(*) FROM certificates WHERE deal_id = ANY ($1) AND signature IS NOT NULL`, dealIDs).Scan(&n)
+	return n, err
+}
+
 // fill puts n ended deals and their leaves into the database, which must be empty. The
 // certificates do not verify. fill writes a correct tree for the log, because log-server refuses
 // to start on a wrong tree.

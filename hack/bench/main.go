@@ -34,13 +34,14 @@ type options struct {
 // The parts of a run, in their order.
 const (
 	partRounds  = "rounds" // in turn: INSERTs by pgbench, a minimal deal service (floor), deals, log appends, read requests
+	partSeals   = "seals"
 	partDraw    = "draw"
 	partTessera = "tessera"
 	partCount   = "count"
 	partCurve   = "curve"
 )
 
-var allParts = []string{partRounds, partDraw, partTessera, partCount, partCurve}
+var allParts = []string{partRounds, partSeals, partDraw, partTessera, partCount, partCurve}
 
 func main() {
 	o, err := readFlags()
@@ -70,7 +71,7 @@ func readFlags() (options, error) {
 	o.parts = allParts
 	if *quick {
 		o.rounds, o.seconds, o.parties = 1, 1, 1000
-		o.parts = []string{partRounds, partDraw, partTessera, partCount}
+		o.parts = []string{partRounds, partSeals, partDraw, partTessera, partCount}
 		dir = filepath.Join(dir, "../../bin/bench-quick")
 	}
 	o.out = cmp.Or(o.out, dir)
@@ -154,6 +155,8 @@ func measure(ctx context.Context, o options, r *results) (err error) {
 		switch part {
 		case partRounds:
 			err = b.rounds(o.rounds)
+		case partSeals:
+			err = b.seals(500 * o.seconds)
 		case partDraw:
 			say("measuring a draw of %d parties", o.parties)
 			err = b.draw(o.parties)

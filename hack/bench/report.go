@@ -26,6 +26,7 @@ func report(r *results) string {
 	w.statements(r)
 	w.log()
 	w.reads()
+	w.seals()
 	w.draw()
 	w.memory()
 	w.curve()
@@ -270,6 +271,40 @@ func (w *writer) reads() {
 			w.percentiles(name + ".call"), w.m(name + ".cpu_us")})
 	}
 	w.table("Reads, 64 clients", []string{"what", "per second", "ratio to limit", "p50 / p99 ms", "CPU µs per read"}, rows)
+}
+
+func (w *writer) seals() {
+	if !w.has("seals.deals") {
+		return
+	}
+	var rows [][]string
+	row := func(what string, value func(suffix string) string) {
+		cells := []string{what, value("per_second"), value("cpu_us")}
+		for _, process := range services {
+			cells = append(cells, value("cpu_us."+process))
+		}
+		rows = append(rows, append(cells, value("cpu_us."+postgres)))
+	}
+	for _, phase := range sealPhases {
+		row(phase, func(suffix string) string { return w.m("seals." + phase + "." + suffix) })
+	}
+	row("**deal with seals**", func(suffix string) string {
+		sum := 0.0
+		for _, phase := range sealPhases {
+			if value := w.s.median("seals." + phase + "." + suffix); suffix == "per_second" {
+				sum += 1 / value
+			} else {
+				sum += value
+			}
+		}
+		if suffix == "per_second" {
+			sum = 1 / sum
+		}
+		return number(sum)
+	})
+	row("**deal without seals**", func(suffix string) string { return w.m("seals.without." + suffix) })
+	w.table(fmt.Sprintf("%s deals with seals, 64 clients, CPU µs per deal", w.m("seals.deals")),
+		append(append([]string{"what", "per second", "sum without the load generator"}, services...), postgres), rows)
 }
 
 func (w *writer) draw() {
