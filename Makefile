@@ -38,7 +38,7 @@ faults: ## play deals while a seeded schedule injects faults, and check what the
 	@./bin/faults/faults -seed $(or $(SEED),1) -minutes $(or $(MINUTES),2)
 
 .PHONY: faults-report
-faults-report: ## run `make faults` with ten seeds and write hack/faults/report.md (SEEDS=10 MINUTES=3; about 40 minutes)
+faults-report: ## run `make faults` with ten seeds and write hack/faults/report.md (SEEDS=10 MINUTES=3; about 50 minutes)
 	@hack/install-missing.sh postgres redis python3
 	@go -C hack/faults build -buildvcs=false -o ../../bin/faults/faults .
 	@./bin/faults/faults -seeds $(or $(SEEDS),10) -minutes $(or $(MINUTES),3) -report hack/faults/report.md
