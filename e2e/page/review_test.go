@@ -41,6 +41,7 @@ func TestEnterNeverSeals(t *testing.T) {
 	p.enter("#points-0", "70\r")
 	says("#reviewed", "You left car and dog empty.")
 	says("#reviewed table", "70")
+	says("#action", "It stays in this browser until all have sealed.")
 	if focus := eval[string](p, "document.activeElement.textContent"); focus != "Seal this?" {
 		t.Errorf("at the review, the focus is on %q, want its heading", focus)
 	}

@@ -129,6 +129,9 @@ func (p *tab) sealsOnce(d *e2e.CreatedDeal, party int, by int64, fill, phase str
 	if !p.by(by, "document.querySelector('#seal')") {
 		return false
 	}
+	if said := eval[string](p, "document.querySelector('#reviewed')?.parentElement.textContent ?? ''"); said != "" && !strings.Contains(said, "It goes to the service encrypted") {
+		p.t.Errorf("the review says %s, want that the input goes to the service encrypted", said)
+	}
 	eval[bool](p, "document.querySelector('#seal')?.click() ?? true")
 	return p.by(by, "document.querySelector('#status-box').dataset.phase === '"+phase+"'")
 }

@@ -128,7 +128,7 @@ const panels = {
   sealed() {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
-    panel(opensByItself() ? 'You are done' : 'Sealed', element('p', {}, 'Your input is sealed. Nobody else can read it, and nobody can change it, you included.'),
+    panel(opensByItself() ? 'You are done' : 'Sealed', element('p', {}, 'Nobody else can read what you sealed, and nobody can change it, you included.'),
       opensByItself() ? element('p', { id: 'opens-itself' }, `${page.opens} on `, element('strong', {}, localTime(sealTime(now.view.commit_deadline))), '; come back any time after.') : whatIfLeft(), ownInput(), held(commitment) && [ownKey(one), copyOf(one)],
       unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
         : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete a page’s data after seven days without a visit, and this deal may last longer: save the copy.') : null);
@@ -144,7 +144,7 @@ const panels = {
       element('p', { class: 'warn' }, 'You have not sealed anything? Then somebody else has used your link. Tell the others, and do not rely on this deal.'));
   },
   opening() {
-    panel('Opening your input', element('p', {}, 'All have sealed. This page sends your input and its salt now; the service checks them against the hash.'));
+    panel('Opening your input', element('p', {}, 'All have sealed. This page sends what you sealed, and the service checks that it was not changed.'));
   },
   opened() {
     panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), ownInput(), sealsPart(), keyPart());
@@ -249,7 +249,7 @@ function ask(keyFile = null) {
         review(panel, page.own(now.view, one.input), form.doubts(), () => {
           acted = true;
           open();
-        }, () => send(one));
+        }, () => send(one), opensByItself());
       } catch (fault) {
         problem.textContent = fault.message;
       }
