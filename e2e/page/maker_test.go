@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
 	"github.com/fairpact/fairpact/e2e"
 )
 
@@ -93,5 +96,20 @@ func TestShapleyFormStartsSmall(t *testing.T) {
 	c.Want(200, "GET", "/v1"+strings.Replace(seat.Path, "/d/", "/deals/", 1), seat.Fragment, nil).Into(t, &v)
 	if got := e2e.JsonText(t, v.Params.Values); got != `{"A":10,"A,B":60,"A,B,C":120,"A,C":40,"B":20,"B,C":50,"C":30}` {
 		t.Errorf("the values are %s", got)
+	}
+}
+
+// Without JavaScript the pages show no dead form and no endless wait, but what to do instead.
+func TestPagesWithoutJavaScript(t *testing.T) {
+	_, p := browser(t)
+	if _, err := chromedp.Call(p.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+		t.Fatal(err)
+	}
+	for path, dead := range map[string]string{"/new": "#new-form", "/d/d_x": "#loading"} {
+		p.open(path, 390, "light")
+		p.until("the page is there", "document.querySelector('noscript')")
+		if said, shown := p.text("noscript"), eval[bool](p, "getComputedStyle(document.querySelector('"+dead+"')).display !== 'none'"); shown || !strings.Contains(said, "needs JavaScript") {
+			t.Errorf("%s without JavaScript shows %s: %t, and says %q", path, dead, shown, said)
+		}
 	}
 }

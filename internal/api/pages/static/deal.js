@@ -409,6 +409,7 @@ async function follow(own) {
       if (seat !== own) return;
       now = next;
       byId('stranger').hidden = true;
+      byId('loading').hidden = true;
       byId('deal').hidden = false;
       show();
       await due();
@@ -433,6 +434,7 @@ const REFUSED = {
 };
 
 function stranger(refusal) {
+  byId('loading').hidden = true;
   byId('deal').hidden = true;
   byId('stranger').hidden = false;
   byId('refusal').hidden = !refusal;
