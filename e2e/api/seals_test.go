@@ -20,60 +20,81 @@ type sealed struct {
 	Next    string
 }
 
-// commitSealed commits a party's input with its seal and returns the answer.
-func commitSealed(t *testing.T, d *e2e.CreatedDeal, party int, in e2e.Body, commitDeadline int64) (answer sealed) {
+// commitSealed commits a party's input with its seal. It reports whether the service accepted it before
+// the deadline.
+func commitSealed(t *testing.T, d *e2e.CreatedDeal, party int, in e2e.Body, commitDeadline int64) (answer sealed, inTime bool) {
 	t.Helper()
-	s := e2e.Seal(t, in)
-	d.C.Want(200, "POST", d.Path("/commit"), d.Tokens[party], s.Timelocked(e2e.BeaconChain(t), d, party, commitDeadline)).Into(t, &answer)
-	return answer
+	a := d.C.Do("POST", d.Path("/commit"), d.Tokens[party], e2e.Seal(t, in).Timelocked(e2e.BeaconChain(t), d, party, commitDeadline))
+	if a.Status == 409 && a.Code() == "DEADLINE_PASSED" {
+		return answer, false
+	}
+	if a.Status != 200 {
+		t.Fatalf("commit of party %d: %d %s, want 200 or 409 DEADLINE_PASSED", party, a.Status, a.Body)
+	}
+	a.Into(t, &answer)
+	return answer, true
 }
 
 // Every party acts once, and nobody comes back. The service opens the seals at their round.
 func TestPartiesActOnce(t *testing.T) {
 	t.Parallel()
 	c, chain := newClient(t), e2e.BeaconChain(t)
-	by := e2e.After(10 * time.Second)
-	round := timelock.RoundOf(chain, by)
-	drawn := chain.RoundAt(by+150) + 1
 	bodies := map[string]e2e.Body{
-		"split": e2e.SplitBody(0, 0), "draw": e2e.RandomBody(2, drawn, 0, 0), "rejection": e2e.ShapleyBody(0, 0), "optional": e2e.Retained(e2e.SplitBody(0, 0), "open", "standard"),
+		"split": e2e.SplitBody(0, 0), "draw": e2e.RandomBody(2, 0, 0, 0), "rejection": e2e.ShapleyBody(0, 0), "optional": e2e.Retained(e2e.SplitBody(0, 0), "open", "standard"),
 	}
 	inputs := map[string][]e2e.Body{
 		"split": {e2e.AnnsValues, e2e.BobsValues}, "optional": {e2e.AnnsValues, e2e.BobsValues},
 		"draw": {{"nonce": "aa"}, {"nonce": "0b"}}, "rejection": {{"accept": true}, {"accept": false}},
 	}
-	deals := map[string]*e2e.CreatedDeal{}
 	for name, body := range bodies {
 		if name != "optional" {
 			body["seals"] = "required"
 		}
-		deals[name] = c.Create(e2e.Timed(body, by, by+140))
 	}
-	split := deals["split"]
-	c.Refused(400, "SEAL_REQUIRED", "POST", split.Path("/commit"), split.Tokens[0], e2e.Seal(t, e2e.AnnsValues).Act("commit"))
+	later := e2e.After(time.Hour)
+	refused := c.Create(e2e.Timed(bodies["split"], later, later+140))
+	c.Refused(400, "SEAL_REQUIRED", "POST", refused.Path("/commit"), refused.Tokens[0], e2e.Seal(t, e2e.AnnsValues).Act("commit"))
 	forged := e2e.Seal(t, e2e.AnnsValues)
-	body := forged.Timelocked(chain, split, 0, by)
+	body := forged.Timelocked(chain, refused, 0, later)
 	body["seal"] = ""
-	c.Refused(400, "INVALID_REQUEST", "POST", split.Path("/commit"), split.Tokens[0], body)
-	body = forged.Timelocked(chain, split, 0, by)
+	c.Refused(400, "INVALID_REQUEST", "POST", refused.Path("/commit"), refused.Tokens[0], body)
+	body = forged.Timelocked(chain, refused, 0, later)
 	body["seal"] = strings.ToLower(body["seal"].(string))
-	c.Refused(400, "INVALID_SEAL", "POST", split.Path("/commit"), split.Tokens[0], body)
-	for name, d := range deals {
-		for party, in := range inputs[name] {
-			got := commitSealed(t, d, party, in, by)
-			if got.OpensAt != chain.RoundTime(round) || !strings.Contains(got.Next, fmt.Sprint(got.OpensAt)) || got.Receipt == nil {
-				t.Fatalf("%s: %+v, want the time %d and a receipt", name, got, chain.RoundTime(round))
+	c.Refused(400, "INVALID_SEAL", "POST", refused.Path("/commit"), refused.Tokens[0], body)
+
+	deals := map[string]*e2e.CreatedDeal{}
+	var round int64
+	e2e.InTime(t, 10*time.Second, func(lead time.Duration) bool {
+		by := e2e.After(lead)
+		round = timelock.RoundOf(chain, by)
+		bodies["draw"]["algorithm_params"] = e2e.Body{"beacon_round": chain.RoundAt(by+150) + 1}
+		for name, body := range bodies {
+			if deals[name] = c.CreateInTime(c.Key(), e2e.Timed(body, by, by+140)); deals[name] == nil {
+				return false
 			}
-			receipt, err := timelock.ParseReceipt(got.Receipt.Text)
-			e2e.Must(t, err)
-			if receipt.DealID != d.ID || receipt.Party != int64(party) || receipt.Round != round {
-				t.Errorf("%s: receipt %+v", name, receipt)
-			}
-			var status wire.Status
-			c.Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
-			e2e.Must(t, keys.Verify(status.PublicKey, []byte(got.Receipt.Text), got.Receipt.Signature))
 		}
-	}
+		for name, d := range deals {
+			for party, in := range inputs[name] {
+				got, inTime := commitSealed(t, d, party, in, by)
+				if !inTime {
+					return false
+				}
+				if got.OpensAt != chain.RoundTime(round) || !strings.Contains(got.Next, fmt.Sprint(got.OpensAt)) || got.Receipt == nil {
+					t.Fatalf("%s: %+v, want the time %d and a receipt", name, got, chain.RoundTime(round))
+				}
+				receipt, err := timelock.ParseReceipt(got.Receipt.Text)
+				e2e.Must(t, err)
+				if receipt.DealID != d.ID || receipt.Party != int64(party) || receipt.Round != round {
+					t.Errorf("%s: receipt %+v", name, receipt)
+				}
+				var status wire.Status
+				c.Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
+				e2e.Must(t, keys.Verify(status.PublicKey, []byte(got.Receipt.Text), got.Receipt.Signature))
+			}
+		}
+		return true
+	})
+	split := deals["split"]
 	var texts wire.SealTexts
 	c.Want(200, "GET", deals["optional"].Path("/seals"), deals["optional"].Tokens[1], nil).Into(t, &texts)
 	for i, one := range texts.Seals {
