@@ -4,12 +4,14 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/fairpact/fairpact/e2e"
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/dev/devbeacon"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
@@ -24,14 +26,14 @@ func TestPageSettlesWithoutTheService(t *testing.T) {
 	const dealID, salt = "d_0123456789abcdefghijkl", "00112233445566778899aabbccddeeff"
 	deadline := chain.RoundTime(1000) - timelock.Delay
 	round := timelock.RoundOf(chain, deadline)
-	file := func(algorithm string, params e2e.Body, inputs ...map[string]any) e2e.Body {
+	file := func(name string, params e2e.Body, inputs ...map[string]any) e2e.Body {
 		var seals []e2e.Body
 		for i, input := range inputs {
 			seal := timelock.Seal(chain, round, timelock.Opening{DealID: dealID, Party: int64(i), Input: input, Salt: salt}.Plaintext(), timelock.Random(make([]byte, 48)))
 			seals = append(seals, e2e.Body{"party": i, "commitment": canon.Commitment(canon.Encode(input), []byte(salt)), "seal_hash": timelock.Hash(seal), "seal": seal})
 		}
 		return e2e.Body{"deal_id": dealID, "seals": seals, "development_beacon": wire.BeaconOf(chain), "declaration": e2e.Body{
-			"algorithm": algorithm, "algorithm_params": params, "beacon_chain": chain.Hash, "commit_deadline": deadline, "mode": "open", "party_keys": make([]any, len(inputs)),
+			"algorithm": name, "algorithm_params": params, "beacon_chain": chain.Hash, "commit_deadline": deadline, "mode": "open", "party_keys": make([]any, len(inputs)),
 			"party_labels": []string{"ann", "bob"}, "retention": "standard", "reveal_deadline": deadline + 3600, "seals": "required",
 		}}
 	}
@@ -43,6 +45,14 @@ func TestPageSettlesWithoutTheService(t *testing.T) {
 	}
 	unsealed := split()
 	unsealed["seals"].([]e2e.Body)[1]["seal"] = nil
+	beacon := func(with e2e.Body) e2e.Body {
+		file, of := split(), e2e.Body{}
+		e2e.Must(t, json.Unmarshal([]byte(e2e.JsonText(t, wire.BeaconOf(chain))), &of))
+		maps.Copy(of, with)
+		maps.DeleteFunc(of, func(_ string, v any) bool { return v == nil })
+		file["development_beacon"], file["declaration"].(e2e.Body)["beacon_chain"] = of, of["chain_hash"]
+		return file
+	}
 	sign := func(round int64) string { return hex.EncodeToString(server.Sign(round)) }
 	opens, drawn := sign(round), sign(round+5)
 	p.open("/", 390, "light")
@@ -83,14 +93,22 @@ func TestPageSettlesWithoutTheService(t *testing.T) {
 		published string
 		says      string
 	}{
-		"no signature":      {split(), "", "missing or does not verify"},
-		"another signature": {split(), drawn, "missing or does not verify"},
-		"no seal":           {unsealed, opens, "party 1 cannot be used: it is not in the file"},
-		"another deal":      {with(split(), e2e.Body{"deal_id": "d_another"}), opens, "party 0 cannot be used: it does not open the commitment"},
+		"no signature":                     {split(), "", "missing or does not verify"},
+		"another signature":                {split(), drawn, "missing or does not verify"},
+		"no seal":                          {unsealed, opens, "party 1 cannot be used: it is not in the file"},
+		"quicknet's hash with another key": {beacon(e2e.Body{"chain_hash": algorithm.Quicknet}), opens, "missing or does not verify"},
+		"another deal":                     {with(split(), e2e.Body{"deal_id": "d_another"}), opens, "party 0 cannot be used: it does not open the commitment"},
 	} {
 		settle(x.file, x.published)
 		if said := p.text("#verify-report [role=alert]"); !strings.Contains(said, x.says) {
 			t.Errorf("%s: the page says %q, want %q", name, said, x.says)
 		}
 	}
+	settle(beacon(e2e.Body{"genesis_seed": nil, "beacon_id": nil}), opens)
+	if said := p.text("#settled"); !strings.Contains(said, "Nothing shows that the key in the file belongs to beacon chain") {
+		t.Errorf("the page settles with a key that may not be the chain's, and says %q", said)
+	}
+	p.set("#verify-certificate", e2e.JsonText(t, beacon(e2e.Body{"beacon_id": "another"})))
+	p.click("#verify-go")
+	p.until("the page refuses a key that is not the chain's", "document.querySelector('#verify-note').textContent.includes('do not hash to')")
 }

@@ -44,7 +44,7 @@ func (c receiptCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	chain, err := file.chain()
+	chain, err := chainOf(file.Development)
 	if err != nil {
 		return err
 	}
@@ -74,6 +74,9 @@ func (c receiptCommand) Run(ctx context.Context, t *terminal) error {
 	if len(c.Pubkey) == 0 {
 		t.note("the key %s comes from the receipt file: compare it with the key of the deployment that you know, or give --pubkey", p.Key)
 	}
+	if chain.BeaconID == "" {
+		t.note("nothing shows that the key in the file belongs to beacon chain %s: compare it with the key that you know", chain.Hash)
+	}
 	return t.show(p, "party %d of deal %s committed and sealed at %d, before round %d of beacon chain %s was due at %d; the seal opens to the commitment", p.Party, p.DealID, p.SealedAt, p.Round, chain.Hash, p.OpensAt)
 }
 
@@ -83,14 +86,6 @@ func (t *terminal) receipt(path string) (file receiptFile, err error) {
 		err = fmt.Errorf("%s is not a receipt file: give the file that fairpactctl deal join wrote", path)
 	}
 	return file, err
-}
-
-// chain returns drand quicknet, or the development chain that the file names.
-func (f receiptFile) chain() (drand.Chain, error) {
-	if f.Development == nil {
-		return drand.Quicknet(), nil
-	}
-	return drand.ParseChain(f.Development.Hash, f.Development.PublicKey, f.Development.Period, f.Development.Genesis)
 }
 
 // signed checks everything that needs no round.

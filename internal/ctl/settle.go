@@ -97,11 +97,10 @@ func (c settleCommand) Run(ctx context.Context, t *terminal) error {
 	if json.Unmarshal(data, &d.sealsFile) != nil || d.DealID == "" || len(d.Declaration) == 0 {
 		return fmt.Errorf("%s is not a seals file: give the file that fairpactctl deal seals wrote", c.File)
 	}
-	d.chain = drand.Quicknet()
-	if of := d.Development; of != nil {
-		if d.chain, err = drand.ParseChain(of.Hash, of.PublicKey, of.Period, of.Genesis); err != nil {
-			return err
-		}
+	if d.chain, err = chainOf(d.Development); err != nil {
+		return err
+	}
+	if d.chain.Hash != algorithm.Quicknet {
 		t.note("the seals are for beacon chain %s, not for drand quicknet: whoever runs it could open them at any time", d.chain.Hash)
 	}
 	if err := d.parse(); err != nil {
@@ -143,6 +142,9 @@ func (c settleCommand) Run(ctx context.Context, t *terminal) error {
 	out, err := d.compute(drawn)
 	if err != nil {
 		return refusal{err}
+	}
+	if d.chain.BeaconID == "" {
+		t.note("nothing shows that the key in the file belongs to beacon chain %s: compare it with the key that you know", d.chain.Hash)
 	}
 	t.note("no certificate was issued: this result follows from the declaration, the commitments and the seals in the file. Compare declaration_sha256 and the commitments with those that other parties keep")
 	return t.value(out)
@@ -297,6 +299,19 @@ func (d *settlement) compute(drawn *algorithm.Beacon) (out settled, err error) {
 	return out, err
 }
 
+// chainOf returns drand quicknet, or the chain given instead. The hash of quicknet always means the built-in key, and a chain
+// given with what its hash is made of must have that hash. Without it, the chain is not Bound.
+func chainOf(given *wire.BeaconChain) (drand.Chain, error) {
+	if given == nil || given.Hash == algorithm.Quicknet {
+		return drand.Quicknet(), nil
+	}
+	chain, err := drand.ParseChain(given.Hash, given.PublicKey, given.Period, given.Genesis)
+	if err == nil && given.Seed+given.ID != "" {
+		chain, err = chain.Bound(given.Seed, given.ID)
+	}
+	return chain, err
+}
+
 // chain returns drand quicknet, or the chain that the deployment uses if that is accepted.
 func (c *call) chain(ctx context.Context, of terms, development bool) (chain drand.Chain, served *wire.BeaconChain, err error) {
 	var answer wire.Beacon
@@ -312,7 +327,7 @@ func (c *call) chain(ctx context.Context, of terms, development bool) (chain dra
 	case !development:
 		return chain, nil, refusal{fmt.Errorf("the deployment uses the beacon chain %s, not drand quicknet: its operator may be able to open seals at any time. If this is a development deployment, give --development-beacon", answer.Hash)}
 	}
-	if chain, err = drand.ParseChain(answer.Hash, answer.PublicKey, answer.Period, answer.Genesis); err != nil {
+	if chain, err = chainOf(&answer.BeaconChain); err != nil {
 		return chain, nil, fmt.Errorf("GET /v1/beacon: %w", err)
 	}
 	return chain, &answer.BeaconChain, nil

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/dev/devbeacon"
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
@@ -26,7 +28,6 @@ func TestSettle(t *testing.T) {
 	const dealID, salt = "d_0123456789abcdefghijkl", "00112233445566778899aabbccddeeff"
 	deadline := chain.RoundTime(1000) - timelock.Delay
 	round := timelock.RoundOf(chain, deadline)
-	served := wire.BeaconOf(chain).BeaconChain
 	write := func(name string, v any) string {
 		t.Helper()
 		text, err := json.Marshal(v)
@@ -35,10 +36,11 @@ func TestSettle(t *testing.T) {
 		ok(t, os.WriteFile(path, text, 0o600))
 		return path
 	}
-	file := func(algorithm string, params map[string]any, inputs ...map[string]any) *sealsFile {
+	file := func(name string, params map[string]any, inputs ...map[string]any) *sealsFile {
 		labels := []any{"ann", "bob", "cy"}[:len(inputs)]
+		served := wire.BeaconOf(chain).BeaconChain
 		f := &sealsFile{Development: &served, Declaration: canon.Encode(map[string]any{
-			"algorithm": algorithm, "algorithm_params": params, "beacon_chain": chain.Hash, "commit_deadline": deadline, "mode": "open",
+			"algorithm": name, "algorithm_params": params, "beacon_chain": chain.Hash, "commit_deadline": deadline, "mode": "open",
 			"party_keys": make([]any, len(inputs)), "party_labels": labels, "retention": "standard", "reveal_deadline": deadline + 3600, "seals": "required",
 		})}
 		f.DealID = dealID
@@ -72,6 +74,12 @@ func TestSettle(t *testing.T) {
 		"no seal, but opening": {changed(split(), func(f *sealsFile) { f.Seals[1].Seal = nil }), []string{"--opening", opening}, 0, shares},
 		"another deal":         {changed(split(), func(f *sealsFile) { f.DealID = "d_another" }), nil, 1, "for another deal or party"},
 		"another chain":        {changed(split(), func(f *sealsFile) { f.Development = nil }), nil, 2, "the deal declares the beacon chain"},
+		"quicknet's hash with another key": {changed(split(), func(f *sealsFile) {
+			f.Development.Hash = algorithm.Quicknet
+			f.Declaration = bytes.ReplaceAll(f.Declaration, []byte(chain.Hash), []byte(algorithm.Quicknet))
+		}), []string{"--round-signature", hex.EncodeToString(server.Sign(round))}, 2, "the beacon signature does not verify"},
+		"a key that is not the chain's":     {changed(split(), func(f *sealsFile) { f.Development.ID = "another" }), nil, 2, "hash to"},
+		"a key that may not be the chain's": {changed(split(), func(f *sealsFile) { f.Development.Seed, f.Development.ID = "", "" }), nil, 0, "nothing shows that the key in the file belongs to beacon chain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out, errs strings.Builder

@@ -54,7 +54,7 @@ export async function verifyBundle({ bundle, keys = [], policy = null, known = n
 }
 
 /** Returns drand's hash of a chain, or null if a value is missing or impossible. The seed and the id of quicknet are known. */
-async function chainHash({ chain_hash: of, public_key: key, genesis_time: genesis, period, genesis_seed: seed, beacon_id: id }) {
+export async function chainHash({ chain_hash: of, public_key: key, genesis_time: genesis, period, genesis_seed: seed, beacon_id: id }) {
   if (of === QUICKNET.hash && seed === undefined && id === undefined) [seed, id] = [QUICKNET.seed, 'quicknet'];
   if (!/^[0-9a-f]{192}$/.test(key) || seed === undefined || id === undefined || period < 1 || period >= 2 ** 32 || genesis < 0) return null;
   const numbers = [bigEndian(period, 4), bigEndian(genesis, 8)];
