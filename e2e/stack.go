@@ -229,6 +229,15 @@ func BeaconChain(t testing.TB) drand.Chain {
 	return Shared(t).Chain()
 }
 
+// SignRound returns the signature of a round of BeaconChain, even before the round is published.
+func SignRound(t testing.TB, round int64) string {
+	t.Helper()
+	if remote() != "" {
+		return hex.EncodeToString(devbeacon.New([]byte(os.Getenv("FAIRPACT_BEACON_SEED"))).Sign(round))
+	}
+	return hex.EncodeToString(Shared(t).SignRound(round))
+}
+
 // PostgresGuard starts a Postgres for the fork guard of several log-servers, and returns the setting that names it.
 func PostgresGuard(t testing.TB) []string {
 	t.Helper()

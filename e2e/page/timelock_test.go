@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -75,12 +76,13 @@ func TestPeopleActOnce(t *testing.T) {
 	c, ann := browser(t)
 	ben, chain := newTab(t, c.Base), e2e.BeaconChain(t)
 	var d *e2e.CreatedDeal
-	var round int64
+	var round, drawn int64
 	var seals string
 	e2e.InTime(t, 45*time.Second, func(lead time.Duration) bool {
 		by := e2e.After(lead)
 		round = timelock.RoundOf(chain, by)
-		body := e2e.Timed(e2e.RandomBody(2, chain.RoundAt(by+150)+1, 0, 0), by, by+140)
+		drawn = chain.RoundAt(by+150) + 1
+		body := e2e.Timed(e2e.RandomBody(2, drawn, 0, 0), by, by+140)
 		body["seals"], body["mode"] = "required", "open"
 		if d = c.CreateInTime(c.Key(), body); d == nil || !ann.sealsOnce(d, 0, by, "", "sealed") {
 			return false
@@ -101,6 +103,9 @@ func TestPeopleActOnce(t *testing.T) {
 		file, err := os.ReadFile(ben.download("#save-seals"))
 		e2e.Must(t, err)
 		seals = string(file)
+		eval[bool](ben, `(() => { for (const [key, text] of Object.entries(localStorage)) if (key.startsWith('fairpact:sealed:')) localStorage.setItem(key, JSON.stringify({...JSON.parse(text), receipt: undefined})); return true; })()`)
+		ben.click("#save-seals")
+		ben.until("the page names whose seal is missing", "document.querySelector('#save-seals').parentElement.textContent.includes('without the seals of party 1, which')")
 		return time.Now().Unix() < chain.RoundTime(round)
 	})
 	ben.open("/", 390, "light")
@@ -114,6 +119,16 @@ func TestPeopleActOnce(t *testing.T) {
 	ben.open("/", 390, "light")
 	ben.hand("#verify-file", seals)
 	ben.until("the page asks for the rounds of the seals", "document.querySelector('#rounds') && document.querySelector('#verify-report').textContent.includes('round "+fmt.Sprint(round)+" of beacon chain')")
+	opens, draws := e2e.SignRound(t, round), e2e.SignRound(t, drawn)
+	ben.set("#rounds", opens+" "+draws)
+	ben.click("#settle")
+	ben.until("the page answers", "document.querySelector('#settled').textContent || document.querySelector('#verify-report [role=alert]').textContent")
+	if said := ben.text("#settled"); !strings.Contains(said, "was drawn, of 2.") || strings.Contains(said, "Nothing shows") {
+		t.Errorf("the saved file settles to %q (%s), want a draw", said, ben.text("#verify-report [role=alert]"))
+	}
+	ctl := e2e.NewCtl(t, c.Base)
+	e2e.Must(t, os.WriteFile(filepath.Join(ctl.Dir, "seals.json"), []byte(seals), 0o600))
+	ctl.Run(0, "settle", "seals.json", "--round-signature", opens, "--draw-signature", draws, "--relay", "http://127.0.0.1:1")
 }
 
 // sealsOnce takes a seat, runs fill in the form and seals. It reports whether the page showed the given

@@ -130,5 +130,8 @@ func (s *Stack) Redis() *localservers.Redis { return s.redis }
 // Chain returns the chain of the development beacon.
 func (s *Stack) Chain() drand.Chain { return s.beacon.Chain() }
 
+// SignRound returns the signature of a round of the development beacon, even before the round is published.
+func (s *Stack) SignRound(round int64) []byte { return s.beacon.Sign(round) }
+
 // BeaconURL returns the URL of the development beacon, which has the API of a drand relay.
 func (s *Stack) BeaconURL() string { return s.beaconURL }

@@ -17,7 +17,7 @@ import { commitmentOf, seal } from './seal.js';
 import { signSeat } from './seats.js';
 import { Refused, Seat } from './seat.js';
 import { sealOpening } from './timelock.js';
-import { localTime, name } from './words.js';
+import { localTime, name, names } from './words.js';
 
 const id = decodeURIComponent(location.pathname.split('/')[2]);
 const ENDED = { COMPUTED: 'done', CERTIFIED: 'done', VOID: 'void', CANCELLED: 'cancelled', EXPIRED: 'expired' };
@@ -150,7 +150,7 @@ const panels = {
     panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), ownInput(), sealsPart(), keyPart());
   },
   draw() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, the service makes the draw a minute later.'), sealsPart(), keyPart());
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, the service makes the draw a minute later.'), keyPart());
   },
   done: ended,
   void: ended,
@@ -169,18 +169,24 @@ const receiptOf = (one) => one?.receipt && element('p', { class: 'actions', id: 
   type: 'button', class: 'second', id: 'save-receipt', onclick: () => saveFile(`fairpact-${id}-receipt-${now.party}.json`, JSON.stringify(one.receipt, null, 2)),
 }, 'Save the receipt'), element('span', { class: 'hint' }, 'It proves to anybody that you sealed in time, and from the round on, what you sealed.'));
 
-/** Returns the offer of a file that settles the deal without the service, or null if the service shows the seals to nobody. */
+/** Returns the offer of a file that settles the deal without the service, or null if the service shows the seals to nobody. The service has deleted the seals of those who opened; this party's own comes from its receipt. */
 const sealsPart = () => (opensByItself() && now.view.mode === 'open' ? element('p', { class: 'actions' }, element('button', {
   type: 'button', class: 'second', id: 'save-seals', onclick: async ({ target }) => {
     try {
-      const [beacon, seals] = await Promise.all([call('GET', '/v1/beacon'), seat.fetch('seals')]);
+      const [beacon, answer] = await Promise.all([call('GET', '/v1/beacon'), seat.fetch('seals')]);
+      if (!beacon.ok) throw new Error(problemOf(beacon));
       const development = beacon.json.chain_hash === QUICKNET.hash ? {} : { development_beacon: beacon.json };
-      saveFile(`fairpact-${id}-seals.json`, JSON.stringify({ ...parse(seals), declaration: declared.declaration, ...development }, null, 2));
+      const seals = parse(answer);
+      const own = seals.seals[now.party];
+      own.seal ??= held(own.commitment)?.receipt?.seal ?? null;
+      saveFile(`fairpact-${id}-seals.json`, JSON.stringify({ ...seals, declaration: declared.declaration, ...development }, null, 2));
+      const missing = seals.seals.filter((one) => one.seal === null).map(({ party }) => now.view.parties[party].label);
+      target.nextElementSibling.replaceChildren(...(missing.length ? ['Saved, but without the seals of ', ...names(missing), ', which the service has deleted. To compute the result, each must add an opening: a file of {deal_id, party, input, salt}.'] : ['Saved, with the seals of all.']));
     } catch (fault) {
       target.nextElementSibling.textContent = fault.message;
     }
   },
-}, 'Save the seals of all'), element('span', { class: 'hint' }, 'If the service stops, anybody with this file can compute the result from the published round on, without the service, at any Fairpact under “Verify”.')) : null);
+}, 'Save the seals of all'), element('span', { class: 'hint' }, 'If the service stops, anybody with this file can compute the result from the published round on, without the service, at any Fairpact under “Verify”. The service deletes the seal of each who opens: after you save, this page names those whose seals are missing.')) : null);
 
 /** Returns a list of the seat keys that are declared for other parties, or null. The person compares these keys before sealing. */
 function otherKeys() {
