@@ -98,14 +98,18 @@ func secure(h http.Header) {
 	h.Set("Referrer-Policy", "no-referrer")
 }
 
-// missing answers an unknown path: a browser gets the page `body`, and all other clients a JSON error.
+// missing answers an unknown path: a browser gets the page `body`. All other clients, and all under the paths of the API, get a
+// JSON error.
 func missing(body []byte) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Add("Vary", "Accept")
-		if r.Method != http.MethodGet && r.Method != http.MethodHead || !browses(r) {
-			web.Error(w, problem.New(problem.NotFound, "no such path; the paths are in GET /openapi.json"))
+		fault := problem.New(problem.NotFound, "no such path; the paths are in GET /openapi.json")
+		root, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead || !browses(r) || root == "v1" || root == "mcp" {
+			web.Error(w, fault)
 			return
 		}
+		web.Count(fault)
 		secure(w.Header())
 		w.Header().Set("Content-Type", kinds[".html"])
 		w.Header().Set("Cache-Control", "no-store")

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fairpact/fairpact/internal/api/docs"
 	"github.com/fairpact/fairpact/internal/rules/drand"
 )
@@ -124,12 +126,38 @@ func TestAssetsOfAnotherVersion(t *testing.T) {
 	}
 }
 
+// missed returns how many errors NOT_FOUND were counted.
+func missed(t *testing.T) (count float64) {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "fairpact_errors_total" && m.GetLabel()[0].GetValue() == "NOT_FOUND" {
+				count = m.GetCounter().GetValue()
+			}
+		}
+	}
+	return count
+}
+
 // A person who follows a broken link reads a page, and a client of the API the error.
 func TestUnknownPath(t *testing.T) {
 	m := mux()
+	counted := missed(t)
 	a := ask(m, "GET", "/nothing", "Accept", "text/html,*/*;q=0.8")
+	if missed(t) != counted+1 {
+		t.Errorf("the page of an unknown path is not counted as an error")
+	}
 	if body := text(t, a.Body); a.StatusCode != 404 || a.Header.Get("Content-Security-Policy") == "" || !strings.Contains(body, "There is no page here") || strings.Contains(body, "{{") {
 		t.Errorf("/nothing in a browser: %d with %v, %s", a.StatusCode, a.Header, body)
+	}
+	for _, path := range []string{"/v1", "/v1/", "/v1/nothing", "/mcp/nothing"} {
+		if a := ask(m, "GET", path, "Accept", "text/html,*/*;q=0.8"); a.StatusCode != 404 || !strings.HasPrefix(text(t, a.Body), `{"error":"NOT_FOUND: `) {
+			t.Errorf("%s in a browser: %d with %v, want 404 NOT_FOUND", path, a.StatusCode, a.Header)
+		}
 	}
 	for _, method := range []string{"GET", "POST"} {
 		if a := ask(m, method, "/nothing", "Accept", "application/json"); a.StatusCode != 404 || !strings.HasPrefix(text(t, a.Body), `{"error":"NOT_FOUND: no such path; the paths are in GET /openapi.json`) {
