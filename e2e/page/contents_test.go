@@ -33,7 +33,7 @@ func TestPageOfADealWithoutContents(t *testing.T) {
 		}
 		d.Certified(e2e.DefaultTimeout)
 		before := d.View()
-		w.Exec(1, "UPDATE deals SET commit_deadline = commit_deadline - 180000, reveal_deadline = reveal_deadline - 180000, computed_at = computed_at - 180000 WHERE deal_id = $1", d.ID)
+		w.Exec(1, "UPDATE deals SET commit_deadline = commit_deadline - 180000, reveal_deadline = reveal_deadline - 180000, computed_at = computed_at - 180000, ended_at = ended_at - 180000 WHERE deal_id = $1", d.ID)
 		e2e.Must(t, stack.Restart(t.Context(), localstack.DealAPI)) // it has cached the deadlines
 		e2e.Must(t, stack.Restart(t.Context(), localstack.DeadlineWorker))
 		e2e.Eventually(t, "the contents are deleted", e2e.DefaultTimeout, func() bool { return w.KeptInputs(d.ID) == 0 })

@@ -13,7 +13,7 @@ func TestReadsOfADealWithoutContents(t *testing.T) {
 	g := newFixture(t).split(t, func(d *escrow.Declared) { d.Mode = "open" }).revealed(t)
 	before := g.published(t)
 	const keep = 240 * time.Hour
-	g.exec(t, "UPDATE deals SET commit_deadline = commit_deadline - $2, reveal_deadline = reveal_deadline - $2, computed_at = computed_at - $2 WHERE deal_id = $1", g.id, int64(keep/time.Second)+7300)
+	g.exec(t, "UPDATE deals SET commit_deadline = commit_deadline - $2, reveal_deadline = reveal_deadline - $2, computed_at = computed_at - $2, ended_at = ended_at - $2 WHERE deal_id = $1", g.id, int64(keep/time.Second)+7300)
 	svc := g.replicaOn(g.store, escrow.Options{KeepContents: keep})
 	at := func() escrow.Access { return g.access(t, svc, g.tokens[1], escrow.AsParty) }
 	if in := of(svc.Inputs(t.Context(), at())).ok(t); len(in.Inputs) != 2 || g.view(t, svc).ContentsDeleted {

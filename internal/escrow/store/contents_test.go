@@ -22,7 +22,8 @@ func (f *fixture) endedAgo(t *testing.T, days int, change func(*store.Declaratio
 	f.reveal(t, d, all...)
 	f.end(t, d, deal.Computed)
 	at := f.now(t) - int64(days)*86_400
-	f.exec(t, "UPDATE deals SET commit_deadline = $2, reveal_deadline = $3, computed_at = $3 WHERE deal_id = $1", d.DealID, at-60, at)
+	f.exec(t, "UPDATE deals SET commit_deadline = $2, reveal_deadline = $3, computed_at = $3, ended_at = $3 WHERE deal_id = $1", d.DealID, at-60, at)
+	f.exec(t, "UPDATE certificates SET leaf_index = (SELECT count(leaf_index) FROM certificates) WHERE deal_id = $1", d.DealID)
 	return d
 }
 
@@ -37,6 +38,13 @@ func TestContentsOfOldEndedDealsAreDeleted(t *testing.T) {
 	old, recent := f.endedAgo(t, 11, nil), f.endedAgo(t, 9, nil)
 	late := f.endedAgo(t, 11, nil) // computed long after its deadline
 	f.exec(t, "UPDATE deals SET computed_at = $2 WHERE deal_id = $1", late.DealID, f.now(t))
+	pending := f.endedAgo(t, 11, nil)
+	f.exec(t, "UPDATE certificates SET leaf_index = NULL WHERE deal_id = $1", pending.DealID)
+	expired := f.create(t, nil) // ended long after its deadline, without a certificate
+	f.commit(t, expired, 0, 1)
+	f.reveal(t, expired, 0, 1)
+	f.end(t, expired, deal.Expired)
+	f.deadlines(t, expired, -12*86_400, -11*86_400)
 	active := f.create(t, nil)
 	f.deadlines(t, active, -12*86_400, -11*86_400)
 	f.exec(t, `INSERT INTO seals (deal_id, party, hash, sealed, secret, sealed_at, round_time, state) VALUES ($1, 0, sha256(''), 'x', 'x', 1, 1, 'failed')`, old.DealID)
@@ -53,7 +61,7 @@ func TestContentsOfOldEndedDealsAreDeleted(t *testing.T) {
 		deal   *store.Declaration
 		params int
 		inputs int
-	}{{"old", old, 0, 0}, {"recent", recent, 17, 2}, {"computed late", late, 17, 2}, {"active", active, 17, 0}} {
+	}{{"old", old, 0, 0}, {"recent", recent, 17, 2}, {"computed late", late, 17, 2}, {"pending", pending, 17, 2}, {"expired late", expired, 17, 2}, {"active", active, 17, 0}} {
 		if params, inputs := f.stored(t, kept.deal); params != kept.params || inputs != kept.inputs {
 			t.Errorf("%s: %d bytes of params and %d inputs are stored, want %d and %d", kept.name, params, inputs, kept.params, kept.inputs)
 		}

@@ -106,7 +106,7 @@ func (s step) touched() float64 {
 
 func (s step) scans() (bad []string) {
 	// A statement may read a whole partial index, which has only active deals or pending certificates.
-	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "deals_sealed", "deals_closing", "deals_contents", "certificates_pending"}
+	partial := []string{"deals_committing", "deals_revealing", "deals_drawing", "deals_sealed", "deals_closing", "certificates_pending"}
 	switch {
 	case s.Node == "Seq Scan":
 		bad = append(bad, "scans "+s.Table)

@@ -12,7 +12,8 @@ WITH restored AS (
 ),
 ended AS (
     UPDATE deals d SET phase = $7, commits_closed_at = $8::bigint, reveals_closed_at = $9::bigint, computed_at = $10::bigint,
-        result = $11::bytea, void_flakers = $12::int[], cert_id = $2
+        result = $11::bytea, void_flakers = $12::int[], cert_id = $2,
+        ended_at = floor(extract(epoch FROM clock_timestamp()))
     FROM restored r WHERE d.deal_id = $1 AND d.deal_id = r.deal_id
     RETURNING d.deal_id, d.retention
 ),

@@ -4,7 +4,7 @@
 -- Returns whether the deal was cancelled.
 WITH clock AS MATERIALIZED (SELECT floor(extract(epoch FROM clock_timestamp()))::bigint AS now),
 cancelled AS (
-    UPDATE deals SET phase = 'CANCELLED' FROM clock
+    UPDATE deals SET phase = 'CANCELLED', ended_at = now FROM clock
     WHERE deal_id = $1 AND phase = 'COMMITTING' AND now < commit_deadline
       AND NOT EXISTS (SELECT FROM commitments WHERE deal_id = $1 AND party <> 0)
     RETURNING deal_id, now

@@ -1,7 +1,7 @@
 -- Ends a group of deals and stores their certificates. A deal ends only if it has not changed since its ending was computed.
 -- $1 deals, $2 old phases, $3 new phases, $4 numbers of commitments, $5 numbers of reveals, $6 reveals_closed_at,
 -- $7 computed_at, $8 results, $9 void_flakers (as text of an int[]), $10 cert_ids (null: no certificate), $11 payloads,
--- $12 their MACs, $13 certificates' created_at. $2, $4 and $5 are from the snapshot from which the ending was computed.
+-- $12 their MACs, $13 times of the ends. $2, $4 and $5 are from the snapshot from which the ending was computed.
 -- If all parties of a deal have revealed, the deal accepts no more inserts, and a check of its phase suffices. Any other deal
 -- must be locked by lock.sql or lock_wait.sql before this statement, because another transaction may have inserted a row after
 -- the ending was computed.
@@ -26,7 +26,7 @@ due AS MATERIALIZED (
 ),
 ended AS (
     UPDATE deals d SET phase = due.becomes, reveals_closed_at = due.reveals_closed_at, computed_at = due.computed_at,
-        result = due.result, void_flakers = due.void_flakers::int[], cert_id = due.cert_id
+        result = due.result, void_flakers = due.void_flakers::int[], cert_id = due.cert_id, ended_at = due.created_at
     FROM due WHERE d.deal_id = ANY($1) AND d.deal_id = due.deal_id AND d.phase = due.was
     RETURNING d.deal_id, d.retention
 ),

@@ -11,7 +11,7 @@ WITH lost AS MATERIALIZED (
     SELECT deal_id FROM deals WHERE phase = 'REVEALING' AND reveals_closed_at IS NOT NULL
 ),
 ended AS (
-    UPDATE deals d SET phase = 'EXPIRED' FROM lost WHERE d.deal_id = ANY (ARRAY(SELECT deal_id FROM lost)) AND d.deal_id = lost.deal_id
+    UPDATE deals d SET phase = 'EXPIRED', ended_at = floor(extract(epoch FROM clock_timestamp())) FROM lost WHERE d.deal_id = ANY (ARRAY(SELECT deal_id FROM lost)) AND d.deal_id = lost.deal_id
     RETURNING d.deal_id, d.retention
 ),
 unsealed AS (

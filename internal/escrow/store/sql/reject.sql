@@ -10,7 +10,7 @@ secret AS MATERIALIZED (
     FROM (SELECT (SELECT fingerprint FROM server_secret WHERE singleton) AS fingerprint) AS in_force
 ),
 ended AS (
-    UPDATE deals SET phase = 'VOID', void_flakers = $11, cert_id = $12::text, reveals_closed_at = $10::bigint
+    UPDATE deals SET phase = 'VOID', void_flakers = $11, cert_id = $12::text, reveals_closed_at = $10::bigint, ended_at = now
     FROM clock
     WHERE deal_id = $1 AND phase = 'REVEALING' AND (now < reveal_deadline OR $16::boolean) AND (SELECT writes FROM secret)
       AND (SELECT count(*) FROM commitments WHERE deal_id = $1) = $8
