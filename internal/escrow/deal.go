@@ -48,7 +48,7 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 		return nil, store.ErrNotFound
 	}
 	telemetry.NoteDeal(ctx, dealID)
-	if d, ok := s.deals.Get(dealID); ok && !s.expires(d) {
+	if d, ok := s.deals.Get(dealID); ok && !s.outdated(ctx, d) {
 		return d, nil
 	}
 	// Concurrent calls share one read of the declaration, because it can have 10,000 labels.
@@ -71,10 +71,14 @@ func (s *Service) dealOf(ctx context.Context, dealID string) (*Deal, error) {
 	return loaded.(*Deal), nil
 }
 
-// expires reports whether the contents of a cached deal may have been deleted since. The clock of this
-// process may differ from that of the database, so it does so an hour early.
-func (s *Service) expires(d *Deal) bool {
-	return s.options.KeepContents > 0 && !d.ContentsDeleted && time.Since(time.Unix(d.RevealDeadline, 0)) > s.options.KeepContents-time.Hour
+// outdated reports whether the contents of a cached deal have been deleted since, or it cannot say. It asks the database only once
+// they may have been deleted, and an hour before, because the clock of this process may differ from that of the database.
+func (s *Service) outdated(ctx context.Context, d *Deal) bool {
+	if s.options.KeepContents == 0 || d.ContentsDeleted || time.Since(time.Unix(d.RevealDeadline, 0)) < s.options.KeepContents-time.Hour {
+		return false
+	}
+	deleted, err := s.store.ContentsDeleted(ctx, d.DealID)
+	return deleted || err != nil
 }
 
 // NewDeal returns the deal of a stored declaration.

@@ -337,6 +337,12 @@ func (s *Store) DeleteContents(ctx context.Context, age time.Duration) (deals in
 	return tag.RowsAffected(), translate(err)
 }
 
+// ContentsDeleted reports whether DeleteContents has deleted the contents of a deal.
+func (s *Store) ContentsDeleted(ctx context.Context, dealID string) (deleted bool, err error) {
+	err = s.pool.QueryRow(ctx, sql("contents_deleted"), dealID).Scan(&deleted)
+	return deleted, translate(err)
+}
+
 // PutRound stores a verified beacon round. Rounds are never deleted.
 func (s *Store) PutRound(ctx context.Context, chainHash string, round int64, randomness, signature string) error {
 	_, err := s.pool.Exec(ctx, sql("put_round"), chainHash, round, randomness, signature)
