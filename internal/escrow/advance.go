@@ -140,19 +140,12 @@ func (s *Service) ProcessDeal(ctx context.Context, dealID string) (again time.Du
 		return 0, err
 	}
 	if closes(now) {
-		if err := s.closeCommits(ctx, d); err != nil {
-			return 0, err
-		}
+		err = s.closeCommits(ctx, d)
 	}
 	if now.CertID != nil && !now.Published {
-		c, err := s.store.Certificate(ctx, *now.CertID)
-		if err != nil || c.LeafIndex != nil {
-			return 0, err
-		}
-		err = s.issueCertificate(ctx, c)
-		if errors.Is(err, translog.ErrTagTaken) { // the log has another certificate of the deal, so a retry does not help
-			return 0, nil
-		}
+		return 0, errors.Join(err, s.issueAgain(ctx, *now.CertID))
+	}
+	if err != nil {
 		return 0, err
 	}
 	if at, ok := s.rules(d, now).DueAt(); ok {
@@ -160,6 +153,18 @@ func (s *Service) ProcessDeal(ctx context.Context, dealID string) (again time.Du
 		return max(time.Duration(wait)*time.Millisecond, time.Millisecond), nil
 	}
 	return 0, nil
+}
+
+// issueAgain issues a certificate, unless it is published, or the log has another one of the deal: then a retry does not help.
+func (s *Service) issueAgain(ctx context.Context, certID string) error {
+	c, err := s.store.Certificate(ctx, certID)
+	if err != nil || c.LeafIndex != nil {
+		return err
+	}
+	if err = s.issueCertificate(ctx, c); errors.Is(err, translog.ErrTagTaken) {
+		return nil
+	}
+	return err
 }
 
 // Drawn is the answer to Entropy, the draw of a random.v1 deal.

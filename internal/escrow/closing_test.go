@@ -120,6 +120,21 @@ func TestTheWorkerClosesUntilTheRound(t *testing.T) {
 	if stored := ended.text(t, closingLeaf, ended.id); stored == "none" || ended.phase(t) != "COMPUTED" {
 		t.Errorf("after the worker, the deal that ended by hand has leaf %s and is %s, want a leaf, COMPUTED", stored, ended.phase(t))
 	}
+	h.log.fail(func(func()) error { return errors.New("the log is away") }, nil)
+	pending := h.split(t, nil).allSealed(t)
+	for party := range 2 {
+		pending.reveal(t, h.sealed(), party).ok(t)
+	}
+	h.log.fail(nil, nil)
+	own := h.beacon.Chain()
+	slow := own
+	slow.Period = 4_000_000_000 // leaves no time for seals
+	h.beacon.set(slow, nil)
+	_, err := pending.replica().ProcessDeal(t.Context(), pending.id)
+	if leaf := pending.text(t, "SELECT coalesce(leaf_index::text, 'none') FROM certificates WHERE deal_id = $1", pending.id); err == nil || leaf == "none" {
+		t.Errorf("if the closing fails: %v, and the certificate has the leaf %s; want an error and a leaf", err, leaf)
+	}
+	h.beacon.set(own, nil)
 	late := down(false)
 	late.atRound(t).attended(t)
 	if stored := late.text(t, closingLeaf, late.id); stored != "none" || late.phase(t) != "COMPUTED" {
