@@ -107,6 +107,7 @@ func (c *Client) Fetch(ctx context.Context, round int64) (Round, error) {
 			return known, nil
 		}
 		if !c.mayAsk(round) {
+			fetchBusy.Inc()
 			return Round{}, fmt.Errorf("%w; round %d", ErrBusy, round)
 		}
 		fetched, err := c.race(shared, round)
@@ -201,10 +202,10 @@ func (c *Client) verdict(round int64, failures []error, notDue bool) error {
 }
 
 var fetches = promauto.NewCounterVec(prometheus.CounterOpts{
-	Name: "fairpact_beacon_fetches_total", Help: "Beacon rounds requested from the relays, by outcome: ok, too_early or failed.",
+	Name: "fairpact_beacon_fetches_total", Help: "Beacon rounds requested from the relays, by outcome: ok, too_early, failed, or busy (no relay was asked, because this process has asked too often).",
 }, []string{"outcome"})
 
-var fetchedOK, fetchedEarly, fetchFailed = fetches.WithLabelValues("ok"), fetches.WithLabelValues("too_early"), fetches.WithLabelValues("failed")
+var fetchedOK, fetchedEarly, fetchFailed, fetchBusy = fetches.WithLabelValues("ok"), fetches.WithLabelValues("too_early"), fetches.WithLabelValues("failed"), fetches.WithLabelValues("busy")
 
 func count(err error) {
 	switch {

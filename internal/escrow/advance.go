@@ -32,7 +32,7 @@ func (s *Service) advance(ctx context.Context, a Access, selection store.Selecti
 }
 
 func waitsForBeacon(err error) bool {
-	return problem.Is(err, problem.BeaconUnavailable) || problem.Is(err, problem.BeaconNotReady)
+	return problem.Is(err, problem.BeaconUnavailable) || problem.Is(err, problem.BeaconNotReady) || errors.Is(err, beacon.ErrBusy)
 }
 
 // takeSteps is advance for deadline-worker, which logs and retries errInputLost and late rounds.
@@ -222,6 +222,8 @@ func (s *Service) pinnedRound(ctx context.Context, chainHash string, number int6
 	switch {
 	case errors.Is(err, beacon.ErrNotYet):
 		return nil, problem.New(problem.BeaconNotReady, "beacon round %d was due at %d and no relay has published it yet; call again in a few seconds", drawn.Round, chain.RoundTime(number)).WithRetryAfter(3)
+	case errors.Is(err, beacon.ErrBusy):
+		return nil, problem.New(problem.Overloaded, "this replica has asked the beacon relays for too many rounds to ask for round %d now; nothing changed: call again in a few seconds", drawn.Round).WithRetryAfter(3).WithCause(err)
 	case err != nil:
 		return nil, problem.New(problem.BeaconUnavailable, "no relay returned a verified value of beacon round %d; nothing changed: call again in a few seconds", drawn.Round).WithCause(err)
 	}

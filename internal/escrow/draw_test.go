@@ -45,12 +45,15 @@ func TestBeaconFailures(t *testing.T) {
 	}{
 		{"not yet", own, fmt.Errorf("%w: asked early", beacon.ErrNotYet), problem.BeaconNotReady},
 		{"dead", own, fmt.Errorf("%w: all relays", beacon.ErrUnavailable), problem.BeaconUnavailable},
+		{"busy", own, fmt.Errorf("%w: 7", beacon.ErrBusy), problem.Overloaded},
 		{"a chain that the deal did not declare", strange, nil, problem.BeaconUnavailable},
 	} {
 		g := h.random(t, nil).revealed(t).later(t, drawTime)
 		g.exec(t, "DELETE FROM beacon_rounds") // an earlier case may have stored the same round
 		h.beacon.set(row.chain, row.err)
-		g.entropy(t, h.replica()).refused(t, row.code)
+		if p := g.entropy(t, h.replica()).refused(t, row.code); row.code == problem.Overloaded && p.RetryAfter == 0 {
+			t.Errorf("%s: the error has no Retry-After", row.name)
+		}
 		if _, err := h.replica().ProcessDeal(t.Context(), g.id); !problem.Is(err, row.code) {
 			t.Errorf("%s: ProcessDeal: got error %v, want %s", row.name, err, row.code)
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairpact/fairpact/internal/beacon"
 	"github.com/fairpact/fairpact/internal/escrow/sealing"
 	"github.com/fairpact/fairpact/internal/escrow/store"
 	"github.com/fairpact/fairpact/internal/platform/crash"
@@ -39,7 +40,7 @@ var opening = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 //	the marks              stores the rejections, whose seals are still pending
 //
 // Several processes can do this at once: the database stores one reveal of a party. If the round is not
-// published, openSeals returns BEACON_NOT_READY or BEACON_UNAVAILABLE. If a seal cannot be decrypted
+// published, openSeals returns BEACON_NOT_READY, BEACON_UNAVAILABLE or beacon.ErrBusy. If a seal cannot be decrypted
 // under the server secrets, openSeals returns errInputLost and marks nothing.
 func (s *Service) openSeals(ctx context.Context, d *Deal) error {
 	_, err, _ := s.steps.Do(d.DealID+" seals", func() (any, error) {
@@ -119,7 +120,9 @@ func (s *Service) sealKey(ctx context.Context, d *Deal) (round int64, key timelo
 	defer cancel()
 	published, err := s.pinnedRound(ctx, chain.Hash, round)
 	if err != nil {
-		d.roundAgain.Store(now + roundPause)
+		if !errors.Is(err, beacon.ErrBusy) { // says nothing about the round
+			d.roundAgain.Store(now + roundPause)
+		}
 		return 0, key, err
 	}
 	signature, err := hex.DecodeString(published.Signature)

@@ -105,7 +105,7 @@ var Table = []Entry{
 	{RateLimited, 429, "this network or API key has reached its limit for this minute, the open deals of this API key have reached their limit, or too many calls from this network are waiting"},
 	{Internal, 500, "an unforeseen fault inside the service"},
 	{BeaconUnavailable, 502, "no beacon relay returned a value that verifies"},
-	{Overloaded, 503, "too many requests, bodies, answers or connections are in progress, or too many calls are waiting"},
+	{Overloaded, 503, "too many requests, bodies, answers or connections are in progress, too many calls are waiting, or too many beacon rounds were asked for"},
 	{Unavailable, 503, "the database is out of reach, or a server secret is missing or being rotated"},
 	{ReadOnly, 503, "the service accepts no changes now, because of maintenance or a database failover"},
 	{LogUnavailable, 503, "the transparency log is out of reach"},
