@@ -210,7 +210,7 @@ func (r roller) appendSecret() {
 		for _, name := range names {
 			e2e.Eventually(t, name+" has the append secrets", 2*e2e.DefaultTimeout, func() bool {
 				said, err := os.ReadFile(r.stack.Log(name))
-				return err == nil && strings.Count(string(said), `"setting":"FAIRPACT_APPEND_SECRET_FILE"`) == reloads
+				return err == nil && strings.Count(string(said), `"msg":"file reloaded","setting":"FAIRPACT_APPEND_SECRET_FILE"`) >= reloads
 			})
 		}
 		for _, c := range []*e2e.Client{one, two} {

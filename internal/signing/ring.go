@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -40,8 +41,8 @@ func (c *Settings) Open(ctx context.Context, logger *slog.Logger) (*Ring, *KeySe
 }
 
 // Follow returns the file of the key set for service.Follow. A changed set must accept each key that the
-// process accepts now: an older file, restored by mistake, would make certificates invalid. admit may refuse
-// a set for other reasons.
+// process accepts now, and must not reopen a closed key: an older file, restored by mistake, would make
+// certificates invalid or accept those of a thief. admit may refuse a set for other reasons.
 func (c *Settings) Follow(r *Ring, admit func(context.Context, keys.List) error) service.File {
 	return service.File{Setting: "FAIRPACT_KEY_SET_FILE", Path: c.KeySetFile, Use: func(ctx context.Context, document []byte) (changed bool, err error) {
 		set, err := ParseKeySet(ctx, document)
@@ -50,8 +51,13 @@ func (c *Settings) Follow(r *Ring, admit func(context.Context, keys.List) error)
 		}
 		now := r.keys.unix()
 		for _, key := range r.keys.Keys() {
-			if _, err := set.Accepted(key.Label, now); err != nil && r.keys.Accepts(key.Label) {
+			changed, err := set.Accepted(key.Label, now)
+			switch {
+			case key.State == keys.Next:
+			case err != nil:
 				return false, fmt.Errorf("the set lacks %s, which this process accepts: add the key", key.Label)
+			case key.Closed() && (!changed.Closed() || *changed.TreeSize > *key.TreeSize), key.Disowned && !changed.Disowned:
+				return false, fmt.Errorf("the set reopens the closed key %s: use the newest set, or restart the process if this is intended", key.Label)
 			}
 		}
 		if err := admit(ctx, set.At(now)); err != nil {
@@ -115,20 +121,32 @@ func (r *Ring) Use(ctx context.Context, set *keys.Set) error {
 	now := set.Signs(r.keys.unix())
 	if !r.has(now) {
 		if err := r.try(ctx, now); err != nil {
+			r.forget(r.keys.set.Load()) // the key may be one that only the refused set has
 			return fmt.Errorf("cannot open %s, the key that signs now: %w", now.Label, err)
 		}
 	}
 	r.keys.set.Store(set)
 	keySetInfo.Reset()
 	keySetInfo.WithLabelValues(set.Digest()).Set(1)
-	r.mu.Lock()
-	clear(r.failed) // the loop tries again those that the new set has
-	r.mu.Unlock()
+	r.forget(set)
 	select {
 	case r.woken <- struct{}{}:
 	default:
 	}
 	return nil
+}
+
+// forget drops the failures of keys that the set does not have.
+func (r *Ring) forget(set *keys.Set) {
+	later := set.Later(r.keys.unix())
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for label := range r.failed {
+		if !slices.ContainsFunc(later, func(key keys.Key) bool { return key.Label == label }) {
+			delete(r.failed, label)
+		}
+	}
+	keysUnusable.Set(float64(len(r.failed)))
 }
 
 func (r *Ring) try(ctx context.Context, key keys.Key) error {
@@ -157,7 +175,9 @@ func (r *Ring) try(ctx context.Context, key keys.Key) error {
 func (r *Ring) openLater(ctx context.Context) {
 	for {
 		var again <-chan time.Time // never, if all are open
-		for _, key := range r.keys.set.Load().Later(r.keys.unix()) {
+		set := r.keys.set.Load()
+		r.forget(set)
+		for _, key := range set.Later(r.keys.unix()) {
 			if r.has(key) {
 				continue
 			}

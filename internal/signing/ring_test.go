@@ -143,6 +143,9 @@ func TestFollow(t *testing.T) {
 		}
 		return []byte(`{"keys":[` + strings.Join(list, ",") + `]}`)
 	}
+	closed := func(size int) []byte {
+		return fmt.Appendf(nil, `{"keys":[{"pubkey":%q,"retired_at":1,"tree_size":%d},{"pubkey":%q,"uri":%q,"signs_from":1}]}`, labels[0], size, labels[1], uris[1])
+	}
 	settings := Settings{KeySetFile: filepath.Join(t.TempDir(), "keys.json")}
 	if err := os.WriteFile(settings.KeySetFile, document(0), 0o600); err != nil {
 		t.Fatal(err)
@@ -169,6 +172,9 @@ func TestFollow(t *testing.T) {
 		{"one key more", document(0, 1), nil, true, "", 1},
 		{"without the first key", document(1), nil, false, labels[0], 1},
 		{"without the second key", document(0), nil, false, labels[1], 1},
+		{"a closed key", closed(5), nil, true, "", 1},
+		{"a key closed later", closed(6), nil, false, "reopens", 1},
+		{"a key open again", document(0, 1), nil, false, "reopens", 1},
 	} {
 		admits = x.admits
 		changed, err := file.Use(t.Context(), x.document)

@@ -112,6 +112,11 @@ func (c *checkpoints) lock(ctx context.Context) (*pgx.Conn, error) {
 	conn := pooled.Hijack()
 	// If this node dies, Postgres (from 14 on) ends the idle session, which releases the lock.
 	_, _ = conn.Exec(ctx, "SET idle_session_timeout = '15s'")
+	// This session outlives a change of the key set, which its application_name would not show.
+	if _, err := conn.Exec(ctx, "SET application_name = 'fairpact witnesses'"); err != nil {
+		_ = conn.Close(ctx)
+		return nil, fromDatabase(err)
+	}
 	return conn, nil
 }
 

@@ -112,7 +112,9 @@ func (s *Secrets) Check(ctx context.Context, database *store.Store) error {
 	if err := s.Suffice(state); err != nil {
 		return err
 	}
-	s.Use(s.Find(state.Fingerprint))
+	if inForce := s.Find(state.Fingerprint); inForce != nil { // nil if Replace ran meanwhile
+		s.Use(inForce)
+	}
 	return nil
 }
 

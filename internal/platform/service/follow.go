@@ -49,6 +49,7 @@ func Follow(ctx context.Context, logger *slog.Logger, changed func(), files ...F
 func (f *File) read(ctx context.Context, logger *slog.Logger) (changed bool) {
 	content, err := os.ReadFile(f.Path)
 	if err == nil && f.seen != nil && bytes.Equal(content, f.seen) {
+		f.accepted()
 		return false
 	}
 	if err == nil {
@@ -58,8 +59,8 @@ func (f *File) read(ctx context.Context, logger *slog.Logger) (changed bool) {
 	}
 	switch {
 	case err == nil:
-		f.seen, f.problem = content, ""
-		unused.WithLabelValues(f.Setting).Set(0)
+		f.seen = content
+		f.accepted()
 		if changed {
 			logger.Info("file reloaded", "setting", f.Setting)
 		}
@@ -69,4 +70,9 @@ func (f *File) read(ctx context.Context, logger *slog.Logger) (changed bool) {
 		logger.Error("changed file not usable, the former content stays in use", "setting", f.Setting, "err", err)
 	}
 	return changed && err == nil
+}
+
+func (f *File) accepted() {
+	f.problem = ""
+	unused.WithLabelValues(f.Setting).Set(0)
 }
