@@ -93,7 +93,7 @@ type Endpoint[Req, T any] struct {
 	Parse  func(m *Message, body map[string]any) (Req, error) // nil: the request is the zero Req
 	Cost   func(Caller, *Message) int64                       // bytes that the call holds at most until its client has the answer; nil: those of a small call
 	Do     func(context.Context, *Services, Caller, Req, *escrow.Record) (T, error)
-	Has    func(context.Context, *Services, Caller, Req) error // returns the error of Do without its work, for a HEAD; nil: HEAD runs Do
+	Has    func(context.Context, *Services, Caller, Req) error // for a HEAD: returns the errors of Do that need no reading or checking of the answer; nil: HEAD runs Do
 	Stored func(context.Context, *Services, Caller) (T, error) // renders the answer of an idempotency record that has none; nil if Do stores the answer with the effect
 	Encode func(*Message, Caller, T) (any, error)              // returns the JSON, or a value to encode; nil: T is encoded
 }
@@ -182,7 +182,8 @@ func (e *Endpoint[Req, T]) Run(ctx context.Context, s *Services, m *Message) (an
 // ServesHead reports whether Head serves a HEAD of the operation.
 func (e *Endpoint[Req, T]) ServesHead() bool { return e.Has != nil }
 
-// Head returns the error that Run would return, without the work for an answer.
+// Head serves a HEAD without the work for an answer. It returns the errors of Run up to the state of the deal. A later failure of Run,
+// such as LOG_UNAVAILABLE or OVERLOADED, it may not notice.
 func (e *Endpoint[Req, T]) Head(ctx context.Context, s *Services, m *Message) error {
 	by, err := s.Admit(ctx, &e.Operation, m)
 	if err != nil {

@@ -39,8 +39,8 @@ func (a *API) serve(operation ops.Served) http.HandlerFunc {
 	}
 }
 
-// head returns the handler of a HEAD. It answers without what RFC 9110 9.3.2 lets it leave out: the headers that
-// depend on the body.
+// head returns the handler of a HEAD. The answer lacks the headers that depend on the body, which RFC 9110 9.3.2 allows. It can be 200
+// where a GET fails while it makes the body (ops.Endpoint.Head).
 func (a *API) head(operation ops.Served) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := operation.Head(r.Context(), &a.Services, a.message(w, r)); err != nil {
