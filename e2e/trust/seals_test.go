@@ -23,7 +23,7 @@ import (
 func TestDishonestOperatorOfSeals(t *testing.T) {
 	t.Parallel()
 	stack := e2e.Dishonest(t, 2)
-	o := &sealing{t: t, stack: stack, c: e2e.NewClient(t, stack.BaseURL()), by: e2e.After(20 * time.Second)}
+	o := &sealing{t: t, stack: stack, c: e2e.NewClient(t, stack.BaseURL()), by: e2e.After(time.Minute)}
 	o.opens = stack.Chain().RoundTime(timelock.RoundOf(stack.Chain(), o.by))
 	var status struct{ Pubkey string }
 	o.c.Want(200, "GET", "/v1/status", "", nil).Into(t, &status)
