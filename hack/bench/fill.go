@@ -40,7 +40,7 @@ func (b *bench) certified(dealIDs []string) (n int, err error) {
 		return 0, err
 	}
 	defer conn.Close(context.WithoutCancel(b.ctx))
-	err = conn.QueryRow(b.ctx, `SELECT count(*) FROM certificates WHERE deal_id = ANY ($1) AND signature IS NOT NULL`, dealIDs).Scan(&n)
+	err = conn.QueryRow(b.ctx, `SELECT count(*) FROM certificates WHERE deal_id = ANY ($1) AND leaf_index IS NOT NULL`, dealIDs).Scan(&n)
 	return n, err
 }
 
