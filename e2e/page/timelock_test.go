@@ -19,6 +19,7 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
+	"github.com/fairpact/fairpact/internal/signing"
 )
 
 // The page seals as package timelock does, and its worker runs under the page's content security policy.
@@ -179,6 +180,80 @@ func (p *tab) receipt(c *e2e.Client, d *e2e.CreatedDeal, party int, round int64)
 	c.Want(200, "GET", "/v1/status", "", nil).Into(p.t, &status)
 	if receipt.DealID != d.ID || receipt.Party != int64(party) || receipt.Round != round || file.Pubkey != status.PublicKey {
 		p.t.Errorf("the receipt is %+v under %s, want one of party %d in deal %s for round %d", receipt, file.Pubkey, party, d.ID, round)
+	}
+}
+
+// The page keeps a receipt that proves nothing, and says why. A key that the service made since is known.
+func TestPageChecksTheReceipt(t *testing.T) {
+	c, p := browser(t)
+	dir, chain := t.TempDir(), e2e.BeaconChain(t)
+	key := func(name string) (string, *signing.SeatKey) {
+		public, err := signing.MakeKeyFile(filepath.Join(dir, name), "es256")
+		e2e.Must(t, err)
+		signer, err := signing.ReadSeatKey(filepath.Join(dir, name))
+		e2e.Must(t, err)
+		return public, &signer
+	}
+	old, _ := key("old.pem")
+	own, signer := key("own.pem")
+	_, stranger := key("stranger.pem")
+	by := chain.RoundTime(1000) - timelock.Delay
+	good := timelock.Receipt{Origin: "https://fairpact.example", DealID: "d_1", Party: 1, Commitment: "sha256:" + strings.Repeat("0a", 32), SealHash: timelock.Hash("seal"), Chain: chain.Hash, Round: 1000, Time: chain.RoundTime(1000) - 1}
+	p.open("/", 390, "light")
+	for name, x := range map[string]struct {
+		change func(*timelock.Receipt)
+		signer *signing.SeatKey
+		more   string
+		doubt  string
+	}{
+		"good":           {func(*timelock.Receipt) {}, signer, "", ""},
+		"another round":  {func(r *timelock.Receipt) { r.Round++ }, signer, "", "its text is not"},
+		"another origin": {func(r *timelock.Receipt) { r.Origin = "https://other.example" }, signer, "", "its text is not"},
+		"one line more":  {func(*timelock.Receipt) {}, signer, "x\n", "its text is not"},
+		"too late":       {func(r *timelock.Receipt) { r.Time++ }, signer, "", "its time is not before"},
+		"another key":    {func(*timelock.Receipt) {}, stranger, "", "no key of the service"},
+		"none":           {func(*timelock.Receipt) {}, nil, "", "the service signed none"},
+	} {
+		receipt := good
+		x.change(&receipt)
+		given := "undefined"
+		if x.signer != nil {
+			text := string(receipt.Message()) + x.more
+			signature, err := x.signer.Sign([]byte(text))
+			e2e.Must(t, err)
+			given = e2e.JsonText(t, e2e.Body{"text": text, "signature": signature})
+		}
+		doubt := modules[string](t, p, `
+			const {receiptFile} = await load('receipt');
+			const real = window.fetch;
+			window.fetch = async (path) => new Response(path === '/v1/pubkeys' ? `+"`"+e2e.JsonText(t, e2e.Body{"keys": []e2e.Body{{"pubkey": old, "state": "retired", "tree_size": 1}, {"pubkey": own, "state": "current"}}})+"`"+` : '');
+			const {file, doubt} = await receiptFile({beacon: `+e2e.JsonText(t, wire.BeaconOf(chain))+`, seal: 'seal'}, `+given+`, {deal: 'd_1', party: 1, commitment: '`+good.Commitment+`', origin: '`+good.Origin+`', deadline: `+fmt.Sprint(by)+`}).finally(() => { window.fetch = real; });
+			return file.seal === 'seal' && Boolean(file.pubkey) === (doubt === null) ? doubt ?? '' : 'the file is ' + JSON.stringify(file);`)
+		if x.doubt == "" && doubt != "" || !strings.HasPrefix(doubt, x.doubt) {
+			t.Errorf("%s: the page doubts the receipt with %q, want %q", name, doubt, x.doubt)
+		}
+	}
+
+	body := e2e.SplitBody(10*time.Minute, 20*time.Minute)
+	body["seals"] = "required"
+	d := c.Create(body)
+	p.take(d, 0, 390, "light")
+	p.until("the form is there", "document.querySelector('#review') && document.querySelector('#opens-itself')")
+	eval[bool](p, `(() => {
+		const real = window.fetch;
+		window.fetch = async (path, how) => {
+			const answer = await real(path, how);
+			return path.endsWith('/commit') ? new Response(JSON.stringify({...await answer.json(), receipt: undefined}), {status: answer.status, headers: answer.headers}) : answer;
+		};
+		document.querySelectorAll('#action [id^=points-]').forEach((field, i) => { field.value = 60 - 20 * i; });
+		document.querySelector('#review').click();
+		return true;
+	})()`)
+	p.until("the review is there", "document.querySelector('#seal')")
+	p.click("#seal")
+	p.until("the page warns", "document.querySelector('#doubt')?.textContent.includes('the service signed none')")
+	if title := p.text("#action h2"); title != "Sealed" {
+		t.Errorf("without a receipt the panel is titled %q, want Sealed", title)
 	}
 }
 

@@ -8,8 +8,6 @@ import { early, parseProof, signers, unchecked } from './notes.js';
 import { digestIn, openedBySeal } from './seats.js';
 import { roundOf } from './timelock.js';
 
-export const TIMES = { genesis: 1692803367, period: 3 }; // of drand quicknet
-
 const mark = async (dealId) => (await sha256(bytesOf(`fairpact closing\0${dealId}`))).slice(0, 8);
 
 /** Returns the 32 bytes of the log entry. rows: [commitment, hash of the seal or null] of each party. */
@@ -63,7 +61,7 @@ async function leafOf(seen, { beacon, seal_hashes: seals, log_proof: text }, { d
   const { chain_hash: chain, public_key: key, genesis_time: genesis, period } = beacon;
   if (period < 1 || period >= 2 ** 32) return [`the beacon of the closing is malformed: its period is ${period}`, null];
   if (chain === QUICKNET.hash) {
-    if (key !== QUICKNET.key || genesis !== TIMES.genesis || period !== TIMES.period) return ['the closing names drand quicknet, but with another key or other times', null];
+    if (key !== QUICKNET.key || genesis !== QUICKNET.genesis || period !== QUICKNET.period) return ['the closing names drand quicknet, but with another key or other times', null];
     seen.closed.known = true;
   }
   if (![null, chain].includes(declaration.beacon_chain)) return [`the closing is for beacon chain ${chain}, but the deal declares another one`, null];

@@ -128,7 +128,8 @@ const panels = {
   sealed() {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
-    panel(opensByItself() ? 'You are done' : 'Sealed', element('p', {}, 'Nobody else can read what you sealed, and nobody can change it, you included.'),
+    const doubtful = opensByItself() && held(commitment) && (one.receipt ? one.doubt : 'this browser has none');
+    panel(opensByItself() && !doubtful ? 'You are done' : 'Sealed', doubtful && element('p', { class: 'warn', id: 'doubt' }, `You have no valid receipt of your seal: ${doubtful}. So you could not prove that you sealed in time. Keep what you have, and open this page again after all have sealed: then it opens your input itself.`), element('p', {}, 'Nobody else can read what you sealed, and nobody can change it, you included.'),
       opensByItself() ? element('p', { id: 'opens-itself' }, `${page.opens} on `, element('strong', {}, localTime(sealTime(now.view.commit_deadline))), '; come back any time after.') : whatIfLeft(), ownInput(), held(commitment) && [ownKey(one), copyOf(one)],
       unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
         : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete a page’s data after seven days without a visit, and this deal may last longer: save the copy.') : null);
@@ -167,7 +168,7 @@ function ownInput() {
 /** Returns the button that saves the receipt of the party's seal, or nothing without a receipt. */
 const receiptOf = (one) => one?.receipt && element('p', { class: 'actions', id: 'receipt' }, element('button', {
   type: 'button', class: 'second', id: 'save-receipt', onclick: () => saveFile(`fairpact-${id}-receipt-${now.party}.json`, JSON.stringify(one.receipt, null, 2)),
-}, 'Save the receipt'), element('span', { class: 'hint' }, 'It proves to anybody that you sealed in time, and from the round on, what you sealed.'));
+}, 'Save the receipt'), element('span', { class: 'hint' }, one.doubt ? `It may prove nothing: ${one.doubt}.` : 'It proves to anybody that you sealed in time, and from the round on, what you sealed.'));
 
 /** Returns the offer of a file that settles the deal without the service, or null if the service shows the seals to nobody. The service has deleted the seals of those who opened; this party's own comes from its receipt. */
 const sealsPart = () => (opensByItself() && now.view.mode === 'open' ? element('p', { class: 'actions' }, element('button', {
@@ -328,17 +329,19 @@ function settleSent(commitment) {
 async function timelocked({ input, salt }) {
   declared ??= await readDeclared();
   if (!opensByItself()) return {};
-  const [beacon, status] = await Promise.all([call('GET', '/v1/beacon'), call('GET', '/v1/status')]);
+  const beacon = await call('GET', '/v1/beacon');
   if (!beacon.ok) throw new Error(problemOf(beacon));
-  return { beacon: beacon.json, pubkey: status.json?.pubkey, seal: await sealOpening(beacon.json, now.view.commit_deadline, { deal_id: id, party: now.party, input, salt }) };
+  return { beacon: beacon.json, seal: await sealOpening(beacon.json, now.view.commit_deadline, { deal_id: id, party: now.party, input, salt }) };
 }
 
 async function commit(one) {
   try {
     const locked = await timelocked(one);
     const { json } = await seat.act('commit', { commitment: one.commitment, ...one.signed, seal: locked.seal });
-    const receipt = json?.receipt && await receiptFile(locked, json.receipt, { deal: id, party: now.party, commitment: one.commitment }).catch(() => null);
-    if (receipt) keep({ ...one, receipt });
+    if (locked.seal) {
+      const { file: receipt, doubt } = await receiptFile(locked, json?.receipt, { deal: id, party: now.party, commitment: one.commitment, origin: declared.origin, deadline: now.view.commit_deadline });
+      keep({ ...one, receipt, doubt });
+    }
   } catch (fault) {
     if (fault.final) sealed.drop(id, one.commitment);
     throw fault;

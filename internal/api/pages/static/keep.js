@@ -49,7 +49,7 @@ export const apiKey = named(browser, 'fairpact:key');
 const sealedKey = (deal, commitment) => `fairpact:sealed:${deal}:${commitment}`;
 export const sealed = {
   get: (deal, commitment) => read(browser, sealedKey(deal, commitment)),
-  set: (deal, { commitment, signed, ...one }) => write(browser, sealedKey(deal, commitment), one), // {input, salt, seat_key, consented, receipt}
+  set: (deal, { commitment, signed, ...one }) => write(browser, sealedKey(deal, commitment), one), // {input, salt, seat_key, consented, receipt, doubt}
   drop: (deal, commitment) => drop(browser, sealedKey(deal, commitment)),
   any: (deal) => keysUnder(sealedKey(deal, '')).length > 0,
   dropAll: (deal) => keysUnder(sealedKey(deal, '')).forEach((key) => drop(browser, key)),

@@ -3,12 +3,28 @@
 
 import { QUICKNET } from './bls.js';
 import { bytesOf, sha256, toHex } from './bytes.js';
+import { fetchKeys, keysOf } from './keys.js';
 import { verify } from './p256.js';
+import { chainOf, roundOf } from './timelock.js';
 
-/** Returns what the file of a receipt holds, as `fairpactctl receipt` reads it, or null if the receipt proves nothing. beacon: the answer of GET /v1/beacon; given: {text, signature}. */
-export async function receiptFile({ beacon, pubkey, seal }, given, { deal, party, commitment }) {
-  const lines = given.text.split('\n');
-  const want = ['fairpact seal receipt v1', lines[1], deal, String(party), commitment, toHex(await sha256(bytesOf(seal))), beacon.chain_hash];
-  if (want.some((line, i) => line !== lines[i]) || !await verify(pubkey, bytesOf(given.text), given.signature)) return null;
-  return { seal, receipt: given, pubkey, ...(beacon.chain_hash === QUICKNET.hash ? {} : { development_beacon: beacon }) };
+/**
+ * Returns {file, doubt}: the file of a seal with its receipt, as `fairpactctl receipt` reads it, and why the receipt proves
+ * nothing, or null. beacon: the answer of GET /v1/beacon; given: {text, signature}, or undefined. Asks for the keys after the
+ * service signed, so that they include a new one.
+ */
+export async function receiptFile({ beacon, seal }, given, { deal, party, commitment, origin, deadline }) {
+  const file = { seal, receipt: given ?? null, ...(beacon.chain_hash === QUICKNET.hash ? {} : { development_beacon: beacon }) };
+  try {
+    if (!given) throw new Error('the service signed none');
+    const lines = given.text.split('\n');
+    const chain = chainOf(beacon);
+    const round = roundOf(chain, deadline);
+    const want = ['fairpact seal receipt v1', origin, deal, String(party), commitment, toHex(await sha256(bytesOf(seal))), chain.hash, String(round), String(Number(lines[8])), ''];
+    if (lines.length !== want.length || want.some((line, i) => line !== lines[i])) throw new Error('its text is not that of what you sealed');
+    if (!(Number(lines[8]) < chain.genesis + (round - 1) * chain.period)) throw new Error('its time is not before the round that opens the seal');
+    for (const { pubkey } of keysOf(await fetchKeys())) if (await verify(pubkey, bytesOf(given.text), given.signature)) return { file: { ...file, pubkey }, doubt: null };
+    throw new Error('no key of the service signed it');
+  } catch (fault) {
+    return { file, doubt: fault.message };
+  }
 }

@@ -5,7 +5,6 @@ import { known as algorithm } from './algorithms.js';
 import { QUICKNET, signed } from './bls.js';
 import { chainHash } from './bundle.js';
 import { bytesOf, fromHex, sha256, toHex } from './bytes.js';
-import { TIMES } from './closing.js';
 import { element, once } from './dom.js';
 import { canonical, isObject, parse } from './jcs.js';
 import { openSeal } from './opening.js';
@@ -18,8 +17,7 @@ export const isSeals = (v) => isObject(v) && Array.isArray(v.seals);
 
 /** Returns the chain of a file. The hash of quicknet always means the key of this page. bound: whether the hash is that of the key and the other values. */
 async function chainOf(other) {
-  const { hash, key } = QUICKNET;
-  if ([undefined, null, hash].includes(other?.chain_hash)) return { hash, key, ...TIMES, bound: true };
+  if ([undefined, null, QUICKNET.hash].includes(other?.chain_hash)) return { ...QUICKNET, bound: true };
   const { chain_hash: given, genesis_time: genesis, period, genesis_seed: seed, beacon_id: id } = other;
   if (!Number.isSafeInteger(genesis) || !Number.isSafeInteger(period)) throw new Error('The beacon chain in the file is malformed.');
   const bound = await chainHash(other) === given;

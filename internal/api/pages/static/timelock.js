@@ -58,11 +58,11 @@ export function sealAside(chain, round, plaintext) {
   });
 }
 
-/**
- * Seals a party's opening for the round of its deal. `beacon` is the answer of GET /v1/beacon. The key of drand quicknet is this
- * page's own; the key of any other chain, which only development uses, is the answer's.
- */
+/** Returns the chain in an answer of GET /v1/beacon. The values of drand quicknet are this page's own; those of any other chain, which only development uses, are the answer's. */
+export const chainOf = ({ chain_hash: hash, public_key: key, genesis_time: genesis, period }) => (hash === QUICKNET.hash ? QUICKNET : { hash, key, genesis, period });
+
+/** Seals a party's opening for the round of its deal. `beacon` is the answer of GET /v1/beacon. */
 export function sealOpening(beacon, commitDeadline, opening) {
-  const chain = beacon.chain_hash === QUICKNET.hash ? QUICKNET : { hash: beacon.chain_hash, key: beacon.public_key };
-  return sealAside(chain, roundOf({ genesis: beacon.genesis_time, period: beacon.period }, commitDeadline), encode(opening));
+  const chain = chainOf(beacon);
+  return sealAside(chain, roundOf(chain, commitDeadline), encode(opening));
 }
