@@ -355,8 +355,12 @@ func TestPersonMakesADealThatOpensByItself(t *testing.T) {
 	ann.enter("#names", "Ann\rBen")
 	ann.enter("#items", "car\rboat")
 	ann.accessible("new deal that opens by itself")
+	eval[bool](ann, "Boolean(Storage.prototype.setItem = () => { throw new DOMException('storage is off', 'QuotaExceededError'); })")
 	ann.enter("#create", "\r")
 	ann.until("the deal is made", "!document.querySelector('#made').hidden")
+	if said := ann.text("#kept"); said != "Save all invitations now: this browser keeps none." {
+		t.Errorf("without storage the page says of the invitations: %s", said)
+	}
 	text := eval[string](ann, "document.querySelector('#invitations textarea').value")
 	found := regexp.MustCompile(`/d/(d_[^#]+)#(it_\S+)`).FindStringSubmatch(text)
 	if found == nil {

@@ -127,6 +127,7 @@ async function make() {
 function showMade({ deal, own, warning, texts }) {
   byId('make').hidden = true;
   byId('made').hidden = false;
+  if (!made.get(deal)) byId('kept').textContent = 'Save all invitations now: this browser keeps none.'; // its storage is off or full
   byId('own-seat').href = `/d/${encodeURIComponent(deal)}#${own}`;
   // The own link names this origin, not the public URL: the browser stores sealed inputs by origin.
   const ownLink = byId('own-seat').href;
