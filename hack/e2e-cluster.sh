@@ -13,4 +13,4 @@ export FAIRPACT_LOAD_IMAGES="$cluster load" \
   FAIRPACT_E2E_DATABASE="postgres://app:app@postgres:5432/app?sslmode=disable" \
   FAIRPACT_E2E_DATA=$(realpath "$(dirname "$cluster")/manifests/postgres-redis.yaml")
 cd e2e/cluster
-"$cluster" run ../../bin/cluster.test -test.v -test.timeout=25m
+"$cluster" run ../../bin/cluster.test -test.v -test.timeout=40m
