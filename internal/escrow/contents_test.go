@@ -16,7 +16,7 @@ func TestReadsOfADealWithoutContents(t *testing.T) {
 	g.exec(t, "UPDATE deals SET commit_deadline = commit_deadline - $2, reveal_deadline = reveal_deadline - $2, computed_at = computed_at - $2, ended_at = ended_at - $2 WHERE deal_id = $1", g.id, int64(keep/time.Second)+7300)
 	svc := g.replicaOn(g.store, escrow.Options{KeepContents: keep})
 	at := func() escrow.Access { return g.access(t, svc, g.tokens[1], escrow.AsParty) }
-	if at().Deal() != at().Deal() {
+	if first := at().Deal(); at().Deal() != first {
 		t.Error("before the sweep, each call reads the deal again")
 	}
 	if in := of(svc.Inputs(t.Context(), at())).ok(t); len(in.Inputs) != 2 || g.view(t, svc).ContentsDeleted {
