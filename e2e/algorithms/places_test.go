@@ -93,7 +93,7 @@ func TestOnThePages(t *testing.T) {
 	page("document.querySelector('#bid').value = '-3'; document.querySelector('#seal').click()")
 	shows("#problem", "input.bid must be an integer of 0 to")
 	page("document.querySelector('#bid').value = '3'; document.querySelector('#seal').click()")
-	shows("#action", "Your input is sealed.")
+	shows("#action", "You are done")
 
 	d := c.Create(declared())
 	d.Play(bids...)

@@ -1,9 +1,11 @@
 package deadline
 
 import (
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +30,13 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 	for _, r := range racers {
 		group.Go(func() {
 			time.Sleep(time.Until(time.Unix(deadline, 0).Add(-r.before)))
-			a, err := r.through.Try(t.Context(), "POST", r.d.Path("/"+action), r.d.Tokens[r.party], r.sealed.Act(action))
+			call := func() (e2e.Answer, error) {
+				return r.through.Try(t.Context(), "POST", r.d.Path("/"+action), r.d.Tokens[r.party], r.sealed.Act(action), "Idempotency-Key", action)
+			}
+			a, err := call()
+			if errors.Is(err, syscall.ECONNRESET) { // the server closes a connection that has sent nothing for some seconds
+				a, err = call()
+			}
 			if err != nil {
 				t.Errorf("%s of party %d of deal %s: %v", action, r.party, r.d.ID, err)
 			}

@@ -191,7 +191,8 @@ func (p *tab) download(button string) (path string) {
 	if _, err := chromedp.Call(p.ctx, cdbrowser.SetDownloadBehavior, cdbrowser.SetDownloadBehaviorParams{Behavior: cdbrowser.SetDownloadBehaviorBehaviorAllow, BrowserContextID: chromedp.FromContext(p.ctx).BrowserContextID, DownloadPath: dir}); err != nil {
 		p.t.Fatal(err)
 	}
-	p.do(chromedp.Focus(button), chromedp.KeyEvent("\r"))
+	p.until("the page offers "+button, "document.querySelector('"+button+"')")
+	p.click(button) // in one step, because the page may draw its panel again
 	e2e.Eventually(p.t, button+" saves a file", e2e.DefaultTimeout, func() bool {
 		saved, err := filepath.Glob(dir + "/*.json")
 		if len(saved) == 1 {
