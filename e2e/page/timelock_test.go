@@ -243,6 +243,7 @@ func TestPageChecksTheReceipt(t *testing.T) {
 		const real = window.fetch;
 		window.fetch = async (path, how) => {
 			const answer = await real(path, how);
+			while (path.endsWith('/commit') && document.querySelector('#status-box').dataset.phase !== 'sealed') await new Promise((done) => { setTimeout(done, 10); });
 			return path.endsWith('/commit') ? new Response(JSON.stringify({...await answer.json(), receipt: undefined}), {status: answer.status, headers: answer.headers}) : answer;
 		};
 		document.querySelectorAll('#action [id^=points-]').forEach((field, i) => { field.value = 60 - 20 * i; });
@@ -250,7 +251,7 @@ func TestPageChecksTheReceipt(t *testing.T) {
 		return true;
 	})()`)
 	p.until("the review is there", "document.querySelector('#seal')")
-	p.click("#seal")
+	p.click("#seal") // the answer comes after the page has read the deal, and the panel is drawn again
 	p.until("the page warns", "document.querySelector('#doubt')?.textContent.includes('the service signed none')")
 	if title := p.text("#action h2"); title != "Sealed" {
 		t.Errorf("without a receipt the panel is titled %q, want Sealed", title)

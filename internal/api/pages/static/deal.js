@@ -30,6 +30,7 @@ const LOOKS_AFTER_END = 3; // reads after the certificate is issued, while its w
 let seat;
 let now = null; // the newest answer: {view, party, cautions}
 let phase = null;
+let kept = false; // whether the browser keeps a receipt since the last new panel
 let acted = false; // whether the person has acted since the last new panel
 let page; // the forms and pictures of the deal's algorithm, from pageOf
 let declared; // {declaration, origin} of the deal; undefined until it is read
@@ -74,8 +75,10 @@ function show() {
   describe(now, page, declared?.declaration ?? {});
   status(now.view, phase, now.party);
   tick();
-  if (phase !== before || phase in { done: 1, void: 1 }) panels[phase](before);
-  else if (phase === 'seal' && early && declared) redraw();
+  if (phase !== before || kept || phase in { done: 1, void: 1 }) {
+    kept = false;
+    panels[phase](before);
+  } else if (phase === 'seal' && early && declared) redraw();
 }
 
 /** Draws the form again after the declaration is read, and keeps the focus. Does nothing while the form is being sent. */
@@ -341,6 +344,7 @@ async function commit(one) {
     if (locked.seal) {
       const { file: receipt, doubt } = await receiptFile(locked, json?.receipt, { deal: id, party: now.party, commitment: one.commitment, origin: declared.origin, deadline: now.view.commit_deadline });
       keep({ ...one, receipt, doubt });
+      kept = true; // the deal may have shown the commitment before, and its panel no receipt
     }
   } catch (fault) {
     if (fault.final) sealed.drop(id, one.commitment);
