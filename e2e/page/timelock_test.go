@@ -133,7 +133,7 @@ func TestPeopleActOnce(t *testing.T) {
 }
 
 // sealsOnce takes a seat, runs fill in the form and seals. It reports whether the page showed the given
-// phase before the deadline for committing.
+// phase and a receipt before the deadline for committing.
 func (p *tab) sealsOnce(d *e2e.CreatedDeal, party int, by int64, fill, phase string) (inTime bool) {
 	p.t.Helper()
 	p.bears = "status of 409" // a commit may be late; then its button is gone, too
@@ -149,7 +149,7 @@ func (p *tab) sealsOnce(d *e2e.CreatedDeal, party int, by int64, fill, phase str
 		p.t.Errorf("the review says %s, want that the input goes to the service encrypted", said)
 	}
 	eval[bool](p, "document.querySelector('#seal')?.click() ?? true")
-	return p.by(by, "document.querySelector('#status-box').dataset.phase === '"+phase+"'")
+	return p.by(by, "document.querySelector('#status-box').dataset.phase === '"+phase+"' && document.querySelector('#save-receipt')")
 }
 
 // by waits until the condition holds or a unix time has passed, and reports whether it holds.
