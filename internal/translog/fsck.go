@@ -46,8 +46,10 @@ func Fsck(ctx context.Context, pool *pgxpool.Pool, o FsckOptions) (FsckReport, e
 		return f.report, err
 	}
 	err := pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = 0"); err != nil { // reading a large log takes a long time
-			return err
+		for _, timeout := range []string{"statement_timeout", "idle_in_transaction_session_timeout"} { // reading and hashing a large log takes a long time
+			if _, err := tx.Exec(ctx, "SET LOCAL "+timeout+" = 0"); err != nil {
+				return err
+			}
 		}
 		f.tx = tx
 		return f.run()

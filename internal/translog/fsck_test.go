@@ -87,3 +87,29 @@ func TestFsckOutlastsTheStatementTimeout(t *testing.T) {
 		t.Errorf("Fsck waited longer than the timeout for the table: %v, and ended with %v; want true and no error", waited, err)
 	}
 }
+
+// Fsck computes between its statements, on a busy machine for long.
+func TestFsckOutlastsTheIdleTimeout(t *testing.T) {
+	t.Parallel()
+	d, l := newLog(t)
+	d.mustAppend(t, l, 0)
+	waitForHead(t, l, 1)
+	l.Close()
+	pool := of(database.Open(t.Context(), d.url, 1)).ok(t)
+	t.Cleanup(pool.Close)
+	var pid int
+	check(t, pool.QueryRow(t.Context(), "SELECT pg_backend_pid() FROM set_config('idle_in_transaction_session_timeout', '1s', false)").Scan(&pid))
+	idle := false // whether the session was idle longer than its timeout, which is 1 s, and lives
+	_, err := Fsck(t.Context(), pool, FsckOptions{Heads: func(TreeHead) error {
+		eventually(t, "the session is idle or gone", func() bool {
+			var lives bool
+			check(t, d.pool.QueryRow(t.Context(), `SELECT count(*) > 0, coalesce(bool_or(state = 'idle in transaction' AND clock_timestamp() - state_change > interval '1500 milliseconds'), false)
+				FROM pg_stat_activity WHERE pid = $1`, pid).Scan(&lives, &idle))
+			return idle || !lives
+		})
+		return nil
+	}})
+	if err != nil || !idle {
+		t.Errorf("the session was idle longer than its timeout: %v, and Fsck ended with %v; want true and no error", idle, err)
+	}
+}
