@@ -111,7 +111,7 @@ func TestPartiesActOnce(t *testing.T) {
 	time.Sleep(time.Until(time.Unix(chain.RoundTime(round), 0)))
 	for name, d := range deals {
 		within := time.Minute
-		if name == "draw" { // the worker draws a minute after the round of the draw
+		if name == "draw" { // the round of the draw comes later
 			c.Want(409, "POST", d.Path("/entropy"), d.Tokens[0], nil)
 			continue
 		}

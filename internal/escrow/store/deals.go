@@ -359,7 +359,7 @@ type Due struct {
 // Due lists the deals that deadline-worker must process, at most `limit` of each kind:
 //   - deals whose deadline is at most `horizon` seconds away;
 //   - deals whose seals can be opened within the horizon;
-//   - random.v1 deals whose draw is due (deal.Deal.DrawAt);
+//   - random.v1 deals whose draw is due (deal.Deal.DrawAt), with seals within the horizon;
 //   - deals whose certificate is more than 3 seconds old and not in the log yet, without the deals
 //     in `except`.
 func (s *Store) Due(ctx context.Context, horizon int64, limit int, except []string) ([]Due, error) {

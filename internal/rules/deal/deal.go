@@ -51,7 +51,8 @@ const (
 // States lists all states.
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
-// DrawDelay is how many seconds deadline-worker waits before it draws, so that a party can draw first.
+// DrawDelay is how many seconds deadline-worker waits before it draws, so that a party can draw first. It
+// does not wait in a deal with seals, to which nobody has to come back.
 const DrawDelay = 60
 
 // Longest is the maximum number of seconds from the creation of a deal to its reveal deadline, and
@@ -219,7 +220,13 @@ func (d Deal) LookAt(now int64) (int64, bool) {
 }
 
 // DrawAt returns when deadline-worker draws the result of a random.v1 deal that no party has drawn.
-func (d Deal) DrawAt() int64 { return addSaturating(max(d.LastReveal, *d.RoundTime), DrawDelay) }
+func (d Deal) DrawAt() int64 {
+	from := max(d.LastReveal, *d.RoundTime)
+	if d.SealTime != 0 {
+		return from
+	}
+	return addSaturating(from, DrawDelay)
+}
 
 // ExpiresAt returns when a deal ends as EXPIRED because no draw has succeeded, or because its seals
 // are not opened.

@@ -114,6 +114,9 @@ func TestDrawTimes(t *testing.T) {
 		if d.DrawAt() != row.draw || d.ExpiresAt() != row.expiry {
 			t.Errorf("round at %d: DrawAt %d, ExpiresAt %d, want %d and %d", row.round, d.DrawAt(), d.ExpiresAt(), row.draw, row.expiry)
 		}
+		if d.SealTime = 100; d.DrawAt() != row.draw-DrawDelay {
+			t.Errorf("round at %d, with seals: DrawAt %d, want %d", row.round, d.DrawAt(), row.draw-DrawDelay)
+		}
 	}
 }
 

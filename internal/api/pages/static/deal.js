@@ -154,7 +154,7 @@ const panels = {
     panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), ownInput(), sealsPart(), keyPart());
   },
   draw() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, the service makes the draw a minute later.'), keyPart());
+    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, the service makes the draw within a minute.'), keyPart());
   },
   done: ended,
   void: ended,
