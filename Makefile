@@ -133,7 +133,7 @@ lint: ## check formatting, archaic words and go.mod, and run go vet and staticch
 	for module in . $(TOOLS) hack/gosec; do go -C $$module mod tidy -diff || exit 1; done
 
 .PHONY: chart
-chart: ## check the Helm chart: lint, schemas of Kubernetes and Grafana, unit tests, its README
+chart: ## check the Helm chart: lint, schemas of Kubernetes and Grafana, unit tests, VALUES.md
 	hack/check-chart.sh
 
 .PHONY: alerts
@@ -144,9 +144,9 @@ alerts: ## check the alerts with promtool, and make each fire in a Prometheus
 	FAIRPACT_E2E_BUILD= go test -count=1 -parallel=7 -timeout=$(TEST_TIMEOUT) -tags=alerts ./e2e/alerts
 
 .PHONY: chart-docs
-chart-docs: ## write the chart's README from README.md.gotmpl and the comments of values.yaml
+chart-docs: ## write the chart's VALUES.md from the comments of values.yaml
 	@go -C hack/charttools build -buildvcs=false -o ../../bin/ github.com/norwoodj/helm-docs/cmd/helm-docs
-	./bin/helm-docs --log-level warning --chart-search-root charts/fairpact --sort-values-order file
+	./bin/helm-docs --log-level warning --chart-search-root charts/fairpact --sort-values-order file --template-files VALUES.md.gotmpl --output-file VALUES.md
 
 .PHONY: fmt
 fmt: ## format the Go code

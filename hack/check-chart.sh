@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # check-chart.sh: lints and renders the chart with each set of values, and checks the
 # result against the schemas of Kubernetes and of the custom kinds that the chart uses.
-# Then it runs the unit tests, and checks the README, and the dashboard against Grafana's schema.
+# Then it runs the unit tests, and checks VALUES.md, and the dashboard against Grafana's schema.
 # `make chart` runs it. It needs no cluster, and no network except Go's module proxy.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -69,9 +69,10 @@ done
 
 bin/helm-unittest --strict $chart
 
-if ! bin/helm-docs --log-level warning --chart-search-root $chart --sort-values-order file --dry-run | diff - $chart/README.md; then
-  echo "$chart/README.md is stale: change README.md.gotmpl or values.yaml and run make chart-docs"; exit 1
+if ! bin/helm-docs --log-level warning --chart-search-root $chart --sort-values-order file --template-files VALUES.md.gotmpl --dry-run | diff - $chart/VALUES.md; then
+  echo "$chart/VALUES.md is stale: run make chart-docs"; exit 1
 fi
+if grep '|  |$' $chart/VALUES.md; then echo "values.yaml describes these values nowhere"; exit 1; fi
 
 bin/dashboardcheck $chart/files/dashboard.json
 sed 's/"legendFormat"/"legend"/' $chart/files/dashboard.json > "$work/planted.json"

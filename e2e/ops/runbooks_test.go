@@ -72,7 +72,7 @@ func pages(t *testing.T) []string {
 	if err != nil || len(project) == 0 {
 		t.Fatalf("no pages in .github: %v", err)
 	}
-	return append(append(runbooks, project...), e2e.Chart+"README.md", e2e.Repo("README.md"))
+	return append(append(runbooks, project...), e2e.Chart+"README.md", e2e.Chart+"VALUES.md", e2e.Repo("README.md"))
 }
 
 func TestLinksLeadToFilesAndHeadings(t *testing.T) {
