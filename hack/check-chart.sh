@@ -63,7 +63,7 @@ if [ "$(grep -c '^kind:' "$work/everything.yaml")" != "$(grep -c '^    owner: tr
 fi
 
 bin/helm package $chart --destination "$work" > /dev/null
-for page in "$chart"/runbooks/*.md; do
+for page in "$chart"/runbooks/*; do
   tar -tzf "$work"/fairpact-*.tgz "fairpact/runbooks/$(basename "$page")" > /dev/null || { echo "the packaged chart lacks $page"; exit 1; }
 done
 
