@@ -167,8 +167,7 @@ func TestUnreadAnswersAreCounted(t *testing.T) {
 		_, _ = w.Write(make([]byte, 200<<10))
 	})
 	c := dial(t, address, 2, get)
-	<-ended
-	time.Sleep(50 * time.Millisecond)
+	<-ended // after Sent
 	if n := p.Held(budget.Large); n < freeUnsent {
 		t.Skipf("the kernel took the whole answer: %d bytes are held", n)
 	}
