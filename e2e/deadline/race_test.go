@@ -2,6 +2,7 @@ package deadline
 
 import (
 	"errors"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -34,7 +35,7 @@ func storm(t testing.TB, racers []*racer, action string, deadline int64) {
 				return r.through.Try(t.Context(), "POST", r.d.Path("/"+action), r.d.Tokens[r.party], r.sealed.Act(action), "Idempotency-Key", action)
 			}
 			a, err := call()
-			if errors.Is(err, syscall.ECONNRESET) { // the server closes a connection that has sent nothing for some seconds
+			if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) { // the server closes a connection that has sent nothing for some seconds
 				a, err = call()
 			}
 			if err != nil {

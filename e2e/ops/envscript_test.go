@@ -14,7 +14,8 @@ import (
 var fakeRelease = map[string]string{
 	"kubectl": `#!/usr/bin/env bash
 case "$*" in
-  *fairpact-deal-api*helm*) echo -n fairpact-0.1.0 ;;
+  *REDIS_URL*.name}) echo -n fairpact-redis ;;
+  *fairpact-deal-api*helm*) echo -n "$LABEL" ;;
   *fairpact-deal-api*.name}) echo -n fairpact-database ;;
   *fairpact-log-server*.name}) echo -n log-database ;;
   *.key}) echo -n url ;;
@@ -39,9 +40,14 @@ func TestRunbooksEnvironment(t *testing.T) {
 		"https://fairpact.example.com": "",
 		"":                             "FAIRPACT_URL is empty: set it by hand\n",
 		"https://*.example.com":        "FAIRPACT_URL is https://*.example.com: set it to where callers reach you\n",
+		"no label":                     "CHART is empty: set it by hand\n",
 	} {
+		label, chart := "fairpact-0.1.0", "oci://ghcr.io/fairpact/charts/fairpact --version 0.1.0"
+		if answers == "no label" {
+			label, chart = "", ""
+		}
 		shell := exec.CommandContext(t.Context(), "bash", "-uc", `source "$0"; printf '%s\n' "$CHART" >&3; env >&3`, e2e.Repo("charts/fairpact/runbooks/env.sh"))
-		shell.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "ANSWERS=" + answers}
+		shell.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "ANSWERS=" + answers, "LABEL=" + label}
 		set, err := os.Create(filepath.Join(t.TempDir(), "set"))
 		e2e.Must(t, err)
 		shell.ExtraFiles = []*os.File{set}
@@ -51,7 +57,7 @@ func TestRunbooksEnvironment(t *testing.T) {
 		}
 		got := text(t, set.Name())
 		for _, want := range []string{
-			"oci://ghcr.io/fairpact/charts/fairpact --version 0.1.0", "DATABASE_URL=postgres://deals:p*ss@db/deals", "LOG_DATABASE_URL=postgres://log@db/log",
+			chart, "DATABASE_URL=postgres://deals:p*ss@db/deals", "LOG_DATABASE_URL=postgres://log@db/log",
 			"FAIRPACT_LOG_DATABASE_URL=postgres://log@db/log", "FAIRPACT_URL=" + answers, "REDIS=rediss://default:word@redis:6379/0",
 		} {
 			if !strings.Contains("\n"+got, "\n"+want+"\n") {

@@ -128,16 +128,27 @@ func (s *Service) ProcessDeal(ctx context.Context, dealID string) (again time.Du
 		return 0, err
 	}
 	now, err := s.takeSteps(ctx, d, store.NoParties)
-	if err == nil && s.rules(d, now).Next(now.Now) == deal.OpenSeals { // the other seals after other deals
-		return time.Millisecond, nil
-	}
-	if err == nil && s.rules(d, now).Next(now.Now) == deal.Draw {
-		if now, err = s.endDeal(ctx, d, deal.Draw, nil); errors.Is(err, errDealChanged) {
-			now, err = s.takeSteps(ctx, d, store.NoParties)
-		}
-	}
 	if err != nil {
 		return 0, err
+	}
+	switch rules, at := s.rules(d, now), now.Now; rules.Next(at) {
+	case deal.OpenSeals: // the other seals after other deals
+		return time.Millisecond, nil
+	case deal.Draw:
+		if wait := d.drawAgain.Load() - at; wait > 0 {
+			return time.Duration(wait) * time.Second, nil
+		}
+		now, err = s.endDeal(ctx, d, deal.Draw, nil)
+		if waitsForBeacon(err) && rules.SealTime != 0 && at < rules.DrawAt()+deal.DrawDelay { // the round may be a little late
+			d.drawAgain.Store(at + roundPause)
+			return roundPause * time.Second, nil
+		}
+		if errors.Is(err, errDealChanged) {
+			now, err = s.takeSteps(ctx, d, store.NoParties)
+		}
+		if err != nil {
+			return 0, err
+		}
 	}
 	if closes(now) {
 		err = s.closeCommits(ctx, d)

@@ -11,6 +11,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/budget"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/deal"
 	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/problem"
 	"github.com/fairpact/fairpact/internal/rules/verification"
@@ -68,7 +69,7 @@ func (s *Service) HasCertificate(ctx context.Context, a Access) error {
 	return err
 }
 
-// errDrawable is the cause of CERT_NOT_READY from the beacon round's time until the worker draws.
+// errDrawable is the cause of CERT_NOT_READY from the beacon round's time until the worker draws, in a deal without seals.
 var errDrawable = errors.New("the deal can be drawn")
 
 func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.Certificate, error) {
@@ -84,7 +85,11 @@ func (s *Service) certificateAfterSteps(ctx context.Context, a Access) (*store.C
 		return nil, problem.New(problem.NoCertificate, "the deal is %s and never gets a certificate; create a new deal with %s", rules.State(), problem.Call{Op: problem.CreateDeal})
 	case rules.Random() && rules.AllRevealed() && now.Now >= *rules.RoundTime:
 		const published = "all have revealed and the beacon round is published"
-		if left := rules.DrawAt() - now.Now; left > 0 && !s.options.ReadOnly {
+		left := rules.DrawAt() - now.Now
+		if rules.SealTime != 0 && left > -deal.DrawDelay && !s.options.ReadOnly {
+			return nil, problem.New(problem.CertNotReady, published+"; the service draws now: call again in a few seconds, or draw with %s", a.call(problem.Draw)).WithRetryAfter(2)
+		}
+		if left > 0 && !s.options.ReadOnly {
 			return nil, problem.New(problem.CertNotReady, published+"; the service draws in %d s: to have the result now, draw with %s", left, a.call(problem.Draw)).WithRetryAfter(left).WithCause(errDrawable)
 		}
 		return nil, problem.New(problem.CertNotReady, published+"; draw with %s", a.call(problem.Draw)).WithRetryAfter(15) // overdue, or read-only

@@ -35,6 +35,7 @@ type Deal struct {
 	firstUncommitted, firstUnrevealed atomic.Int64
 
 	roundAgain atomic.Int64 // unix seconds; until then nobody asks a relay for the late round of the seals
+	drawAgain  atomic.Int64 // unix seconds; until then the worker does not ask for the late round of the draw
 
 	disclosed atomic.Bool // all parties show their inputs to each other (Service.Disclose)
 

@@ -97,6 +97,16 @@ func TestLookAgainForADraw(t *testing.T) {
 			t.Errorf("%d s later: got error %v, want one that says %q", row.later, err, row.says)
 		}
 	}
+	sealed := h.random(t, nil).revealed(t).later(t, roundOut)
+	sealed.exec(t, "UPDATE deals SET seal_time = 1 WHERE deal_id = $1", sealed.id)
+	err := sealed.certificate(t, h.replica()).err
+	if !problem.Is(err, problem.CertNotReady) || problem.From(err).RetryAfter != 2 || !strings.Contains(err.Error(), "the service draws now") {
+		t.Errorf("with seals: got error %v, want CERT_NOT_READY with 2 s", err)
+	}
+	again, err := h.replica().ProcessDeal(t.Context(), sealed.id) // the relays fail
+	if err != nil || again != 3*time.Second {
+		t.Errorf("the draw without its round: %v, %v; want another look in 3 s", again, err)
+	}
 }
 
 // If a stored round verifies, the draw uses the stored round and does not call the beacon.

@@ -91,7 +91,12 @@ func (s *Service) storeEnding(ctx context.Context, d *Deal, now *store.Snapshot,
 		return nil, errDealChanged
 	}
 	// A draw by a party before DueAt has no lateness.
-	if at, ok := s.rules(d, now).DueAt(); ok && now.NowMilli >= at*1000 {
+	rules := s.rules(d, now)
+	at, ok := rules.DueAt()
+	if rules.SealTime != 0 && rules.AllRevealed() {
+		at += deal.DrawDelay // a draw is late as without seals: the relays may be late
+	}
+	if ok && now.NowMilli >= at*1000 {
 		lateness.Observe(float64(now.NowMilli-at*1000) / 1000)
 	}
 	s.noteEnd(ctx, e)

@@ -230,7 +230,7 @@ func afterView(party int, v escrow.View) next {
 		case waiting != "":
 			return poll(dealID, !initiator, v.State, who+"The deal waits for "+waiting+" to reveal before reveal_deadline"+left(v.RevealDeadline)+".")
 		case initiator:
-			return poll(dealID, !initiator, v.State, who+"All have revealed. Once the beacon round is published, the first party that calls get_certificate makes the draw. If no party calls, the service makes the draw within a minute.")
+			return poll(dealID, !initiator, v.State, who+"All have revealed. Once the beacon round is published, the first party that calls get_certificate makes the draw. If no party calls, the service makes the draw "+map[bool]string{true: "at once", false: "a minute later"}[v.SealTime != 0]+".")
 		}
 		return certificate(dealID, who+"All have revealed. This call waits for the beacon round and makes the draw as soon as the round is published. If the call returns CERT_NOT_READY, repeat it at the time in that error.")
 	case deal.Expired, deal.Cancelled:

@@ -130,6 +130,8 @@ func TestListingsOfADraw(t *testing.T) {
 	f.exec(t, "UPDATE deals SET seal_time = 1 WHERE deal_id = $1", d.DealID)
 	at(3600, -3600)
 	f.lists(t, "with seals, the round is not published yet", d, false, false)
+	at(2, -3600)
+	f.lists(t, "with seals, the round is due within the horizon", d, true, false)
 	at(-1, -3600)
 	f.lists(t, "with seals, the round has just been published: nobody is waited for", d, true, false)
 }
@@ -161,13 +163,14 @@ func TestLoad(t *testing.T) {
 	f.burst(t, f.create(t, nil).DealID, ended)
 	f.commit(t, f.create(t, nil), 0, 1)
 	f.exec(t, `UPDATE deals SET created_at = created_at - 100, commit_deadline = extract(epoch FROM now())::bigint - 50 WHERE deal_id = $1`, f.create(t, nil).DealID)
-	f.exec(t, `UPDATE deals SET phase = 'REVEALING', reveals_closed_at = extract(epoch FROM now())::bigint - $2::bigint - 70, round_time = 1 WHERE deal_id = $1`, f.create(t, nil).DealID, deal.DrawDelay)
+	f.exec(t, `UPDATE deals SET phase = 'REVEALING', reveals_closed_at = extract(epoch FROM now())::bigint - $2::bigint - 30, round_time = 1 WHERE deal_id = $1`, f.create(t, nil).DealID, deal.DrawDelay)
+	f.exec(t, `UPDATE deals SET phase = 'REVEALING', reveals_closed_at = extract(epoch FROM now())::bigint - 70, round_time = 1, seal_time = 1 WHERE deal_id = $1`, f.create(t, nil).DealID)
 	e := f.end(t, f.create(t, nil), deal.Void)
 	f.exec(t, "UPDATE certificates SET created_at = extract(epoch FROM now())::bigint - 30 WHERE cert_id = $1", e.CertID)
 
 	l, err := f.Load(t.Context())
-	if err != nil || l.Committing != 2 || l.Revealing != 2 || l.Pending != 1 {
-		t.Fatalf("Load: got %+v, %v; want 2 committing, 2 revealing and 1 pending", l, err)
+	if err != nil || l.Committing != 2 || l.Revealing != 3 || l.Pending != 1 {
+		t.Fatalf("Load: got %+v, %v; want 2 committing, 3 revealing and 1 pending", l, err)
 	}
 	for name, age := range map[string][2]float64{"committing": {l.CommittingAge, 100}, "pending": {l.PendingAge, 30}, "overdue": {l.Overdue, 50}, "draw": {l.DrawOverdue, 70}} {
 		if age[0] < age[1]-1 || age[0] > age[1]+60 {

@@ -52,7 +52,7 @@ const (
 var States = []State{Open, Committing, Revealing, Computed, Certified, Void, Expired, Cancelled}
 
 // DrawDelay is how many seconds deadline-worker waits before it draws, so that a party can draw first. It
-// does not wait in a deal with seals, to which nobody has to come back.
+// does not wait if a commitment has brought a seal: then some party does not come back.
 const DrawDelay = 60
 
 // Longest is the maximum number of seconds from the creation of a deal to its reveal deadline, and

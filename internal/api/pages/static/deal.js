@@ -30,7 +30,7 @@ const LOOKS_AFTER_END = 3; // reads after the certificate is issued, while its w
 let seat;
 let now = null; // the newest answer: {view, party, cautions}
 let phase = null;
-let kept = false; // whether the browser keeps a receipt since the last new panel
+let kept = false; // whether the answer to the commit was kept since the last new panel
 let acted = false; // whether the person has acted since the last new panel
 let page; // the forms and pictures of the deal's algorithm, from pageOf
 let declared; // {declaration, origin} of the deal; undefined until it is read
@@ -75,8 +75,9 @@ function show() {
   describe(now, page, declared?.declaration ?? {});
   status(now.view, phase, now.party);
   tick();
-  if (phase !== before || kept || phase in { done: 1, void: 1 }) {
-    kept = false;
+  const answered = kept && now.view.parties[now.party].committed;
+  if (phase !== before || answered || phase in { done: 1, void: 1 }) {
+    kept &&= !answered;
     panels[phase](before);
   } else if (phase === 'seal' && early && declared) redraw();
 }
@@ -154,7 +155,7 @@ const panels = {
     panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result.'), ownInput(), sealsPart(), keyPart());
   },
   draw() {
-    panel('Opened', element('p', {}, 'Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, the service makes the draw within a minute.'), keyPart());
+    panel('Opened', element('p', {}, `Your part is done. You may close this page and come back for the result. The draw follows from a public random value (the beacon), which is published at the time above. If nobody’s page is open at that time, ${opensByItself() ? 'the service draws then' : 'the service makes the draw a minute later'}.`), keyPart());
   },
   done: ended,
   void: ended,

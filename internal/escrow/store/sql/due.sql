@@ -1,7 +1,7 @@
 -- Lists the deals with a step for the worker, at most $2 of each kind:
 -- * deals whose deadline is past or at most $1 seconds away;
 -- * random.v1 deals whose draw is due: $3 seconds after the later of the last reveal and the round time, or with seals at that
---   time, if it is at most $1 seconds away;
+--   time, if it is at most $1 seconds away. (The branch also reads the other draws of the last $3 seconds.);
 -- * deals with seals to open, whose round is due or is due in at most $1 seconds;
 -- * deals with seals whose closing is not in the log, from 3 seconds after the last commitment until the round, also if they have ended;
 -- * deals with a pending certificate, except the deals $4. Such a deal is listed from 3 seconds after its end, because until
