@@ -102,7 +102,7 @@ func (c *campaign) disturb(ctx context.Context, length time.Duration) error {
 	for i, f := range schedule(c.seed, length) {
 		all.Go(func() error {
 			e2e.Pause(ctx, time.Until(began.Add(f.At)))
-			return c.strike(ctx, f, i)
+			return c.strike(ctx, playing, f, i)
 		})
 	}
 	return all.Wait()
@@ -124,8 +124,9 @@ func (c *campaign) play(ctx context.Context, kind string) {
 }
 
 // strike injects f, the fault with index n in the schedule, for the duration f.For. Then strike
-// plays a deal to measure the recovery, which ends when this deal has its certificate.
-func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
+// plays a deal to measure the recovery, which ends when this deal has its certificate. It plays as long as
+// the players do: a deal that it left would end only at its deadline.
+func (c *campaign) strike(ctx, playing context.Context, f Fault, n int) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -139,9 +140,7 @@ func (c *campaign) strike(ctx context.Context, f Fault, n int) error {
 	if err := lift(); err != nil {
 		return fmt.Errorf("cannot end the fault %s: %w", f, err)
 	}
-	recovering, cancel := context.WithTimeout(ctx, c.bound)
-	defer cancel()
-	c.play(recovering, "split")
+	c.play(playing, "split")
 	e.Recovered = now()
 	c.h.add(e)
 	return nil
