@@ -88,35 +88,6 @@ type Budget struct {
 	overflow int64
 }
 
-type lane struct {
-	part     int64 // 0 for Large
-	most     int64 // the largest ticket
-	share    int64
-	used     int64
-	leaving  int64
-	networks map[string]*network
-	turns    list.List // of *network that wait, next one first
-	blocked  list.List // of *Ticket that can be evicted, blocked longest first
-	blocking byHeld    // the networks of these tickets, as a heap with the largest first
-}
-
-type network struct {
-	name    string
-	held    int64
-	leaving int64
-	tickets int           // some may have 0 units
-	waiters list.List     // of *waiter, next one first
-	turn    *list.Element // in lane.turns; nil: the network does not wait
-	blocked list.List     // of *Ticket, blocked longest first
-	index   int           // in lane.blocking; -1: none of its tickets can be evicted
-}
-
-type waiter struct {
-	ticket  *Ticket
-	ready   chan struct{} // closed when the ticket is granted
-	element *list.Element // in network.waiters; nil: granted
-}
-
 // New returns an empty budget.
 func New(o Options) *Budget {
 	if o.Share == 0 {
@@ -285,38 +256,6 @@ func (b *Budget) unlock() {
 	run(evict)
 }
 
-func run(all []func()) {
-	for _, evict := range all {
-		evict()
-	}
-}
-
-// next returns the network that is served next. Some network MUST wait.
-func (l *lane) next() *network {
-	for e := l.turns.Front(); e != nil; e = e.Next() {
-		one := e.Value.(*network)
-		if one.held == 0 || one.held+one.waiters.Front().Value.(*waiter).ticket.units <= l.share {
-			return one
-		}
-	}
-	return l.turns.Front().Value.(*network)
-}
-
-// leave removes a waiter. If its network has more, the network goes to the end of the round.
-func (l *lane) leave(one *network, w *waiter) {
-	one.waiters.Remove(w.element)
-	w.element = nil
-	if one.waiters.Len() > 0 {
-		l.turns.MoveToBack(one.turn)
-		return
-	}
-	l.turns.Remove(one.turn)
-	one.turn = nil
-}
-
-// overflowOf returns how many of `used` units of a lane are in Shared.
-func (l *lane) overflowOf(used int64) int64 { return max(0, used-l.part) }
-
 // lacking returns how many units must be returned before n units fit into the lane; 0: they fit.
 func (b *Budget) lacking(l *lane, n int64) int64 {
 	more := l.overflowOf(l.used+n) - l.overflowOf(l.used)
@@ -353,111 +292,9 @@ func (b *Budget) add(l *lane, one *network, n int64) {
 	}
 }
 
-// makeRoom evicts tickets until n units for the network `newcomer` (nil: it holds nothing) would
-// fit. It returns what to call after mu is unlocked.
-func (b *Budget) makeRoom(l *lane, newcomer *network, n int64) (evict []func()) {
-	need := b.lacking(l, n) - l.leaving
-	if l.part == 0 { // the other lanes give back their overflow first
-		for i := range b.lanes[:Large] {
-			other := &b.lanes[i]
-			over := other.overflowOf(other.used)
-			evict = append(evict, b.evict(other, nil, n, min(need, over)-other.leaving)...)
-			need -= min(over, other.leaving)
-		}
-	}
-	holds := n
-	if newcomer != nil {
-		holds += newcomer.held - newcomer.leaving
-	}
-	return append(evict, b.evict(l, newcomer, holds, need)...)
-}
-
-// evict evicts tickets of at least `need` units of a lane, as far as the rules allow it, for a network
-// that will hold `holds` units.
-func (b *Budget) evict(l *lane, newcomer *network, holds, need int64) (evict []func()) {
-	for need > 0 && l.blocked.Len() > 0 {
-		largest, now := l.blocking[0], time.Now()
-		first := largest.blocked.Front().Value.(*Ticket)
-		if held := largest.held - largest.leaving; held <= l.share || held <= holds || largest == newcomer {
-			if now.Sub(first.since) < b.Patience {
-				first = l.blocked.Front().Value.(*Ticket)
-			}
-			if now.Sub(first.since) < b.Patience {
-				break
-			}
-		}
-		need -= first.units
-		evict = append(evict, l.evictOne(first))
-	}
-	return evict
-}
-
-func (l *lane) evictOne(t *Ticket) func() {
-	one, evict := t.network, t.evict
-	l.unblock(t)
-	t.evicted = true
-	l.leaving += t.units
-	if one.leaving += t.units; one.index >= 0 {
-		heap.Fix(&l.blocking, one.index)
-	}
-	return evict
-}
-
-func (l *lane) of(name string) *network {
-	one := l.networks[name]
-	if one == nil {
-		one = &network{name: name, index: -1}
-		l.networks[name] = one
-	}
-	return one
-}
-
-func (l *lane) forget(one *network) {
-	if one.tickets == 0 && one.turn == nil {
-		delete(l.networks, one.name)
-	}
-}
-
-func (l *lane) unblock(t *Ticket) {
-	if t.blocked[0] == nil {
-		return
-	}
-	l.blocked.Remove(t.blocked[0])
-	t.network.blocked.Remove(t.blocked[1])
-	if t.network.blocked.Len() == 0 {
-		heap.Remove(&l.blocking, t.network.index)
-	}
-	t.blocked, t.evict = [2]*list.Element{}, nil
-}
-
 // Held returns the units of all tickets of a lane, and how many networks hold or wait for them.
 func (b *Budget) Held(lane Lane) (units int64, networks int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.lanes[lane].used, len(b.lanes[lane].networks)
-}
-
-// byHeld is a heap of networks.
-type byHeld []*network
-
-func (h byHeld) Len() int           { return len(h) }
-func (h byHeld) Less(i, j int) bool { return h[i].held-h[i].leaving > h[j].held-h[j].leaving }
-func (h byHeld) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements heap.Interface.
-func (h *byHeld) Push(one any) {
-	one.(*network).index = len(*h)
-	*h = append(*h, one.(*network))
-}
-
-// Pop implements heap.Interface.
-func (h *byHeld) Pop() any {
-	last := len(*h) - 1
-	one := (*h)[last]
-	(*h)[last] = nil
-	*h, one.index = (*h)[:last], -1
-	return one
 }
