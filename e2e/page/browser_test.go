@@ -192,7 +192,8 @@ func (p *tab) download(button string) (path string) {
 		p.t.Fatal(err)
 	}
 	p.until("the page offers "+button, "document.querySelector('"+button+"')")
-	p.click(button) // in one step, because the page may draw its panel again
+	eval[bool](p, "document.querySelector('"+button+"').focus(), true")
+	p.do(chromedp.KeyEvent("\r"))
 	e2e.Eventually(p.t, button+" saves a file", e2e.DefaultTimeout, func() bool {
 		saved, err := filepath.Glob(dir + "/*.json")
 		if len(saved) == 1 {
