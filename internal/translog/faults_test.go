@@ -81,7 +81,6 @@ func wiredPool(t *testing.T, url string, cut func(net.Conn, []byte) bool) *pgxpo
 		conn, err := new(net.Dialer).DialContext(ctx, network, address)
 		return &wire{conn, cut}, err
 	}
-	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false } // a ping after a pause is a round trip more
 	pool := of(pgxpool.NewWithConfig(t.Context(), config)).ok(t)
 	t.Cleanup(pool.Close)
 	return pool

@@ -11,6 +11,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -159,10 +160,17 @@ func (d *deployment) failAppend(t testing.TB, l *Log, n int, want error) {
 	}
 }
 
+// fill commits like the sequencer: in its batches, again if the server has ended the session of a
+// process that did not run for too long.
 func fill(t testing.TB, l *Log, first, end int) {
 	t.Helper()
-	ctx := within(t, time.Minute)
-	check(t, third(l.store.commit(ctx, candidatesOf(first, end))))
+	ctx := within(t, 5*time.Minute)
+	for batch := range slices.Chunk(candidatesOf(first, end), maxBatch) {
+		_, _, err := l.store.commit(ctx, batch)
+		for ; errors.Is(err, ErrUnavailable) && ctx.Err() == nil; _, _, err = l.store.commit(ctx, batch) {
+		}
+		check(t, err)
+	}
 	check(t, second(l.publisher.wait(ctx, l.closed, int64(end-1))))
 }
 
