@@ -34,13 +34,8 @@ var fillTables = []string{
 }
 
 // certified returns how many of the deals have a published certificate.
-func (b *bench) certified(dealIDs []string) (n int, err error) {
-	conn, err := pgx.Connect(b.ctx, b.stack.DatabaseURL())
-	if err != nil {
-		return 0, err
-	}
-	defer conn.Close(context.WithoutCancel(b.ctx))
-	err = conn.QueryRow(b.ctx, `SELECT count(*) FROM certificates WHERE deal_id = ANY ($1) AND leaf_index IS NOT NULL`, dealIDs).Scan(&n)
+func certified(ctx context.Context, conn *pgx.Conn, dealIDs []string) (n int, err error) {
+	err = conn.QueryRow(ctx, `SELECT count(*) FROM certificates WHERE deal_id = ANY ($1) AND leaf_index IS NOT NULL`, dealIDs).Scan(&n)
 	return n, err
 }
 
