@@ -59,7 +59,10 @@ func (s *Service) takeSteps(ctx context.Context, d *Deal, selection store.Select
 			}
 		case step == deal.None || step == deal.Draw: // Entropy (for a caller) or ProcessDeal (for deadline-worker) draws
 			return now, nil
+		case step == deal.Expire && now.Pending > 0 && opened: // the other seals in the next call
+			return now, nil
 		case step == deal.Expire:
+			opened = now.Pending > 0
 			if ended, err = s.drawOrExpire(ctx, d, now.Pending); waitsForBeacon(err) {
 				return now, err
 			}
