@@ -166,6 +166,9 @@ func (s *Service) declare(p Principal, r Declared) (*Deal, []string, error) {
 	if err != nil {
 		return nil, nil, problem.New(problem.InvalidParams, "%s", err)
 	}
+	if r.Seals != "" && s.options.PublicURL == "" {
+		return nil, nil, errNoReceipts
+	}
 	if r.Seals != "" {
 		chain := s.beacon.Chain()
 		r.ChainHash = &chain.Hash

@@ -72,7 +72,11 @@ func (h *fixture) create(t *testing.T, terms deal.Terms, inputs []string, change
 	if change != nil {
 		change(&d)
 	}
-	svc := h.at(h.origin)
+	origin := h.origin
+	if d.Seals != "" {
+		origin = sealOrigin
+	}
+	svc := h.at(origin)
 	g := &game{fixture: h, inputs: inputs, key: of(svc.CreateKey(t.Context(), nil)).ok(t).APIKey}
 	owner := of(svc.Authenticate(t.Context(), g.key)).ok(t)
 	made := of(svc.Create(t.Context(), owner, d, nil)).ok(t)

@@ -36,6 +36,8 @@ func (s *Service) sealRound(t *deal.Terms) (int64, error) {
 	return round, nil
 }
 
+var errNoReceipts = problem.New(problem.InvalidRequest, "this deployment accepts no seals, because it has no public address for their receipts: leave out seal, seals and timelock, or ask its operator to set FAIRPACT_PUBLIC_URL")
+
 // attachSeal checks the seal of a commitment and adds it to the act, encrypted. Only the round shows
 // whether the seal opens to the commitment.
 func (s *Service) attachSeal(act *store.Act, a Access, seal string) error {
@@ -45,7 +47,7 @@ func (s *Service) attachSeal(act *store.Act, a Access, seal string) error {
 	case seal == "":
 		return nil
 	case s.options.PublicURL == "":
-		return problem.New(problem.InvalidRequest, "this deployment accepts no seals, because it has no public address for their receipts: leave out seal, or ask its operator to set FAIRPACT_PUBLIC_URL")
+		return errNoReceipts
 	}
 	round, err := s.sealRound(&a.deal.Terms)
 	if err != nil {
@@ -94,6 +96,9 @@ func (s *Service) addReceipt(ctx context.Context, a Access, to *Committed, commi
 
 // SealOpening seals an opening for a party that cannot run code. The input passes through the service.
 func (s *Service) SealOpening(a Access, o Opening) (string, error) {
+	if s.options.PublicURL == "" {
+		return "", errNoReceipts
+	}
 	round, err := s.sealRound(&a.deal.Terms)
 	if err != nil {
 		return "", problem.New(problem.InvalidSeal, "this deal takes no seals: %s; leave out timelock and reveal by hand", err)

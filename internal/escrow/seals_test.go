@@ -229,6 +229,12 @@ func TestSealsThatAreRefusedAtOnce(t *testing.T) {
 	late := escrow.Declared{Terms: *g.declaredTerms(t)}
 	late.Seals, late.RevealDeadline = deal.SealsRequired, late.CommitDeadline+100
 	of(svc.Create(t.Context(), owner, late, nil)).refused(t, problem.InvalidParams)
+	// Nobody could commit to a deal that requires seals on a deployment that accepts none.
+	unsealable := escrow.Declared{Terms: *required.declaredTerms(t)}
+	of(h.replica().Create(t.Context(), owner, unsealable, nil)).refused(t, problem.InvalidRequest)
+	early := escrow.Declared{Terms: *h.random(t, nil).declaredTerms(t)}
+	early.Seals, early.Params = deal.SealsRequired, beaconRound(round-1)
+	of(svc.Create(t.Context(), owner, early, nil)).refused(t, problem.InvalidParams)
 }
 
 func (g *game) declaredTerms(t *testing.T) *deal.Terms { t.Helper(); return &g.declared(t).Terms }
@@ -390,6 +396,16 @@ func TestOpeningContinuesAfterACrash(t *testing.T) {
 		opened(g, 0)
 		if c := g.attended(t).published(t); !slices.Equal(c.VoidFlakers, []int{1}) {
 			t.Errorf("flakers %v, want the rejector", c.VoidFlakers)
+		}
+	})
+	t.Run("a mark is stored, a rejection is not", func(t *testing.T) {
+		g := h.shapley(t, `{"accept":true}`, `{"accept":false}`)
+		g.commitSeal(t, h.sealed(), 0, g.seal(t, 1)).ok(t)
+		g.commitSeal(t, h.sealed(), 1, g.seal(t, 1)).ok(t)
+		check(t, h.store.FailSeals(t.Context(), g.id, []int{0}))
+		g.atRound(t).attended(t)
+		if c := g.published(t); c.Outcome != certificate.Void || !slices.Equal(c.VoidFlakers, []int{1}) {
+			t.Errorf("outcome %s of %v, want VOID of the rejector", c.Outcome, c.VoidFlakers)
 		}
 	})
 	t.Run("a mark is stored", func(t *testing.T) {
