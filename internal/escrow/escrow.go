@@ -134,6 +134,7 @@ type Service struct {
 	seen        *cache[string, *store.Snapshot] // of all parties; of deals whose certificate is published, and of those with many parties
 	verified    *cache[hash, checked]
 	server      atomic.Value // the database server that filled the caches
+	lastRound   atomic.Pointer[roundKey]
 	certified   atomic.Int64 // the largest tree size that the database is known to store as cosigned by a quorum of witnesses
 
 	loads  singleflight.Group // keyed by deal_id

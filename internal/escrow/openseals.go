@@ -113,6 +113,9 @@ func (s *Service) sealKey(ctx context.Context, d *Deal) (round int64, key timelo
 		return 0, key, problem.New(problem.BeaconUnavailable, "the seals of this deal cannot be opened: %s; tell the operator of this deployment", err)
 	}
 	chain, now := s.beacon.Chain(), time.Now().Unix()
+	if last := s.lastRound.Load(); last != nil && last.chain == chain.Hash && last.round == round {
+		return round, last.key, nil
+	}
 	if now < d.roundAgain.Load() {
 		return 0, key, problem.New(problem.BeaconNotReady, "beacon round %d, which opens the seals, is not published yet; call again in a few seconds", round).WithRetryAfter(roundPause)
 	}
@@ -129,7 +132,17 @@ func (s *Service) sealKey(ctx context.Context, d *Deal) (round int64, key timelo
 	if err == nil {
 		key, err = timelock.NewKey(chain, round, signature)
 	}
+	if err == nil {
+		s.lastRound.Store(&roundKey{chain.Hash, round, key})
+	}
 	return round, key, err
+}
+
+// roundKey is the key of a round, whose signature has been verified: many deals have seals for the same round.
+type roundKey struct {
+	chain string
+	round int64
+	key   timelock.Key
 }
 
 // openedSeal is a reveal from a seal, or the reason why there is none.
