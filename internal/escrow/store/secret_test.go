@@ -44,6 +44,11 @@ func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 			d.Replay = under(secret)
 			return second(f.CreateDeal(ctx, d))
 		},
+		"commit with a seal": func(secret []byte) error {
+			a := sealed(act(f.create(t, nil), 0), secret)
+			a.Seal = &store.NewSeal{Hash: [32]byte(random32()), Sealed: []byte("sealed"), RoundTime: 1}
+			return second(f.Commit(ctx, a))
+		},
 		"reveal": func(secret []byte) error { return second(f.Reveal(ctx, sealed(act(revealing(), 0), secret))) },
 		"reveal with a key": func(secret []byte) error {
 			return second(f.Reveal(ctx, with(under(secret), sealed(act(revealing(), 0), now))))
@@ -54,7 +59,7 @@ func TestWritesUnderAFormerSecretAreRefused(t *testing.T) {
 		},
 	}
 	stored := func() string {
-		return fmt.Sprint(f.count(t, "SELECT count(*) FROM reveals"), f.count(t, "SELECT count(*) FROM idempotency"), f.count(t, "SELECT count(*) FROM certificates"))
+		return fmt.Sprint(f.count(t, "SELECT count(*) FROM reveals"), f.count(t, "SELECT count(*) FROM idempotency"), f.count(t, "SELECT count(*) FROM commitments JOIN seals USING (deal_id, party)"), f.count(t, "SELECT count(*) FROM certificates"))
 	}
 	check(t, f.ClaimSecret(ctx, old))
 	f.rotate(t, old, now)
