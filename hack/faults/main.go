@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -48,6 +50,14 @@ func run(ctx context.Context, seed uint64, seeds int, length time.Duration, bin,
 	if plant != "" {
 		return plantAll(ctx, root, plant, out, seed)
 	}
+	sum := summary{length: length, faults: map[string]int{}}
+	if written != "" { // before the build: HEAD may move meanwhile
+		commit, err := exec.CommandContext(ctx, "git", "describe", "--always", "--dirty").Output()
+		if err != nil {
+			return fmt.Errorf("git describe, to name the commit in the report: %w", err)
+		}
+		sum.commit = string(bytes.TrimSpace(commit))
+	}
 	if bin == "" {
 		bin = filepath.Join(out, "bin")
 		say("building the services")
@@ -55,7 +65,6 @@ func run(ctx context.Context, seed uint64, seeds int, length time.Duration, bin,
 			return err
 		}
 	}
-	sum := summary{length: length, faults: map[string]int{}}
 	for seed := seed; len(sum.rows) < seeds; seed++ {
 		say("seed %d, duration %s; the history and the logs are in %s", seed, length, out)
 		events, err := runCampaign(ctx, seed, length, settleBound, bin, out)
