@@ -118,13 +118,16 @@ func (d *Deal) checkInput(input map[string]any) error {
 	return d.algorithm.CheckInput(d.Labels, d.params, input, d.inputLimit())
 }
 
-func (s *Service) keep(d *Deal) {
-	bytes := 512 + 3*len(d.Params) // the params as text, and as parsed values of about twice the size
+// bytes returns the memory of d.
+func (d *Deal) bytes() int {
+	bytes := 512 + 3*len(d.Params) + 96*len(d.SeatKeys) // the params as text, and as parsed values of about twice the size
 	for _, label := range d.Labels {
 		bytes += len(label) + 16
 	}
-	s.deals.Add(d.DealID, d, bytes+96*len(d.SeatKeys))
+	return bytes
 }
+
+func (s *Service) keep(d *Deal) { s.deals.Add(d.DealID, d, d.bytes()) }
 
 // rules returns the deal for the decisions of package deal.
 func (s *Service) rules(d *Deal, now *store.Snapshot) deal.Deal {

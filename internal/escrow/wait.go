@@ -50,7 +50,7 @@ func (s *Service) awaitChange(ctx context.Context, a Access, w Wait) error {
 		if s.awaitsWitnesses(snapshot) { // no process announces a cosigned tree
 			wake = time.AfterFunc(witnessInterval, waiter.Wake).Stop
 		}
-		changed, err := pause(ctx, waiter, snapshot.Progress(), stateOnly, timeUp.C)
+		changed, err := pause(ctx, a.deal, waiter, snapshot.Progress(), stateOnly, timeUp.C)
 		wake()
 		if err != nil || !changed {
 			return cmp.Or(err, ctx.Err())
@@ -95,11 +95,14 @@ func (s *Service) final(now *store.Snapshot) bool {
 	return now.Published && !s.awaitsWitnesses(now) || now.Phase == deal.Expired || now.Phase == deal.Cancelled
 }
 
-// pause waits for a change of the deal. While the process lacks memory for other calls, it ends the
+// pause waits for a change of the deal, which stays in memory. While the process lacks memory for other calls, it ends the
 // waits of the network with the most calls. The metrics of latency do not count the wait.
-func pause(ctx context.Context, waiter *waiting.Waiter, known store.Progress, stateOnly bool, timeUp <-chan time.Time) (bool, error) {
+func pause(ctx context.Context, d *Deal, waiter *waiting.Waiter, known store.Progress, stateOnly bool, timeUp <-chan time.Time) (bool, error) {
 	began := time.Now()
-	resume := budget.From(ctx).Wait(waiter.End)
+	if err := budget.From(ctx).Hold(ctx, int64(d.bytes())); err != nil {
+		return false, err
+	}
+	resume := budget.From(ctx).Wait(int64(d.bytes()), waiter.End)
 	changed := waiter.Wait(ctx, known, stateOnly, timeUp)
 	telemetry.NoteWait(ctx, time.Since(began))
 	return changed, resume(ctx)
@@ -132,7 +135,7 @@ func (s *Service) CertificateAfter(ctx context.Context, a Access, w Wait, prepar
 		if retry := problem.From(err).RetryAfter; retry > 0 && s.rules(a.deal, now).AllRevealed() {
 			defer time.AfterFunc(time.Duration(retry)*time.Second, waiter.Wake).Stop()
 		}
-		changed, refused := pause(ctx, waiter, now.Progress(), true, timeUp.C)
+		changed, refused := pause(ctx, a.deal, waiter, now.Progress(), true, timeUp.C)
 		switch {
 		case refused != nil:
 			return Issued{}, refused

@@ -296,13 +296,23 @@ func (s *Store) newTokens() *coalescer[[32]byte, *partyOf] {
 	return c.startIn(s.slots, s.slots.lookups)
 }
 
+const replayCopies = 6 // how many times a response is in memory while it is decrypted, encoded and sent
+
 // FindReplay returns the idempotency record with this Replay.Scope, or ErrNotFound if there is
 // no record or the record has expired. The slice `former` holds the same scope, computed with
 // each other server secret of the process. A nil Response means that the effect took place and
-// its response was not stored.
+// its response was not stored. FindReplay reads a large response only once the call in ctx has taken what its answer needs.
 func (s *Store) FindReplay(ctx context.Context, scope []byte, former [][]byte) (r Replay, err error) {
-	err = s.pool.QueryRow(ctx, sql("find_replay"), scope, former).Scan(&r.Scope, &r.Body, &r.Response)
-	return r, translate(err)
+	var size *int
+	err = s.pool.QueryRow(ctx, sql("find_replay"), scope, former, SmallRead).Scan(&r.Scope, &r.Body, &r.Response, &size)
+	if err != nil || size == nil || *size <= SmallRead {
+		return r, translate(err)
+	}
+	query := func(ctx context.Context, _ []int, _ bool) ([]Replay, error) {
+		err := s.pool.QueryRow(ctx, sql("find_replay"), scope, former, *size).Scan(&r.Scope, &r.Body, &r.Response, &size)
+		return []Replay{r}, err
+	}
+	return large(ctx, s, replayCopies**size, query, 0)
 }
 
 // SetResponse stores the response of an idempotency record unless the record already has one,

@@ -236,10 +236,10 @@ func (c *Call) giveBack(from **Ticket) {
 	}
 }
 
-// Wait says that the call waits for other parties, and holds at most MaxSmall bytes meanwhile. The budget may
+// Wait says that the call waits for other parties, and holds at most n bytes or MaxSmall meanwhile. The budget may
 // call `wake`, which MUST return at once; then the call answers what is now. The caller calls
 // `resume` after the wait.
-func (c *Call) Wait(wake func()) (resume func(context.Context) error) {
+func (c *Call) Wait(n int64, wake func()) (resume func(context.Context) error) {
 	if c == nil {
 		return func(context.Context) error { return nil }
 	}
@@ -249,7 +249,7 @@ func (c *Call) Wait(wake func()) (resume func(context.Context) error) {
 		return func(context.Context) error { return nil }
 	}
 	before := held.Units()
-	c.Shrink(MaxSmall)
+	c.Shrink(max(n, MaxSmall))
 	held.Evictable(wake)
 	return func(ctx context.Context) error {
 		if held.Busy() && before <= MaxSmall {

@@ -105,7 +105,7 @@ func TestWaitingCallsMakeRoom(t *testing.T) {
 				t.Fatal(err)
 			}
 			calls = append(calls, c)
-			waiting = append(waiting, c.Wait(func() { woken <- i }))
+			waiting = append(waiting, c.Wait(0, func() { woken <- i }))
 		}
 		ctx, c := p.Begin(t.Context(), "one")
 		var all sync.WaitGroup
@@ -227,7 +227,7 @@ func TestCallWithoutLimits(t *testing.T) {
 	c.Answer()
 	c.Blocked(nil)
 	done, err := From(ctx).Lookup(ctx)
-	if err := errors.Join(err, c.Hold(ctx, 1<<40), c.Compute(ctx, 1<<40), c.Turn(ctx), c.Yield(ctx), c.Wait(nil)(ctx)); err != nil || !c.Busy() {
+	if err := errors.Join(err, c.Hold(ctx, 1<<40), c.Compute(ctx, 1<<40), c.Turn(ctx), c.Yield(ctx), c.Wait(0, nil)(ctx)); err != nil || !c.Busy() {
 		t.Error(err)
 	}
 	done()

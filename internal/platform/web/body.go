@@ -118,3 +118,24 @@ func (b *bodyReader) chunked(all []byte, limit int64) ([]byte, error) {
 		}
 	}
 }
+
+// requestBody notes whether the handler has read the body to its end.
+type requestBody struct {
+	io.ReadCloser
+	ended bool
+}
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || err == io.EOF
+	return n, err
+}
+
+// leave bounds how long net/http reads the rest of the body before it sends the answer. Until then, the
+// connection waits for its client.
+func (b *requestBody) leave(w http.ResponseWriter, r *http.Request) {
+	if !b.ended {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
+		connOf(r.Context()).waits()
+	}
+}

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"net/netip"
@@ -49,6 +50,7 @@ func NewListener(l net.Listener, server *http.Server, most int, proxy func(netip
 		case http.StateActive:
 			one.busy()
 		case http.StateIdle:
+			one.lines, one.text = 0, false
 			one.waits()
 		case http.StateClosed, http.StateHijacked:
 			one.leave()
@@ -115,10 +117,47 @@ type conn struct {
 	*net.TCPConn
 	ticket *budget.Ticket // nil: not bounded
 
-	// Only the goroutine that serves the connection uses the fields below.
+	// Only one goroutine at a time uses the fields below: the one that serves the connection, or net/http's that reads ahead.
+	lines   int            // of the header so far; -1: it has ended
+	text    bool           // the last line so far is not empty
 	call    *budget.Call   // nil: no call is served
 	written int            // bytes since the client had taken nearly all
 	unsent  *budget.Ticket // of bytes that the client has not taken yet; may be returned already
+}
+
+const (
+	mostLines  = 128     // of a header
+	readAhead  = 4 << 10 // size of net/http's read buffer
+	headerStep = 1 << 10 // bytes that are read into it at once
+)
+
+var errLines = errors.New("too many lines in the header")
+
+// Read counts the lines of a header: net/http takes about a hundred bytes for each, however short it is, so
+// a header of 16 KiB could take half a megabyte. A header that begins in the read buffer, behind another
+// request, is not counted up to headerStep.
+func (c *conn) Read(b []byte) (int, error) {
+	if c.lines < 0 && len(b) > readAhead {
+		return c.TCPConn.Read(b)
+	}
+	n, err := c.TCPConn.Read(b[:min(len(b), headerStep)])
+	for _, one := range b[:n] {
+		switch {
+		case c.lines < 0:
+			return n, err
+		case one != '\n' && one != '\r':
+			c.text = true
+		case one == '\n' && !c.text && c.lines > 0:
+			c.lines = -1
+		case one == '\n':
+			c.lines++
+			c.text = false
+		}
+		if c.lines > mostLines {
+			return 0, errLines
+		}
+	}
+	return n, err
 }
 
 // write lets the budget close the connection while the client does not take an answer.

@@ -112,6 +112,7 @@ type Recorder struct {
 	http.ResponseWriter
 	Status int    // 0: the answer has not begun
 	Begins func() // called when the answer begins; may be nil
+	unread func() // called when the answer begins; nil: the request has no body
 }
 
 // WriteHeader notes the status and sends it.
@@ -120,6 +121,9 @@ func (r *Recorder) WriteHeader(status int) {
 		r.Status = status
 		if r.Begins != nil {
 			r.Begins()
+		}
+		if r.unread != nil {
+			r.unread()
 		}
 	}
 	r.ResponseWriter.WriteHeader(status)
@@ -144,6 +148,11 @@ func Observed(logger *slog.Logger, failures *telemetry.Repeats, outside bool, ne
 		began := time.Now()
 		r, call := telemetry.Begin(w, r, outside)
 		rec := &Recorder{ResponseWriter: w}
+		if r.ContentLength != 0 {
+			body := &requestBody{ReadCloser: r.Body}
+			r.Body = body
+			rec.unread = func() { body.leave(w, r) }
+		}
 		defer func() {
 			defer func() {
 				route := r.Pattern
