@@ -2,6 +2,7 @@ package abuse
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -197,4 +198,77 @@ func unknown(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd
 	return flood(500, func(int) (string, string, string, any) {
 		return "GET", "/v1/deals/d_0000000000000000000000", fmt.Sprintf("fp_%043d", n.Add(1)), nil
 	})
+}
+
+// held keeps n connections, each with a text sent.
+func held(n int, text string) func(context.Context, *crowd) {
+	return func(ctx context.Context, from *crowd) {
+		var all sync.WaitGroup
+		for i := range n {
+			all.Go(func() {
+				for ctx.Err() == nil {
+					from.hold(ctx, i, text)
+					e2e.Pause(ctx, 20*time.Millisecond)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// shortLines sends half of a header, of 5,000 lines.
+func shortLines(*testing.T, *localstack.Stack) func(context.Context, *crowd) {
+	return held(1200, "GET /v1/status HTTP/1.1\r\nHost: localhost\r\n"+strings.Repeat("a:\n", 5000))
+}
+
+// missingBody announces a body that does not come.
+func missingBody(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
+	d := e2e.NewClient(t, stack.BaseURL()).Create(e2e.SplitBody(hour, 2*hour))
+	return held(4000, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: 10\r\n\r\n", d.Path(""), d.Tokens[0]))
+}
+
+// largeReplays repeats a small request whose stored answer has about 3 MB, and reads no answer.
+func largeReplays(t *testing.T, stack *localstack.Stack) func(context.Context, *crowd) {
+	const parties, items = 16, 256
+	c, body := e2e.NewClient(t, stack.BaseURL()), e2e.SplitBody(hour, 2*hour)
+	names, labels := make([]string, items), make([]string, parties)
+	for i := range names {
+		names[i] = fmt.Sprintf("%04d%s", i, strings.Repeat(`"`, 196))
+	}
+	for i := range labels {
+		labels[i] = fmt.Sprint("party ", i)
+	}
+	body["party_labels"], body["algorithm_params"] = labels, e2e.Body{"items": names}
+	d, inputs := c.Create(body), make([]e2e.Sealed, parties)
+	for p := range inputs {
+		valuations := e2e.Body{}
+		if p < parties-1 {
+			for i, name := range names {
+				valuations[name] = int64(9007199254740991 - 1_000_003*(i+1)*(p+7) - p*p*7919)
+			}
+		}
+		inputs[p] = e2e.Seal(t, e2e.Body{"valuations": valuations})
+		d.Commit(p, inputs[p])
+	}
+	for p := range parties - 1 {
+		d.Reveal(p, inputs[p])
+	}
+	last := inputs[parties-1].Act("reveal")
+	if a := c.Want(200, "POST", d.Path("/reveal"), d.Tokens[parties-1], last, "Idempotency-Key", "last"); len(a.Body) < 1<<20 {
+		t.Fatalf("the last reveal is answered with %d bytes, want over a megabyte", len(a.Body))
+	}
+	text, err := json.Marshal(last)
+	e2e.Must(t, err)
+	request := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nIdempotency-Key: last\r\nContent-Length: %d\r\n\r\n%s", d.Path("/reveal"), d.Tokens[parties-1], len(text), text)
+	return func(ctx context.Context, from *crowd) {
+		for i := range 400 {
+			dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from.addresses[i%len(from.addresses)])}}
+			if conn, err := dialer.DialContext(ctx, "tcp", strings.TrimPrefix(stack.BaseURL(), "http://")); err == nil {
+				defer conn.Close()
+				_ = conn.(*net.TCPConn).SetReadBuffer(4096)
+				_, _ = io.WriteString(conn, request)
+			}
+		}
+		<-ctx.Done()
+	}
 }

@@ -45,6 +45,9 @@ var cheap = []attack{
 	{"6 unread answers of log-server, 300 connections", unread(logURL, 300, 600, "/v1/log/tree-head")},
 	{"7 silent connections", silent},
 	{"10 unknown credentials, 500 connections", unknown},
+	{"headers of 5,000 lines, 1,200 connections", shortLines},
+	{"bodies that do not come, own token, 4,000 connections", missingBody},
+	{"replays of a large answer, unread, 400 connections", largeReplays},
 }
 
 // TestReview runs the cheap attacks of the review from one address beside a victim at another. deal-api

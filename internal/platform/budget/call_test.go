@@ -92,6 +92,19 @@ func TestCallWithoutTheLargerTicketHoldsNothing(t *testing.T) {
 }
 
 // A waiting call gives up its ticket when others need it, and gets another one to answer.
+func TestAWaitKeepsWhatItsDealTakes(t *testing.T) {
+	p := smallProcess()
+	ctx, c := p.Begin(t.Context(), "")
+	if err := c.Hold(ctx, 400<<10); err != nil {
+		t.Fatal(err)
+	}
+	c.Wait(300<<10, func() {})
+	if n := p.Held(Large); n != 300<<10 {
+		t.Errorf("a wait of a deal of 300 KiB holds %d bytes", n)
+	}
+	c.End()
+}
+
 func TestWaitingCallsMakeRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := smallProcess()
