@@ -10,7 +10,6 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
-	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 )
 
@@ -168,7 +167,7 @@ type commitFlags struct {
 	SeatKey           string `placeholder:"FILE" help:"File with the seat key that signs the commitment (see fairpactctl seat-key)."`
 	Origin            string `placeholder:"URL" help:"With --seat-key: the public URL of the deployment, if you reach the deployment under another URL."`
 	Timelock          bool   `help:"Also send the input, sealed for the beacon round of the deal: it opens by itself, and you need not come back. fairpactctl deal join always does so."`
-	Receipt           string `placeholder:"FILE" help:"With --timelock: new file for the seal and the deployment's receipt, which proves that you sealed in time."`
+	Receipt           string `placeholder:"FILE" help:"With --timelock: new file for the seal and the deployment's receipt, which proves that you sealed in time. Default: the name of the sealed file, with .receipt appended."`
 	DevelopmentBeacon bool   `help:"With --timelock: accept a beacon chain other than drand quicknet. Its operator may be able to open the seal at any time."`
 }
 
@@ -187,24 +186,26 @@ func (c commitCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	return call.commit(ctx, t, mine, c.commitFlags, func() error { return nil })
-}
-
-// commit checks the input against the deal, sends its commitment and prints the answer. With a
-// seal it calls keep before it sends anything.
-func (c *call) commit(ctx context.Context, t *terminal, mine sealed, flags commitFlags, keep func() error) error {
-	of, err := c.declaration(ctx)
+	of, err := call.declaration(ctx)
 	if err != nil {
 		return err
 	}
+	name := c.Sealed
+	if name == "-" {
+		name = call.file(of)
+	}
+	c.Receipt = cmp.Or(c.Receipt, name+".receipt")
+	return call.commit(ctx, t, of, mine, c.commitFlags, func(store func() error) error { return store() })
+}
+
+// commit checks the input against the deal, sends its commitment and prints the answer. With a seal it
+// first calls keep with a function that stores the seal, because a party cannot commit again.
+func (c *call) commit(ctx context.Context, t *terminal, of terms, mine sealed, flags commitFlags, keep func(store func() error) error) (err error) {
 	if known := cmp.Or(flags.Origin, c.client.BaseURL()); flags.SeatKey != "" && of.Origin != nil && *of.Origin != known {
 		return refusal{fmt.Errorf("the expected public URL is %s, but the deployment says that its public URL is %s: if the deployment is right, give --origin %s", known, *of.Origin, *of.Origin)}
 	}
-	// A newer service may have an algorithm that is unknown here; it checks the input at the reveal.
-	if a, known := algorithm.Lookup(of.algorithm); known {
-		if err := a.CheckInput(of.labels, of.params, mine.members, a.InputLimit(of.params)); err != nil {
-			return refusal{fmt.Errorf("the commitment was not sent, because the reveal of this input would be refused: %w", err)}
-		}
+	if err := of.check(mine.members); err != nil {
+		return err
 	}
 	request := commitment{Commitment: canon.Commitment(mine.canonical, []byte(mine.salt))}
 	if flags.SeatKey != "" {
@@ -215,28 +216,37 @@ func (c *call) commit(ctx context.Context, t *terminal, mine sealed, flags commi
 	if !flags.Timelock {
 		return c.post(ctx, t, "/commit", request)
 	}
-	sealed, err := c.seal(ctx, of, mine, flags.DevelopmentBeacon)
+	made, err := c.seal(ctx, of, mine, flags.DevelopmentBeacon)
 	if err != nil {
 		return err
 	}
-	request.Seal = sealed.text
-	if err := keep(); err != nil {
+	request.Seal = made.text
+	file := receiptFile{Seal: made.text, Development: made.development}
+	if err := keep(func() error { return createSecretFile(flags.Receipt, file.text) }); err != nil {
 		return err
 	}
+	t.note("your seal, and the receipt for it, are in %s: keep this file until the deal has ended", flags.Receipt)
 	answer, err := c.client.Post(ctx, c.path("/commit"), c.token, request)
 	if err != nil {
+		return err
+	}
+	if err := t.answer(answer); err != nil {
 		return err
 	}
 	var committed wire.Committed
 	if err := json.Unmarshal(answer, &committed); err != nil {
 		return err
 	}
-	if flags.Receipt != "" {
-		if err := c.keepReceipt(ctx, flags.Receipt, sealed, of, request.Commitment, committed.Receipt); err != nil {
-			return err
-		}
+	if file.Receipt = committed.Receipt; file.Receipt == nil {
+		return refusal{fmt.Errorf("you have committed, but the deployment signed no receipt, because its signing key was out of reach: keep %s, which has your seal", flags.Receipt)}
 	}
-	return t.answer(answer)
+	if err := file.replace(flags.Receipt); err != nil {
+		return fmt.Errorf("you have committed, but the receipt could not be added to %s: keep the receipt in the answer. %w", flags.Receipt, err)
+	}
+	if file.Pubkey, err = c.receiptKey(ctx, made, of, request.Commitment, *file.Receipt); err != nil {
+		return refusal{fmt.Errorf("you have committed, but the receipt in %s proves nothing yet: %w. Keep this file and the sealed file, and reveal by hand before the reveal deadline", flags.Receipt, err)}
+	}
+	return file.replace(flags.Receipt)
 }
 
 type commitment struct {

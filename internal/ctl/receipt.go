@@ -82,10 +82,16 @@ func (c receiptCommand) Run(ctx context.Context, t *terminal) error {
 
 func (t *terminal) receipt(path string) (file receiptFile, err error) {
 	data, err := t.read(path)
-	if err == nil && json.Unmarshal(data, &file) != nil || file.Seal == "" || file.Receipt.Text == "" {
-		err = fmt.Errorf("%s is not a receipt file: give the file that fairpactctl deal join wrote", path)
+	if err != nil {
+		return file, err
 	}
-	return file, err
+	if json.Unmarshal(data, &file) != nil || file.Seal == "" {
+		return file, fmt.Errorf("%s is not a receipt file: give the file that fairpactctl deal join wrote", path)
+	}
+	if file.Receipt == nil {
+		return file, fmt.Errorf("%s has no receipt: the deployment signed none, so the file proves nothing", path)
+	}
+	return file, nil
 }
 
 // signed checks everything that needs no round.
@@ -98,6 +104,9 @@ func (f receiptFile) signed(chain drand.Chain, known []string) (p proven, err er
 		return p, err
 	}
 	if len(known) == 0 {
+		if f.Pubkey == "" {
+			return p, errors.New("the file names no key that signed the receipt: give the key of the deployment with --pubkey")
+		}
 		known = []string{f.Pubkey}
 	}
 	p = proven{DealID: receipt.DealID, Party: receipt.Party, Commitment: receipt.Commitment, SealHash: receipt.SealHash, SealedAt: receipt.Time, Round: receipt.Round, OpensAt: chain.RoundTime(receipt.Round)}

@@ -38,7 +38,7 @@ func TestReceiptExposesAFalseFlaker(t *testing.T) {
 		signature, err := signer.Sign(r.Message())
 		ok(t, err)
 		served := wire.BeaconOf(chain).BeaconChain
-		text, err := json.Marshal(receiptFile{seal, escrow.Receipt{Text: string(r.Message()), Signature: signature}, key, &served})
+		text, err := json.Marshal(receiptFile{seal, &escrow.Receipt{Text: string(r.Message()), Signature: signature}, key, &served})
 		ok(t, err)
 		path := filepath.Join(dir, name)
 		ok(t, os.WriteFile(path, text, 0o600))

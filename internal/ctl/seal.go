@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
+	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
 	"github.com/fairpact/fairpact/internal/rules/keys"
@@ -143,6 +144,19 @@ func (c *call) declaration(ctx context.Context) (d terms, err error) {
 	}
 	d.digest = certificate.DeclarationDigest(canon.Encode(of))
 	return d, nil
+}
+
+// check returns a refusal if the reveal of this input would be refused. A newer service may have an algorithm
+// that is unknown here; it checks the input at the reveal.
+func (d terms) check(input map[string]any) error {
+	a, known := algorithm.Lookup(d.algorithm)
+	if !known {
+		return nil
+	}
+	if err := a.CheckInput(d.labels, d.params, input, a.InputLimit(d.params)); err != nil {
+		return refusal{fmt.Errorf("nothing was sent, because the reveal of this input would be refused: %w", err)}
+	}
+	return nil
 }
 
 func (d terms) sign(path, commits string) (c commitment, err error) {

@@ -1,6 +1,7 @@
 package ctl
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -11,9 +12,9 @@ import (
 
 	"github.com/fairpact/fairpact/internal/api/wire"
 	"github.com/fairpact/fairpact/internal/escrow"
+	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/drand"
-	"github.com/fairpact/fairpact/internal/rules/keys"
 	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
 
@@ -37,19 +38,28 @@ func (c joinCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", c.Input, err)
 	}
+	of, err := call.declaration(ctx)
+	if err != nil {
+		return err
+	}
 	mine := sealed{input, canon.Encode(input), newSalt()}
 	text, err := json.Marshal(sealedFile{mine.canonical, mine.salt})
 	if err != nil {
 		return err
 	}
 	c.Timelock = true
-	if c.Receipt == "" {
-		c.Receipt = c.Out + ".receipt"
-	}
-	return call.commit(ctx, t, mine, c.commitFlags, func() error {
-		return createSecretFile(c.Out, func() ([]byte, error) { return append(text, '\n'), nil })
+	c.Receipt = cmp.Or(c.Receipt, c.Out+".receipt")
+	return call.commit(ctx, t, of, mine, c.commitFlags, func(store func() error) error {
+		err := createSecretFile(c.Out, func() ([]byte, error) { return append(text, '\n'), store() })
+		if err == nil {
+			t.note("your input and salt are in %s", c.Out)
+		}
+		return err
 	})
 }
+
+// file returns the default name of the party's file for its input and salt.
+func (c *call) file(of terms) string { return fmt.Sprintf("fairpact-%s-%d.json", c.dealID, *of.Party) }
 
 // invited returns a party's call to its deal. The link '-' is read from standard input.
 func (t *terminal) invited(link string) (*call, error) {
@@ -108,22 +118,29 @@ func (c *call) seal(ctx context.Context, of terms, mine sealed, development bool
 // receiptFile proves that the deployment accepted a seal in time. The seal opens for anyone once its round
 // is published.
 type receiptFile struct {
-	Seal    string         `json:"seal"`
-	Receipt escrow.Receipt `json:"receipt"`
-	Pubkey  string         `json:"pubkey"`
+	Seal    string          `json:"seal"`
+	Receipt *escrow.Receipt `json:"receipt"`          // nil: the deployment has signed none
+	Pubkey  string          `json:"pubkey,omitempty"` // the key that signed the receipt; "" if the check of the receipt failed
 	// Development is set if the seal is not for drand quicknet.
 	Development *wire.BeaconChain `json:"development_beacon,omitempty"`
 }
 
-// keepReceipt checks the receipt of an accepted seal and writes the file.
-func (c *call) keepReceipt(ctx context.Context, path string, s seal, of terms, commits string, given *escrow.Receipt) error {
-	if given == nil {
-		return errors.New("the deployment accepted the seal but signed no receipt, because its signing key was out of reach; your commitment and seal stand")
-	}
-	var status wire.Status
-	if err := c.client.GetInto(ctx, "/v1/status", "", &status); err != nil {
+func (f receiptFile) text() ([]byte, error) {
+	text, err := json.Marshal(f)
+	return append(text, '\n'), err
+}
+
+func (f receiptFile) replace(path string) error {
+	text, err := f.text()
+	if err != nil {
 		return err
 	}
+	return files.Replace(path, text, 0o600)
+}
+
+// receiptKey checks the receipt of an accepted seal and returns the key that signed it. The deployment may
+// have rotated its key since, so every key that it publishes counts.
+func (c *call) receiptKey(ctx context.Context, s seal, of terms, commits string, given escrow.Receipt) (string, error) {
 	receipt, err := timelock.ParseReceipt(given.Text)
 	if err == nil {
 		err = receipt.Matches(s.chain, s.text)
@@ -131,15 +148,16 @@ func (c *call) keepReceipt(ctx context.Context, path string, s seal, of terms, c
 	if err == nil && (receipt.DealID != c.dealID || receipt.Party != int64(*of.Party) || receipt.Commitment != commits || receipt.Round != s.round) {
 		err = errors.New("it is for another deal, party, commitment or round")
 	}
-	if err == nil {
-		err = keys.Verify(status.PublicKey, []byte(given.Text), given.Signature)
-	}
 	if err != nil {
-		return refusal{fmt.Errorf("the deployment's receipt proves nothing: %w. Keep the sealed file and reveal by hand", err)}
+		return "", err
 	}
-	text, err := json.Marshal(receiptFile{s.text, *given, status.PublicKey, s.development})
+	published, err := fetchList(ctx, c.client, "/v1/pubkeys")
 	if err != nil {
-		return err
+		return "", fmt.Errorf("its signature was not checked: %w", err)
 	}
-	return createSecretFile(path, func() ([]byte, error) { return append(text, '\n'), nil })
+	signer, err := published.SignerOf([]byte(given.Text), given.Signature)
+	if err != nil {
+		return "", fmt.Errorf("no key of GET /v1/pubkeys signed it: %w", err)
+	}
+	return signer.Label, nil
 }
