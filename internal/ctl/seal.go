@@ -217,6 +217,9 @@ func (c sealCommand) Run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return err
 		}
+		if err := of.check(input); err != nil {
+			return err
+		}
 		made, err := call.seal(ctx, of, sealed{input, canonical, salt}, c.DevelopmentBeacon)
 		if err != nil {
 			return err

@@ -203,6 +203,20 @@ func TestCommitWithATimelockKeepsTheSeal(t *testing.T) {
 	}
 }
 
+// An input that the deal would refuse is found before it is sealed, not at the round.
+func TestSealWithATimelockChecksTheInput(t *testing.T) {
+	s := newSealTaker(t)
+	r := run(t, `{"valuations":{"plane":100}}`, "seal", "-", "--timelock", s.link, "--development-beacon")
+	if r.code != ExitFailed || !strings.Contains(r.err, "the reveal of this input would be refused") || r.out != "" {
+		t.Errorf("an unknown item: %+v, want exit code %d and no seal", r, ExitFailed)
+	}
+	r = run(t, `{"valuations":{"car":100}}`, "seal", "-", "--timelock", s.link, "--development-beacon", "--json")
+	var made struct{ Seal string }
+	if err := json.Unmarshal([]byte(r.out), &made); err != nil || r.code != ExitOK || made.Seal == "" {
+		t.Errorf("a good input: %+v, want a seal", r)
+	}
+}
+
 // A file without a proven signer needs the key of somebody who knows it.
 func TestReceiptWithoutAKey(t *testing.T) {
 	s := newSealTaker(t)
