@@ -53,8 +53,7 @@ func TestCtlJoin(t *testing.T) {
 			return false
 		}
 		for party, values := range inputs {
-			out := fmt.Sprintf("sealed-%s-%d.json", lead, party)
-			said, inTime := c.Attempt("deal", "join", link(file, party), c.File("input.json", values), "--out", out, "--development-beacon")
+			said, inTime := c.Attempt("deal", "join", link(file, party), c.File("input.json", values), "--development-beacon")
 			if !inTime {
 				return false
 			}

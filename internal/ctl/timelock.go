@@ -21,7 +21,7 @@ import (
 type joinCommand struct {
 	Link  string `arg:"" help:"The link of your invitation, https://…/d/d_…#it_…. Other users of this machine can see arguments; '-' reads the link from standard input."`
 	Input string `arg:"" help:"File with your input, a JSON object."`
-	Out   string `required:"" placeholder:"FILE" help:"New file for the input and a new salt. Keep it until the deal has ended."`
+	Out   string `placeholder:"FILE" help:"New file for the input and a new salt. Keep it until the deal has ended. Default: fairpact-DEAL-PARTY.json in this folder."`
 	commitFlags
 }
 
@@ -48,6 +48,7 @@ func (c joinCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	c.Timelock = true
+	c.Out = cmp.Or(c.Out, call.file(of))
 	c.Receipt = cmp.Or(c.Receipt, c.Out+".receipt")
 	return call.commit(ctx, t, of, mine, c.commitFlags, func(store func() error) error {
 		err := createSecretFile(c.Out, func() ([]byte, error) { return append(text, '\n'), store() })

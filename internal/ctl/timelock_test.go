@@ -203,6 +203,26 @@ func TestCommitWithATimelockKeepsTheSeal(t *testing.T) {
 	}
 }
 
+// A link and an input are enough to take part, and a second run does not touch the files of the first.
+func TestJoinNamesItsFiles(t *testing.T) {
+	s := newSealTaker(t)
+	s.signer = receiptKey(t)
+	s.published = []string{s.signer.Label}
+	input := write(t, "input.json", `{"valuations":{"car":70,"boat":30}}`)
+	t.Chdir(t.TempDir())
+	const name = "fairpact-" + joinedDeal + "-1.json"
+	r := run(t, "", "deal", "join", s.link, input, "--development-beacon")
+	if r.code != ExitOK || !strings.Contains(r.err, name) || !opens(t, name+".receipt", name) {
+		t.Errorf("deal join: %+v, want exit code 0 and the name %s", r, name)
+	}
+	before, err := os.ReadFile(name)
+	ok(t, err)
+	r = run(t, "", "deal", "join", s.link, input, "--development-beacon")
+	if after, err := os.ReadFile(name); err != nil || string(after) != string(before) || r.code != ExitUsage || !strings.Contains(r.err, name+" exists") {
+		t.Errorf("deal join again: %+v, and %s holds %q (%v)", r, name, after, err)
+	}
+}
+
 // An input that the deal would refuse is found before it is sealed, not at the round.
 func TestSealWithATimelockChecksTheInput(t *testing.T) {
 	s := newSealTaker(t)
