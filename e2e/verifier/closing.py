@@ -67,7 +67,7 @@ def check(report, bundle, declaration, policy, signer_problem, included):
                    "see fairpactctl verify" % ", ".join(unchecked))
     else:
         report.closed["detail"] = "all commitments were in the log %s (cosigned by %s)" % (words, names)
-    report.add("closing_witnesses", problem, "cosigned by %s %s; an audit of the log shows any other leaf that begins with %s" % (
+    report.add("closing_witnesses", problem, "cosigned by %s %s; fairpactctl log audit --deal shows any other leaf that begins with %s" % (
         names, words, mark(certificate["deal_id"]).hex()))
 
 

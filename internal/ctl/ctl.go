@@ -25,7 +25,7 @@ const (
 	ExitOK            = 0 // done; every check passed
 	ExitFailed        = 1 // a check failed, or the service refused
 	ExitUsage         = 2 // wrong usage, an unreadable file, or an unreachable service
-	ExitForged        = 3 // a log is forked, contradicts its signed checkpoints or has inconsistent tables
+	ExitForged        = 3 // a log is forked, contradicts its signed checkpoints, closes a deal twice or has inconsistent tables
 	ExitUnknownIssuer = 4 // a certificate is consistent, but its issuer is not proven
 )
 

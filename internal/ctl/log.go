@@ -15,6 +15,7 @@ import (
 	"github.com/fairpact/fairpact/internal/platform/files"
 	"github.com/fairpact/fairpact/internal/platform/httpclient"
 	"github.com/fairpact/fairpact/internal/rules/checkpoint"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 	"github.com/fairpact/fairpact/internal/signing"
 	"github.com/fairpact/fairpact/internal/translog/audit"
 )
@@ -71,23 +72,24 @@ func (l logTrust) open(t *terminal, place string) (*checkpoint.Policy, *audit.So
 
 // logReport is the --json output of log audit, log mirror and log watch.
 type logReport struct {
-	Verdict   string          `json:"verdict"` // "good", "quorum" (too few witnesses cosigned) or "contradiction"
+	Verdict   string          `json:"verdict"` // "good", "quorum" (too few witnesses cosigned), "closings" (of one deal) or "contradiction"
 	Origin    string          `json:"origin,omitempty"`
 	TreeSize  int64           `json:"tree_size"`
 	RootHash  string          `json:"root_hash,omitempty"`
 	Witnesses []string        `json:"witnesses"`
 	Findings  []audit.Finding `json:"findings,omitempty"`
-	Notes     []string        `json:"notes,omitempty"` // the signed checkpoints that contradict each other or the log
+	Notes     []string        `json:"notes,omitempty"`    // the signed checkpoints that contradict each other or the log
+	Closings  []audit.Leaf    `json:"closings,omitempty"` // of the deal that log audit --deal names
 }
 
 // judged prints the verdict on a log, and returns the error that sets the exit code. If err is neither nil
 // nor a Contradiction, there is no verdict, and judged returns err.
-func (t *terminal) judged(head audit.Head, policy *checkpoint.Policy, err error) error {
+func (t *terminal) judged(head audit.Head, policy *checkpoint.Policy, err error, closings ...audit.Leaf) error {
 	found, contradiction := errors.AsType[*audit.Contradiction](err)
 	if err != nil && !contradiction {
 		return err
 	}
-	r, exit := logReport{Verdict: "good", Witnesses: append([]string{}, head.Witnesses...)}, error(nil)
+	r, exit := logReport{Verdict: "good", Witnesses: append([]string{}, head.Witnesses...), Closings: closings}, error(nil)
 	if head.Note != nil {
 		r.Origin, r.TreeSize, r.RootHash = head.Origin, head.Size, hex.EncodeToString(head.Root[:])
 	}
@@ -97,6 +99,8 @@ func (t *terminal) judged(head audit.Head, policy *checkpoint.Policy, err error)
 		for _, signed := range found.Notes {
 			r.Notes = append(r.Notes, string(signed))
 		}
+	case len(closings) > 1:
+		r.Verdict, exit = "closings", errForged
 	case head.Quorum != nil:
 		r.Verdict, exit = "quorum", errFailed
 	}
@@ -117,6 +121,9 @@ func (t *terminal) logLines(r logReport, head audit.Head, policy *checkpoint.Pol
 			t.line("    %s", strings.TrimSuffix(line, "\n"))
 		}
 	}
+	for _, leaf := range r.Closings {
+		t.line("leaf %d closes the deal: %s", leaf.Index, leaf.Entry)
+	}
 	switch {
 	case r.Verdict == "contradiction":
 		t.line("THE LOG CONTRADICTS ITS SIGNED CHECKPOINTS: keep the lines above, and show them to others who use this log")
@@ -129,12 +136,16 @@ func (t *terminal) logLines(r logReport, head audit.Head, policy *checkpoint.Pol
 		t.line("no witness was checked: the policy requires none")
 	}
 	t.line("%s has %d leaves, root %s", r.Origin, r.TreeSize, r.RootHash)
+	if r.Verdict == "closings" {
+		t.line("THE LOG CLOSES THE DEAL %d TIMES: its operator could choose between several sets of commitments after the round of the seals", len(r.Closings))
+	}
 }
 
 type logAuditCommand struct {
 	logTrust
 	Place string   `arg:"" help:"URL of the log, or folder of a mirror."`
 	Seen  []string `sep:"none" placeholder:"FILE" help:"File with a signed checkpoint or a .tlog-proof that somebody received earlier; repeatable. The log must extend that checkpoint."`
+	Deal  string   `placeholder:"ID" help:"List the leaves that close the commitments of this deal. An honest log has one for a deal with seals, and none for another deal."`
 }
 
 func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
@@ -155,7 +166,17 @@ func (c logAuditCommand) Run(ctx context.Context, t *terminal) error {
 			return t.judged(head, policy, err)
 		}
 	}
-	return t.judged(head, policy, audit.Audit(ctx, from, head))
+	var mark []byte
+	if c.Deal != "" {
+		begins := timelock.Mark(c.Deal)
+		mark = begins[:]
+	}
+	closings, err := audit.Audit(ctx, from, head, mark)
+	_, contradiction := errors.AsType[*audit.Contradiction](err)
+	if known := err == nil || contradiction; c.Deal != "" && known && len(closings) == 0 {
+		t.note("no leaf closes the deal %s: it had no seals, its commitments are not closed yet, or the id is wrong", c.Deal)
+	}
+	return t.judged(head, policy, err, closings...)
 }
 
 // seen reads a checkpoint that the log signed from a file, which may also be a .tlog-proof.

@@ -62,7 +62,7 @@ func (r *Report) closing(members map[string]any, declared bool, trusted keys.Lis
 	}
 	of.detail = fmt.Sprintf("all commitments were in the log %s (cosigned by %s)", words, strings.Join(cosigned, ", "))
 	mark := timelock.Mark(c.DealID)
-	r.add(ClosingWitnesses, "", fmt.Sprintf("cosigned by %s %s; an audit of the log shows any other leaf that begins with %x", strings.Join(cosigned, ", "), words, mark))
+	r.add(ClosingWitnesses, "", fmt.Sprintf("cosigned by %s %s; fairpactctl log audit --deal shows any other leaf that begins with %x", strings.Join(cosigned, ", "), words, mark))
 }
 
 // mustClose reports whether an honest service has logged the closing of the deal.

@@ -65,9 +65,19 @@ func (c *Contradiction) verdict() error {
 	return c
 }
 
-// Audit verifies every tile and entry of a log. It continues after a wrong file.
-func Audit(ctx context.Context, from *Source, head Head) error {
-	return newTree(ctx, from, head, nil).verify(0)
+// Leaf is a leaf of the log.
+type Leaf struct {
+	Index int64  `json:"leaf_index"`
+	Entry string `json:"entry"` // in hex
+}
+
+// Audit verifies every tile and entry of a log. It continues after a wrong file. It returns the leaves whose
+// verified entries begin with the mark, in the order of the log, and none if the mark is empty.
+func Audit(ctx context.Context, from *Source, head Head, mark []byte) ([]Leaf, error) {
+	t := newTree(ctx, from, head, nil)
+	t.mark = mark
+	err := t.verify(0)
+	return t.marked, err
 }
 
 // Mirror updates a folder to the newest checkpoint of the log. It writes the checkpoint last, so the files

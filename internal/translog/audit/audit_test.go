@@ -23,6 +23,29 @@ func TestAuditAcceptsALogOfAnySize(t *testing.T) {
 	}
 }
 
+// The leaves with a mark are in the order of the log, whichever bundle is read first.
+func TestAuditFindsMarkedLeaves(t *testing.T) {
+	t.Parallel()
+	o, mark := newOperator(t), []byte("deal mark")
+	var want []int64
+	for _, at := range []int{0, 255, 256, 9000, 9299} {
+		o.grow(t, at, "entry").append(t, append(slices.Clone(mark), byte(at)))
+		want = append(want, int64(at))
+	}
+	s := source(t, o.folder(t))
+	head := of(s.Head(t.Context(), o.policy())).ok(t)
+	var got []int64
+	for _, leaf := range of(audit.Audit(t.Context(), s, head, mark)).ok(t) {
+		got = append(got, leaf.Index)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the leaves %v have the mark, want %v", got, want)
+	}
+	if none := of(audit.Audit(t.Context(), s, head, nil)).ok(t); len(none) != 0 {
+		t.Errorf("without a mark: %v, want no leaves", none)
+	}
+}
+
 // large is a tree size with a full tile of level 1 and partial tiles of levels 0, 1 and 2.
 const large = 70_000
 

@@ -148,5 +148,6 @@ func (o *operator) audit(t testing.TB, place string) error {
 	if err != nil {
 		return err
 	}
-	return audit.Audit(t.Context(), s, head)
+	_, err = audit.Audit(t.Context(), s, head, nil)
+	return err
 }

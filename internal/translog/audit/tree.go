@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -35,6 +36,9 @@ type tree struct {
 	got    [][]byte             // nil if the last ReadTiles failed
 	proven map[tlog.Tile][]byte // tiles of the last read that was proven
 	err    error                // of writing into the mirror
+
+	mark   []byte // what the entries of the wanted leaves begin with; empty: no leaf is wanted
+	marked []Leaf // the wanted leaves of the verified bundles
 }
 
 func newTree(ctx context.Context, from *Source, head Head, mirror *Source) *tree {
@@ -167,12 +171,13 @@ func (t *tree) window(first, end int64) error {
 	if _, err := t.ReadHashes(indexes); err != nil {
 		return err
 	}
-	wrong := make([]*Contradiction, len(indexes))
+	wrong, marked := make([]*Contradiction, len(indexes)), make([][]Leaf, len(indexes))
 	group, ctx := errgroup.WithContext(t.ctx)
 	group.SetLimit(parallel)
 	for i := range wrong {
 		group.Go(func() error {
-			err := t.bundle(ctx, first+int64(i))
+			var err error
+			marked[i], err = t.bundle(ctx, first+int64(i))
 			if errors.As(err, &wrong[i]) {
 				return nil
 			}
@@ -182,6 +187,7 @@ func (t *tree) window(first, end int64) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	t.marked = slices.Concat(append([][]Leaf{t.marked}, marked...)...)
 	all := &Contradiction{}
 	for _, found := range wrong {
 		if found != nil {
@@ -191,14 +197,15 @@ func (t *tree) window(first, end int64) error {
 	return all.verdict()
 }
 
-// bundle verifies the n-th entry bundle under a proven tile, and stores it in the mirror.
-func (t *tree) bundle(ctx context.Context, n int64) error {
+// bundle verifies the n-th entry bundle under a proven tile, and stores it in the mirror. It returns the
+// leaves with the mark.
+func (t *tree) bundle(ctx context.Context, n int64) ([]Leaf, error) {
 	tile := tlog.Tile{H: checkpoint.TileHeight, N: n, W: int(min(checkpoint.TileWidth, t.head.Size-n*checkpoint.TileWidth))}
 	bundle, want := tile, t.proven[tile]
 	bundle.L = -1
 	if t.mirror != nil {
 		if _, leaves, err := t.mirror.read(ctx, bundle); err == nil && bytes.Equal(leaves, want) {
-			return nil
+			return nil, nil
 		}
 	}
 	data, leaves, err := t.from.read(ctx, bundle)
@@ -208,5 +215,15 @@ func (t *tree) bundle(ctx context.Context, n int64) error {
 	if err == nil && t.mirror != nil {
 		err = t.mirror.write(bundle, data)
 	}
-	return err
+	if err != nil || len(t.mark) == 0 {
+		return nil, err
+	}
+	entries, err := checkpoint.ParseEntryBundle(data, bundle.W)
+	var marked []Leaf
+	for i, entry := range entries {
+		if bytes.HasPrefix(entry, t.mark) {
+			marked = append(marked, Leaf{n*checkpoint.TileWidth + int64(i), hex.EncodeToString(entry)})
+		}
+	}
+	return marked, err
 }

@@ -49,7 +49,7 @@ export async function addClosing(add, seen, { certificate, closing }, declaratio
     if (policy.met(cosigned)) seen.closed.detail = `all commitments were in the log ${words} (cosigned by ${cosigned.join(', ')})`;
     else if (policy.met([...cosigned, ...open])) missing = `not checked, because the quorum depends on ML-DSA-44 cosignatures, which a browser cannot verify: by ${open.join(', ')}; see fairpactctl verify`;
     else missing = `no quorum cosigned the commitments ${words}: cosigned by ${cosigned.join(', ') || 'none'}. Whoever runs the service could read the seals first`;
-    add('closing_witnesses', titles.witnesses, missing, `cosigned by ${cosigned.join(', ')} ${words}; an audit of the log shows any other leaf that begins with ${toHex(await mark(certificate.deal_id))}`);
+    add('closing_witnesses', titles.witnesses, missing, `cosigned by ${cosigned.join(', ')} ${words}; fairpactctl log audit --deal shows any other leaf that begins with ${toHex(await mark(certificate.deal_id))}`);
   } catch (fault) {
     add('closing_witnesses', titles.witnesses, fault.message);
   }
