@@ -132,6 +132,8 @@ func TestPeopleActOnce(t *testing.T) {
 	ctl.Run(0, "settle", "seals.json", "--round-signature", opens, "--draw-signature", draws, "--relay", "http://127.0.0.1:1")
 }
 
+const openAnyTime = "hoever runs it could open the seals at any time"
+
 // sealsOnce takes a seat, runs fill in the form and seals. It reports whether the page showed the given
 // phase and a receipt before the deadline for committing.
 func (p *tab) sealsOnce(d *e2e.CreatedDeal, party int, by int64, fill, phase string) (inTime bool) {
@@ -141,12 +143,17 @@ func (p *tab) sealsOnce(d *e2e.CreatedDeal, party int, by int64, fill, phase str
 	if !p.by(by, "document.querySelector('#opens-itself')?.textContent.includes('You need not come back')") {
 		return false
 	}
+	for _, place := range []string{"#rules", "#opens-itself"} {
+		if said := eval[string](p, "document.querySelector('"+place+"').textContent"); !strings.Contains(said, openAnyTime) {
+			p.t.Errorf("%s says %s, want of a development beacon: %s", place, said, openAnyTime)
+		}
+	}
 	eval[bool](p, "(() => { "+fill+"; document.querySelector('#review')?.click(); return true; })()")
 	if !p.by(by, "document.querySelector('#seal')") {
 		return false
 	}
-	if said := eval[string](p, "document.querySelector('#reviewed')?.parentElement.textContent ?? ''"); said != "" && !strings.Contains(said, "It goes to the service encrypted") {
-		p.t.Errorf("the review says %s, want that the input goes to the service encrypted", said)
+	if said := eval[string](p, "document.querySelector('#reviewed')?.parentElement.textContent ?? ''"); said != "" && (!strings.Contains(said, "It goes to the service encrypted") || !strings.Contains(said, openAnyTime)) {
+		p.t.Errorf("the review says %s, want that the input goes to the service encrypted, and %s", said, openAnyTime)
 	}
 	eval[bool](p, "document.querySelector('#seal')?.click() ?? true")
 	return p.by(by, "document.querySelector('#status-box').dataset.phase === '"+phase+"' && document.querySelector('#save-receipt')")
@@ -240,17 +247,44 @@ func TestPageChecksTheReceipt(t *testing.T) {
 	p.take(d, 0, 390, "light")
 	p.until("the form is there", "document.querySelector('#review') && document.querySelector('#opens-itself')")
 	eval[bool](p, `(() => {
-		const real = window.fetch;
-		window.fetch = async (path, how) => {
-			const answer = await real(path, how);
-			while (path.endsWith('/commit') && document.querySelector('#status-box').dataset.phase !== 'sealed') await new Promise((done) => { setTimeout(done, 10); });
-			return path.endsWith('/commit') ? new Response(JSON.stringify({...await answer.json(), receipt: undefined}), {status: answer.status, headers: answer.headers}) : answer;
-		};
+		window.real = window.fetch;
 		document.querySelectorAll('#action [id^=points-]').forEach((field, i) => { field.value = 60 - 20 * i; });
 		document.querySelector('#review').click();
 		return true;
 	})()`)
 	p.until("the review is there", "document.querySelector('#seal')")
+	beacon := wire.BeaconOf(chain)
+	for name, x := range map[string]struct {
+		change func(*wire.BeaconChain)
+		says   string
+	}{
+		"another chain":  {func(b *wire.BeaconChain) { b.Hash = strings.Repeat("ab", 32) }, "The seals of this deal are for the beacon chain " + chain.Hash + ", but the service uses abab"},
+		"drand quicknet": {func(b *wire.BeaconChain) { b.Hash = drand.Quicknet().Hash }, "The seals of this deal are for the beacon chain " + chain.Hash + ", but the service uses 52db"},
+		"another key":    {func(b *wire.BeaconChain) { b.PublicKey = hex.EncodeToString(drand.Quicknet().PublicKey) }, "do not hash to " + chain.Hash},
+		"no seed":        {func(b *wire.BeaconChain) { b.Seed, b.ID = "", "" }, "do not hash to " + chain.Hash},
+	} {
+		answer := beacon
+		x.change(&answer.BeaconChain)
+		eval[bool](p, `(() => {
+			window.fetch = async (path, how) => (path === '/v1/beacon' ? new Response(`+e2e.JsonText(t, e2e.JsonText(t, answer))+`) : window.real(path, how));
+			document.querySelector('#problem').textContent = '';
+			document.querySelector('#seal').click();
+			return true;
+		})()`)
+		p.until(name+" is refused", "document.querySelector('#problem').textContent.includes('"+x.says+"') && !document.querySelector('#seal').hasAttribute('aria-disabled')")
+	}
+	if view := d.View(); view.Parties[0].Committed {
+		t.Error("the page has sealed for a chain that the deal does not declare")
+	}
+	eval[bool](p, `(() => {
+		const { real } = window;
+		window.fetch = async (path, how) => {
+			const answer = await real(path, how);
+			while (path.endsWith('/commit') && document.querySelector('#status-box').dataset.phase !== 'sealed') await new Promise((done) => { setTimeout(done, 10); });
+			return path.endsWith('/commit') ? new Response(JSON.stringify({...await answer.json(), receipt: undefined}), {status: answer.status, headers: answer.headers}) : answer;
+		};
+		return true;
+	})()`)
 	p.click("#seal") // the answer comes after the page has read the deal, and the panel is drawn again
 	p.until("the page warns", "document.querySelector('#doubt')?.textContent.includes('the service signed none')")
 	if title := p.text("#action h2"); title != "Sealed" {

@@ -47,11 +47,21 @@ type Deployment struct {
 
 // Trust returns the trust model in Markdown, for a deployment with this beacon chain.
 func Trust(chain drand.Chain) string {
-	draw := "The round's BLS signature is that of drand quicknet, not the operator's."
-	if chain.Hash != drand.Quicknet().Hash {
-		draw = "This deployment\n  uses a different beacon chain, not drand quicknet. The operator may run that chain, and could then know the draw early."
+	values := map[string]string{
+		"draw":   "The round's BLS signature is that of drand quicknet, not the operator's.",
+		"before": "nobody before its beacon round",
+		"early":  "A threshold of drand's operators together could read it early; this operator cannot, and nobody else.",
+		"unless": "",
 	}
-	return algorithm.Fill(trust, map[string]string{"draw": draw})
+	if chain.Hash != drand.Quicknet().Hash {
+		values = map[string]string{
+			"draw":   "This deployment\n  uses a different beacon chain, not drand quicknet. The operator may run that chain, and could then know the draw early.",
+			"before": "whoever runs the beacon before its round",
+			"early":  "This deployment uses a different beacon chain, not drand quicknet. Whoever runs that chain could open the seals at any time, and the operator may run it.",
+			"unless": ", unless a timelock seal holds it and the operator runs the beacon",
+		}
+	}
+	return algorithm.Fill(trust, values)
 }
 
 // LLMs returns /llms.txt, the short manual for agents that use REST.

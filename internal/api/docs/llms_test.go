@@ -41,15 +41,22 @@ func TestLLMsNamesTheDeployment(t *testing.T) {
 	}
 }
 
-func TestTrustNamesWhoSignsTheDraw(t *testing.T) {
+func TestTrustNamesWhoRunsTheBeacon(t *testing.T) {
 	other := drand.Quicknet()
 	other.Hash = strings.Repeat("ab", 32)
-	for chain, want := range map[*drand.Chain]string{
-		new(drand.Quicknet()): "is that of drand quicknet, not the operator's",
-		&other:                "The operator may run that chain",
+	const public, own = "this operator cannot, and nobody else", "Whoever runs that chain could open the seals at any time"
+	for chain, want := range map[*drand.Chain][]string{
+		new(drand.Quicknet()): {"is that of drand quicknet, not the operator's", "**In a timelock seal: nobody before its beacon round,", public, "with a random salt;"},
+		&other:                {"The operator may run that chain", "**In a timelock seal: whoever runs the beacon before its round,", own, "with a random salt, unless a timelock seal holds it"},
 	} {
-		if page := Trust(*chain); !strings.Contains(page, want) || strings.Contains(page, "{{") {
-			t.Errorf("/trust for the chain %s does not say %q, or has a placeholder:\n%s", chain.Hash, want, page)
+		page := strings.Join(strings.Fields(Trust(*chain)), " ")
+		for _, want := range want {
+			if !strings.Contains(page, want) || strings.Contains(page, "{{") {
+				t.Errorf("/trust for the chain %s does not say %q, or has a placeholder:\n%s", chain.Hash, want, page)
+			}
+		}
+		if strings.Contains(page, public) && strings.Contains(page, own) {
+			t.Errorf("/trust for the chain %s says both %q and %q", chain.Hash, public, own)
 		}
 	}
 }
@@ -85,7 +92,7 @@ func TestTrustAnswers(t *testing.T) {
 		"the beacon in the table":                "| the beacon |",
 		"a witness in the table":                 "| a witness |",
 		"who can read a seal too early":          "A threshold of drand's operators together could read it early; this operator cannot",
-		"what does a stall of the beacon do":     "If drand stalls, the seals wait, and if the round never comes the deal is EXPIRED and names nobody.",
+		"what does a stall of the beacon do":     "If the beacon stalls, the seals wait, and if the round never comes the deal is EXPIRED and names nobody.",
 		"what do backups hold of a seal":         "after the round, whoever has both can read the input",
 		"can it name a sealed party falsely":     "Your receipt for a seal proves to anyone that you committed in time and to what",
 	} {

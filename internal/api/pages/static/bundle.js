@@ -1,7 +1,7 @@
 // All checks of a bundle: those of its certificate (verify.js) and of its other members.
 
 import { QUICKNET } from './bls.js';
-import { bigEndian, bytesOf, equal, fromHex, sha256, toHex } from './bytes.js';
+import { equal, fromHex, sha256, toHex } from './bytes.js';
 import { addClosing } from './closing.js';
 import { keysOf, mayHold } from './keys.js';
 import { included, leafHash } from './merkle.js';
@@ -9,6 +9,7 @@ import { deploymentKey, parseProof, signers, unchecked } from './notes.js';
 import { keyProblem } from './p256.js';
 import { addDeclaration } from './seats.js';
 import { BUNDLE, SHA256, TREE_HEAD } from './shape.js';
+import { chainHash } from './timelock.js';
 import { seeing, verdictOf } from './verdict.js';
 import { addCertificate, addOpenings, adder, opening, signingBytes } from './verify.js';
 
@@ -51,14 +52,6 @@ export async function verifyBundle({ bundle, keys = [], policy = null, known = n
     await addOpenings(add, seen, certificate, [bundle.openings], [...openings, ...own], declared ? declaration.algorithm_params : null);
   }
   return verdictOf(checks, seen, whole ? certificate : null);
-}
-
-/** Returns drand's hash of a chain, or null if a value is missing or impossible. The seed and the id of quicknet are known. */
-export async function chainHash({ chain_hash: of, public_key: key, genesis_time: genesis, period, genesis_seed: seed, beacon_id: id }) {
-  if (of === QUICKNET.hash && seed === undefined && id === undefined) [seed, id] = [QUICKNET.seed, 'quicknet'];
-  if (!/^[0-9a-f]{192}$/.test(key) || seed === undefined || id === undefined || period < 1 || period >= 2 ** 32 || genesis < 0) return null;
-  const numbers = [bigEndian(period, 4), bigEndian(genesis, 8)];
-  return toHex(await sha256(...numbers, fromHex(key), fromHex(seed), id === 'default' ? bytesOf('') : bytesOf(id)));
 }
 
 async function addLogProof(add, { certificate, tree_head: head, log_proof: text }, keys, policy) {

@@ -72,7 +72,7 @@ function show() {
   const before = phase;
   phase = phaseOf(now);
   settleSent(now.view.parties[now.party].commitment);
-  describe(now, page, declared?.declaration ?? {});
+  describe(now, page, declared?.declaration.beacon_chain, opensByItself() ? sealChain() : null);
   status(now.view, phase, now.party);
   tick();
   const answered = kept && now.view.parties[now.party].committed;
@@ -111,8 +111,13 @@ function panel(title, ...content) {
 /** Reports whether the deal takes only inputs that open by themselves at their beacon round. */
 const opensByItself = () => declared?.declaration.seals === 'required';
 
+/** Returns the hash of the beacon chain whose round opens the seals of the deal. A deal that declares none is sealed for drand quicknet, whose key this page knows. */
+const sealChain = () => declared.declaration.beacon_chain ?? QUICKNET.hash;
+
+const beforeItOpens = () => (sealChain() === QUICKNET.hash ? 'Until it opens, nobody can read it, the service included.' : 'The beacon that opens it is not drand quicknet: whoever runs it could open the seals at any time.');
+
 const whatIfLeft = () => opensByItself() ? element('p', { id: 'opens-itself' }, 'You need not come back: your sealed input opens by itself on ', element('strong', {}, localTime(sealTime(now.view.commit_deadline))),
-  '. Nobody can open it before, the service included. If you are here when all have sealed, it opens earlier.') : element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
+  `. ${beforeItOpens()} If you are here when all have sealed, it opens earlier.`) : element('p', {}, 'While this page is open and awake, it opens your input by itself as soon as all have sealed. A locked phone or a sleeping computer does not count: be here after all have sealed and before ',
   element('strong', {}, localTime(now.view.reveal_deadline)), '. Otherwise the deal is void and the certificate names you. No message is sent: ask the others to tell you when they have sealed.');
 
 function copyOf({ input, salt, seat_key, commitment }, saved = () => {}) {
@@ -133,7 +138,7 @@ const panels = {
     const { commitment } = now.view.parties[now.party];
     const one = { ...held(commitment), commitment };
     const doubtful = opensByItself() && held(commitment) && (one.receipt ? one.doubt : 'this browser has none');
-    panel(opensByItself() && !doubtful ? 'You are done' : 'Sealed', doubtful && element('p', { class: 'warn', id: 'doubt' }, `You have no valid receipt of your seal: ${doubtful}. So you could not prove that you sealed in time. Keep what you have, and open this page again after all have sealed: then it opens your input itself.`), element('p', {}, 'Nobody else can read what you sealed, and nobody can change it, you included.'),
+    panel(opensByItself() && !doubtful ? 'You are done' : 'Sealed', doubtful && element('p', { class: 'warn', id: 'doubt' }, `You have no valid receipt of your seal: ${doubtful}. So you could not prove that you sealed in time. Keep what you have, and open this page again after all have sealed: then it opens your input itself.`), element('p', {}, 'Nobody can change what you sealed, you included. ', opensByItself() ? beforeItOpens() : 'Nobody else can read it.'),
       opensByItself() ? element('p', { id: 'opens-itself' }, `${page.opens} on `, element('strong', {}, localTime(sealTime(now.view.commit_deadline))), '; come back any time after.') : whatIfLeft(), ownInput(), held(commitment) && [ownKey(one), copyOf(one)],
       unkept[commitment] ? element('p', { class: 'warn' }, 'This browser does not keep data: save the copy now, or your input is lost with this page.')
         : now.view.reveal_deadline - seat.now() > LONG ? element('p', { class: 'warn' }, 'Some browsers delete a page’s data after seven days without a visit, and this deal may last longer: save the copy.') : null);
@@ -260,7 +265,7 @@ function ask(keyFile = null) {
         review(panel, page.own(now.view, one.input), form.doubts(), () => {
           acted = true;
           open();
-        }, () => send(one), opensByItself());
+        }, () => send(one), opensByItself() ? beforeItOpens() : null);
       } catch (fault) {
         problem.textContent = fault.message;
       }
@@ -335,6 +340,7 @@ async function timelocked({ input, salt }) {
   if (!opensByItself()) return {};
   const beacon = await call('GET', '/v1/beacon');
   if (!beacon.ok) throw new Error(problemOf(beacon));
+  if (beacon.json.chain_hash !== sealChain()) throw new Error(`The seals of this deal are for the beacon chain ${sealChain()}, but the service uses ${beacon.json.chain_hash}. Nothing was sent: do not seal here, and ask who runs the service.`);
   return { beacon: beacon.json, seal: await sealOpening(beacon.json, now.view.commit_deadline, { deal_id: id, party: now.party, input, salt }) };
 }
 

@@ -1,21 +1,21 @@
+import { QUICKNET } from './bls.js';
 import { calendarOf } from './calendar.js';
 import { byId, element } from './dom.js';
-import { algorithmOf, drawTime, sealTime } from './facts.js';
+import { algorithmOf, drawTime, sealRound, sealTime } from './facts.js';
 import { saveFile } from './keep.js';
 import { duration, localTime, name, names } from './words.js';
 
 const MOST_LISTED = 50;
-const QUICKNET = '52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971'; // chain hash of drand quicknet, a public beacon
 
-/** Shows the deal's parties, deadlines and rules. page: from pageOf. declaration: {} if the page has not read it. */
-export function describe({ view, party, cautions }, page, { beacon_chain: chain, seals }) {
+/** Shows the deal's parties, deadlines and rules. page: from pageOf. chain: hash of the declared beacon chain, undefined if the page has not read it or there is none; sealedFor: hash of the chain whose round opens the seals, null if the party opens by hand. */
+export function describe({ view, party, cautions }, page, chain, sealedFor) {
   const you = view.parties[party];
   byId('kicker').replaceChildren('You are ', element('strong', {}, name(you.label)));
   byId('title').replaceChildren(...page.title(names(view.parties.map((p) => p.label), 4), view.algorithm_params, view.algorithm));
   byId('cautions').hidden = cautions.length === 0 || you.committed;
   byId('cautions').querySelector('ul').replaceChildren(...cautions.map((text) => element('li', {}, inWords(text, view))));
   showParties(view, party);
-  const times = [['Seal by', view.commit_deadline], seals ? ['Opens by itself', sealTime(view.commit_deadline)] : ['Open by', view.reveal_deadline], ...(drawTime(view) ? [['Draw at', drawTime(view)]] : [])];
+  const times = [['Seal by', view.commit_deadline], sealedFor ? ['Opens by itself', sealTime(view.commit_deadline)] : ['Open by', view.reveal_deadline], ...(drawTime(view) ? [['Draw at', drawTime(view)]] : [])];
   byId('calendar').hidden = !(view.state in STEP) || STEP[view.state] === 2;
   byId('calendar').onclick = () => saveFile(`fairpact-${view.deal_id}.ics`, calendarOf(view.deal_id, byId('title').textContent, times), 'text/calendar');
   byId('times').replaceChildren(
@@ -25,10 +25,13 @@ export function describe({ view, party, cautions }, page, { beacon_chain: chain,
   byId('rules').replaceChildren(
     ...fact('It settles', about ? `${about.purpose}.` : 'what this page has no words for.'),
     ...fact('Algorithm', element('code', {}, view.algorithm)),
-    ...(chain && drawTime(view) ? fact('Random value', `round ${view.algorithm_params.beacon_round} of ${chain === QUICKNET ? 'drand quicknet' : 'a beacon that is not drand quicknet'}, chain `, element('code', { id: 'chain' }, chain)) : []),
+    ...(chain && drawTime(view) ? fact('Random value', round(view.algorithm_params.beacon_round, chain, 'chain')) : []),
+    ...(sealedFor ? fact('What opens the seals', round(sealRound(view.commit_deadline), sealedFor, 'seal-chain'), sealedFor === QUICKNET.hash ? '' : '. Whoever runs it could open the seals at any time.') : []),
     ...fact('Who sees the inputs', whoSees(view, about), ' The operator can read each input once it is opened.'),
     ...fact('Afterwards', view.contents_deleted ? 'the service has deleted the inputs and the terms. Its certificate stays.' : view.retention === 'purge' ? 'the service deletes all inputs when the deal ends.' : 'the service keeps the inputs, encrypted.'));
 }
+
+const round = (number, chain, id) => [`round ${number} of ${chain === QUICKNET.hash ? 'drand quicknet' : 'a beacon that is not drand quicknet'}, chain `, element('code', { id }, chain)];
 
 function whoSees(view, about) {
   if (view.retention === 'purge') return `No other party: they are deleted.${about?.may_reject ? '' : ' So the service cannot help to check the result.'}`;

@@ -2,7 +2,7 @@
 
 import { byId } from './dom.js';
 
-/** {public_url, invitation, invitation_once, beacon_genesis, beacon_period, algorithms}. */
+/** {public_url, invitation, invitation_once, beacon_chain, beacon_genesis, beacon_period, algorithms}. */
 export const facts = JSON.parse(byId('facts').content.textContent);
 
 /** Returns {id, title, purpose, …, page} of an algorithm, or undefined if the server does not have it. */
@@ -14,8 +14,11 @@ const roundTime = (round) => facts.beacon_genesis + (round - 1) * facts.beacon_p
 /** Returns the unix time at which the beacon round of a draw is published, or undefined for other deals. */
 export const drawTime = ({ algorithm_params: { beacon_round: round } }) => round && roundTime(round);
 
-/** Returns the unix time from which the seals of a deal open: that of the first round at or after commit_deadline + 60 s. */
-export const sealTime = (commitDeadline) => roundTime(Math.max(0, Math.ceil((commitDeadline + 60 - facts.beacon_genesis) / facts.beacon_period)) + 1);
+/** Returns the round that opens the seals of a deal: the first at or after commit_deadline + 60 s. */
+export const sealRound = (commitDeadline) => Math.max(0, Math.ceil((commitDeadline + 60 - facts.beacon_genesis) / facts.beacon_period)) + 1;
+
+/** Returns the unix time from which the seals of a deal open. */
+export const sealTime = (commitDeadline) => roundTime(sealRound(commitDeadline));
 
 export const roundAfter = (time) => Math.max(1, Math.floor((time - facts.beacon_genesis) / facts.beacon_period) + 2);
 

@@ -17,7 +17,7 @@ export async function receiptFile({ beacon, seal }, given, { deal, party, commit
   try {
     if (!given) throw new Error('the service signed none');
     const lines = given.text.split('\n');
-    const chain = chainOf(beacon);
+    const chain = await chainOf(beacon);
     const round = roundOf(chain, deadline);
     const want = ['fairpact seal receipt v1', origin, deal, String(party), commitment, toHex(await sha256(bytesOf(seal))), chain.hash, String(round), String(Number(lines[8])), ''];
     if (lines.length !== want.length || want.some((line, i) => line !== lines[i])) throw new Error('its text is not that of what you sealed');

@@ -2,7 +2,7 @@
 
 import { element, once } from './dom.js';
 
-/** Shows the review. words: the input as nodes; doubts: lines that the person has to confirm; back: returns to the form; send: seals; timed: it opens by itself. */
+/** Shows the review. words: the input as nodes; doubts: lines that the person has to confirm; back: returns to the form; send: seals; timed: who could read it before it opens by itself, null if the party opens by hand. */
 export function review(panel, words, doubts, back, send, timed) {
   const problem = element('p', { class: 'say bad', id: 'problem', role: 'alert' });
   const meant = element('input', { type: 'checkbox', id: 'meant' });
@@ -21,5 +21,5 @@ export function review(panel, words, doubts, back, send, timed) {
     doubts.length ? [element('div', { class: 'warn' }, doubts.map((line) => element('p', {}, line))),
       element('label', { class: 'choice' }, meant, element('span', {}, 'Yes, I mean it'))] : null,
     problem, element('p', { class: 'actions' }, button, element('button', { type: 'button', class: 'second', id: 'change', onclick: back }, 'Change it'))),
-  element('p', {}, element('strong', {}, 'Sealing is final.'), ' Afterwards nobody can change this, you included. ', timed ? 'It goes to the service encrypted: until it opens, nobody can read it, the service included.' : 'It stays in this browser until all have sealed. Now only a code goes out that fixes it, and from which nobody can read it.'));
+  element('p', {}, element('strong', {}, 'Sealing is final.'), ' Afterwards nobody can change this, you included. ', timed ? `It goes to the service encrypted. ${timed}` : 'It stays in this browser until all have sealed. Now only a code goes out that fixes it, and from which nobody can read it.'));
 }

@@ -3,13 +3,12 @@
 
 import { known as algorithm } from './algorithms.js';
 import { QUICKNET, signed } from './bls.js';
-import { chainHash } from './bundle.js';
 import { bytesOf, fromHex, sha256, toHex } from './bytes.js';
 import { element, once } from './dom.js';
 import { canonical, isObject, parse } from './jcs.js';
 import { openSeal } from './opening.js';
 import { digestOf } from './seats.js';
-import { roundOf } from './timelock.js';
+import { chainHash, roundOf } from './timelock.js';
 import { opening } from './verify.js';
 import { localTime, names } from './words.js';
 

@@ -5,7 +5,7 @@
 
 import { armored, encryptPayload, headerMAC, headerOf } from './age.js';
 import { G2, QUICKNET, R, compressed, encodedValue, hashed, multiple, pairing, point } from './bls.js';
-import { bigEndian, bytesOf, concat, fromHex, sha256, toBigInt } from './bytes.js';
+import { bigEndian, bytesOf, concat, fromHex, sha256, toBigInt, toHex } from './bytes.js';
 import { encode } from './jcs.js';
 
 /** The seconds between a deal's commit_deadline and the round of its seals. */
@@ -58,11 +58,24 @@ export function sealAside(chain, round, plaintext) {
   });
 }
 
-/** Returns the chain in an answer of GET /v1/beacon. The values of drand quicknet are this page's own; those of any other chain, which only development uses, are the answer's. */
-export const chainOf = ({ chain_hash: hash, public_key: key, genesis_time: genesis, period }) => (hash === QUICKNET.hash ? QUICKNET : { hash, key, genesis, period });
+/** Returns drand's hash of a chain, or null if a value is missing or impossible. The seed and the id of quicknet are known. */
+export async function chainHash({ chain_hash: of, public_key: key, genesis_time: genesis, period, genesis_seed: seed, beacon_id: id }) {
+  if (of === QUICKNET.hash && seed === undefined && id === undefined) [seed, id] = [QUICKNET.seed, 'quicknet'];
+  if (!/^[0-9a-f]{192}$/.test(key) || seed === undefined || id === undefined || period < 1 || period >= 2 ** 32 || genesis < 0) return null;
+  const numbers = [bigEndian(period, 4), bigEndian(genesis, 8)];
+  return toHex(await sha256(...numbers, fromHex(key), fromHex(seed), id === 'default' ? bytesOf('') : bytesOf(id)));
+}
+
+/** Returns the chain in an answer of GET /v1/beacon. The values of drand quicknet are this page's own; those of any other chain, which only development uses, are the answer's. Throws if they do not hash to chain_hash. */
+export async function chainOf(beacon) {
+  const { chain_hash: hash, public_key: key, genesis_time: genesis, period } = beacon;
+  if (hash === QUICKNET.hash) return QUICKNET;
+  if (await chainHash(beacon) !== hash) throw new Error(`The key and the other values of the beacon that the service names do not hash to ${hash}.`);
+  return { hash, key, genesis, period };
+}
 
 /** Seals a party's opening for the round of its deal. `beacon` is the answer of GET /v1/beacon. */
-export function sealOpening(beacon, commitDeadline, opening) {
-  const chain = chainOf(beacon);
+export async function sealOpening(beacon, commitDeadline, opening) {
+  const chain = await chainOf(beacon);
   return sealAside(chain, roundOf(chain, commitDeadline), encode(opening));
 }
