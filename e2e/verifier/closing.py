@@ -14,6 +14,16 @@ QUICKNET = ("52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971",
             "0d1fec758c921cc22b0e17e63aaf4bcb5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a", 1692803367, 3)
 
 
+def seal_times(bundle):
+    """Returns (genesis, period) of the chain of the seals: those of drand quicknet, or for another chain those in the closing, or None."""
+    if "closing" not in bundle:
+        return QUICKNET[2:] if (bundle.get("declaration") or {}).get("beacon_chain") == QUICKNET[0] else None
+    beacon = bundle["closing"]["beacon"]
+    if beacon["chain_hash"] == QUICKNET[0]:
+        return QUICKNET[2:]
+    return (beacon["genesis_time"], beacon["period"]) if beacon["genesis_time"] >= 0 and 1 <= beacon["period"] < 2**32 else None
+
+
 def mark(deal_id):
     """Returns the first 8 bytes of every closing entry of the deal."""
     return hashlib.sha256(b"fairpact closing\0" + deal_id.encode()).digest()[:8]

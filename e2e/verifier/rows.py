@@ -64,19 +64,21 @@ def proof(certificate, head, cosigned=True, time=1700000000):
     return "\n".join(["c2sp.org/tlog-proof@v1", "index %d" % of["leaf_index"]] + rows) + "\n\n" + text + "\n" + lines
 
 
-def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=1600000150, declared=None, sealed_for=None):
+def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=None, declared=None, sealed_for=None, pinned=False):
     """Returns the bundle of a deal that has ended. result: the certified result; None: the true one. void: the reason.
 
-    chain: hash of the beacon chain. closed: when the reveals closed. declared: labels in the declaration, if others.
-    sealed_for: the round that opened inputs, of a deal whose commit_deadline is SEALED_BY.
+    chain: hash of the beacon chain. closed: when the reveals closed, by default in time. declared: labels in the declaration, if others.
+    sealed_for: the round that opened inputs, of a deal whose commit_deadline is SEALED_BY. pinned: whether the deal declares the chain.
     """
     labels = LABELS[:len(sealed)]
     of = KNOWN[algorithm]
     draws = hasattr(of, "redraw")
     beacon = dict(BEACON, chain_hash=chain) if draws else None
-    declaration = {"algorithm": algorithm, "algorithm_params": params, "beacon_chain": chain if draws else None,
+    declaration = {"algorithm": algorithm, "algorithm_params": params, "beacon_chain": chain if draws or pinned else None,
                    "commit_deadline": 1600000100, "reveal_deadline": 1600000200, "mode": mode, "retention": "standard",
                    "party_keys": [SEATS[i].public if signed else None for i in range(len(sealed))], "party_labels": declared or labels}
+    done = 1700000160 if sealed_for else 1600000150
+    closed = closed or done
     if sealed_for:
         declaration.update(commit_deadline=SEALED_BY, reveal_deadline=SEALED_BY + 300)
     named = seats.digest(declaration)
@@ -99,7 +101,7 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
         "algorithm": algorithm, "mode": mode, "retention": "standard", "parties": parties, "input_root": root if revealed else None,
         "result": result, "void_flakers": flakers, "properties": properties, "tee_attestation": None,
         "timing": {"created_at": 1600000000, "commits_closed_at": 1600000050, "reveals_closed_at": closed if revealed else None,
-                   "computed_at": None if void else 1600000150}})
+                   "computed_at": None if void else done}})
     bundle = {"bundle_version": "1", "certificate": certificate, "tree_head": head, "keys": toys.key_set((toys.KEY, "current")),
               "log_proof": proof(certificate, head), "declaration": declaration}
     return dict(bundle, beacon=dict(CHAIN, chain_hash=chain)) if draws and void is None else bundle
@@ -213,6 +215,11 @@ def cases():
     lock = deal("split.v1", {"items": ["house", "boat"]}, POINTS, sealed_for=ROUND)
     yield "rows-sealed", dict(given, bundle=closed(lock)), [P, P, P, P, P, O, N], all2
     unwitnessed = {name: value for name, value in given.items() if name != "policy"}
+    early = deal("split.v1", {"items": ["house", "boat"]}, POINTS, sealed_for=ROUND, closed=1700000159)
+    yield "rows-sealed-opened-early", dict(given, bundle=closed(early), failed=["declaration", "closing", "closing_witnesses"]), [P, P, P, P, F, O, N], all2
+    yield "rows-sealed-opened-early-on-another-chain", dict(given, bundle=closed(early, beacon=dict(CHAIN, chain_hash="0" * 64)), failed=["declaration", "closing", "closing_witnesses"]), [P, P, P, P, F, O, N], all2
+    pinned = deal("split.v1", {"items": ["house", "boat"]}, POINTS, sealed_for=ROUND, closed=1700000159, pinned=True)
+    yield "rows-sealed-opened-early-without-closing", dict(unwitnessed, bundle=pinned, failed=["declaration"]), [P, P, O, P, F, O, N], all2
     yield "rows-sealed-without-policy", dict(unwitnessed, bundle=closed(lock)), [P, P, O, P, O, O, N], all2
     yield "rows-sealed-cosigned-late", dict(given, bundle=closed(lock, 1700000160), failed=["closing_witnesses"]), [P, P, P, P, F, O, N], all2
     yield "rows-sealed-late-without-policy", dict(unwitnessed, bundle=closed(lock, 1700000160)), [P, P, O, P, O, O, N], all2

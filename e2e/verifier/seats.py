@@ -5,6 +5,7 @@ import re
 
 import jcs
 import signatures
+import timelock
 
 MOST_NAMED = 8
 DOMAIN = "fairpact seat v1"
@@ -99,8 +100,11 @@ def few(words):
     return "; ".join(words[:MOST_NAMED] + more)
 
 
-def check_declaration(report, declaration, certificate):
-    """Checks that the declaration in a bundle is the one that the certificate names, and fits the certificate."""
+def check_declaration(report, declaration, certificate, times):
+    """Checks that the declaration in a bundle is the one that the certificate names, and fits the certificate.
+
+    times: (genesis, period) of the chain of the seals, or None.
+    """
     named, bad = digest_in(certificate["properties"])
     if declaration is None:
         return
@@ -119,7 +123,7 @@ def check_declaration(report, declaration, certificate):
                 problem = "party %d has another label or another declared key in the declaration than in the certificate" % i
                 break
         problem = problem or other_draw(declaration, certificate["result"])
-        report.late = None if problem else late(declaration, certificate)
+        report.late = None if problem else untimely(declaration, certificate, times)
         problem = problem or report.late
     report.add("declaration", problem, named or "")
 
@@ -142,11 +146,18 @@ def other_draw(declaration, result):
     return None
 
 
-def late(declaration, certificate):
+def untimely(declaration, certificate, times):
     """Returns a problem if a phase closed at or after its deadline, or None. A phase that missed its deadline has
-    no closing time. Reveals from seals may come later, because their beacon round may be late."""
+    no closing time. Reveals from seals may come later, because their beacon round may be late, but not before the
+    round is due."""
+    by_seal = opened_by_seal(certificate["properties"])
     for phase in ("commit", "reveal"):
         by, closed = declaration[phase + "_deadline"], certificate["timing"][phase + "s_closed_at"]
-        if closed is not None and closed >= by and not (phase == "reveal" and opened_by_seal(certificate["properties"])):
+        if closed is not None and closed >= by and not (phase == "reveal" and by_seal):
             return "%ss must close before the declared %s_deadline %d, but they closed at %d" % (phase, phase, by, closed)
+    if times and by_seal and closed is not None:
+        number = timelock.round_of(times[0], times[1], declaration["commit_deadline"])
+        due = times[0] + (number - 1) * times[1]
+        if closed < due:
+            return "inputs came from seals, which beacon round %d opens from %d on, but reveals closed at %d" % (number, due, closed)
     return None

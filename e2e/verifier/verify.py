@@ -230,7 +230,7 @@ def verify_bundle(bundle, keys=None, policy=None, known=None, inputs=None, openi
     if not check_certificate(report, certificate, bundle["tree_head"], keys, known, bundle.get("beacon")):
         return report.judge(None)
     check_log_proof(report, bundle, keys, policy)
-    seats.check_declaration(report, declaration, certificate)
+    seats.check_declaration(report, declaration, certificate, closing.seal_times(bundle))
     closing.check(report, bundle, declaration if declaration and report.checked("declaration") else {}, policy,
                   lambda note: checkpoint_signer(note, keys, policy)[0],
                   lambda entry, index, path, note: included(leaf_hash(entry), index, note.size, path, note.root))

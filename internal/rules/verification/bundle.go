@@ -88,7 +88,8 @@ func (r *Report) bundle(bundle any, trust Trust) {
 	r.logProof(members, c, trusted, trust.Policy)
 	var params map[string]any
 	declaration, ok := members["declaration"].(map[string]any)
-	declared := ok && r.declared(declaration, c.Payload)
+	closing, _ := members["closing"].(map[string]any)
+	declared := ok && r.declared(declaration, closing, c.Payload)
 	if declared {
 		params, _ = declaration["algorithm_params"].(map[string]any)
 	}

@@ -88,7 +88,7 @@ func ClosingLeaf(bundle any) (index int64, entry [32]byte, found bool) {
 	given, closes := members["closing"].(map[string]any)
 	declaration, declares := members["declaration"].(map[string]any)
 	p, err := certificate.Parse(canon.Encode(members["certificate"]))
-	if r := new(Report); !closes || !declares || err != nil || !r.declared(declaration, p) {
+	if r := new(Report); !closes || !declares || err != nil || !r.declared(declaration, given, p) {
 		return 0, entry, false
 	}
 	leaf, wrong := closingLeafOf(given, p, declaration, &closed{})

@@ -10,7 +10,9 @@ import (
 	"github.com/fairpact/fairpact/internal/rules/algorithm"
 	"github.com/fairpact/fairpact/internal/rules/canon"
 	"github.com/fairpact/fairpact/internal/rules/certificate"
+	"github.com/fairpact/fairpact/internal/rules/drand"
 	"github.com/fairpact/fairpact/internal/rules/problem"
+	"github.com/fairpact/fairpact/internal/rules/timelock"
 )
 
 // Names of the checks of the parties' signatures and of the declaration, in report order.
@@ -94,7 +96,8 @@ func agreement(i int, party certificate.Party, problem error, signer, known stri
 }
 
 // declared adds the check Declaration, and reports whether the declaration is the one of the certificate.
-func (r *Report) declared(members map[string]any, p certificate.Payload) bool {
+// `closing` is that of the bundle, or nil.
+func (r *Report) declared(members, closing map[string]any, p certificate.Payload) bool {
 	digest, err := certificate.DeclarationIn(p.Properties)
 	if digest == "" || err != nil {
 		r.add(Declaration, "the certificate names no declaration", "")
@@ -124,7 +127,7 @@ func (r *Report) declared(members map[string]any, p certificate.Payload) bool {
 		problem = otherDraw(members, p.Result)
 	}
 	if problem == "" {
-		problem = late(members, p.Timing, certificate.OpenedBySeal(p.Properties))
+		problem = untimely(members, closing, p)
 		r.seen.late = problem
 	}
 	r.add(Declaration, problem, digest)
@@ -145,16 +148,36 @@ func otherDraw(declaration map[string]any, result json.RawMessage) string {
 	return ""
 }
 
-// late returns which phase closed at or after its declared deadline, or "". Reveals from seals may come
-// later, because their beacon round may be late.
-func late(declaration map[string]any, t certificate.Timing, bySeal bool) string {
+// untimely returns which phase closed at or after its declared deadline, or "". Reveals from seals may come
+// later, because their beacon round may be late, but not before the round is due.
+func untimely(declaration, closing map[string]any, p certificate.Payload) string {
+	t, bySeal := p.Timing, certificate.OpenedBySeal(p.Properties)
 	if by := declaration["commit_deadline"].(int64); t.CommitsClosedAt != nil && *t.CommitsClosedAt >= by {
 		return fmt.Sprintf("commits must close before the declared commit_deadline %d, but they closed at %d", by, *t.CommitsClosedAt)
 	}
 	if by := declaration["reveal_deadline"].(int64); !bySeal && t.RevealsClosedAt != nil && *t.RevealsClosedAt >= by {
 		return fmt.Sprintf("reveals must close before the declared reveal_deadline %d, but they closed at %d", by, *t.RevealsClosedAt)
 	}
+	if chain, known := sealTimes(declaration, closing); known && bySeal && t.RevealsClosedAt != nil {
+		round := timelock.RoundOf(chain, declaration["commit_deadline"].(int64))
+		if due := chain.RoundTime(round); *t.RevealsClosedAt < due {
+			return fmt.Sprintf("inputs came from seals, which beacon round %d opens from %d on, but reveals closed at %d", round, due, *t.RevealsClosedAt)
+		}
+	}
 	return ""
+}
+
+// sealTimes returns genesis and period of the beacon chain of the seals: those of drand quicknet, or for
+// another chain those in the closing.
+func sealTimes(declaration, closing map[string]any) (chain drand.Chain, known bool) {
+	beacon, closed := closing["beacon"].(map[string]any)
+	switch quicknet := drand.Quicknet(); {
+	case closed && beacon["chain_hash"] == quicknet.Hash, !closed && declaration["beacon_chain"] == quicknet.Hash:
+		return quicknet, true
+	case closed:
+		chain.Genesis, chain.Period = beacon["genesis_time"].(int64), beacon["period"].(int64)
+	}
+	return chain, chain.Genesis >= 0 && chain.Period >= 1 && chain.Period < 1<<32
 }
 
 func shownBeacon(result json.RawMessage) algorithm.Beacon {

@@ -2,7 +2,7 @@
 
 import { QUICKNET } from './bls.js';
 import { equal, fromHex, sha256, toHex } from './bytes.js';
-import { addClosing } from './closing.js';
+import { addClosing, sealTimes } from './closing.js';
 import { keysOf, mayHold } from './keys.js';
 import { included, leafHash } from './merkle.js';
 import { deploymentKey, parseProof, signers, unchecked } from './notes.js';
@@ -38,7 +38,7 @@ export async function verifyBundle({ bundle, keys = [], policy = null, known = n
   const whole = !misshapen && await addCertificate(add, seen, { certificate, head, keys, known, chain: bundle.beacon ?? null });
   if (whole) {
     await addLogProof(add, bundle, keys, policy);
-    const declared = await addDeclaration(add, seen, declaration, certificate);
+    const declared = await addDeclaration(add, seen, declaration, certificate, sealTimes(bundle));
     await addClosing(add, seen, bundle, declared ? declaration : {}, policy, async (note) => (await checkpointSigner(note, keys, policy))[0]);
     if (bundle.beacon) {
       const { chain_hash: of, genesis_seed: seed, beacon_id: id } = bundle.beacon;

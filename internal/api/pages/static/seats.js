@@ -4,6 +4,7 @@
 import { bytesOf, sha256, toHex } from './bytes.js';
 import { encode } from './jcs.js';
 import { keyProblem, sign, verify as holds } from './p256.js';
+import { roundOf } from './timelock.js';
 import { FALSE, OPEN, PROVEN } from './verdict.js';
 
 const DOMAIN = 'fairpact seat v1';
@@ -116,15 +117,19 @@ function otherDraw({ beacon_chain: chain, algorithm_params: { beacon_round: roun
 export const openedBySeal = (properties) => properties.some((p) => p.startsWith('opened-by-timelock:'));
 
 /** Returns a problem if a phase closed at or after its deadline, or null. A phase that missed its deadline has no closing time.
-    Reveals from seals may come later, because their beacon round may be late. */
-function late(declaration, { timing, properties }) {
+    Reveals from seals may come later, because their beacon round may be late, but not before the round is due. times: from sealTimes. */
+function untimely(declaration, { timing, properties }, times) {
   const phase = ['commit', 'reveal'].filter((name) => name === 'commit' || !openedBySeal(properties))
     .find((name) => timing[`${name}s_closed_at`] !== null && timing[`${name}s_closed_at`] >= declaration[`${name}_deadline`]);
-  return phase ? `${phase}s must close before the declared ${phase}_deadline ${declaration[`${phase}_deadline`]}, but they closed at ${timing[`${phase}s_closed_at`]}` : null;
+  if (phase) return `${phase}s must close before the declared ${phase}_deadline ${declaration[`${phase}_deadline`]}, but they closed at ${timing[`${phase}s_closed_at`]}`;
+  if (!times || !openedBySeal(properties) || timing.reveals_closed_at === null) return null;
+  const round = roundOf(times, declaration.commit_deadline);
+  const due = times.genesis + (round - 1) * times.period;
+  return timing.reveals_closed_at < due ? `inputs came from seals, which beacon round ${round} opens from ${due} on, but reveals closed at ${timing.reveals_closed_at}` : null;
 }
 
-/** Adds the check of the bundle's declaration: the certificate names the declaration's digest and agrees with its content. Reports whether it does. */
-export async function addDeclaration(add, seen, declaration, certificate) {
+/** Adds the check of the bundle's declaration: the certificate names the declaration's digest and agrees with its content. Reports whether it does. times: from sealTimes. */
+export async function addDeclaration(add, seen, declaration, certificate, times) {
   const [named] = digestIn(certificate.properties);
   if (declaration === undefined) return false;
   const { parties: rows, result } = certificate;
@@ -140,7 +145,7 @@ export async function addDeclaration(add, seen, declaration, certificate) {
       return row.label !== labels[i] || (by?.declared ? by.key : null) !== keys[i];
     });
     problem = other >= 0 ? `party ${other} has another label or another declared key in the declaration than in the certificate` : otherDraw(declaration, result?.beacon);
-    seen.late = problem ? null : late(declaration, certificate);
+    seen.late = problem ? null : untimely(declaration, certificate, times);
     problem ??= seen.late;
   }
   add('declaration', 'What was declared is what the certificate names', problem, named ?? '', [['declaration', JSON.stringify(declaration)]]);
