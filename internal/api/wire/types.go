@@ -122,7 +122,7 @@ type BeaconChain struct {
 	ID        string `json:"beacon_id,omitempty"`
 }
 
-// Beacon is the body of GET /v1/beacon: the chain of new random.v1 deals.
+// Beacon is the body of GET /v1/beacon: the chain of new draws and seals.
 type Beacon struct {
 	BeaconChain
 	Scheme string `json:"scheme"`
