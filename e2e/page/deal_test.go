@@ -562,7 +562,12 @@ func TestCreationPageMakesEachKind(t *testing.T) {
 				Values map[string]int64 `json:"coalition_values"`
 			} `json:"algorithm_params"`
 		}
-		c.Want(200, "GET", "/v1/deals/"+strings.TrimPrefix(seat.Path, "/d/"), seat.Fragment, nil).Into(t, &v)
+		path := "/v1/deals/" + strings.TrimPrefix(seat.Path, "/d/")
+		c.Want(200, "GET", path, seat.Fragment, nil).Into(t, &v)
+		var declared struct{ Declaration struct{ Seals string } }
+		if c.Want(200, "GET", path+"/declaration", seat.Fragment, nil).Into(t, &declared); declared.Declaration.Seals != "required" {
+			t.Errorf("%s: the declared seals are %q, want required", id, declared.Declaration.Seals)
+		}
 		if asks || v.Mode != "open" {
 			t.Errorf("%s: the form asks who sees the inputs: %t, and the mode is %q; want neither a question nor another mode than open", id, asks, v.Mode)
 		}
