@@ -70,6 +70,37 @@ func TestTimelockModules(t *testing.T) {
 	if opened, err := sealed.Open(key); err != nil || string(opened) != plaintext {
 		t.Errorf("the worker's seal opens to %q, %v; want %q", opened, err, plaintext)
 	}
+
+	// A deal that requires no seals is sealed where the service accepts them: escrow.sealRound has the same rules.
+	p.open("/new", 390, "light") // the front page has no facts
+	by := int64(1900003600)
+	round := timelock.RoundOf(chain, by)
+	opens := chain.RoundTime(round)
+	for name, x := range map[string]struct {
+		origin, chain string
+		until, drawn  int64
+		want          bool
+	}{
+		"a split":                             {"https://a.example", chain.Hash, opens + timelock.Room, 0, true},
+		"no public address":                   {"", chain.Hash, opens + timelock.Room, 0, false},
+		"another chain":                       {"https://a.example", strings.Repeat("ab", 32), opens + timelock.Room, 0, false},
+		"too little room":                     {"https://a.example", chain.Hash, opens + timelock.Room - 1, 0, false},
+		"a draw after the seals":              {"https://a.example", chain.Hash, opens + timelock.Room, round + 1, true},
+		"a draw by the round of the seals":    {"https://a.example", chain.Hash, opens + timelock.Room, round, false},
+		"a draw by a round before the seals'": {"https://a.example", chain.Hash, opens + timelock.Room, 1, false},
+	} {
+		params := e2e.Body{}
+		if x.drawn > 0 {
+			params["beacon_round"] = x.drawn
+		}
+		view := e2e.JsonText(t, e2e.Body{"commit_deadline": by, "reveal_deadline": x.until, "algorithm_params": params})
+		if got := modules[bool](t, p, `
+			const {facts, takesSeals} = await load('facts');
+			Object.assign(facts, {beacon_chain: '`+chain.Hash+`', beacon_genesis: `+fmt.Sprint(chain.Genesis)+`, beacon_period: `+fmt.Sprint(chain.Period)+`});
+			return takesSeals(`+e2e.JsonText(t, x.origin)+`, '`+x.chain+`', `+view+`);`); got != x.want {
+			t.Errorf("%s: the page seals: %v, want %v", name, got, x.want)
+		}
+	}
 }
 
 // Two people seal on their phones and close the page. Nobody comes back, and the deal is settled.
@@ -290,6 +321,13 @@ func TestPageChecksTheReceipt(t *testing.T) {
 	if title := p.text("#action h2"); title != "Sealed" {
 		t.Errorf("without a receipt the panel is titled %q, want Sealed", title)
 	}
+
+	// A deal that declares no chain may be sealed for drand quicknet only, which this deployment does not use.
+	p.take(c.Create(e2e.SplitBody(10*time.Minute, 20*time.Minute)), 0, 390, "light")
+	p.until("the form is drawn after the declaration is read", "document.querySelector('#prove') && document.querySelector('#review')")
+	if eval[bool](p, "Boolean(document.querySelector('#opens-itself, #seal-chain'))") || !strings.Contains(p.text("#action"), "be here after all have sealed") {
+		t.Errorf("of a deal without a declared chain the page says %s, want that the person opens by hand", p.text("#action"))
+	}
 }
 
 // Two people and an agent act once each in a division, a draw and a rejection. Nobody comes back, and the
@@ -318,6 +356,7 @@ func TestEverybodyActsOnce(t *testing.T) {
 			body := e2e.Timed(with(kind.body, e2e.Body{"party_labels": labels, "seals": "required", "mode": "open"}), by, by+140)
 			if kind.name == "draw" {
 				body["algorithm_params"] = e2e.Body{"beacon_round": drawn}
+				delete(body, "seals") // the page and the agent seal although the deal does not require it
 			}
 			if deals[i] = c.CreateInTime(c.Key(), body); deals[i] == nil {
 				return false

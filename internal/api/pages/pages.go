@@ -153,10 +153,11 @@ func facts(chain drand.Chain, publicURL string, files map[string][]byte) string 
 		PublicURL  string  `json:"public_url"`
 		Invitation string  `json:"invitation"`
 		Once       string  `json:"invitation_once"`
+		Chain      string  `json:"beacon_chain"`
 		Genesis    int64   `json:"beacon_genesis"`
 		Period     int64   `json:"beacon_period"`
 		Algorithms []known `json:"algorithms"`
-	}{PublicURL: publicURL, Invitation: invitation.Template, Once: invitation.OnceTemplate, Genesis: chain.Genesis, Period: chain.Period}
+	}{PublicURL: publicURL, Invitation: invitation.Template, Once: invitation.OnceTemplate, Chain: chain.Hash, Genesis: chain.Genesis, Period: chain.Period}
 	for _, a := range algorithm.All() {
 		_, page := files[a.ID+".page.js"]
 		all.Algorithms = append(all.Algorithms, known{

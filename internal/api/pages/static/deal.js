@@ -6,7 +6,7 @@ import { verifyFile } from './submitted.js';
 import { countdown, describe, status } from './describe.js';
 import { QUICKNET } from './bls.js';
 import { byId, call, copyButton, element, once, problemOf } from './dom.js';
-import { algorithmOf, drawTime, pageOf, sealTime } from './facts.js';
+import { algorithmOf, drawTime, pageOf, sealTime, takesSeals } from './facts.js';
 import { drafts, onSealedElsewhere, saveFile, sealed, seats, tokens } from './keep.js';
 import { parse } from './jcs.js';
 import { receiptFile } from './receipt.js';
@@ -34,7 +34,9 @@ let kept = false; // whether the answer to the commit was kept since the last ne
 let acted = false; // whether the person has acted since the last new panel
 let page; // the forms and pictures of the deal's algorithm, from pageOf
 let declared; // {declaration, origin} of the deal; undefined until it is read
+let readFor; // whether the party had committed when the declaration was read
 let early = false; // whether the form was drawn before the declaration was read
+let timed = false; // whether the newest panel says that the input opens by itself
 
 /** Returns the token of the link, or else the token stored in this tab, or of the seat that has sealed on this device. Stores the token of the link and removes it from the address bar, so that no screenshot or bookmark shows it. The browser's history may still contain the link. */
 function takeToken() {
@@ -69,14 +71,15 @@ function keep(one) {
 }
 
 function show() {
-  const before = phase;
+  const [before, was] = [phase, timed];
   phase = phaseOf(now);
+  timed = opensByItself();
   settleSent(now.view.parties[now.party].commitment);
-  describe(now, page, declared?.declaration.beacon_chain, opensByItself() ? sealChain() : null);
+  describe(now, page, declared?.declaration.beacon_chain, timed ? sealChain() : null);
   status(now.view, phase, now.party);
   tick();
   const answered = kept && now.view.parties[now.party].committed;
-  if (phase !== before || answered || phase in { done: 1, void: 1 }) {
+  if (phase !== before || answered || (phase === 'sealed' && timed !== was) || phase in { done: 1, void: 1 }) {
     kept &&= !answered;
     panels[phase](before);
   } else if (phase === 'seal' && early && declared) redraw();
@@ -108,11 +111,17 @@ function panel(title, ...content) {
   acted = false;
 }
 
-/** Reports whether the deal takes only inputs that open by themselves at their beacon round. */
-const opensByItself = () => declared?.declaration.seals === 'required';
+/** Reports whether the party's input opens by itself at its beacon round. Before the party commits: whether the page will seal it so. */
+function opensByItself() {
+  if (!declared) return false;
+  const { declaration, origin, seals } = declared;
+  if (declaration.seals === 'required') return true;
+  if (now.view.parties[now.party].committed) return (seals?.parties[now.party] ?? 'none') !== 'none';
+  return takesSeals(origin, sealChain(), now.view);
+}
 
-/** Returns the hash of the beacon chain whose round opens the seals of the deal. A deal that declares none is sealed for drand quicknet, whose key this page knows. */
-const sealChain = () => declared.declaration.beacon_chain ?? QUICKNET.hash;
+/** Returns the hash of the beacon chain whose round opens the seals of the deal. If the deal declares none, this page seals only for drand quicknet, whose key it knows; another program may have sealed for the chain of the service. */
+const sealChain = () => declared.declaration.beacon_chain ?? (now.view.parties[now.party].committed ? declared.seals?.chain_hash : null) ?? QUICKNET.hash;
 
 const beforeItOpens = () => (sealChain() === QUICKNET.hash ? 'Until it opens, nobody can read it, the service included.' : 'The beacon that opens it is not drand quicknet: whoever runs it could open the seals at any time.');
 
@@ -191,7 +200,7 @@ const sealsPart = () => (opensByItself() && now.view.mode === 'open' ? element('
       own.seal ??= held(own.commitment)?.receipt?.seal ?? null;
       saveFile(`fairpact-${id}-seals.json`, JSON.stringify({ ...seals, declaration: declared.declaration, ...development }, null, 2));
       const missing = seals.seals.filter((one) => one.seal === null).map(({ party }) => now.view.parties[party].label);
-      target.nextElementSibling.replaceChildren(...(missing.length ? ['Saved, but without the seals of ', ...names(missing), ', which the service has deleted. To compute the result, each must add an opening: a file of {deal_id, party, input, salt}.'] : ['Saved, with the seals of all.']));
+      target.nextElementSibling.replaceChildren(...(missing.length ? ['Saved, but without the seals of ', ...names(missing), ', which the service does not have. To compute the result, each must add an opening: a file of {deal_id, party, input, salt}.'] : ['Saved, with the seals of all.']));
     } catch (fault) {
       target.nextElementSibling.textContent = fault.message;
     }
@@ -334,7 +343,7 @@ function settleSent(commitment) {
   sent = null;
 }
 
-/** Returns what a deal that requires seals takes in addition to the commitment: the opening, sealed for the round of the deal on a beacon. */
+/** Returns what the page sends in addition to the commitment if the deal takes seals: the opening, sealed for the round of the deal on a beacon. */
 async function timelocked({ input, salt }) {
   declared ??= await readDeclared();
   if (!opensByItself()) return {};
@@ -420,10 +429,11 @@ async function follow(own) {
     try {
       const next = await own.view(phase === 'draw' ? drawTime(now.view) - own.now() : phase === 'seal' && !declared ? RETRY_DECLARATION : undefined);
       if (seat !== own) return;
-      if (declared === undefined && needsDeclared(next)) {
+      const { committed } = next.view.parties[next.party];
+      if (readFor !== committed && needsDeclared(next)) { // again once the party has committed, because it says which commitments have a seal
         const read = await readDeclared();
         if (seat !== own) return;
-        declared = read;
+        if (read) [declared, readFor] = [read, committed];
       }
       page ??= await pageOf(next.view.contents_deleted ? null : next.view.algorithm).catch(() => again(own));
       if (seat !== own) return;
@@ -464,7 +474,7 @@ function stranger(refusal) {
 function start(token) {
   now = null;
   phase = null;
-  declared = undefined;
+  declared = readFor = undefined;
   seat = new Seat(id, token, (trouble) => {
     byId('trouble').hidden = !trouble;
     byId('trouble').textContent = trouble ?? '';

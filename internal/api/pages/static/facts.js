@@ -20,6 +20,9 @@ export const sealRound = (commitDeadline) => Math.max(0, Math.ceil((commitDeadli
 /** Returns the unix time from which the seals of a deal open. */
 export const sealTime = (commitDeadline) => roundTime(sealRound(commitDeadline));
 
+/** Reports whether a deal takes seals for the rounds of a chain here (/protocol, section 3.2). origin: null if the deployment has no public address, and so takes none. */
+export const takesSeals = (origin, chain, { commit_deadline: by, reveal_deadline: until, ...view }) => Boolean(origin) && chain === facts.beacon_chain && until >= sealTime(by) + 60 && (drawTime(view) ?? Infinity) > sealTime(by);
+
 export const roundAfter = (time) => Math.max(1, Math.floor((time - facts.beacon_genesis) / facts.beacon_period) + 2);
 
 /** Loads the forms and pictures of an algorithm; generic.page.js says what a module has, and shows a deal whose algorithm or params are unknown. */
