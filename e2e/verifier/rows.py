@@ -64,11 +64,11 @@ def proof(certificate, head, cosigned=True, time=1700000000):
     return "\n".join(["c2sp.org/tlog-proof@v1", "index %d" % of["leaf_index"]] + rows) + "\n\n" + text + "\n" + lines
 
 
-def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=None, declared=None, sealed_for=None, pinned=False):
+def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, signed=True, void=None, revealed=True, chain=QUICKNET, closed=None, declared=None, sealed_for=None, pinned=False, texts=None):
     """Returns the bundle of a deal that has ended. result: the certified result; None: the true one. void: the reason.
 
     chain: hash of the beacon chain. closed: when the reveals closed, by default in time. declared: labels in the declaration, if others.
-    sealed_for: the round that opened inputs, of a deal whose commit_deadline is SEALED_BY. pinned: whether the deal declares the chain.
+    sealed_for: the round that opened inputs, of a deal whose commit_deadline is SEALED_BY. pinned: whether the deal declares the chain. texts: title and message.
     """
     labels = LABELS[:len(sealed)]
     of = KNOWN[algorithm]
@@ -76,7 +76,7 @@ def deal(algorithm, params, sealed, result=None, mode="sealed", flakers=None, si
     beacon = dict(BEACON, chain_hash=chain) if draws else None
     declaration = {"algorithm": algorithm, "algorithm_params": params, "beacon_chain": chain if draws or pinned else None,
                    "commit_deadline": 1600000100, "reveal_deadline": 1600000200, "mode": mode, "retention": "standard",
-                   "party_keys": [SEATS[i].public if signed else None for i in range(len(sealed))], "party_labels": declared or labels}
+                   "party_keys": [SEATS[i].public if signed else None for i in range(len(sealed))], "party_labels": declared or labels, **(texts or {})}
     done = 1700000160 if sealed_for else 1600000150
     closed = closed or done
     if sealed_for:
@@ -240,6 +240,11 @@ def cases():
     undeclared = closed(lock)
     del undeclared["declaration"]
     yield "rows-sealed-without-declaration", dict(given, bundle=undeclared, **both), [P, P, P, P, F, O, N], all2
+    words = {"title": "House & <b>boat</b>", "message": "Hello \"Bob\",\n\nI\u202fsay é. \U0001f600"}
+    titled = deal("split.v1", {"items": ["house", "boat"]}, POINTS, texts=words)
+    yield "rows-titled", dict(given, bundle=dict(titled, openings=POINTS)), [P, P, P, P, O, P, N], all2
+    renamed = dict(titled, openings=POINTS, declaration=dict(titled["declaration"], message="Hello \"Bob\",\n\nI\u202fsay e. \U0001f600"))
+    yield "rows-titled-otherwise", dict(given, bundle=renamed, failed=["declaration"]), [P, P, P, F, O, O, N], all2
     quiet = dict(split, log_proof=proof(split["certificate"], split["tree_head"], cosigned=False))
     yield "rows-not-cosigned", dict(given, bundle=quiet, parties=two, failed=["witnesses"]), [P, P, F, P, O, O, N], all2
 

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
@@ -95,7 +94,7 @@ func alike(labels []string) (all []string) {
 func checkVisible(what string, value any) error {
 	switch v := value.(type) {
 	case string:
-		if i := strings.IndexFunc(v, invisible); i >= 0 {
+		if i := strings.IndexFunc(v, deal.Invisible); i >= 0 {
 			r := []rune(v[i:])[0]
 			return problem.New(problem.InvalidParams, "%s contains the character U+%04X, which is invisible or reverses text; remove it", what, r)
 		}
@@ -116,13 +115,4 @@ func checkVisible(what string, value any) error {
 		}
 	}
 	return nil
-}
-
-// joiners are allowed although they are invisible: Persian, Sinhala and emoji need them.
-const joiners = "\u200c\u200d"
-
-// invisible reports whether r is a Hangul filler, the combining grapheme joiner (U+034F), or
-// a format character (Unicode category Cf) except those in the constant joiners.
-func invisible(r rune) bool {
-	return unicode.Is(unicode.Cf, r) && !strings.ContainsRune(joiners, r) || r == '\u034f' || r == '\u115f' || r == '\u1160' || r == '\u3164' || r == '\uffa0'
 }

@@ -56,6 +56,8 @@ func made(t *testing.T) (v vectors) {
 			Labels: []string{"ann", "bob"}, SeatKeys: []*string{nil, &key}, Retention: "standard", RevealDeadline: 1900007200},
 		{Algorithm: "random.v1", Params: []byte(`{"beacon_round":12040883,"zz":null}`), ChainHash: &chain, CommitDeadline: 1, Mode: "open",
 			Labels: []string{"Zoë <a&b>", "\uff21", "😀"}, Retention: "purge", RevealDeadline: canon.MaxInt},
+		{Algorithm: "split.v1", Params: []byte(`{"items":["car"]}`), CommitDeadline: 1900003600, Mode: "open", Labels: []string{"ann", "bob"}, Retention: "standard",
+			RevealDeadline: 1900007200, Title: "Whose car? <b>😀</b>", Message: "Hello \"Bob\",\n\nI\u202fsay é."},
 	}
 	for _, d := range declarations {
 		text, err := d.Canonical()

@@ -70,6 +70,8 @@ type Terms struct {
 	CommitDeadline int64
 	RevealDeadline int64
 	Seals          string  // SealsRequired, or "": a commitment may come with or without a seal
+	Title          string  // what the deal is about, in the initiator's words; "": none. Package ops applies the rules Title and Message
+	Message        string  // what the initiator says to the other parties; "": nothing
 	ChainHash      *string // the beacon chain; nil unless the algorithm is random.v1 or seals are required
 	BeaconRound    *int64  // like RoundTime, nil unless the algorithm is random.v1
 	RoundTime      *int64  // when the beacon round is due
@@ -85,6 +87,9 @@ func (t *Terms) SeatKey(party int) *string {
 	}
 	return t.SeatKeys[party]
 }
+
+// TextBytes returns the size of title and message.
+func (t *Terms) TextBytes() int { return len(t.Title) + len(t.Message) }
 
 // Random reports whether the deal waits for a beacon round after the reveals (random.v1).
 func (t *Terms) Random() bool { return t.RoundTime != nil }
@@ -111,8 +116,10 @@ func (t *Terms) Canonical() ([]byte, error) {
 		"algorithm": t.Algorithm, "algorithm_params": params, "beacon_chain": chain, "commit_deadline": t.CommitDeadline, "mode": t.Mode,
 		"party_keys": keys, "party_labels": labels, "retention": t.Retention, "reveal_deadline": t.RevealDeadline,
 	}
-	if t.Seals != "" {
-		members["seals"] = t.Seals
+	for name, value := range map[string]string{"seals": t.Seals, "title": t.Title, "message": t.Message} {
+		if value != "" {
+			members[name] = value
+		}
 	}
 	return canon.Encode(members), nil
 }

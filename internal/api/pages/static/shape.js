@@ -75,7 +75,9 @@ const DECLARATION = record({
   retention: string,
   reveal_deadline: integer,
   seals: oneOf('required'),
-}, { optional: ['seals'] });
+  title: string,
+  message: string,
+}, { optional: ['seals', 'title', 'message'] });
 export const INPUTS = array(nullable(record(
   { input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'] })));
 export const OPENING = record({ deal_id: string, party: integer, input: object, salt: rule((v) => v === null || typeof v === 'string', 'is not a string') }, { optional: ['salt'], extra: true });
